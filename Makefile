@@ -1,0 +1,126 @@
+# Everything a person types. `make demo` and `make test` need Python 3.11+ and make, and set up the rest themselves.
+# POSIX sh only; no target touches the warehouse's data.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL: # the targets share one environment, and their output is read by people
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# The first of these that is new enough; `make PYTHON=/path/to/python3.12 …` names another.
+PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
+ARGS ?=
+N ?= 100000
+
+VENV := .venv
+BIN := $(VENV)/bin
+NEEDS := pyproject.toml constraints.txt
+
+# uv where there is one (seconds instead of half a minute), else pip. Both install by constraints.txt.
+UV := $(shell command -v uv 2>/dev/null)
+ifdef UV
+MAKE_VENV = uv venv --quiet --clear --python "$$found" $(VENV)
+INSTALL := VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip install -qq --constraint constraints.txt --editable
+else
+MAKE_VENV = "$$found" -m venv --clear $(VENV) || { rm -rf $(VENV); \
+	  echo "$$found cannot make a virtual environment. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --constraint constraints.txt --editable
+endif
+
+CHROMIUMS := chromium chromium-browser google-chrome google-chrome-stable
+
+##@ The two commands
+
+.PHONY: demo
+demo: $(VENV)/.runtime ## Sync a fortnight of a made-up school and show what came of it
+	@$(BIN)/rollbook demo $(ARGS)
+
+.PHONY: test
+test: $(VENV)/.dev chromium ## Run all tests (ARGS="-k walk" for some)
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+##@ Day to day
+
+.PHONY: serve
+serve: $(VENV)/.runtime ## Open the Dagster UI and run the nightly schedule
+	@$(BIN)/rollbook serve $(ARGS)
+
+.PHONY: check
+check: lint test ## Everything: format, lint, types, imports, tests
+
+.PHONY: quick
+quick: lint ## The checks and the fast tests only
+	@$(BIN)/python -m pytest -m "not slow and not browser and not soak" $(ARGS)
+
+.PHONY: lint
+lint: check-format check-lint check-types check-imports ## The checks that run nothing: format, lint, types, imports
+
+.PHONY: check-format check-lint check-types check-imports
+check-format: $(VENV)/.dev
+	@$(BIN)/ruff format --check --quiet . || { echo 'Format differs: run `make format`.' >&2; exit 1; }
+check-lint: $(VENV)/.dev
+	@$(BIN)/ruff check --quiet .
+check-types: $(VENV)/.dev
+	@$(BIN)/mypy --no-error-summary
+check-imports: $(VENV)/.dev
+	@$(BIN)/lint-imports --no-logo
+
+.PHONY: format
+format: $(VENV)/.dev ## Rewrite the code in the project's format
+	@$(BIN)/ruff check --quiet --select I --fix .
+	@$(BIN)/ruff format --quiet .
+
+.PHONY: bench
+bench: $(VENV)/.dev ## Measure the sync against a bare walk (N=100000 students)
+	@$(BIN)/python -m tests.bench --students $(N) $(ARGS)
+
+.PHONY: constraints
+constraints: $(VENV)/.dev ## Pin the newest versions that go together (needs uv)
+	@uv pip compile --quiet --universal --upgrade --no-annotate --no-header pyproject.toml --extra dev --extra postgres -o constraints.txt
+
+.PHONY: clean
+clean: ## Remove the environment and caches; warehouse/ and dagster_home/ stay
+	@rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	@find pipelines tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+.PHONY: help
+help: ## Show this
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+# The environment. Each stamp is written last, so an install that was interrupted starts over.
+
+$(VENV)/.created:
+	@for python in $(PYTHON); do \
+	  found=$$($$python -c 'import sys; print(sys.executable if sys.version_info >= (3, 11) else "")' 2>/dev/null) || continue; \
+	  [ -z "$$found" ] || break; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo 'Rollbook needs Python 3.11 or newer; none among: $(PYTHON).' >&2; \
+	  echo 'Install one, or say where it is: make PYTHON=/path/to/python3.12 …' >&2; exit 1; \
+	fi; \
+	echo 'Setting up $(VENV) (once; about a minute with pip) …'; \
+	$(MAKE_VENV)
+	@touch $@
+
+# What `make demo` needs.
+$(VENV)/.runtime: $(NEEDS) | $(VENV)/.created
+	@$(INSTALL) .
+	@touch $@
+
+# And what the checks and tests need on top; it includes the above.
+$(VENV)/.dev: $(NEEDS) | $(VENV)/.created
+	@$(INSTALL) '.[dev]'
+	@touch $(VENV)/.runtime $@
+
+# The browser tests need a Chromium. Installed where we may; elsewhere they are skipped, and say so (in CI they fail).
+.PHONY: chromium
+chromium:
+	@for name in $(CHROMIUMS); do command -v $$name >/dev/null 2>&1 && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	  echo 'Installing Chromium for the browser tests (once) …'; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
+	    >/dev/null 2>&1 || echo 'Chromium could not be installed with apt-get.' >&2; \
+	else \
+	  echo 'No Chromium here: the browser tests will be skipped. Install the package "chromium" to run them.' >&2; \
+	fi

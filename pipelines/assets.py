@@ -1,0 +1,361 @@
+"""The graph: land -> snapshot -> history -> publish, one step a stage, one asset a table.
+
+A stage's work is a call of `sync.Rollbook`; here it is only said what was made, per asset and day. A run that syncs
+fetches one day; a run over other days (a backfill) rebuilds them from what was landed, and says of each day that was
+never landed that the service keeps no history.
+
+The stages are the steps of one graph that backs all assets: whichever asset an operator picks, the whole way is run,
+so that no snapshot waits unmerged and no history unpublished. The steps are joined by an edge that carries nothing,
+and log for themselves what they made on which day. Returned results would mark every day of a backfill, those on
+which nothing was landed among them.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from types import ModuleType
+from typing import Any
+
+import dagster as dg
+
+from pipelines import runs
+from pipelines.cron import due
+from pipelines.errors import NothingLandedError, RollbookError
+from pipelines.landing import Manifest, TableCounts
+from pipelines.resources import Options, Writer, in_words, narrow_backfill, settings_or_none
+from pipelines.store.lake import DayRecord
+from pipelines.sync import nothing
+from pipelines.tables import SETS, TABLES, Column
+
+# A run with this tag fetches whatever its day; the schedule and `rollbook sync` set it.
+SYNC_TAG = "rollbook/sync"
+# Any of these means a backfill: launched in the UI over several days, or by `rollbook backfill`.
+BACKFILL_TAGS = {"dagster/backfill", "dagster/asset_partition_range_start"}
+
+PUBLISHED = dg.AssetKey(["published", "rollbook"])
+
+_SETTINGS = settings_or_none()
+DAYS = dg.DailyPartitionsDefinition(
+    start_date=str(_SETTINGS.first_date) if _SETTINGS else "2026-08-01",
+    timezone=_SETTINGS.timezone if _SETTINGS else "UTC",
+    end_offset=1,  # today is a partition: a night's sync is labelled with the day on which it begins
+)
+
+Metadata = Mapping[str, Any]
+
+
+def freshness(line: str, timezone: str) -> dg.FreshnessPolicy:
+    """Red once a night of this cron line is over its grace and nothing was published since it began."""
+    night = due(line)
+    if night.deadline is None:
+        return dg.FreshnessPolicy.time_window(fail_window=night.gap + night.grace)
+    return dg.FreshnessPolicy.cron(night.deadline, night.grace + night.slack, timezone)
+
+
+def days_of(context: dg.OpExecutionContext) -> list[date]:
+    """The days a run is about."""
+    return [date.fromisoformat(key) for key in DAYS.get_partition_keys_in_range(context.partition_key_range)]
+
+
+def fetches(context: dg.OpExecutionContext, options: Options, today: date) -> bool:
+    """Whether a run is a sync. A backfill never is (promise 8), nor is a plain run of a day that is over."""
+    if BACKFILL_TAGS & set(context.run.tags):
+        return False
+    return SYNC_TAG in context.run.tags or options.approve or days_of(context) == [today]
+
+
+def columns(declared: Iterable[Column], key: Sequence[str]) -> dict[str, Any]:
+    """The columns of a table as the UI shows them."""
+    made = [
+        dg.TableColumn(
+            c.name,
+            c.type,
+            description=c.comment,
+            constraints=dg.TableColumnConstraints(
+                nullable=not c.required and c.name not in key,
+                unique=list(key) == [c.name],
+                other=["key"] * (c.name in key) + ["clock-driven: never makes a version"] * (not c.tracked),
+            ),
+        )
+        for c in declared
+    ]
+    return {"dagster/column_schema": dg.TableSchema(columns=made)}
+
+
+def preview(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """A few rows as a table in Markdown."""
+    if not rows:
+        return dg.MetadataValue.md("no rows")
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(["" if v is None else str(v) for v in r.values()] for r in rows)]
+    return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
+class Clock:
+    """The seconds since a step began."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Rounded as the UI plots them."""
+        return round(time.monotonic() - self._began, 3)
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One stage: the first part of its assets' keys, their group, and the assets by the last part of their keys."""
+
+    prefix: str
+    group: str
+    specs: dict[str, dg.AssetSpec]
+
+    def step(
+        self, work: Callable[..., None], checks: ModuleType, *, after: bool, last: bool = False
+    ) -> dg.OpDefinition:
+        """The step that does the stage's work. The outputs of assets and checks stay empty: their events are logged."""
+        empty = [f"{self.prefix}__{name}" for name in self.specs]
+        if last:
+            empty += [spec.get_python_identifier() for spec in checks.SPECS]
+        outs = {name: dg.Out(dg.Nothing, is_required=False) for name in empty}
+        if not last:
+            outs["done"] = dg.Out(dg.Nothing)
+
+        @dg.op(
+            name=self.group,
+            description=work.__doc__,
+            ins={"after": dg.In(dg.Nothing)} if after else {},
+            out=outs,
+        )
+        def step(context: dg.OpExecutionContext, options: Options, writer: Writer) -> Iterator[Any]:
+            context.instance.add_run_tags(context.run_id, runs.signature(context.run_id))
+            try:
+                with in_words():
+                    work(context, options, writer)
+                if last:
+                    _look(context, writer, checks)
+            except dg.Failure as failure:
+                # A check that a run leaves undone is shown as failed. What readers have stands, and is looked at again.
+                with suppress(RollbookError, OSError):
+                    _look(context, writer, checks, getattr(failure.__context__, "found", None))
+                # What was logged goes out with what is yielded next, and a step that fails yields nothing more.
+                yield from context.consume_events()
+                raise
+            if not last:
+                yield dg.Output(None, "done")
+
+        return step
+
+    def mark(
+        self, context: dg.OpExecutionContext, days: Iterable[date], about: Callable[[str, date], Metadata]
+    ) -> None:
+        """Log that the stage's assets were made on these days, and on no other day of the run."""
+        for day in days:
+            for name, spec in self.specs.items():
+                made = dg.AssetMaterialization(spec.key, partition=str(day), metadata=about(name, day))
+                context.log_event(made)
+
+
+LAND = Stage(
+    "raw",
+    "land",
+    {
+        name: dg.AssetSpec(
+            ["raw", name], description=f"Bodies of {name} as the service sent them, with the manifest that proves them."
+        )
+        for name in SETS
+    },
+)
+SNAPSHOT = Stage(
+    "snapshots",
+    "snapshot",
+    {
+        t.name: dg.AssetSpec(
+            ["snapshots", t.name],
+            deps=[["raw", t.set]],
+            description=f"{t.comment} One complete, typed Parquet snapshot a day.",
+            metadata=columns(t.columns, t.key),
+            kinds={"parquet"},
+        )
+        for t in TABLES.values()
+    },
+)
+HISTORY = Stage(
+    "history",
+    "history",
+    {
+        t.name: dg.AssetSpec(
+            ["history", t.name],
+            deps=[["snapshots", t.name]],
+            description=f"{t.comment} The current row, and one row per version with valid_from and valid_to.",
+            metadata=columns(t.versioned, t.key),
+            kinds={"duckdb"},
+        )
+        for t in TABLES.values()
+    },
+)
+PUBLISH = Stage(
+    "published",
+    "publish",
+    {
+        "rollbook": dg.AssetSpec(
+            PUBLISHED,
+            # Of all history's tables one stands for the rest: they are made in one step, and Dagster 1.13 refuses to
+            # launch several days of assets that are made together when one of them is reached on two ways.
+            deps=[["history", "students"]],
+            description="warehouse/rollbook.duckdb, the file that analysts open: checked, then swapped in at once.",
+            freshness_policy=freshness(_SETTINGS.cron, _SETTINGS.timezone) if _SETTINGS else None,
+            kinds={"duckdb"},
+        )
+    },
+)
+STAGES = (LAND, SNAPSHOT, HISTORY, PUBLISH)
+
+
+def land(context: dg.OpExecutionContext, options: Options, writer: Writer) -> None:
+    """Fetch the day, or find what was landed on each day of a backfill."""
+    clock, rollbook = Clock(), writer.rollbook
+    if fetches(context, options, rollbook.today()):
+        (day,) = days_of(context)
+        # Whoever started it, from now on it is known for a sync: see `schedules.watch`.
+        context.instance.add_run_tags(context.run_id, {SYNC_TAG: context.run.tags.get(SYNC_TAG, "hand")})
+        landed = {day: rollbook.land(day, approve=options.approve, details=options.details.value)}
+    else:
+        landed = {day: counted[-1] for day in days_of(context) if (counted := rollbook.counted(day))}
+        thinned = rollbook.raw.thinned()
+        missing = {d: nothing(d, rollbook.raw.manifests(d), thinned) for d in days_of(context) if d not in landed}
+        for reason in missing.values():
+            context.log.warning(reason)
+        if not landed:
+            raise NothingLandedError("; ".join(missing.values()), list(missing))
+        narrow_backfill(context, DAYS, [str(day) for day in missing])
+    LAND.mark(context, landed, lambda name, day: _about_landing(landed[day], name, clock.seconds))
+
+
+def _about_landing(manifest: Manifest, name: str, seconds: float) -> Metadata:
+    walk = next((w for w in manifest.walks if w.set == name), None)
+    about: dict[str, Any] = {
+        "landing": manifest.landing,
+        "requests": manifest.requests,
+        "retries": manifest.retries,
+        "bytes": manifest.bytes_received,
+        "seconds": seconds,
+    }
+    if walk is not None:
+        about |= {
+            "dagster/partition_row_count": walk.received,
+            "walks": walk.walks,
+            "repeated": walk.repeated,
+            "proven": manifest.proof(name) is not None,
+            "verified absent": sum(a.set == name and a.answer == "removed" for a in manifest.absences),
+            "slipped": sum(a.set == name and a.answer == "slipped" for a in manifest.absences),
+        }
+    return about
+
+
+def snapshot(context: dg.OpExecutionContext, options: Options, writer: Writer) -> None:
+    """Flatten what was landed, judge it once, and compose the day's snapshot."""
+    clock, rollbook = Clock(), writer.rollbook
+    made: dict[date, DayRecord] = {}
+    if fetches(context, options, rollbook.today()):
+        (day,) = days_of(context)
+        pending = rollbook.pending(day, approve=options.approve)
+        manifest, made[day] = rollbook.snapshot(pending, approve=options.approve)
+        if manifest.reason:
+            context.log.warning(manifest.reason)
+    else:
+        done = rollbook.resnapshot(days_of(context))
+        made = done.rebuilt
+        for day, landings in done.held.items():
+            context.log.warning("%s: landing %s is held and was left out", day, ", ".join(map(str, landings)))
+
+    def about(name: str, day: date) -> Metadata:
+        return {
+            "dagster/partition_row_count": made[day].rows[name],
+            "landings": ", ".join(map(str, made[day].landings)),
+            "preview": preview(rollbook.lake.preview(TABLES[name], day)),
+            "seconds": clock.seconds,
+        }
+
+    SNAPSHOT.mark(context, made, about)
+
+
+def history(context: dg.OpExecutionContext, options: Options, writer: Writer) -> None:
+    """Bring current tables, history and changes up to the snapshots, in the next file; by force, all of it anew."""
+    clock, rollbook = Clock(), writer.rollbook
+    counts: dict[str, TableCounts] = {c.table: c for c in rollbook.merge(anew=options.force)}
+
+    def about(name: str, _day: date) -> Metadata:
+        c = counts.get(name)
+        if c is None:
+            return {"seconds": clock.seconds}
+        rows = c.before + c.added - c.removed
+        moved = {"added": c.added, "changed": c.changed, "removed": c.removed}
+        return {"dagster/row_count": rows, **moved, "seconds": clock.seconds}
+
+    there = rollbook.lake.days()
+    HISTORY.mark(context, [d for d in days_of(context) if d in there], about)
+
+
+def publish(context: dg.OpExecutionContext, options: Options, writer: Writer) -> None:  # noqa: ARG001 - as the others
+    """Check the next file and let readers see it; then say what the published data contradict."""
+    clock, rollbook = Clock(), writer.rollbook
+    page = rollbook.publish()
+    runs.prune(context.instance)
+    published, there = rollbook.warehouse.published, rollbook.lake.days()
+    about = {"path": dg.MetadataValue.path(published), "bytes": published.stat().st_size, "seconds": clock.seconds}
+    days = [d for d in days_of(context) if d in there]
+    # The charts of the morning page, which show counts; on the newest day alone, for a run keeps its metadata for good.
+    charts = {chart.title: dg.MetadataValue.md(chart.markdown()) for chart in page.charts} if page else {}
+    PUBLISH.mark(context, days, lambda _name, day: {**about, **(charts if day == max(days) else {})})
+
+
+def _look(
+    context: dg.OpExecutionContext, writer: Writer, checks: ModuleType, found: Mapping[str, Sequence[str]] | None = None
+) -> None:
+    for evaluation in checks.published(writer.rollbook, found or {}):
+        context.log_event(evaluation)
+
+
+def graph(checks: ModuleType) -> dg.AssetsDefinition:
+    """All assets, backed by the four steps in their order. `checks` is the module of that name."""
+    said = [spec.get_python_identifier() for spec in checks.SPECS]
+    steps = {
+        LAND: LAND.step(land, checks, after=False),
+        SNAPSHOT: SNAPSHOT.step(snapshot, checks, after=True),
+        HISTORY: HISTORY.step(history, checks, after=True),
+        PUBLISH: PUBLISH.step(publish, checks, after=True, last=True),
+    }
+    outputs = {f"{stage.prefix}__{name}": spec for stage in STAGES for name, spec in stage.specs.items()}
+
+    @dg.graph(name="sync", out={name: dg.GraphOut() for name in (*outputs, *said)})
+    def sync() -> dict[str, Any]:
+        landed = steps[LAND]()
+        snapshots = steps[SNAPSHOT](after=landed.done)
+        merged = steps[HISTORY](after=snapshots.done)
+        result = steps[PUBLISH](after=merged.done)
+        made = {"raw": landed, "snapshots": snapshots, "history": merged, "published": result}
+        given = {name: getattr(made[spec.key.path[0]], name) for name, spec in outputs.items()}
+        return given | {name: getattr(result, name) for name in said}
+
+    groups = {stage.prefix: stage.group for stage in STAGES}
+    backed = dg.AssetsDefinition.from_graph(
+        sync,
+        keys_by_output_name={name: spec.key for name, spec in outputs.items()},
+        internal_asset_deps={name: {dep.asset_key for dep in spec.deps} for name, spec in outputs.items()},
+        descriptions_by_output_name={name: spec.description or "" for name, spec in outputs.items()},
+        metadata_by_output_name={name: dict(spec.metadata) for name, spec in outputs.items()},
+        partitions_def=DAYS,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        check_specs=list(checks.SPECS),
+    )
+    declared = {spec.key: spec for spec in outputs.values()}
+    return backed.map_asset_specs(
+        lambda s: s.replace_attributes(
+            group_name=groups[s.key.path[0]],
+            kinds=declared[s.key].kinds,
+            freshness_policy=declared[s.key].freshness_policy,
+        )
+    )

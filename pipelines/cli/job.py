@@ -1,0 +1,101 @@
+"""Running the nightly job from the command line, so that it shows in Dagster's UI like any other run.
+
+Dagster is imported when a run begins, not before: most commands answer without it.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import date
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pipelines.errors import RollbookError
+from pipelines.settings import load
+from pipelines.sync import Rollbook
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+log = logging.getLogger(__name__)
+
+# Without these the run is listed among the runs, but not on the page of its job.
+IN_THE_UI = {".dagster/repository": "__repository__@rollbook", "dagster/code_location": "rollbook"}
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+
+class RunFailedError(RollbookError):
+    """The job failed; the message is what the failing stage said, `exit_code` what it asks to end with."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]
+
+
+def sync(day: date, *, approve: bool = False, details: str = "none") -> str:
+    """Run the job for one day, as the schedule does; returns the run's id. Raises RunFailedError."""
+    from pipelines.assets import SYNC_TAG
+
+    options = {"approve": approve, "details": details}
+    return _run({SYNC_TAG: "command"}, partition_key=str(day), options=options)
+
+
+def backfill(first: date, last: date) -> str:
+    """Run the job for a range of days, as a backfill from the UI does; returns the run's id. Raises RunFailedError."""
+    return _run({RANGE_START: str(first), RANGE_END: str(last)}, options={})
+
+
+def _run(tags: dict[str, str], *, options: dict[str, Any], partition_key: str | None = None) -> str:
+    import dagster as dg
+
+    from pipelines import runs
+    from pipelines.definitions import defs
+
+    run_id = str(uuid4())
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    with dg.DagsterInstance.get() as instance:
+        runs.bury(instance)
+        result = defs.resolve_job_def("nightly_sync").execute_in_process(
+            partition_key=partition_key,
+            instance=instance,
+            raise_on_error=False,
+            run_id=run_id,
+            tags={**tags, **IN_THE_UI, **runs.signature(run_id)},
+            run_config={
+                "resources": {"options": {"config": options}},
+                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+            },
+        )
+        _tell(instance, run_id)
+    if not result.success:
+        raise _failure(result)
+    return run_id
+
+
+def _tell(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Alert whoever is to be told of this run. Nothing that goes wrong here is the run's fault."""
+    from pipelines.alerts import Alerts
+    from pipelines.schedules import tell
+
+    try:
+        alerts = Alerts(Rollbook(load()))
+        record = instance.get_run_record_by_id(run_id)
+        if alerts.wanted and record is not None:
+            tell(instance, alerts, record)
+            alerts.deliver()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the sync's own outcome is what the command reports
+        log.warning("The alerts could not be looked after (%s)", type(error).__name__)
+
+
+def _failure(result: dg.ExecuteInProcessResult) -> RunFailedError:
+    for event in result.all_events:
+        if event.is_step_failure:
+            said = event.step_failure_data.user_failure_data
+            if said is not None and said.description:
+                code = said.metadata.get("exit_code")
+                return RunFailedError(said.description, int(getattr(code, "value", None) or 1))
+            error = event.step_failure_data.error
+            cause = error.cause or error if error else None
+            told = cause.message.strip() if cause else "it does not say why"
+            return RunFailedError(f"The run failed: {told}. Its log is in the UI (run {result.run_id})", 1)
+    return RunFailedError(f"The run failed before its first stage; its log is in the UI (run {result.run_id})", 1)

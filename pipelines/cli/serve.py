@@ -1,0 +1,120 @@
+"""`rollbook serve`: Dagster's webserver and daemon, side by side, until told to stop.
+
+Two processes of their own and not `dagster dev`: started in the background, that one ignores the signals that a
+service manager stops it with, and leaves its children behind when it is killed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.app import app, err, out
+from pipelines.errors import RollbookError
+from pipelines.settings import ROOT, load
+
+STOP_WITHIN = 20.0  # seconds
+
+# Linux's prctl, which Python does not offer; elsewhere a killed `serve` leaves its children behind.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_SET_PARENT_DEATH_SIGNAL = 1
+
+
+@app.command()
+def serve(
+    host: Annotated[
+        str, typer.Option(help="Where the UI listens. It asks nobody for a password: keep it to loopback.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The UI's port.")] = 3000,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Serve the demo's made-up school as well, and use its settings.")
+    ] = False,
+) -> None:
+    """Run the UI and the daemon that starts the nightly sync, until Ctrl-C or SIGTERM."""
+    with ExitStack() as stack:
+        if demo:
+            from pipelines.cli.demo import DAYS, KEY, prepare
+            from pipelines.sandbox import Sandbox
+
+            prepare(stack.enter_context(Sandbox(api_key=KEY)).base_url, DAYS)
+        settings = load()
+        workspace = ["-w", str(ROOT / "workspace.yaml")]
+        web = [sys.executable, "-m", "dagster_webserver", *workspace, "-h", host, "-p", str(port)]
+        daemon = [sys.executable, "-m", "dagster._daemon", "run", *workspace]  # what `dagster-daemon` runs
+        stack.enter_context(_stopping_on_signals())
+        children = [stack.enter_context(_child(command)) for command in (web, daemon)]
+        out.print(f"The UI is at http://{host}:{port}; the nightly sync runs at {settings.cron} ({settings.timezone}).")
+        _watch(children)
+
+
+class _Stop(Exception):  # noqa: N818 - no error: somebody asked
+    """SIGTERM or Ctrl-C came."""
+
+
+@contextmanager
+def _stopping_on_signals() -> Iterator[None]:
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the handler's signature
+        raise _Stop
+
+    before = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    except _Stop:
+        err.print("Stopping.")
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+
+@contextmanager
+def _child(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A child in a group of its own, so that Ctrl-C reaches it only from here, once."""
+    child = subprocess.Popen(  # noqa: S603 - our own commands
+        command,
+        cwd=ROOT,
+        env=os.environ,
+        start_new_session=True,
+        preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, which takes no lock
+    )
+    try:
+        yield child
+    finally:
+        child.terminate()
+        try:
+            child.wait(STOP_WITHIN)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+
+def _end_with_parent() -> None:
+    """In the child: be stopped when the parent is killed, rather than keep the port and run nights unwatched."""
+    if _LIBC is not None:
+        _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+
+def _watch(children: list[subprocess.Popen[bytes]]) -> None:
+    """Wait. One that ends by itself ends the other too: a service manager then starts both again."""
+    try:
+        while True:
+            for child in children:
+                if child.poll() is not None:
+                    name = "The UI" if child is children[0] else "The daemon"
+                    raise RollbookError(
+                        f"{name} ended by itself ({child.returncode}); its last lines are above. Start `rollbook serve`"
+                        " again: runs and ticks are taken up where they were"
+                    )
+            time.sleep(0.5)
+    finally:
+        for child in children:  # both at once: each takes its seconds
+            child.terminate()

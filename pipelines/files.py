@@ -1,0 +1,72 @@
+"""Files that survive a crash: written aside, fsynced, renamed, the folder fsynced; the owner's alone (promise 12).
+
+What is in the files is the business of those who write them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import file_digest
+from pathlib import Path
+
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+
+# Half-written files carry this ending; no reader's glob matches it, and the next writer sweeps them up.
+PARTIAL = ".partial"
+
+
+def folder(path: Path, mode: int = PRIVATE_FOLDER) -> Path:
+    """Make a folder (and those above it) that only its owner enters, unless `mode` says otherwise."""
+    if not path.is_dir():
+        folder(path.parent)
+        path.mkdir(exist_ok=True)
+        path.chmod(mode)
+    return path
+
+
+def sync(path: Path) -> None:
+    """Have the disk hold a file's content, or a folder's list of names."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def replacing(path: Path, mode: int = PRIVATE_FILE) -> Iterator[Path]:
+    """Yield a name to write to; when the block ends well, that file takes the place of `path` at once and durably.
+
+    A crash at any instant leaves either the old file or the new one.
+    """
+    aside = path.with_name(f".{path.name}{PARTIAL}")
+    try:
+        yield aside
+        aside.chmod(mode)
+        sync(aside)
+        aside.replace(path)
+        sync(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def write(path: Path, content: bytes, mode: int = PRIVATE_FILE) -> None:
+    """Write a whole file durably, or leave the old one."""
+    with replacing(path, mode) as aside:
+        aside.write_bytes(content)
+
+
+def empty(path: Path) -> Path:
+    """A private folder with nothing in it."""
+    shutil.rmtree(path, ignore_errors=True)
+    return folder(path)
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file, in hex."""
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()

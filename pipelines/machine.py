@@ -1,0 +1,144 @@
+"""The machine under Rollbook: what its operating system reports, in words that say what to do; the room on its disk.
+
+Which file was being written, and why, is the business of those who wrote it. Nothing here knows a setting.
+"""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pipelines.errors import MachineError
+
+MB = 10**6
+AGAIN = "Readers keep what was published, and the next sync goes on from there."
+
+
+@contextmanager
+def in_words(root: Path) -> Iterator[None]:
+    """Turn what the operating system reports about files below `root` into a MachineError; all else passes."""
+    try:
+        yield
+    except OSError as error:
+        told = meaning(error.errno, root, error.filename)
+        if told is None:
+            raise
+        raise MachineError(told) from error
+
+
+def meaning(number: int | None, root: Path, file: object = None) -> str | None:
+    """What an error number means for the files below `root`, and what to do; None if that is not for an operator."""
+    words = _WORDS.get(number or 0)
+    return words(root, Path(os.fsdecode(file)) if isinstance(file, (str, bytes)) else None) if words else None
+
+
+def number_in(text: str) -> int | None:
+    """The error number whose words a library's message repeats, if it is one that `meaning` knows."""
+    return next((number for number in _WORDS if os.strerror(number) in text), None)
+
+
+def existing(path: Path) -> Path:
+    """The path, or the nearest folder above it that is there."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def free(path: Path) -> int:
+    """Bytes that this account may still write where `path` is, or would be."""
+    return shutil.disk_usage(existing(path)).free
+
+
+def size(path: Path) -> int:
+    """Bytes that a file, or all files below a folder, take on disk; a file with several names counts once."""
+    seen: dict[tuple[int, int], int] = {}
+    for found in _files(path):
+        with suppress(OSError):  # removed while we looked
+            stat = found.lstat()
+            seen[stat.st_dev, stat.st_ino] = stat.st_blocks * 512
+    return sum(seen.values())
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+    for folder, _, names in os.walk(path):  # which passes over what cannot be read, or is gone by now
+        yield from (Path(folder, name) for name in names)
+
+
+def in_bytes(count: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{count:.0f} {unit}" if unit in ("bytes", "kB") else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def account() -> str:
+    """Who runs this, for messages."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's number without a name
+        return f"user {os.getuid()}"
+
+
+def _full(root: Path, file: Path | None) -> str:
+    return (
+        f"The disk is full: {in_bytes(free(file or root))} are left where {file.parent if file else root} is. Make room"
+        " (`rollbook prune --dry-run` shows what Rollbook itself could let go of), then run the sync again. " + AGAIN
+    )
+
+
+def _quota(root: Path, file: Path | None) -> str:  # noqa: ARG001 - as the others
+    return f"This account ({account()}) has used up its quota on the disk of {root}. Raise it or make room. " + AGAIN
+
+
+def _read_only(root: Path, file: Path | None) -> str:
+    return (
+        f"{file or root} cannot be written: its disk is mounted read-only. Mount it for writing, or set"
+        " ROLLBOOK_WAREHOUSE to a folder elsewhere. " + AGAIN
+    )
+
+
+def _not_allowed(root: Path, file: Path | None) -> str:
+    return (
+        f"This account ({account()}) may not use {file or root}. Give it the whole warehouse"
+        f" (chown -R {account()} {root}), or run Rollbook as the account that it belongs to. " + AGAIN
+    )
+
+
+def _too_large(root: Path, file: Path | None) -> str:  # noqa: ARG001
+    return (
+        f"A file below {root} would be larger than this account or its disk allows (ulimit -f shows the account's"
+        " limit). Raise it, then run the sync again. " + AGAIN
+    )
+
+
+def _too_many(root: Path, file: Path | None) -> str:  # noqa: ARG001
+    return "This account may not open more files at once (ulimit -n shows how many). Raise that. " + AGAIN
+
+
+def _broken(root: Path, file: Path | None) -> str:
+    return (
+        f"The disk of {file or root} reports an error. Look at it (dmesg, smartctl) before anything else; what it lost"
+        " comes back with a restored raw/ and `rollbook rebuild`. " + AGAIN
+    )
+
+
+_WORDS: dict[int, Callable[[Path, Path | None], str]] = {
+    errno.ENOSPC: _full,
+    errno.EDQUOT: _quota,
+    errno.EROFS: _read_only,
+    errno.EACCES: _not_allowed,
+    errno.EPERM: _not_allowed,
+    errno.EFBIG: _too_large,
+    errno.EMFILE: _too_many,
+    errno.ENFILE: _too_many,
+    errno.EIO: _broken,
+}

@@ -1,0 +1,192 @@
+"""The environment, and `.env` at the root, read once into one frozen object. Nothing else reads the environment.
+
+A missing or malformed setting is one line that names it (`SettingError`, exit 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from pipelines import cron
+from pipelines.errors import SettingError
+
+ROOT = Path(__file__).resolve().parent.parent
+PREFIX = "ROLLBOOK_"
+Details = Literal["none", "changed", "all"]
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _base_url(value: str) -> str:
+    url = value.strip().rstrip("/")
+    parts = urlsplit(url)
+    try:
+        parts.port  # noqa: B018 - reading it is the check: a port out of range raises here
+    except ValueError:
+        raise ValueError("has a port that is no port") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an address such as https://records.example.org")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("must hold no user, password, query or fragment; the key goes into ROLLBOOK_API_KEY")
+    if parts.path.endswith(("/svcapi", "/svcapi/v1")):
+        raise ValueError("must end before /svcapi: Rollbook adds the path itself")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError("must begin with https:// (plain http would show the key to the network)")
+    return url
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine: only to it is anything sent unencrypted."""
+    return host in LOOPBACK or host.startswith("127.")
+
+
+def _api_key(value: SecretStr) -> SecretStr:
+    key = value.get_secret_value().strip()
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError("must be the key as issued: printable ASCII, without spaces or line breaks")
+    return SecretStr(key)
+
+
+def _timezone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"is {value!r}, which is no time zone; write one such as Europe/Berlin") from None
+    return value
+
+
+def _cron(value: str) -> str:
+    try:
+        cron.check(value)
+    except ValueError:
+        raise ValueError(f"is {value!r}, which is no cron line; write one such as 15 2 * * *") from None
+    return value.strip()
+
+
+def _webhook(value: SecretStr) -> SecretStr:
+    parts = urlsplit(value.get_secret_value().strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be the address that the chat service gave out, beginning with https://")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError("must begin with https:// (plain http would show its secret part to the network)")
+    return SecretStr(value.get_secret_value().strip())
+
+
+def _smtp_url(value: SecretStr) -> SecretStr:
+    parts = urlsplit(value.get_secret_value().strip())
+    try:
+        parts.port  # noqa: B018 - as above
+    except ValueError:
+        raise ValueError("has a port that is no port") from None
+    if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
+        raise ValueError("must be like smtp://user:password@mail.example.org:587 (or smtps:// for TLS from the start)")
+    return SecretStr(value.get_secret_value().strip())
+
+
+def _addresses(value: str) -> str:
+    addresses = [a.strip() for a in value.split(",")]
+    if not all(len(a.split("@")) == 2 and a.isascii() and a.isprintable() and " " not in a for a in addresses):
+        raise ValueError("must be one mail address, or several with commas between")
+    return ", ".join(addresses)
+
+
+def _mode(value: str) -> str:
+    if len(value.strip()) not in (3, 4) or not set(value.strip()) <= set("01234567"):
+        raise ValueError(f"is {value!r}, which is no file mode; write one such as 640")
+    return value.strip()
+
+
+class Place(BaseSettings):
+    """Where the warehouse is: all that a command needs which only reads what is published, and no key."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_file=ROOT / ".env", env_ignore_empty=True, extra="ignore", frozen=True
+    )
+
+    warehouse: Path = Path("warehouse")
+
+    @cached_property
+    def warehouse_path(self) -> Path:
+        """The warehouse folder, absolute."""
+        return (ROOT / self.warehouse.expanduser()).resolve()
+
+
+class Settings(Place):
+    """Every setting, checked. Relative paths are taken from the project's root, wherever a command is run."""
+
+    base_url: Annotated[str, AfterValidator(_base_url)]
+    api_key: Annotated[SecretStr, AfterValidator(_api_key)]
+    timezone: Annotated[str, AfterValidator(_timezone)] = "UTC"
+    cron: Annotated[str, AfterValidator(_cron)] = "15 2 * * *"
+    first_date: date = date(2026, 8, 1)
+    hold_removed_percent: Annotated[float, Field(ge=0, le=100)] = 10
+    hold_changed_percent: Annotated[float, Field(ge=0, le=100)] = 75
+    verify_most: Annotated[int, Field(ge=0)] = 200
+    walks: Annotated[int, Field(ge=1, le=10)] = 3
+    retry_seconds: Annotated[float, Field(ge=0)] = 300
+    request_pause_ms: Annotated[float, Field(ge=0)] = 0
+    keep_days: Annotated[int, Field(ge=1)] | None = None
+    published_mode: Annotated[str, AfterValidator(_mode)] = "600"
+    report_names: bool = False
+    alert_webhook: Annotated[SecretStr, AfterValidator(_webhook)] | None = None
+    smtp_url: Annotated[SecretStr, AfterValidator(_smtp_url)] | None = None
+    alert_to: Annotated[str, AfterValidator(_addresses)] | None = Field(default=None, validate_default=True)
+    alert_from: Annotated[str, AfterValidator(_addresses)] | None = None
+
+    @field_validator("alert_to")
+    @classmethod
+    def _somebody(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and info.data.get("smtp_url") is not None:
+            raise ValueError("is not set, though ROLLBOOK_SMTP_URL is: name who shall get the mail")
+        return value
+
+    @cached_property
+    def zone(self) -> ZoneInfo:
+        """The zone in which a snapshot's date is today's date."""
+        return ZoneInfo(self.timezone)
+
+    @cached_property
+    def file_mode(self) -> int:
+        """The mode of what is published, as a number."""
+        return int(self.published_mode, 8)
+
+
+S = TypeVar("S", bound=Place)
+
+
+def load(**overrides: object) -> Settings:
+    """Read the settings; `overrides` (by field name) beat the environment, which beats `.env`.
+
+    Raises SettingError: one line that names what is missing or wrong and says what to write.
+    """
+    return _read(Settings, overrides)
+
+
+def place() -> Place:
+    """Where the warehouse is, whether or not there is a key. Raises SettingError."""
+    return _read(Place, {})
+
+
+def _read(kind: Callable[..., S], overrides: dict[str, object]) -> S:
+    try:
+        return kind(**overrides)
+    except ValidationError as error:
+        raise SettingError("; ".join(_in_words(e) for e in error.errors())) from None
+
+
+def _in_words(error: ErrorDetails) -> str:
+    """Word one pydantic error without the value it was given, which may be the key."""
+    name = PREFIX + str(error["loc"][0]).upper()
+    if error["type"] == "missing":
+        return f"{name} is not set: put it into the environment or into .env at the root (see .env.example)"
+    reason = str(error["msg"]).removeprefix("Value error, ")
+    return f"{name} {reason[0].lower()}{reason[1:]}"

@@ -1,0 +1,312 @@
+"""The client: one GET at a time, with the key, named timeouts and bounded retries of transient faults.
+
+What the bodies mean is for the caller: `get` is handed the reader that decides whether a 200 is the contract's
+answer. No log line, error or URL made here holds the key, a body or a search's value (promise 12).
+
+Proxies: an https address goes through the proxy that the environment names (HTTPS_PROXY, NO_PROXY; SSL_CERT_FILE is
+honoured too), because institutions have them and a tunnel shows them no header. A plain http address, which can only
+be this machine, never does: there the proxy would read the key.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Generic, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+import stamina
+import stamina.instrumentation
+
+from pipelines import __version__
+from pipelines.errors import (
+    KeyRefusedError,
+    NotTheContractError,
+    RedirectError,
+    RefusedError,
+    ServiceError,
+    SettingError,
+    UnreachableError,
+)
+from pipelines.settings import Settings
+from pipelines.source.envelope import Refusal, refusal
+from pipelines.source.patience import Patience, TransientError, retry_after
+
+PREFIX = "/svcapi/v1/"
+LIMIT = 100
+# Seconds. A page takes a service tens of milliseconds; a minute of silence is a dropped connection.
+TIMEOUTS = httpx.Timeout(connect=10, read=60, write=30, pool=10)
+# A body that trickles in never trips the read timeout, and one without an end fills the memory.
+BODY_SECONDS = 300.0
+BODY_BYTES = 256 * 2**20
+TRANSIENT = frozenset({429, 500, 501, 502, 503, 504})
+UNAUTHORIZED = 401
+TEXT_MOST = 200
+
+T = TypeVar("T")
+
+# stamina's own hook would write through structlog where that is installed, to standard output. `Patience` says all.
+stamina.instrumentation.set_on_retry_hooks([])
+
+
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """One answer: the body as received (compression undone), what its reader made of it, and when it was whole."""
+
+    content: bytes
+    said: T
+    received_at: datetime
+
+
+@dataclass(frozen=True)
+class _Reply:
+    status: int
+    headers: httpx.Headers
+    content: bytes
+
+
+class Client:
+    """A connection to the records service. A context manager; not for threads.
+
+    `requests`, `retries` and `bytes_received` (as they came over the wire) count what was asked so far.
+    """
+
+    def __init__(self, settings: Settings, *, timeouts: httpx.Timeout = TIMEOUTS) -> None:
+        """Open nothing yet. Raises SettingError when the address or the environment's proxy cannot be used."""
+        silence()
+        self.host = urlsplit(settings.base_url).netloc
+        self.requests = 0
+        self.retries = 0
+        self.bytes_received = 0
+        self._base = settings.base_url + PREFIX
+        self._key = settings.api_key.get_secret_value()
+        self._ceiling = settings.retry_seconds
+        self._pause = settings.request_pause_ms / 1000
+        self._ready_at = 0.0
+        https = self._base.startswith("https:")
+        try:
+            httpx.URL(self._base)
+        except httpx.InvalidURL:
+            raise SettingError("ROLLBOOK_BASE_URL must be an address such as https://records.example.org") from None
+        try:
+            self._http = httpx.Client(
+                headers={"X-API-Key": self._key, "User-Agent": f"Rollbook/{__version__} (read-only sync)"},
+                timeout=timeouts,
+                limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
+                follow_redirects=False,
+                # Without TLS no certificates need be read (0.1 s); the empty context would trust nobody.
+                verify=True if https else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+                trust_env=https,
+            )
+        except (ImportError, ValueError, OSError):
+            raise SettingError(
+                "the proxy or certificates named in the environment (HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE) cannot"
+                " be used: correct or unset them"
+            ) from None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def get(self, path: str, params: Mapping[str, str | int] | None = None, *, read: Callable[[bytes], T]) -> Answer[T]:
+        """Ask for one path below /svcapi/v1/ and return the answer, once `read` finds it to be the contract's.
+
+        `read` raises msgspec.DecodeError for a body that is not. Transient faults are tried again within
+        `retry_seconds`. Raises KeyRefusedError (401), RefusedError (any other no), RedirectError, UnreachableError
+        (no usable answer) and NotTheContractError (never the contract's). Contract: "Endpoints", "Errors".
+        """
+        what = PREFIX + path + (f" page {params['page']}" if params and "page" in params else "")
+        patience = Patience(self._ceiling, what)
+        request = _Request(path, params or {}, what)
+        fault = TransientError("nothing was asked")
+        try:
+            for attempt in stamina.retry_context(on=patience, attempts=None, timeout=None):
+                with attempt:
+                    self.retries += attempt.num > 1
+                    return self._once(request, read)
+        except TransientError as last:
+            fault = last
+        raise self._given_up(request, fault, patience)
+
+    def _once(self, request: _Request, read: Callable[[bytes], T]) -> Answer[T]:
+        """One try. Raises TransientError for what may pass by itself."""
+        reply = self._exchange(request)
+        received_at = datetime.now(UTC)
+        if reply.status == httpx.codes.OK:
+            try:
+                return Answer(reply.content, read(reply.content), received_at)
+            except (msgspec.DecodeError, RecursionError):
+                pass  # raised below, where no context can carry a piece of the body along
+        raise self._meaning(request, reply)
+
+    def _exchange(self, request: _Request) -> _Reply:
+        """Send the request and read the whole body."""
+        if self._pause and (wait := self._ready_at - time.monotonic()) > 0:
+            time.sleep(wait)
+        self.requests += 1
+        failure: Exception
+        try:
+            with self._http.stream("GET", self._base + request.path, params=request.params) as response:
+                return self._read(response)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            failure = self._in_words(error, request)
+        finally:
+            self._ready_at = time.monotonic() + self._pause
+        raise failure  # out here, so that httpx's own error, which holds the URL, is not its context
+
+    def _read(self, response: httpx.Response) -> _Reply:
+        began = time.monotonic()
+        chunks, size = [], 0
+        try:
+            for chunk in response.iter_bytes():
+                chunks.append(chunk)
+                size += len(chunk)
+                if size > BODY_BYTES:
+                    raise TransientError(f"the answer is longer than {BODY_BYTES // 2**20} MB", contract=True)
+                if time.monotonic() - began > BODY_SECONDS:
+                    raise TransientError(f"the answer was not whole after {BODY_SECONDS:.0f} s")
+        finally:
+            self.bytes_received += response.num_bytes_downloaded
+        return _Reply(response.status_code, response.headers, chunks[0] if len(chunks) == 1 else b"".join(chunks))
+
+    def _in_words(self, error: Exception, request: _Request) -> Exception:
+        """What an httpx error means: a TransientError, or what a retry cannot mend. Never its own text."""
+        if isinstance(error, httpx.ConnectError) and _certificate_refused(error):
+            return UnreachableError(
+                f"The certificate of {self.host} is not trusted here, so the key was not sent. Check"
+                " ROLLBOOK_BASE_URL, or name the institution's certificates in SSL_CERT_FILE."
+            )
+        for kind, words in _FAULTS:
+            if isinstance(error, kind):
+                return TransientError(words)
+        return UnreachableError(
+            f"{request.what} could not be asked of {self.host} ({type(error).__name__}). Check ROLLBOOK_BASE_URL and"
+            " the proxy settings of the environment."
+        )
+
+    def _meaning(self, request: _Request, reply: _Reply) -> Exception:
+        """What an answer other than the contract's 200 means: a TransientError, or the final word."""
+        if 300 <= reply.status < 400:
+            return RedirectError(
+                f"{self.host} answered {request.what} with a redirect ({reply.status}){self._target(reply)}, which is"
+                " not followed: the key is sent to the configured host only. Set ROLLBOOK_BASE_URL to the service's"
+                " own address."
+            )
+        no = refusal(reply.content)
+        status = reply.status
+        if status == httpx.codes.OK and no is not None and no.status:
+            status = no.status  # an error body under a 200: the body knows better
+        if status == UNAUTHORIZED or (no and no.error_code == "AUTH_REQUIRED"):
+            return self._key_refused(request, no)
+        if status in TRANSIENT:
+            return TransientError(f"the service answered {status}", retry_after=retry_after(reply.headers))
+        if status >= 400 or no:
+            return self._refused(request, status, no)
+        return TransientError(f"the answer ({status}) is not the contract's JSON", contract=True)
+
+    def _key_refused(self, request: _Request, no: Refusal | None) -> KeyRefusedError:
+        code, reason = self._told(request, no)
+        return KeyRefusedError(
+            f"The records service at {self.host} does not accept the API key (401). Ask the service representative"
+            " who issued it for one that is accepted, and set ROLLBOOK_API_KEY.",
+            status=UNAUTHORIZED,
+            error_code=code,
+            reason=reason,
+        )
+
+    def _refused(self, request: _Request, status: int, no: Refusal | None) -> RefusedError:
+        code, reason = self._told(request, no)
+        told = " ".join(filter(None, (str(status), code))) + (f': "{reason}"' if reason else "")
+        return RefusedError(
+            f"The records service at {self.host} refused {request.what} ({told}). Asking again will not help: show"
+            " this to the service representative.",
+            status=status,
+            error_code=code,
+            reason=reason,
+        )
+
+    def _given_up(self, request: _Request, fault: TransientError, patience: Patience) -> ServiceError:
+        tried = f"{patience.tries + 1} tries" if patience.tries else "one try"
+        within = f"in {tried} over {patience.spent:.0f} s"
+        if fault.contract:
+            return NotTheContractError(
+                f"{self.host} answers {request.what}, but not as the records service does ({within}; at last"
+                f" {fault.words}). Check that ROLLBOOK_BASE_URL is the service's address and nothing stands between."
+            )
+        asked = f", which asks to wait {patience.too_long:.0f} s" if patience.too_long is not None else ""
+        return UnreachableError(
+            f"{self.host} gave no usable answer to {request.what} ({within}; at last {fault.words}{asked}). Check that"
+            " ROLLBOOK_BASE_URL is right and the service is up, then run the sync again; ROLLBOOK_RETRY_SECONDS says"
+            " how long one request may be tried."
+        )
+
+    def _told(self, request: _Request, no: Refusal | None) -> tuple[str, str]:
+        """The service's error code and reason, fit to be shown. A search's answer may repeat the name searched for."""
+        if no is None:
+            return "", ""
+        if "search" in request.params:
+            return (no.error_code if _CODE.fullmatch(no.error_code) else ""), ""
+        return self._fit(no.error_code), self._fit(no.reason)
+
+    def _fit(self, text: str) -> str:
+        """A text of the service without the key, addresses and control characters, and not too long."""
+        text = _EMAIL.sub("***", text.replace(self._key, "***"))
+        text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+        return text if len(text) <= TEXT_MOST else text[: TEXT_MOST - 1] + "…"
+
+    def _target(self, reply: _Reply) -> str:
+        """The host a redirect points to, if it names another."""
+        try:
+            host = httpx.URL(reply.headers.get("location", "")).netloc.decode()
+        except (httpx.InvalidURL, UnicodeDecodeError):
+            return ""
+        host = host.rpartition("@")[2]
+        return f" to {self._fit(host)}" if host and host != self.host else ""
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is asked: the path below the prefix, the query, and both in words that may be shown."""
+
+    path: str
+    params: Mapping[str, str | int]
+    what: str
+
+
+_EMAIL = re.compile(r"[^\s<>\"'(),;:]+@[^\s<>\"'(),;:]+")
+_CODE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
+_FAULTS: tuple[tuple[type[Exception], str], ...] = (
+    (httpx.ConnectTimeout, "no connection within the timeout"),
+    (httpx.TimeoutException, "no answer within the timeout"),
+    (httpx.ConnectError, "no connection could be made"),
+    (httpx.NetworkError, "the connection was lost"),
+    (httpx.RemoteProtocolError, "the answer was cut short or garbled"),
+    (httpx.DecodingError, "the answer's compression was garbled"),
+    (httpx.ProxyError, "the proxy gave no connection"),
+)
+
+
+def silence() -> None:
+    """Keep httpx from logging each URL with its query: a search's value is a pupil's name or address."""
+    for name in ("httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _certificate_refused(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

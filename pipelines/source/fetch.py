@@ -1,0 +1,270 @@
+"""The land stage as one plain call: auth, walks, absences, details, all landed before anything becomes a row.
+
+It joins the files of this folder and nothing else. What is done with a landing, and whether it counts, is decided by
+those who called.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+import httpx
+
+from pipelines import __version__
+from pipelines.errors import (
+    KeyRefusedError,
+    MachineError,
+    NothingLandedError,
+    OtherInstitutionError,
+    RollbookError,
+    ServiceError,
+    UnreachableError,
+)
+from pipelines.landing import Absence, Landed, Manifest, Verdict, Walk
+from pipelines.settings import Settings
+from pipelines.source.absence import NothingPublished, Published, verify
+from pipelines.source.bodies import LandingWriter
+from pipelines.source.client import TIMEOUTS, Client
+from pipelines.source.envelope import detail, institution
+from pipelines.source.pages import Progress, Sink, walk
+from pipelines.source.raw import RawStore
+from pipelines.tables import SETS, WALKED
+
+log = logging.getLogger(__name__)
+
+# After so many details in a row without any answer the service is taken to be gone, and the rest are not asked for.
+UNREACHABLE_MOST = 5
+
+
+def utc_now() -> datetime:
+    """The clock."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A landing before it is finished: its manifest so far, the ids each set showed, and its bodies.
+
+    `ids` holds what the counted walks showed and what was found by search.
+    """
+
+    manifest: Manifest
+    ids: Mapping[str, AbstractSet[int]]
+    bodies: Callable[[str], Iterator[Landed]]
+
+
+ChooseDetails = Callable[[Draft], Iterable[int]]
+
+
+def fetch(
+    settings: Settings,
+    raw: RawStore,
+    published: Published | None = None,
+    *,
+    day: date | None = None,
+    bound_to: int | None = None,
+    newest: Manifest | None = None,
+    choose_details: ChooseDetails | None = None,
+    clock: Callable[[], datetime] = utc_now,
+    progress: Progress | None = None,
+    timeouts: httpx.Timeout = TIMEOUTS,
+) -> Manifest:
+    """Fetch everything once and land it; returns the manifest, which has no verdict yet.
+
+    `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE), `bound_to` the institution the warehouse
+    belongs to, `newest` its newest landing that counts. `published` says what readers see, so that absences can be
+    verified. `choose_details` is asked, once all pages are landed, for the students whose details shall be fetched
+    too; without it none are.
+
+    Raises the client's errors, OtherInstitutionError, NothingLandedError for a day that it is neither here nor at the
+    service, and MachineError when the clock here was set back. Any of these leaves a landing with the verdict `failed`
+    and the reason, so that raw/ tells of every sync, except where the day it would be filed under is not known to be
+    right.
+    """
+    with Client(settings, timeouts=timeouts) as client:
+        started = clock()
+        today = started.astimezone(settings.zone).date()
+        job = _Fetch(settings, client, raw.begin(day or today), published or NothingPublished(), started)
+        job.progress = progress
+        try:
+            job.authenticate(bound_to, today, newest)
+            job.walk_sets()
+            if choose_details is not None:
+                job.fetch_details(choose_details)
+            return job.finish(clock())
+        except RollbookError as error:
+            job.fail(error, clock(), today)
+            raise
+        except BaseException:
+            job.writer.abandon()
+            raise
+
+
+def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Progress | None = None) -> int:
+    """Fetch single students, one after the other, and land them; returns how many failed.
+
+    Each failure costs one record. Raises KeyRefusedError. Contract: "GET /svcapi/v1/student/<student_id>".
+    """
+    wanted = list(dict.fromkeys(ids))
+    failed = silent = 0
+    for position, student in enumerate(wanted, 1):
+        try:
+            answer = client.get(f"student/{student}", read=detail)
+        except KeyRefusedError:
+            raise
+        except ServiceError as error:
+            failed += 1
+            silent = silent + 1 if isinstance(error, UnreachableError) else 0
+            log.warning("details of student %d: not fetched (%s)", student, type(error).__name__)
+            if silent == UNREACHABLE_MOST:
+                return failed + len(wanted) - position
+            continue
+        silent = 0
+        sink.add(
+            set_name="details",
+            kind="detail",
+            page=position,
+            content=answer.content,
+            received_at=answer.received_at,
+            records=1,
+            sought=student,
+        )
+        if progress is not None:
+            progress("details", position, len(wanted))
+    return failed
+
+
+class _Fetch:
+    """One fetch under way: what is known of it so far."""
+
+    def __init__(
+        self, settings: Settings, client: Client, writer: LandingWriter, published: Published, started: datetime
+    ) -> None:
+        self.settings = settings
+        self.client = client
+        self.writer = writer
+        self.published = published
+        self.started = started
+        self.progress: Progress | None = None
+        self.dated = False
+        self.clock_is_wrong = False
+        self.school_id: int | None = None
+        self.school_name: str | None = None
+        self.walks: list[Walk] = []
+        self.absences: list[Absence] = []
+        self.unasked: dict[str, int] = {}
+        self.ids: dict[str, AbstractSet[int]] = {}
+        self.details_failed = 0
+        self.search_seconds = 0.0
+
+    def authenticate(self, bound_to: int | None, today: date, newest: Manifest | None) -> None:
+        """Ask whose key it is and what time it is there; refuse another institution's, or another day's, fetch."""
+        answer = self.client.get("auth", read=institution)
+        self.writer.add(
+            set_name="auth",
+            kind="auth",
+            page=1,
+            content=answer.content,
+            received_at=answer.received_at,
+            records=1,
+        )
+        said = answer.said
+        there = said.timestamp.date()
+        self.dated = self.writer.snapshot_date in (today, there)
+        self.school_id, self.school_name = said.school_id, said.school_name
+        if bound_to not in (None, said.school_id):
+            raise OtherInstitutionError(
+                f"The API key belongs to institution {said.school_id}, this warehouse to institution {bound_to}."
+                " Nothing was fetched: set ROLLBOOK_API_KEY to this institution's key, or ROLLBOOK_WAREHOUSE to"
+                " another folder."
+            )
+        if not self.dated:
+            raise NothingLandedError(
+                f"Nothing can be fetched for {self.writer.snapshot_date}: it is {today} here and {there} at the"
+                " service, which keeps no history. Sync without a date; a past day can only be rebuilt from what was"
+                " landed then (rollbook backfill)."
+            )
+        if newest is not None and self.started < newest.started_at and today < newest.snapshot_date <= there:
+            self.clock_is_wrong = True
+            raise MachineError(
+                f"The clock of this machine says {self.started:%Y-%m-%d %H:%M} UTC, which is before its last sync"
+                f" ({newest.started_at:%Y-%m-%d %H:%M} UTC, of {newest.snapshot_date}), and at the service it is"
+                f" {there}. Nothing was fetched: set the clock right, then run `rollbook sync`."
+            )
+
+    def walk_sets(self) -> None:
+        """Read every set, and ask for the records that a proven one no longer shows."""
+        settings = self.settings
+        proven = []
+        for name in WALKED:
+            walked = walk(self.client, SETS[name], self.writer, settings.walks, self.progress)
+            self.walks.append(walked.walk)
+            self.ids[name] = walked.ids
+            if walked.walk.proof is not None:
+                proven.append(walked.walk.proof)
+        began = time.monotonic()
+        for proof in proven:
+            ids = self.ids[proof.set]
+            found = verify(
+                self.client,
+                proof,
+                ids,
+                self.published,
+                self.writer,
+                walks=settings.walks,
+                most=settings.verify_most,
+            )
+            self.absences += found.absences
+            self.ids[proof.set] = ids | {a.id for a in found.absences if a.answer == "slipped"}
+            if found.unasked:
+                self.unasked[proof.set] = found.unasked
+            self.search_seconds = time.monotonic() - began
+
+    def fetch_details(self, choose: ChooseDetails) -> None:
+        """Fetch the details of the students that the caller chooses."""
+        draft = self._manifest(self.started)
+        chosen = choose(Draft(draft, self.ids, lambda set_name: self.writer.bodies(draft, set_name)))
+        self.details_failed = fetch_details(self.client, self.writer, chosen, self.progress)
+
+    def finish(self, finished: datetime) -> Manifest:
+        """Make it a landing."""
+        return self.writer.finish(self._manifest(finished))
+
+    def fail(self, error: RollbookError, finished: datetime, today: date) -> None:
+        """Keep what came under the verdict `failed`, unless its day is in doubt."""
+        if self.clock_is_wrong or (not self.dated and self.writer.snapshot_date != today):
+            self.writer.abandon()
+            return
+        failed = self._manifest(finished, Verdict.FAILED, error.message)
+        try:
+            self.writer.finish(failed)
+        except BaseException:
+            self.writer.abandon()
+            raise
+
+    def _manifest(self, finished: datetime, verdict: Verdict | None = None, reason: str = "") -> Manifest:
+        return Manifest(
+            snapshot_date=self.writer.snapshot_date,
+            landing=self.writer.landing,
+            started_at=self.started,
+            finished_at=finished,
+            school_id=self.school_id,
+            school_name=self.school_name,
+            walks=tuple(self.walks),
+            absences=tuple(self.absences),
+            unasked=dict(self.unasked),
+            details_failed=self.details_failed,
+            requests=self.client.requests,
+            retries=self.client.retries,
+            bytes_received=self.client.bytes_received,
+            search_seconds=self.search_seconds,
+            verdict=verdict,
+            reason=reason,
+            judged_at=finished if verdict else None,
+            rollbook=__version__,
+        )

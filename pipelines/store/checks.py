@@ -1,0 +1,144 @@
+"""What must hold in a file before readers see it: only what Rollbook itself can have broken.
+
+Where the source disagrees with itself, readers are told, not kept waiting: those are the facts in `facts`.
+
+The rules that compare the file with the lake look at a sample, of days and of records, so that they cost the same in
+the third year as in the first week. The sample is another one every night; on one night it is always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from hashlib import sha256
+
+import duckdb
+
+from pipelines.store.database import at_once, count, names, sql
+from pipelines.store.lake import Lake
+from pipelines.tables import SETS, TABLES, WALKED, of_set
+
+SAMPLE_DAYS = 3
+SAMPLE_RECORDS = 500
+
+Found = list[str]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One sentence that must hold, and what looks for where it does not."""
+
+    name: str
+    sentence: str
+    look: Callable[[duckdb.DuckDBPyConnection, Lake], Found]
+
+
+def examine(con: duckdb.DuckDBPyConnection, lake: Lake) -> Mapping[str, Found]:
+    """Every rule by name, with what does not hold, one sentence each. A rule that holds has none."""
+    found = at_once(con, lambda mine, rule: rule.look(mine, lake), RULES)
+    return {rule.name: sentences for rule, sentences in zip(RULES, found, strict=True)}
+
+
+def _twice(con: duckdb.DuckDBPyConnection, _lake: Lake) -> Found:
+    found = []
+    for table in TABLES.values():
+        key = names(table.key)
+        keys = f"SELECT 1 FROM main.{table.name} GROUP BY {key} HAVING COUNT(*) > 1"
+        if twice := count(con, f"SELECT COUNT(*) FROM ({keys})"):
+            found.append(f"{twice} keys of {table.name} are not unique")
+    return found
+
+
+def _overlapping(con: duckdb.DuckDBPyConnection, _lake: Lake) -> Found:
+    return [
+        f"{overlapping} versions of {table.name} overlap"
+        for table in TABLES.values()
+        if (overlapping := count(con, sql("check_overlap", table=table.name, key=names(table.key))))
+    ]
+
+
+def _landed(con: duckdb.DuckDBPyConnection, lake: Lake) -> Found:
+    """Of a day whose last landing was proven: each record that came is a row or a reject of the day's snapshot."""
+    found = []
+    for day in sample_days(con, lake):
+        row = con.execute(sql("check_landed"), {"day": day}).fetchone()
+        if row is None:
+            continue
+        listed = ", ".join(f"'{s}'" for s in WALKED)
+        seen = f"SELECT COUNT(*) FROM ({lake.scan_observed([day])}) WHERE set_name IN ({listed}) AND table_name IS NULL"
+        rejects = count(con, f"{seen} AND state = 'rejected'")
+        rows = sum(count(con, f"SELECT COUNT(*) FROM ({lake.scan(of_set(s)[0], [day])})") for s in WALKED)
+        if row[0] != rows + rejects:
+            found.append(f"{row[0]} records landed on {day}, {rows} became rows and {rejects} rejects")
+    return found
+
+
+def _unlike(con: duckdb.DuckDBPyConnection, lake: Lake) -> Found:
+    """On some days, of some records: the history says what the snapshot states; and the current rows are its last."""
+    days = sample_days(con, lake)
+    if not days:
+        return []
+    con.execute("CREATE OR REPLACE TEMP TABLE sample_days AS SELECT UNNEST($days) AS snapshot_date", {"days": days})
+    some = {name: _some_records(con, name, days[0]) for name in SETS}
+    of_some = " OR ".join(f"set_name = '{name}' AND {of('id')}" for name, of in some.items())
+    con.execute(
+        f"CREATE OR REPLACE TEMP TABLE sample_seen AS FROM ({lake.scan_observed(days)}) WHERE id IS NULL OR {of_some}"
+    )
+    found = []
+    for table in TABLES.values():
+        parts = {
+            "table": table.name,
+            "parent": table.parent_key,
+            "columns": names(table.versioned),
+            "some": some[table.set](table.parent_key),
+        }
+        if differing := count(con, sql("check_current", **parts)):
+            found.append(f"{differing} current records of {table.name} are not those of its history")
+        query = sql("check_days", **parts, set=SETS[table.set].name, rows=lake.scan(table, days))
+        for day, differing in con.execute(query).fetchall():
+            found.append(f"{differing} records of {table.name} are not what was landed on {day}")
+    return found
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("keys_are_unique", "No key stands twice in a table.", _twice),
+    Rule("versions_do_not_overlap", "At any time a record has one version at most.", _overlapping),
+    Rule("landed_is_rows_and_rejects", "Each record that came became a row or a reject.", _landed),
+    Rule(
+        "rebuilt_is_live",
+        "On a sample of days and records, tables and history say what the daily snapshots state.",
+        _unlike,
+    ),
+)
+
+
+def sample_days(con: duckdb.DuckDBPyConnection, lake: Lake) -> list[date]:
+    """The newest day that the history stands on and the lake holds, and a few others."""
+    there = lake.days()
+    stood_on = con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall()
+    days = [day for day, digest in stood_on if day in there and there[day].digest == digest]
+    others = sorted(days[:-1], key=lambda day: _drawn(days[-1], day))
+    return [*days[-1:], *others[: SAMPLE_DAYS - 1]]
+
+
+def _some_records(con: duckdb.DuckDBPyConnection, set_name: str, newest: date) -> Callable[[str], str]:
+    """A condition on a column of ids that a few hundred of the set's records meet, whether they are current or not.
+
+    These are neighbours: what is sorted by id need not be read whole to find them.
+    """
+    table = of_set(set_name)[0]
+    known = count(con, f"SELECT COUNT(*) FROM main.{table.name}")
+    parts = max(1, known // SAMPLE_RECORDS)
+    part = _drawn(newest) % parts
+    ids = f"SELECT {table.parent_key} FROM main.{table.name} ORDER BY 1 LIMIT 1 OFFSET"
+    bounds = []
+    if part > 0:
+        bounds.append(f">= {count(con, f'{ids} {part * known // parts}')}")
+    if part < parts - 1:
+        bounds.append(f"< {count(con, f'{ids} {(part + 1) * known // parts}')}")
+    return lambda column: " AND ".join(f"{column} {bound}" for bound in bounds) or "TRUE"
+
+
+def _drawn(*of: date) -> int:
+    return int.from_bytes(sha256(repr(of).encode()).digest()[:6])

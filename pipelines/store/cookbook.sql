@@ -1,0 +1,141 @@
+-- Twenty questions that analysts ask. Each begins with its question; change the dates and ids, and it is yours.
+
+-- Whose completion fell more than 20 points since last month?
+SELECT p.student_id, p.name, b.completion_rate AS at_the_end_of_last_month, p.completion_rate AS now
+FROM student_summaries_as_of((SELECT DATE_TRUNC('month', MAX(snapshot_date)) - INTERVAL 1 DAY FROM progress_daily)) AS b
+INNER JOIN student_progress AS p USING (student_id)
+WHERE b.completion_rate - p.completion_rate > 20
+ORDER BY b.completion_rate - p.completion_rate DESC;
+
+-- What did class 5012's roster look like on the first of October?
+SELECT s.student_id, s.name, s.reference_id
+FROM student_classes_as_of(DATE '2026-10-01') AS e
+INNER JOIN students_as_of(DATE '2026-10-01') AS s USING (student_id)
+WHERE e.class_id = 5012
+ORDER BY s.name;
+
+-- Which fields of student 11273 changed, and when?
+SELECT snapshot_date, table_name, change, column_name, old_value, new_value
+FROM changes
+WHERE student_id = 11273
+ORDER BY snapshot_date, table_name, column_name;
+
+-- Whom should somebody talk to first?
+SELECT student_id, name, reason, class_titles
+FROM students_to_watch
+WHERE reason_count >= 2
+ORDER BY reason_count DESC, days_inactive DESC
+LIMIT 25;
+
+-- How many students of each class are worth a look, and what share of it is that?
+SELECT
+    r.class_id, r.class_title, COUNT(*) AS students, COUNT(w.student_id) AS to_watch,
+    ROUND(100.0 * COUNT(w.student_id) / COUNT(*)) AS percent
+FROM roster AS r LEFT JOIN students_to_watch AS w USING (student_id)
+GROUP BY r.class_id, r.class_title
+ORDER BY percent DESC, students DESC;
+
+-- Who has never logged in, and which teacher can remind them?
+SELECT w.name, w.email, r.class_title, r.teacher_name, r.teacher_email
+FROM students_to_watch AS w INNER JOIN roster AS r USING (student_id)
+WHERE w.is_never_logged_in
+ORDER BY r.teacher_name, w.name;
+
+-- Who has done nothing for two weeks, class by class?
+SELECT r.class_title, r.name, p.last_activity_date, p.days_inactive
+FROM roster AS r INNER JOIN student_progress AS p USING (student_id)
+WHERE p.days_inactive >= 14
+ORDER BY r.class_title, p.days_inactive DESC;
+
+-- Which classes are furthest behind the average of their course?
+SELECT class_title, teacher_name, student_count, average_completion_rate, course_completion_rate, completion_vs_course
+FROM class_comparison
+WHERE classes_in_course > 1
+ORDER BY completion_vs_course
+LIMIT 10;
+
+-- Which teachers have the most students worth a look?
+SELECT r.teacher_name, COUNT(DISTINCT r.class_id) AS classes, COUNT(DISTINCT w.student_id) AS to_watch
+FROM roster AS r INNER JOIN students_to_watch AS w USING (student_id)
+GROUP BY r.teacher_id, r.teacher_name
+ORDER BY to_watch DESC
+LIMIT 10;
+
+-- How did completion, score and activity develop over the last four weeks?
+SELECT snapshot_date, students, average_completion_rate, average_score, active_percent
+FROM progress_daily
+WHERE snapshot_date > (SELECT MAX(snapshot_date) FROM progress_daily) - 28
+ORDER BY snapshot_date;
+
+-- Which classes improved most within a week?
+SELECT
+    n.class_title, b.average_completion_rate AS a_week_ago, n.average_completion_rate AS now,
+    ROUND(n.average_completion_rate - b.average_completion_rate, 1) AS points
+FROM class_daily AS n INNER JOIN class_daily AS b
+    ON b.class_id = n.class_id AND b.snapshot_date = n.snapshot_date - 7
+WHERE n.snapshot_date = (SELECT MAX(snapshot_date) FROM progress_daily) AND n.class_status = 1
+ORDER BY points DESC NULLS LAST
+LIMIT 10;
+
+-- Who joined or left which class in the last week?
+SELECT snapshot_date, change, class_title, name
+FROM enrollment_changes
+WHERE snapshot_date > (SELECT MAX(snapshot_date) FROM progress_daily) - 7
+ORDER BY snapshot_date, class_title, change, name;
+
+-- Which students left, came back or were new, and when?
+SELECT c.snapshot_date, c.change, c.student_id, ANY_VALUE(h.name) AS name
+FROM changes AS c INNER JOIN history.students AS h USING (student_id)
+WHERE c.table_name = 'students' AND c.change <> 'changed'
+    AND c.snapshot_date > (SELECT MIN(snapshot_date) FROM progress_daily)
+GROUP BY ALL
+ORDER BY c.snapshot_date, c.change, c.student_id;
+
+-- Which students are in no active class?
+SELECT student_id, name, email, registration_date, last_activity_date
+FROM student_progress
+WHERE class_count = 0
+ORDER BY name;
+
+-- What was student 11130's record on the first of October, and what is it now?
+SELECT 'on the first of October' AS as_of, completed_assignments, total_assignments, completion_rate, average_score
+FROM student_summaries_as_of(DATE '2026-10-01')
+WHERE student_id = 11130
+UNION ALL
+SELECT 'now', completed_assignments, total_assignments, completion_rate, average_score
+FROM student_summaries
+WHERE student_id = 11130;
+
+-- Where does a class's own count differ from the students who list it?
+SELECT c.class_id, c.class_title, c.student_count, COUNT(r.student_id) AS students_who_list_it
+FROM classes AS c LEFT JOIN roster AS r USING (class_id)
+WHERE c.class_status = 1
+GROUP BY c.class_id, c.class_title, c.student_count
+HAVING c.student_count <> COUNT(r.student_id)
+ORDER BY ABS(c.student_count - COUNT(r.student_id)) DESC;
+
+-- In which courses do students spend the most time?
+SELECT course_name, SUM(student_count) AS places, ROUND(AVG(minutes_per_student)) AS minutes_per_student
+FROM class_comparison
+GROUP BY course_id, course_name
+ORDER BY minutes_per_student DESC NULLS LAST;
+
+-- Whose name or email address changed?
+SELECT snapshot_date, student_id, column_name, old_value, new_value
+FROM changes
+WHERE table_name = 'students' AND column_name IN ('name', 'first_name', 'last_name', 'email')
+ORDER BY snapshot_date, student_id;
+
+-- What changed last night, field by field?
+SELECT table_name, change, column_name, COUNT(*) AS times
+FROM changes_between(
+    (SELECT MAX(snapshot_date) - 1 FROM progress_daily), (SELECT MAX(snapshot_date) FROM progress_daily)
+)
+GROUP BY ALL
+ORDER BY times DESC;
+
+-- How did the last nights go?
+SELECT snapshot_date, outcome, said
+FROM sync_log
+ORDER BY snapshot_date DESC
+LIMIT 14;

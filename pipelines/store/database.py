@@ -1,0 +1,188 @@
+"""Opening DuckDB, and the SQL files beside this one. What the SQL means is in the files that run it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import TypeVar
+
+import duckdb
+
+from pipelines import machine
+from pipelines.errors import BusyError, DamagedError, MachineError
+from pipelines.files import PRIVATE_FILE, folder
+from pipelines.tables import Column
+
+# What analysts open must open in their DuckDB, not only in ours: the oldest version still supported upstream.
+STORAGE_VERSION = "v1.4.0"
+
+# Half of DuckDB's own: with fewer rows than one group a table is compressed on one core, when all else is done.
+ROW_GROUP_SIZE = 61_440
+
+# Enough for a million students with spilling; small enough to sit beside everything else on a school's server.
+MEMORY_LIMIT = "256MB"
+THREADS = 2
+
+# The name of an opened file within DuckDB, whatever the file is called.
+CATALOG = "rollbook"
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@cache
+def _template(name: str) -> Template:
+    return Template(files("pipelines.store").joinpath("sql", f"{name}.sql").read_text())
+
+
+def sql(name: str, **parts: str) -> str:
+    """The SQL of one file, its `$placeholders` filled; `$$name` becomes the query parameter `$name`."""
+    return _template(name).substitute(parts)
+
+
+def names(columns: tuple[Column, ...] | tuple[str, ...], prefix: str = "") -> str:
+    """The columns as a list for SQL, each behind `prefix`."""
+    return ", ".join(f"{prefix}{c if isinstance(c, str) else c.name}" for c in columns)
+
+
+def literal(text: object) -> str:
+    """A value as an SQL string: for what cannot be a parameter, a path or a comment."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+@contextmanager
+def connect(
+    path: Path | None = None, *, scratch: Path, read_only: bool = False, about: Path | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database file (or one in memory) with the writer's limits; spilled data go to `scratch`.
+
+    Raises what `in_words` makes of DuckDB's errors, also of those that happen while it is open; `about` is the file
+    that is meant when a connection in memory attaches one.
+    """
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY_LIMIT,
+        "threads": THREADS,
+        "temp_directory": str(folder(scratch)),
+        "preserve_insertion_order": True,
+    }
+    with in_words(path or about, scratch):
+        connection = duckdb.connect(config=config)
+        try:
+            if path is not None:
+                _attach(connection, path, read_only=read_only)
+            yield connection
+        finally:
+            connection.close()
+
+
+def count(con: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, object] | None = None) -> int:
+    """The one number that a query gives."""
+    row = con.execute(query, dict(parameters or {})).fetchone()
+    return int(row[0]) if row else 0
+
+
+@contextmanager
+def transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """All of it or none."""
+    con.execute("BEGIN")
+    try:
+        yield
+    except BaseException:
+        with suppress(duckdb.Error):  # what broke it may have ended it
+            con.execute("ROLLBACK")
+        raise
+    con.execute("COMMIT")
+
+
+def at_once(
+    con: duckdb.DuckDBPyConnection, work: Callable[[duckdb.DuckDBPyConnection, T], R], of: Iterable[T]
+) -> list[R]:
+    """Do the same work for several things, as many at a time as there are threads; the results in order.
+
+    Each piece gets a connection of its own to what `con` has open, which sees what was committed, and no temporary
+    tables. A table of a few row groups keeps one core busy, so that two pieces take little longer than one.
+    """
+    row = con.execute("SELECT current_database()").fetchone()
+    catalog = row[0] if row else CATALOG
+
+    def piece(thing: T) -> R:
+        with con.cursor() as mine:
+            mine.execute(f"USE {catalog}")
+            return work(mine, thing)
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        return list(threads.map(piece, of))
+
+
+@contextmanager
+def in_words(path: Path | None, root: Path) -> Iterator[None]:
+    """Turn what DuckDB reports about files into Rollbook's errors; what is a mistake in a query passes.
+
+    `path` is the database, `root` a folder on the disk that is written to. Raises MachineError for a disk or memory
+    that has no room, BusyError for a file that another program holds, DamagedError for one that cannot be read.
+    """
+    try:
+        yield
+    except duckdb.Error as error:
+        if not _is_about_files(error):
+            raise
+        raise _worded(error, path, root) from error
+
+
+# What DuckDB raises about a file depends on where it notices: a full disk ends a COMMIT with a TransactionException; a
+# failed checksum, or bytes that are no Parquet, come as a bare Error.
+_OF_FILES = (
+    duckdb.IOException,
+    duckdb.OutOfMemoryException,
+    duckdb.SerializationException,
+    duckdb.InternalException,
+    duckdb.FatalException,
+)
+_DAY_OF_THE_LAKE = re.compile(r"[\w.-]+/snapshot_date=(\d{4}-\d{2}-\d{2})/[\w.-]+\.parquet")
+_FILE = re.compile(r"([\w.-]+\.duckdb)\b")
+
+
+def _is_about_files(error: duckdb.Error) -> bool:
+    text = str(error)
+    told = "Corrupt database file" in text or machine.number_in(text) or _DAY_OF_THE_LAKE.search(text)
+    return isinstance(error, _OF_FILES) or type(error) is duckdb.Error or bool(told)
+
+
+def _worded(error: duckdb.Error, path: Path | None, root: Path) -> MachineError | BusyError | DamagedError:
+    text = str(error)
+    told = machine.meaning(machine.number_in(text), root)
+    if told is not None:
+        return MachineError(told)
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return MachineError(
+            f"There is no room for what DuckDB must hold: {MEMORY_LIMIT} of memory, and the disk of {root}, where"
+            f" {machine.in_bytes(machine.free(root))} are left. Make room, then run the sync again. {machine.AGAIN}"
+        )
+    file = path.name if path else found[1] if (found := _FILE.search(text)) else "the database"
+    if "set lock on file" in text:
+        return BusyError(
+            f"Another program has {file} open for writing. Close it there, or open it read-only (readers need no more),"
+            " then try again"
+        )
+    if day := _DAY_OF_THE_LAKE.search(text):
+        return DamagedError(
+            f"snapshots/{day[0]} cannot be read: run `rollbook backfill {day[1]} {day[1]}`, which makes it again from"
+            " what was landed"
+        )
+    return DamagedError(f"{file} cannot be read: run `rollbook rebuild`, which makes it again from raw/")
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool) -> None:
+    is_new = not path.exists()
+    how = "READ_ONLY" if read_only else f"STORAGE_VERSION {literal(STORAGE_VERSION)}, ROW_GROUP_SIZE {ROW_GROUP_SIZE}"
+    connection.execute(f"ATTACH {literal(path)} AS {CATALOG} ({how})")
+    connection.execute(f"USE {CATALOG}")
+    if is_new:
+        path.chmod(PRIVATE_FILE)

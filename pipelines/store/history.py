@@ -1,0 +1,119 @@
+"""History as a function of the landed days (promise 7), and the fast way to the same rows.
+
+The function is `sql/fold.sql`. It reads runs of days on which a record was observed alike; given the lake itself, each
+day is a run of its own (`definition`). The schema `spans` keeps the longest such runs, the same observations written
+shorter. `rebuild` makes them from the lake and folds them. Night by night a day is spliced in between its neighbours,
+which touches only the keys that state otherwise than their runs say, and only the histories of those keys are folded
+anew. All ways run the same SQL, and give the same rows.
+
+Which days the history stands on is noted here; then the tables are brought up to them two at a time (`versions`). It
+all happens in a file that is nobody's yet: the transaction that readers see is the swap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import date
+
+import duckdb
+
+from pipelines.landing import TableCounts
+from pipelines.store.database import at_once, transaction
+from pipelines.store.lake import DayRecord, Lake
+from pipelines.store.versions import Place, Versions
+from pipelines.tables import TABLES, Table
+
+# Splicing a day costs about reading two; from this share of all days on, folding the whole lake is cheaper.
+REBUILD_SHARE = 0.3
+REBUILD_LEAST = 12
+
+
+class History:
+    """The history of every table in one open database, and the lake it is a function of."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, lake: Lake) -> None:
+        self.con = con
+        self.lake = lake
+        self.records = lake.days()
+
+    def stands_on(self) -> dict[date, str]:
+        """The landed days that the history holds, with the content digest of each."""
+        return dict(self.con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall())
+
+    def behind(self) -> list[date]:
+        """The days of the lake that the history does not hold yet, or holds otherwise."""
+        held = self.stands_on()
+        return [d for d, record in self.records.items() if held.get(d) != record.digest]
+
+    @property
+    def thinned(self) -> bool:
+        """Whether the history stands on days that the lake no longer holds: folding the lake would lose them."""
+        return not self.stands_on().keys() <= self.records.keys()
+
+    def refold(self) -> list[TableCounts]:
+        """Fold all runs of days anew, the lake unread: for declarations that changed while days are gone from it.
+
+        A column that is new is NULL on every day but those that the caller merges again afterwards.
+        """
+        return self._each(Versions.refold)
+
+    def catch_up(self, days: Iterable[date]) -> list[TableCounts]:
+        """Bring these days of the lake into the history. Any order, any number.
+
+        Returns what changed in the current tables.
+        """
+        days = sorted(days)
+        if not days:
+            return []
+        if len(days) == len(self.records) == 1 and not self.stands_on():
+            (record,) = self.records.values()
+            with transaction(self.con):
+                self._note(record)
+            return self._each(lambda table: table.begin(record))
+        if len(days) >= max(REBUILD_LEAST, REBUILD_SHARE * len(self.records)) and not self.thinned:
+            return self.rebuild()
+        with transaction(self.con):
+            places = [self._place(self.records[day]) for day in days]
+        return self._each(lambda table: table.bring(places))
+
+    def rebuild(self) -> list[TableCounts]:
+        """Fold the whole lake anew, by the definition, from runs that are made of nothing but the lake."""
+        with transaction(self.con):
+            self.con.execute("DELETE FROM spans.days")
+            self.con.execute("DELETE FROM spans.proven")
+            for record in self.records.values():
+                self._note(record)
+        return self._each(Versions.rebuild)
+
+    def definition(self, table: Table) -> str:
+        """The history of one table as SQL over the lake's days, and nothing else."""
+        return Versions(self.con, self.lake, self.records, table).definition()
+
+    def _each(self, work: Callable[[Versions], TableCounts]) -> list[TableCounts]:
+        """Do a piece of work for every table, two at a time, each in a transaction."""
+
+        def piece(con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
+            with transaction(con):
+                return work(Versions(con, self.lake, self.records, table))
+
+        return at_once(self.con, piece, TABLES.values())
+
+    def _place(self, record: DayRecord) -> Place:
+        """Note a day, and say where among the others it goes."""
+        day = {"day": record.snapshot_date}
+        before, after = self.con.execute(
+            """SELECT MAX(snapshot_date) FILTER (snapshot_date < $day), MIN(snapshot_date) FILTER (snapshot_date > $day)
+               FROM spans.days""",
+            day,
+        ).fetchall()[0]
+        was = self.con.execute("SELECT set_name FROM spans.proven WHERE day = $day", day).fetchall()
+        self._note(record)
+        return Place(record.snapshot_date, before, after, frozenset({r[0] for r in was} ^ set(record.proven)))
+
+    def _note(self, record: DayRecord) -> None:
+        day = record.snapshot_date
+        self.con.execute("DELETE FROM spans.days WHERE snapshot_date = $1", [day])
+        self.con.execute("DELETE FROM spans.proven WHERE day = $1", [day])
+        self.con.execute("INSERT INTO spans.days VALUES ($1, $2)", [day, record.digest])
+        for name in record.proven:
+            self.con.execute("INSERT INTO spans.proven VALUES ($1, $2)", [day, name])

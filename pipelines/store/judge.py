@@ -1,0 +1,100 @@
+"""What a landing would do to the published tables, and whether that is a landslide (promise 3).
+
+It counts; it changes nothing. What is done with a landslide is decided in `sync`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import duckdb
+
+from pipelines.landing import Hold, TableCounts
+from pipelines.store.database import at_once, literal, names, sql
+from pipelines.store.lake import OBSERVED, Candidate
+from pipelines.tables import SETS, TABLES, Table, of_set
+
+# A small table loses 10 % with one row; up to this many rows are no landslide, whatever their share.
+NEVER_HELD_ROWS = 5
+
+
+def compare(con: duckdb.DuckDBPyConnection, candidate: Candidate, current: str | None) -> tuple[TableCounts, ...]:
+    """Count per table what a candidate would do to the tables of the schema `current` (None: there are none)."""
+    if current is None:
+        rows = candidate.rows()
+        return tuple(TableCounts(table=t, before=0, added=rows[t], changed=0, removed=0) for t in TABLES)
+    con.execute(f"CREATE OR REPLACE TABLE observed AS FROM read_parquet({literal(candidate.path(OBSERVED))})")
+    return tuple(at_once(con, partial(_compare, candidate, current), TABLES.values()))
+
+
+def _compare(candidate: Candidate, current: str, con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
+    new = f"read_parquet({literal(candidate.path(table.name))})"
+    known = _known(con, table, current)
+    # A column declared since the last publish is new for everybody: that is no change in the records.
+    tracked = [c.name for c in table.tracked if c.name in known]
+    old = f"{current}.{table.name}" if known else f"(FROM {new} LIMIT 0)"
+    row = con.execute(
+        sql(
+            "compare",
+            table=table.name,
+            new=new,
+            current=old,
+            parent=table.parent_key,
+            same=" AND ".join(f"n.{k} = c.{k}" for k in table.key),
+            differs=" OR ".join(f"n.{c} IS DISTINCT FROM c.{c}" for c in tracked) or "FALSE",
+        ),
+        {"set_name": table.set, "table_name": table.name},
+    ).fetchone()
+    before, added, changed, removed, sample = row or (0, 0, 0, 0, ())
+    return TableCounts(
+        table=table.name, before=before, added=added, changed=changed, removed=removed, sample=tuple(sample or ())
+    )
+
+
+def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: str, current: str) -> list[int]:
+    """The records of a set that state anything else than what is current, new ones included."""
+    con.execute(f"CREATE OR REPLACE TEMP TABLE observed AS FROM read_parquet({literal(candidate.path(OBSERVED))})")
+    found: set[int] = set()
+    for table in of_set(set_name):
+        known = _known(con, table, current)
+        if known:
+            changed = sql(
+                "changed_ids",
+                table=table.name,
+                columns=names(tuple(c for c in table.versioned if c.name in known)),
+                new=f"read_parquet({literal(candidate.path(table.name))})",
+                current=f"{current}.{table.name}",
+                parent=table.parent_key,
+            )
+            rows = con.execute(changed, {"set_name": table.set, "table_name": table.name})
+            found.update(r[0] for r in rows.fetchall())
+    return sorted(found)
+
+
+def _known(con: duckdb.DuckDBPyConnection, table: Table, current: str) -> set[str]:
+    """The columns that a table has in the schema `current`; none when it was declared since."""
+    catalog, schema = current.split(".")
+    columns = con.execute(
+        """SELECT column_name FROM duckdb_columns()
+           WHERE database_name = $1 AND schema_name = $2 AND table_name = $3""",
+        [catalog, schema, table.name],
+    )
+    return {r[0] for r in columns.fetchall()}
+
+
+def landslide(
+    counts: tuple[TableCounts, ...], *, removed_percent: float, changed_percent: float, unasked: dict[str, int]
+) -> Hold | None:
+    """Whether these counts are held, and why in a sentence. Only the walked sets' tables are judged.
+
+    `unasked` are the vanished records per set that were too many to ask the service about (promise 2).
+    """
+    reasons = [f"{n} {name} vanished, too many to ask the service about one by one" for name, n in unasked.items()]
+    for c in counts:
+        if not SETS[TABLES[c.table].set].walked or not c.before:
+            continue
+        if c.removed > NEVER_HELD_ROWS and 100 * c.removed > removed_percent * c.before:
+            reasons.append(f"{c.removed} of {c.before} rows of {c.table} would be removed")
+        if 100 * c.changed > changed_percent * c.before:
+            reasons.append(f"{c.changed} of {c.before} rows of {c.table} would change")
+    return Hold(reason="; ".join(reasons), counts=counts) if reasons else None

@@ -1,0 +1,340 @@
+"""The Parquet lake: each landed day's complete statement, typed, one file a table and day.
+
+A day is composed aside from its landings (promise 7), judged there, and only then moved in; `day.json`, written last,
+says what the day was made of and that it is whole. Folding days into history is not done here: see `history`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines import files
+from pipelines.errors import DamagedError
+from pipelines.landing import Proof
+from pipelines.store.database import at_once, literal, names, sql
+from pipelines.tables import TABLES, Table, fingerprint, of_set
+
+OBSERVED = "observed"
+PART = "part-0.parquet"
+# Positions of later landings come after all those of earlier ones: no landing holds a trillion records.
+LANDING_STEP = 2**40
+
+_COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 122880)"
+
+
+class DayRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What one day of the lake was made of, kept as `day.json`; `digest` is of the day's whole content."""
+
+    snapshot_date: date
+    landings: tuple[int, ...]
+    proven: tuple[str, ...]
+    fingerprint: str
+    digest: str
+    sizes: dict[str, int]
+    rows: dict[str, int]
+
+
+class Staging:
+    """One landing's flattened rows on their way into a day: a Parquet file a table, in the writer's own folder.
+
+    Rows are written one batch behind: Parquet is encoded outside of Python's lock, so that the next batch is flattened
+    meanwhile.
+    """
+
+    def __init__(self, folder: Path, landing: int) -> None:
+        self.folder = files.empty(folder)
+        self.landing = landing
+        self._writers: dict[str, pq.ParquetWriter] = {}
+        self._files: list[pa.NativeFile] = []
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="staging")
+        self._under_way: Future[None] | None = None
+
+    def __enter__(self) -> Staging:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.close()
+        finally:
+            self._abandon()
+
+    def add(self, tables: Mapping[str, pa.Table]) -> None:
+        """Append rows per table name (`observed` among them), in the schema that flattening gives them."""
+        self._settle()
+        self._under_way = self._thread.submit(self._write, tables)
+
+    def _write(self, tables: Mapping[str, pa.Table]) -> None:
+        for name, rows in tables.items():
+            writer = self._writers.get(name)
+            if writer is None:
+                path = self.folder / f"{name}.parquet"
+                path.touch(files.PRIVATE_FILE)
+                # Read once and dropped: what a dictionary would save is not worth the time it takes.
+                # The file is opened here, so that it can be closed whatever becomes of the writer.
+                self._files.append(pa.OSFile(str(path), "wb"))
+                writer = pq.ParquetWriter(self._files[-1], rows.schema, compression="lz4", use_dictionary=False)
+                self._writers[name] = writer
+            if rows.num_rows:
+                writer.write_table(rows)
+
+    def _settle(self) -> None:
+        """Let the batch under way end; what it raised is raised here, a full disk for one."""
+        if self._under_way is not None:
+            self._under_way.result()
+
+    def _abandon(self) -> None:
+        """Let go of the files that are still open; a disk that is full has no room for their ends."""
+        self._thread.shutdown()
+        for writer in self._writers.values():
+            with suppress(OSError):
+                writer.close()
+            writer.is_open = False  # else it tries again when it is collected, and nobody can be told
+        for file in self._files:
+            with suppress(OSError):
+                file.close()
+
+    def close(self) -> Staging:
+        """End the files. Nothing may be added afterwards."""
+        try:
+            self._settle()
+        finally:
+            self._thread.shutdown()
+            for writer in self._writers.values():
+                writer.close()
+            for file in self._files:
+                file.close()
+        return self
+
+    def scan(self, name: str) -> str:
+        """The rows staged for a table as SQL, each with its place `ord` among all landings."""
+        path = self.folder / f"{name}.parquet"
+        return f"SELECT * EXCLUDE seq, seq + {self.landing * LANDING_STEP} AS ord FROM read_parquet({literal(path)})"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one set contributes to a day: the staged landings that add up, and the proof of the first, if proven."""
+
+    set: str
+    landings: tuple[Staging, ...]
+    proof: Proof | None
+
+
+class Candidate:
+    """A day composed aside: looks like the lake's day, and is not yet part of it."""
+
+    def __init__(self, day: date, folder: Path) -> None:
+        self.day = day
+        self.folder = folder
+
+    def path(self, name: str) -> Path:
+        """The file of one table, or of `observed`."""
+        return self.folder / name / PART
+
+    def rows(self) -> dict[str, int]:
+        """The number of rows per table."""
+        return {name: pq.read_metadata(self.path(name)).num_rows for name in (*TABLES, OBSERVED)}
+
+
+def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], folder: Path) -> Candidate:
+    """Put a day's statement together from its landings, aside in `folder`; `con` is one in memory.
+
+    Of each record the latest landed statement stands; a later landing that is silent or refuses the record takes
+    nothing away from an earlier one. Rows are sorted by key, so that equal statements make equal files.
+    """
+    candidate = Candidate(day, files.empty(folder))
+    for name in (*TABLES, OBSERVED):
+        files.folder(candidate.path(name).parent)
+    con.execute(sql("observed"))
+    for part in parts:
+        staged = " UNION ALL ".join(s.scan(OBSERVED) for s in part.landings)
+        # Of this set alone: ids of students, classes and institutions are numbers of their own, and may be the same.
+        of_this = {"set_name": part.set}
+        con.execute(f"CREATE OR REPLACE TABLE seen AS FROM ({staged}) WHERE set_name = $set_name", of_this)
+        con.execute(sql("observe"), of_this)
+        if part.proof is not None:
+            _state_absences(con, part.proof)
+        at_once(con, partial(_compose, candidate, part), of_set(part.set))
+    _copy(con, "SELECT * FROM observed ORDER BY ALL", candidate.path(OBSERVED), {})
+    return candidate
+
+
+def _compose(candidate: Candidate, part: Part, con: duckdb.DuckDBPyConnection, table: Table) -> None:
+    rows = " UNION ALL ".join(s.scan(table.name) for s in part.landings)
+    columns, key = names(table.columns, "r."), names(table.key)
+    chosen = sql("compose", columns=columns, rows=rows, parent=table.parent_key, key=key)
+    _copy(con, chosen, candidate.path(table.name), {"table_name": table.name})
+
+
+def _state_absences(con: duckdb.DuckDBPyConnection, proof: Proof) -> None:
+    """State that every record of a set which its day does not show is absent. Only a proof allows it (promise 1)."""
+    con.execute("INSERT INTO observed VALUES ($set_name, NULL, 'proven', NULL)", {"set_name": proof.set})
+
+
+def _copy(con: duckdb.DuckDBPyConnection, query: str, path: Path, parameters: dict[str, object]) -> None:
+    # COPY takes no parameters of its own, but a query's: they go through a prepared one.
+    con.execute(f"COPY ({query}) TO {literal(path)} {_COPY}", parameters)
+    path.chmod(files.PRIVATE_FILE)
+
+
+class Lake:
+    """`snapshots/`: the days that count, and the SQL that reads them."""
+
+    def __init__(self, root: Path, mode: int = files.PRIVATE_FILE, since: date = date.min) -> None:
+        self.root = root
+        self.mode = mode
+        self.since = since
+        # A reader of a file must be able to enter the folders above it.
+        self.folder_mode = mode | (mode & 0o444) >> 2 | files.PRIVATE_FOLDER
+
+    def shown_from(self, day: date | None) -> Lake:
+        """The same lake, seen without the days before this one."""
+        return Lake(self.root, self.mode, day or self.since)
+
+    def open_up(self) -> None:
+        """Give what is there the modes that are set by now, if those were others when it was written."""
+        if self.root.is_dir() and stat.S_IMODE(self.root.stat().st_mode) != self.folder_mode:
+            for path in (*self.root.rglob("*"), self.root):  # the root last: it tells that all below is done
+                path.chmod(self.folder_mode if path.is_dir() else self.mode)
+
+    def days(self) -> dict[date, DayRecord]:
+        """Every whole day of the lake, in order. One whose files are missing or cut short is not whole."""
+        found, root = {}, str(self.root)
+        for path in sorted(self.root.glob(f"{OBSERVED}/snapshot_date=*/day.json")):
+            try:
+                record = msgspec.json.decode(path.read_bytes(), type=DayRecord)
+                # Thousands of files a year, several times a night: as text, a path costs a tenth of a Path.
+                part = f"snapshot_date={record.snapshot_date}/{PART}"
+                sizes = ((os.stat(f"{root}/{n}/{part}").st_size, s) for n, s in record.sizes.items())  # noqa: PTH116
+                whole = all(there == noted for there, noted in sizes)
+            except (msgspec.DecodeError, OSError):
+                continue
+            if whole and record.snapshot_date >= self.since:
+                found[record.snapshot_date] = record
+        return found
+
+    def commit(self, candidate: Candidate, landings: Iterable[int], parts: Iterable[Part]) -> DayRecord:
+        """Move a composed day in. Until `day.json` is back, the day does not count as whole."""
+        day = candidate.day
+        rows = candidate.rows()
+        marker = self._part(OBSERVED, day).with_name("day.json")
+        marker.unlink(missing_ok=True)
+        digests, sizes = {}, {}
+        for name in (*TABLES, OBSERVED):
+            source, target = candidate.path(name), self._part(name, day)
+            files.folder(self.root.parent)
+            for above in (self.root, self.root / name, target.parent):
+                files.folder(above, self.folder_mode)
+            digests[name], sizes[name] = files.digest(source), source.stat().st_size
+            source.chmod(self.mode)
+            files.sync(source)
+            source.replace(target)
+            files.sync(target.parent)
+        record = DayRecord(
+            snapshot_date=day,
+            landings=tuple(landings),
+            proven=tuple(sorted(p.set for p in parts if p.proof is not None)),
+            fingerprint=fingerprint(),
+            digest=_digest_of(digests),
+            sizes=sizes,
+            rows=rows,
+        )
+        files.write(marker, msgspec.json.encode(record), self.mode)
+        shutil.rmtree(candidate.folder, ignore_errors=True)
+        return record
+
+    def drop(self, days: Iterable[date]) -> None:
+        """Take days out of the lake, each at once: without its `day.json` it is none."""
+        for day in days:
+            self._part(OBSERVED, day).with_name("day.json").unlink(missing_ok=True)
+            for name in (*TABLES, OBSERVED):
+                shutil.rmtree(self._part(name, day).parent, ignore_errors=True)
+
+    def damaged(self) -> list[date]:
+        """The days whose files are not what was written, though they are as long: every one of them is read."""
+        return [day for day, record in self.days().items() if self._digest(day) != record.digest]
+
+    def _digest(self, day: date) -> str:
+        return _digest_of({name: files.digest(self._part(name, day)) for name in (*TABLES, OBSERVED)})
+
+    def sweep(self, gone: Iterable[date]) -> None:
+        """Remove what killed writers left: half-written day records, and files of days that were being let go of."""
+        for aside in self.root.glob(f"{OBSERVED}/snapshot_date=*/.*{files.PARTIAL}"):
+            aside.unlink()
+        there = self.days()
+        self.drop(d for d in gone if d not in there)
+
+    def scan(self, table: Table, days: Sequence[date] | None = None) -> str:
+        """The table's rows as SQL, with `snapshot_date`; a column that older files lack is NULL there."""
+        paths = [self._part(table.name, d) for d in days] if days is not None else self.parts(table.name)
+        known: set[str] = set()
+        for path in paths if days is not None else paths[-1:] + paths[:1]:
+            known |= set(_schema(path).names)
+        return self._select(table, paths, known)
+
+    def _select(self, table: Table, paths: Sequence[Path], known: set[str]) -> str:
+        columns = ", ".join(
+            f"CAST({c.name if c.name in known else 'NULL'} AS {c.type}) AS {c.name}" for c in table.columns
+        )
+        return f"SELECT {columns}, snapshot_date FROM {self._read(paths)}"
+
+    def scan_observed(self, days: Sequence[date] | None = None) -> str:
+        """What was observed, as SQL: set_name, id, state, table_name, snapshot_date."""
+        return f"SELECT * FROM {self._read([self._part(OBSERVED, d) for d in days] if days is not None else None)}"
+
+    def _read(self, paths: Sequence[Path] | None) -> str:
+        listed = [literal(p) for p in paths] if paths is not None else [literal(self.root / OBSERVED / "*" / PART)]
+        return (
+            f"read_parquet([{', '.join(listed)}], hive_partitioning = true, union_by_name = true, "
+            "hive_types = {'snapshot_date': DATE})"
+        )
+
+    def preview(self, table: Table, day: date, rows: int = 5) -> list[dict[str, object]]:
+        """A day's first rows, without the columns that hold personal data."""
+        shown = [c.name for c in table.columns if not c.personal]
+        found: list[dict[str, object]] = (
+            pq.read_table(self._part(table.name, day), columns=shown).slice(0, rows).to_pylist()
+        )
+        return found
+
+    def parts(self, name: str) -> list[Path]:
+        """All files of one table, oldest day first."""
+        found = sorted(self.root.glob(f"{name}/snapshot_date=*/{PART}"))
+        return [path for path in found if path.parent.name >= f"snapshot_date={self.since}"]
+
+    def _part(self, name: str, day: date) -> Path:
+        return self.root / name / f"snapshot_date={day}" / PART
+
+
+def _digest_of(digests: Mapping[str, str]) -> str:
+    return sha256(msgspec.json.encode(sorted(digests.items()))).hexdigest()
+
+
+def _schema(path: Path) -> pa.Schema:
+    try:
+        return pq.read_schema(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        day = path.parent.name.removeprefix("snapshot_date=")
+        raise DamagedError(
+            f"snapshots/{path.relative_to(path.parents[2])} cannot be read: run `rollbook backfill {day} {day}`, which"
+            " makes it again from what was landed"
+        ) from error

@@ -1,0 +1,40 @@
+-- class_daily: One row per landed day and class that was listed on it, active or not, from history.
+--
+--   snapshot_date                 The day of the snapshot.
+--   class_id                      The class's id at the records service.
+--   class_title                   Class name on that day.
+--   class_status                  0 = inactive, 1 = active, on that day.
+--   course_id                     The course's id.
+--   course_name                   The course's name.
+--   teacher_id                    The primary teacher's id on that day.
+--   student_count                 Number of enrolled students.
+--   average_completion_rate       Average completion, percent.
+--   average_score                 Average score.
+--   total_engagement_minutes      Total engagement in minutes.
+--   assignment_count              Number of assignments.
+--   students_with_submissions     Enrolled students who had submitted.
+--   students_without_submissions  Enrolled students who had not.
+SELECT
+    d.snapshot_date,
+    c.class_id,
+    c.class_title,
+    c.class_status,
+    c.course_id,
+    c.course_name,
+    c.teacher_id,
+    c.student_count,
+    s.average_completion_rate,
+    s.average_score,
+    s.total_engagement_minutes,
+    a.assignment_count,
+    a.students_with_submissions,
+    a.students_without_submissions
+FROM spans.days AS d
+INNER JOIN history.classes AS c
+    ON c.valid_from <= d.snapshot_date AND COALESCE(c.valid_to, DATE 'infinity') > d.snapshot_date
+LEFT JOIN history.class_summaries AS s
+    ON s.class_id = c.class_id
+    AND s.valid_from <= d.snapshot_date AND COALESCE(s.valid_to, DATE 'infinity') > d.snapshot_date
+LEFT JOIN history.class_assignment_activity AS a
+    ON a.class_id = c.class_id
+    AND a.valid_from <= d.snapshot_date AND COALESCE(a.valid_to, DATE 'infinity') > d.snapshot_date

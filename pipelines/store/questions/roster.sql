@@ -1,0 +1,38 @@
+-- roster: One row per class and student in it, with the names of both, the teacher and the course.
+--
+-- A class that is no longer listed keeps the title that its students' records give it, and has no teacher.
+--
+--   class_id        The class's id at the records service.
+--   class_title     Class name.
+--   class_code      Class code or section identifier.
+--   class_status    0 = inactive, 1 = active; NULL when the class is not listed.
+--   course_id       The course's id.
+--   course_name     The course's name.
+--   teacher_id      The primary teacher's id.
+--   teacher_name    The primary teacher's name.
+--   teacher_email   The primary teacher's email address.
+--   student_id      The student's id at the records service.
+--   name            The student's full name.
+--   first_name      The student's first name.
+--   last_name       The student's last name.
+--   email           The student's email address.
+--   reference_id    The institution's own student id.
+SELECT
+    e.class_id,
+    COALESCE(c.class_title, e.class_title) AS class_title,
+    c.class_code,
+    c.class_status,
+    c.course_id,
+    COALESCE(c.course_name, e.course_name) AS course_name,
+    c.teacher_id,
+    c.teacher_name,
+    c.teacher_email,
+    e.student_id,
+    s.name,
+    s.first_name,
+    s.last_name,
+    s.email,
+    s.reference_id
+FROM main.student_classes AS e
+INNER JOIN main.students AS s USING (student_id)
+LEFT JOIN main.classes AS c USING (class_id)

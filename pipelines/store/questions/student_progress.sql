@@ -1,0 +1,69 @@
+-- student_progress: One row per student: the whole current state of it.
+--
+--   student_id                   Unique student user id.
+--   name                         Full name.
+--   first_name                   First name.
+--   last_name                    Last name.
+--   email                        Student email address.
+--   reference_id                 The institution's own student id.
+--   profile_image                URL of a picture.
+--   registration_date            Day of registration.
+--   is_registered                1 for every student the service returns.
+--   class_count                  Active classes the student's record lists.
+--   class_titles                 Their titles, in order of the alphabet, '; ' between them; NULL when there are none.
+--   total_assignments            Assignments given to the student.
+--   completed_assignments        Assignments the student completed.
+--   completion_rate              Assignment completion, percent, 0 to 100.
+--   average_score                Average score, 0 to 100; NULL when nothing was scored.
+--   total_assessments            Assessments given.
+--   completed_assessments        Assessments completed.
+--   total_time_minutes           Total learning time in minutes.
+--   assignment_submission_count  Assignments submitted.
+--   assignment_missing_count     Assignments missing.
+--   has_ever_logged_in           Whether the student has ever logged in.
+--   first_login_date             Day of the first login.
+--   last_activity_date           Day of the last activity: the later one, where summary and activity tracking differ.
+--   days_inactive                Days from the last activity to the newest landed day.
+--   days_since_last_activity     The same as the service counted it, when it last stated it.
+--   unchanged_since              The snapshot that first showed the present summary.
+WITH listed AS (
+    SELECT
+        student_id,
+        COUNT(*) AS class_count,
+        STRING_AGG(class_title, '; ' ORDER BY class_title, class_id) AS class_titles
+    FROM main.student_classes
+    GROUP BY student_id
+)
+SELECT
+    s.student_id,
+    s.name,
+    s.first_name,
+    s.last_name,
+    s.email,
+    s.reference_id,
+    s.profile_image,
+    s.registration_date,
+    s.is_registered,
+    COALESCE(l.class_count, 0) AS class_count,
+    l.class_titles,
+    m.total_assignments,
+    m.completed_assignments,
+    m.completion_rate,
+    m.average_score,
+    m.total_assessments,
+    m.completed_assessments,
+    m.total_time_minutes,
+    a.assignment_submission_count,
+    a.assignment_missing_count,
+    a.has_ever_logged_in,
+    a.first_login_date,
+    GREATEST(m.last_activity_date, a.last_activity_date) AS last_activity_date,
+    (SELECT MAX(snapshot_date) FROM spans.days)
+    - GREATEST(m.last_activity_date, a.last_activity_date) AS days_inactive,
+    a.days_since_last_activity,
+    h.valid_from AS unchanged_since
+FROM main.students AS s
+LEFT JOIN main.student_summaries AS m USING (student_id)
+LEFT JOIN main.student_activity AS a USING (student_id)
+LEFT JOIN listed AS l USING (student_id)
+LEFT JOIN history.student_summaries AS h ON h.student_id = s.student_id AND h.valid_to IS NULL

@@ -1,0 +1,57 @@
+-- sync_log: One row per night since the first sync: what became of it, in words. Of several syncs the last one counts.
+--
+--   snapshot_date   The night, by the date of its snapshot.
+--   outcome         synced, held, failed, or missing when there was no sync.
+--   said            What happened, in words.
+--   syncs           Syncs of that date.
+--   proven          Whether both sets were proven complete; if not, nothing was removed.
+--   students        Student records received.
+--   classes         Class records received.
+--   rows_added      Rows added, over all tables.
+--   rows_changed    Rows changed in a tracked column, over all tables.
+--   rows_removed    Rows removed, over all tables.
+--   rejected        Records refused; see ops.rejects.
+--   started_at      When the sync began, UTC.
+--   seconds         How long it took.
+WITH nights AS (
+    SELECT CAST(UNNEST(GENERATE_SERIES(MIN(snapshot_date), MAX(snapshot_date), INTERVAL 1 DAY)) AS DATE) AS snapshot_date
+    FROM ops.syncs
+),
+last AS (
+    SELECT *, COUNT(*) OVER (PARTITION BY snapshot_date) AS syncs
+    FROM ops.syncs
+    QUALIFY ROW_NUMBER() OVER (PARTITION BY snapshot_date ORDER BY landing DESC) = 1
+)
+SELECT
+    n.snapshot_date,
+    COALESCE(s.outcome, 'missing') AS outcome,
+    CONCAT_WS(
+        ' ',
+        CASE
+            WHEN s.outcome IS NULL THEN 'No sync: nothing was landed, and the service keeps no history.'
+            WHEN s.outcome = 'held' THEN FORMAT('Held: {}. Readers kept what was published before.', s.reason)
+            WHEN s.outcome = 'failed' THEN FORMAT('Failed: {}. Readers kept what was published before.', s.reason)
+            ELSE FORMAT('Synced {:,} students and {:,} classes: ', s.students, s.classes)
+                || CASE WHEN s.rows_added + s.rows_changed + s.rows_removed = 0 THEN 'nothing changed.'
+                ELSE FORMAT(
+                    '{:,} rows added, {:,} changed, {:,} removed.', s.rows_added, s.rows_changed, s.rows_removed
+                ) END
+        END,
+        CASE WHEN s.verdict = 'approved' THEN 'It was held, and approved by a person.' END,
+        CASE WHEN s.verdict = 'unproven' THEN FORMAT('Unproven: {}.', s.reason) END,
+        CASE WHEN s.rejected > 0 THEN FORMAT('{:,} refused; see ops.rejects.', s.rejected) END,
+        CASE WHEN s.slipped > 0 THEN FORMAT('{:,} seemed gone and were found.', s.slipped) END,
+        CASE WHEN s.syncs > 1 THEN FORMAT('It was sync {} of that date.', s.syncs) END
+    ) AS said,
+    COALESCE(s.syncs, 0) AS syncs,
+    s.proven,
+    s.students,
+    s.classes,
+    s.rows_added,
+    s.rows_changed,
+    s.rows_removed,
+    s.rejected,
+    s.started_at,
+    ROUND(EPOCH(s.finished_at) - EPOCH(s.started_at), 1) AS seconds
+FROM nights AS n LEFT JOIN last AS s USING (snapshot_date)
+ORDER BY n.snapshot_date

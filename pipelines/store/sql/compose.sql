@@ -1,0 +1,13 @@
+-- One table's rows of a day: those of each record's latest statement that was not silent about them.
+WITH speaking AS (
+    SELECT s.id, MAX(s.ord) AS ord
+    FROM seen AS s
+    WHERE s.state = 'stated' AND NOT EXISTS (
+        SELECT 1 FROM seen AS q
+        WHERE q.id = s.id AND q.ord = s.ord AND q.state = 'silent' AND q.table_name = $$table_name
+    )
+    GROUP BY s.id
+)
+SELECT $columns
+FROM ($rows) AS r INNER JOIN speaking AS s ON s.id = r.$parent AND s.ord = r.ord
+ORDER BY $key

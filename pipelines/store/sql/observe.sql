@@ -1,0 +1,16 @@
+-- One set's part of a day: a record is stated when any landing states it, refused when all do, silent when none speaks.
+INSERT INTO observed
+WITH states AS (
+    SELECT id, BOOL_OR(state = 'stated') AS is_stated FROM seen WHERE state IN ('stated', 'rejected') GROUP BY id
+),
+statements AS (SELECT id, ord FROM seen WHERE state = 'stated'),
+silences AS (
+    SELECT s.id, s.table_name
+    FROM seen AS s
+    WHERE s.state = 'silent'
+    GROUP BY s.id, s.table_name
+    HAVING COUNT(DISTINCT s.ord) = (SELECT COUNT(DISTINCT t.ord) FROM statements AS t WHERE t.id = s.id)
+)
+SELECT $$set_name, id, CASE WHEN is_stated THEN 'stated' ELSE 'rejected' END, NULL FROM states
+UNION ALL
+SELECT $$set_name, id, 'silent', table_name FROM silences

@@ -1,0 +1,267 @@
+"""The database that analysts open, and the one being built: begin, write, check, swap (promise 10).
+
+The next file starts as a copy of the published one, so that what is published is all there ever is to go by; until the
+swap nobody sees it, and a crash leaves only a file that the next writer throws away. What is written into it is the
+business of `history` and `ops`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import duckdb
+
+from pipelines import files
+from pipelines.errors import BusyError, CheckError, DamagedError, RollbookError
+from pipelines.landing import Known
+from pipelines.store import checks, report, schema, thresholds, views
+from pipelines.store.database import connect, literal, transaction
+from pipelines.store.lake import Lake
+from pipelines.store.report import Report
+from pipelines.tables import SETS, of_set
+
+log = logging.getLogger(__name__)
+
+PUBLISHED = "rollbook.duckdb"
+KEPT = 3
+
+
+class Warehouse:
+    """The published file, the next one, and the folder where the writer works."""
+
+    def __init__(self, root: Path, mode: int = files.PRIVATE_FILE, build: Path | None = None) -> None:
+        self.root = root
+        self.mode = mode
+        self.published = root / PUBLISHED
+        self.build = build or root / "build"
+        self.next = self.build / "next.duckdb"
+        self.previous = self.build / "previous"
+        self.thresholds = root / thresholds.FILE
+        self.page = root / report.FILE
+        self.lake = Lake(root / "snapshots", mode)
+
+    @property
+    def scratch(self) -> Path:
+        """Where DuckDB spills to."""
+        return self.build / "spill"
+
+    def prepare(self) -> None:
+        """Make the folders; a group that may read what is published may enter the warehouse's own folder."""
+        files.folder(self.root, self.lake.folder_mode)
+        self.root.chmod(self.lake.folder_mode)
+        self.lake.open_up()
+        for path in (self.build, self.previous, self.scratch):
+            files.folder(path)
+
+    def sweep(self) -> None:
+        """Remove what a killed writer left: a next file that nobody finished, staged rows, spilled data."""
+        self._drop_next()
+        for aside in self.root.glob(f".*{files.PARTIAL}"):
+            aside.unlink()
+        for leftover in (self.build / "stage", self.build / "day", self.scratch):
+            files.empty(leftover)
+
+    def begin(self, *, anew: bool = False) -> bool:
+        """Start the next file from the published one, or `anew` from nothing.
+
+        Returns whether declarations changed, so that a rebuild is due.
+        """
+        self._drop_next()
+        if self.published.exists() and not anew:
+            shutil.copyfile(self.published, self.next)
+            self.next.chmod(files.PRIVATE_FILE)
+        with self.writing() as con, transaction(con):
+            return schema.ensure(con)
+
+    @contextmanager
+    def writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The next file, open for writing. Work that fails leaves no such file: nothing half-done can be published."""
+        try:
+            with connect(self.next, scratch=self.scratch) as con:
+                yield con
+        except BaseException:
+            self._drop_next()
+            raise
+
+    @contextmanager
+    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection in memory that sees the published file as `published`, when there is one."""
+        with connect(scratch=self.scratch, about=self.published) as con:
+            if self.published.exists():
+                con.execute(f"ATTACH {literal(self.published)} AS published (READ_ONLY)")
+            yield con
+
+    @contextmanager
+    def computing(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection in memory that sees nothing, for what needs no published file, or may not trust it."""
+        with connect(scratch=self.scratch) as con:
+            yield con
+
+    def stands_on(self) -> dict[date, str]:
+        """The landed days that the published history stands on, with the digest of each. Raises DamagedError."""
+        if not self.published.exists():
+            return {}
+        with self.reading() as con:
+            return dict(con.execute("SELECT snapshot_date, digest FROM published.spans.days ORDER BY 1").fetchall())
+
+    def stand_on_alike(self) -> dict[date, str]:
+        """The landed days that the published history and that of every kept older file stand on, digest and all.
+
+        What is let go of must be in all of them: any may be put back one day, and the lake could not add it then.
+        """
+        alike = set(self.stands_on().items())
+        for kept in self.previous.glob("*.duckdb"):
+            if self.is_sound(kept):
+                with connect(kept, scratch=self.scratch, read_only=True) as con:
+                    alike &= set(con.execute("SELECT snapshot_date, digest FROM spans.days").fetchall())
+        return dict(alike)
+
+    def is_sound(self, path: Path | None = None, *, thoroughly: bool = False) -> bool:
+        """Whether the published file, or another, can be read: its catalog, or `thoroughly` every value in it."""
+        path = path or self.published
+        try:
+            with connect(path, scratch=self.scratch, read_only=True) as con:
+                tables = con.execute("SELECT schema_name, table_name FROM duckdb_tables()").fetchall()
+                con.execute("SELECT MAX(snapshot_date) FROM spans.days").fetchall()
+                for schema_name, name in tables if thoroughly else ():
+                    con.execute(f"SELECT BIT_XOR(HASH(t)) FROM {schema_name}.{name} AS t").fetchall()
+        except BusyError:  # an analyst opened it for writing: that is no damage
+            return True
+        except (DamagedError, duckdb.Error):
+            return False
+        return True
+
+    def mend(self, *, thoroughly: bool = False) -> Path | None:
+        """Put a kept older file in the place of a damaged published one; returns which, None if none was needed.
+
+        What was merged since is not lost: the next merge brings in whatever days of the lake the file does not hold.
+        With no sound file left, the damaged one stays where it is, for `rollbook rebuild` to replace.
+        """
+        if not self.published.exists() or self.is_sound(thoroughly=thoroughly):
+            return None
+        for kept in sorted(self.previous.glob("*.duckdb"), reverse=True):
+            if self.is_sound(kept, thoroughly=True):
+                with files.replacing(self.published, self.mode) as aside:
+                    shutil.copyfile(kept, aside)
+                return kept.relative_to(self.root)
+        return None
+
+    def publish(
+        self, *, shown_from: date | None = None, at: datetime | None = None, names: bool = False
+    ) -> Report | None:
+        """Check the next file, then let it take the published one's place; its views hold the lake `shown_from` a day.
+
+        Returns the morning page that was written beside it, made `at` that moment and with pupils' `names` if asked
+        for; None when none could be made. Raises CheckError, or SettingError for a malformed thresholds.csv, and swaps
+        nothing.
+        """
+        thresholds.ensure(self.thresholds, self.mode)
+        with connect(self.next, scratch=self.scratch) as con:
+            with transaction(con):  # a few hundred comments would else each be written by itself
+                thresholds.fill(con, thresholds.read(self.thresholds))
+                views.create(con, self.lake.shown_from(shown_from))
+            found = checks.examine(con, self.lake)
+            if broken := [sentence for sentences in found.values() for sentence in sentences]:
+                raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
+            con.execute("CHECKPOINT")
+        self.next.chmod(self.mode)
+        files.sync(self.next)
+        self._keep()
+        self._drop_wal()
+        self.next.replace(self.published)
+        files.sync(self.root)
+        return self.tell(at=at or datetime.now(UTC), names=names)
+
+    def tell(self, trouble: str = "", *, at: datetime, names: bool = False) -> Report | None:
+        """Make the morning page from what is published, with what has gone wrong since on top of it; None if it fails.
+
+        After the data: a page must not speak of what readers cannot see yet, nor keep it from them.
+        """
+        if not self.published.exists():
+            return None
+        try:
+            with connect(self.published, scratch=self.scratch, read_only=True) as con:
+                made = report.make(con, at=at, names=names, trouble=trouble)
+            if made is not None:
+                files.write(self.page, made.page.encode(), self.mode)
+        except (RollbookError, duckdb.Error) as error:
+            log.warning("The morning page could not be made (%s)", type(error).__name__)
+        except OSError as error:
+            log.warning("The morning page could not be written (%s)", error.strerror)
+        else:
+            return made
+        return None
+
+    def _drop_next(self) -> None:
+        for leftover in (self.next, self.next.with_name(self.next.name + ".wal")):
+            leftover.unlink(missing_ok=True)
+
+    def kept(self) -> list[Path]:
+        """The published files before this one that are kept, the newest first."""
+        return sorted(self.previous.glob("*.duckdb"), reverse=True)
+
+    def restore(self, kept: Path) -> None:
+        """Put a kept file in the published one's place at once, and keep that one. Raises DamagedError.
+
+        What was merged since is not lost: the next merge brings in whatever days of the lake the file does not hold.
+        """
+        if not self.is_sound(kept, thoroughly=True):
+            raise DamagedError(f"{kept.name} cannot be read: put another one back (`rollbook restore` lists them)")
+        with files.replacing(self.published, self.mode) as aside:
+            shutil.copyfile(kept, aside)
+            self._keep()
+            self._drop_wal()
+
+    def _drop_wal(self) -> None:
+        """What an analyst's own writing left beside the old file does not belong to the new one."""
+        self.published.with_name(PUBLISHED + ".wal").unlink(missing_ok=True)
+
+    def _keep(self) -> None:
+        """Keep the file that is about to be replaced, and of the older ones the last few."""
+        if self.published.exists():
+            taken = datetime.fromtimestamp(self.published.stat().st_mtime, UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")
+            kept = self.previous / f"{taken}.duckdb"
+            if not kept.exists():
+                os.link(self.published, kept)
+        for old in sorted(self.previous.glob("*.duckdb"))[:-KEPT]:
+            old.unlink()
+
+    def bound_to(self) -> int | None:
+        """The id of the institution that the published file belongs to."""
+        if not self.published.exists():
+            return None
+        with self.reading() as con:
+            row = con.execute("SELECT school_id FROM published.main.institution").fetchone()
+            return int(row[0]) if row else None
+
+    def known_ids(self, set_name: str) -> frozenset[int]:
+        """The ids of a set that are current in the published tables."""
+        if not self.published.exists():
+            return frozenset()
+        with self.reading() as con:
+            column = con.execute(f"SELECT {SETS[set_name].key} FROM published.main.{of_set(set_name)[0].name}")
+            return frozenset(column.fetchnumpy()[SETS[set_name].key].tolist())
+
+    def known_names(self, set_name: str, ids: Iterable[int]) -> Mapping[int, tuple[tuple[str, str], ...]]:
+        """The names that each of these records is searched by, in order, those it has."""
+        of = SETS[set_name]
+        with self.reading() as con:
+            rows = con.execute(
+                f"""SELECT {of.key}, {", ".join(of.names)} FROM published.main.{of_set(set_name)[0].name}
+                    WHERE {of.key} IN (SELECT UNNEST($ids))""",
+                {"ids": list(ids)},
+            ).fetchall()
+        return {
+            row[0]: tuple((field, value) for field, value in zip(of.names, row[1:], strict=True) if value)
+            for row in rows
+        }
+
+    def known(self, set_name: str) -> Known:
+        """The ids of a set, without names."""
+        return Known(ids=self.known_ids(set_name))

@@ -1,0 +1,18 @@
+"""One sync, backfill or rebuild as plain calls: the only code that joins the stages. No Dagster, no SQL, no HTTP.
+
+    land        fetch everything once; raw bodies and their manifest (source)
+    snapshot    flatten the landing, compose its day, judge it, move it into the lake (flatten, store; `days`)
+    merge       bring the history up to the lake, in the next file (store)
+    publish     check the next file and swap it in (store), let go of what need not be kept (`retention`)
+
+Each stage leaves what it did on disk, so that a killed run is taken up by the next one: `repair` recomposes days whose
+verdict was given and whose snapshot was not written, `merge` takes whatever day the history does not hold yet. All of
+it happens under the writer's lock (`lock`); what is said of it is in `words`.
+"""
+
+from pipelines.sync.days import REJECTED_MOST
+from pipelines.sync.results import Backfilled, Synced
+from pipelines.sync.rollbook import Rollbook
+from pipelines.sync.words import nothing, unproven
+
+__all__ = ["REJECTED_MOST", "Backfilled", "Rollbook", "Synced", "nothing", "unproven"]

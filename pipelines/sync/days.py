@@ -1,0 +1,146 @@
+"""From landings to their day in the lake: flattened, composed, judged, moved in. What a verdict means is not here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from pipelines import files
+from pipelines.errors import ContractChangedError
+from pipelines.flatten import flatten
+from pipelines.landing import Drift, Hold, Landed, Manifest, Reject, Verdict
+from pipelines.settings import Settings
+from pipelines.source.fetch import Draft
+from pipelines.source.raw import RawStore
+from pipelines.store import judge
+from pipelines.store.lake import Candidate, DayRecord, Part, Staging, compose
+from pipelines.store.warehouse import Warehouse
+from pipelines.tables import SETS
+
+# More refused records than this share of a set are no longer bad records: the contract has changed.
+REJECTED_MOST = 0.20
+
+
+@dataclass(frozen=True)
+class Flattened:
+    """One landing, flattened aside: its rows, and what was refused or unknown."""
+
+    staging: Staging
+    rejects: list[Reject]
+    drift: list[Drift]
+    records: dict[str, int]
+
+    def rejected(self) -> dict[str, int]:
+        """The number of refused records per set that has any."""
+        return {s: n for s in SETS if (n := sum(r.set == s for r in self.rejects))}
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A day put together aside from the landings that add up to it, in their order."""
+
+    candidate: Candidate
+    parts: list[Part]
+    landings: tuple[int, ...]
+
+
+class Composer:
+    """Makes days of the lake. Everything happens in the writer's own folder until `commit` moves a day in."""
+
+    def __init__(self, settings: Settings, raw: RawStore, warehouse: Warehouse) -> None:
+        self.settings = settings
+        self.raw = raw
+        self.warehouse = warehouse
+        self._aside = warehouse.build / "stage"
+
+    def flatten(self, manifest: Manifest) -> Flattened:
+        """One landing's rows and rejects, aside."""
+        folder = self._aside / f"landing={manifest.landing}"
+        return self._flatten(folder, manifest.landing, partial(self.raw.bodies, manifest), SETS)
+
+    def compose(self, manifests: Sequence[Manifest], flattened: Flattened) -> Composed:
+        """The day that these landings add up to, in their order; the last of them is flattened already (promise 7)."""
+        return self._compose(manifests, {manifests[-1].landing: flattened})
+
+    def commit(self, composed: Composed) -> DayRecord:
+        """Move a day into the lake."""
+        record = self.warehouse.lake.commit(composed.candidate, composed.landings, composed.parts)
+        files.empty(self._aside)
+        return record
+
+    def again(self, counted: Sequence[Manifest]) -> DayRecord:
+        """Make a day anew from the landings that count for it, none of them judged again (promise 8)."""
+        flattened = {m.landing: self.flatten(m) for m in counted}
+        for m in counted:
+            self.raw.refuse(m, flattened[m.landing].rejects)
+        return self.commit(self._compose(counted, flattened))
+
+    def judge(self, composed: Composed, manifest: Manifest) -> Hold:
+        """What the day would do to the published tables; the reason is empty when that is a normal night's work."""
+        published = self.warehouse.published.exists()
+        with self.warehouse.reading() as con:
+            counts = judge.compare(con, composed.candidate, "published.main" if published else None)
+        hold = judge.landslide(
+            counts,
+            removed_percent=self.settings.hold_removed_percent,
+            changed_percent=self.settings.hold_changed_percent,
+            unasked=manifest.unasked,
+        )
+        # Held once, it stays held until it is approved; by then the settings, or what is published, may be others.
+        held_for = manifest.reason if manifest.verdict is Verdict.HELD else ""
+        return hold or Hold(reason=held_for, counts=counts)
+
+    def changed_students(self, draft: Draft) -> list[int]:
+        """The students of a landing under way whose rows are not the published ones; all, when nothing is published."""
+        if not self.warehouse.published.exists():
+            return sorted(draft.ids["students"])
+        staged = self._flatten(self._aside / "draft", draft.manifest.landing, draft.bodies, ["students"])
+        part = Part("students", (staged.staging,), None)
+        with self.warehouse.reading() as con:
+            candidate = compose(con, draft.manifest.snapshot_date, [part], self.warehouse.build / "day")
+            return judge.changed_ids(con, candidate, "students", "published.main")
+
+    def _flatten(
+        self, folder: Path, landing: int, bodies: Callable[[str], Iterator[Landed]], sets: Iterable[str]
+    ) -> Flattened:
+        files.folder(folder.parent)
+        with Staging(folder, landing) as staging:
+            flattened = Flattened(staging, [], [], {})
+            for name in sets:
+                records = 0
+                for batch in flatten(name, bodies(name)):
+                    staging.add(batch.tables)
+                    flattened.rejects.extend(batch.rejects)
+                    flattened.drift.extend(batch.drift)
+                    records += batch.records
+                flattened.records[name] = records
+        return flattened
+
+    def _compose(self, manifests: Sequence[Manifest], flattened: dict[int, Flattened]) -> Composed:
+        parts = []
+        for name, declared in SETS.items():
+            proven = [i for i, m in enumerate(manifests) if declared.walked and m.proof(name) is not None]
+            base = proven[-1] if proven else 0
+            staged = []
+            for m in manifests[base:]:
+                if m.landing not in flattened:
+                    flattened[m.landing] = self.flatten(m)
+                staged.append(flattened[m.landing].staging)
+            parts.append(Part(name, tuple(staged), manifests[base].proof(name) if proven else None))
+        day = manifests[-1].snapshot_date
+        with self.warehouse.computing() as con:
+            candidate = compose(con, day, parts, self.warehouse.build / "day")
+        return Composed(candidate, parts, tuple(m.landing for m in manifests))
+
+
+def believe(flattened: Flattened) -> None:
+    """Refuse a landing of which too many records were refused. Raises ContractChangedError."""
+    for name, count in flattened.rejected().items():
+        if count > REJECTED_MOST * flattened.records[name]:
+            reason = next(r.reason for r in flattened.rejects if r.set == name)
+            raise ContractChangedError(
+                f"{count} of {flattened.records[name]} {name} were refused, the first because {reason}. The service"
+                " no longer says what its contract says: ask its representative what changed; nothing was merged"
+            )

@@ -1,0 +1,301 @@
+"""The declarations: one row a set, one row a table, one line a column. The heart of the house.
+
+From these come the DDL and its comments, the flattening and its checks, the Parquet schema, the columns that
+history compares, Dagster's column schema and the data dictionary. Adding a field is one line here (and one in the
+sandbox). What is *done* with a declaration does not belong in this file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Literal
+
+Type = Literal["BIGINT", "DOUBLE", "DATE", "VARCHAR", "BOOLEAN", "TIMESTAMP", "JSON"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: where the contract has it, what it may hold, and what it means.
+
+    `source` is the dotted path inside the table's object (default: the column's own name). An `id` is a positive
+    64-bit integer, a `percent` lies in 0..100, a `required` value may be neither missing nor null. A column that is
+    not `tracked` is clock-driven: kept in current tables and snapshots, never a reason for a version (promise 6).
+    `personal` values stay out of logs, previews and Dagster's metadata (promise 12).
+    """
+
+    name: str
+    type: Type
+    comment: str
+    source: str = ""
+    id: bool = False
+    percent: bool = False
+    required: bool = False
+    tracked: bool = True
+    personal: bool = False
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The steps from the table's object to the value."""
+        return tuple((self.source or self.name).split("."))
+
+
+@dataclass(frozen=True)
+class Set:
+    """A set of records that one endpoint lists: its key, and the names a vanished record is searched by.
+
+    A `walked` set is read page by page and may be proven complete; the others only ever add and update. Fields in
+    `unkept` are the contract's, read elsewhere and kept in no table.
+    """
+
+    name: str
+    key: str
+    id_field: str
+    walked: bool = False
+    names: tuple[str, ...] = ()
+    unkept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: rows of one object (or list) inside each record of one set.
+
+    `path` is where the rows are in a record: empty for the record itself, `summary` for an object, `classes[]` for
+    a list. A `silent` table's object may be missing or null, which says nothing (promise 5); any other must be there.
+    """
+
+    name: str
+    set: str
+    comment: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    path: str = ""
+    silent: bool = False
+
+    @property
+    def is_list(self) -> bool:
+        """Whether a record holds any number of these rows."""
+        return self.path.endswith("[]")
+
+    @property
+    def parent_key(self) -> str:
+        """The column that holds the record's id: the first of the key."""
+        return self.key[0]
+
+    @cached_property
+    def tracked(self) -> tuple[Column, ...]:
+        """The columns that history compares and keeps, the key left out."""
+        return tuple(c for c in self.columns if c.tracked and c.name not in self.key)
+
+    @cached_property
+    def clock_driven(self) -> tuple[Column, ...]:
+        """The columns that never make a version."""
+        return tuple(c for c in self.columns if not c.tracked)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All column names, in order."""
+        return tuple(c.name for c in self.columns)
+
+    @cached_property
+    def versioned(self) -> tuple[Column, ...]:
+        """The columns of `history.<table>` before the validity: the key, then the tracked ones."""
+        return tuple(c for c in self.columns if c.tracked)
+
+
+SETS: dict[str, Set] = {
+    s.name: s
+    for s in (
+        Set("students", key="student_id", id_field="id", walked=True, names=("reference_id", "email")),
+        Set("classes", key="class_id", id_field="class_id", walked=True, names=("class_code", "class_title")),
+        Set("auth", key="school_id", id_field="school.id", unkept=("authenticated", "timestamp")),
+        Set("details", key="student_id", id_field="student_id"),
+    )
+}
+WALKED: tuple[str, ...] = tuple(s.name for s in SETS.values() if s.walked)
+
+_STUDENT_ID = Column("student_id", "BIGINT", "The student's id at the records service.", id=True, required=True)
+_CLASS_ID = Column("class_id", "BIGINT", "The class's id at the records service.", id=True, required=True)
+
+TABLES: dict[str, Table] = {
+    t.name: t
+    for t in (
+        Table(
+            "students",
+            set="students",
+            key=("student_id",),
+            comment="One row per registered student. The service lists registered students only.",
+            columns=(
+                Column("student_id", "BIGINT", "Unique student user id.", source="id", id=True, required=True),
+                Column("email", "VARCHAR", "Student email address.", required=True, personal=True),
+                Column("name", "VARCHAR", "Full name.", required=True, personal=True),
+                Column("first_name", "VARCHAR", "First name; may be absent in a record.", personal=True),
+                Column("last_name", "VARCHAR", "Last name; may be absent in a record.", personal=True),
+                Column("reference_id", "VARCHAR", "The institution's own student id.", personal=True),
+                Column("profile_image", "VARCHAR", "URL of a picture; may be absent in a record.", personal=True),
+                Column("registration_date", "DATE", "Day of registration.", required=True),
+                Column("is_registered", "BIGINT", "1 for every student the service returns.", required=True),
+            ),
+        ),
+        Table(
+            "student_summaries",
+            set="students",
+            key=("student_id",),
+            path="summary",
+            comment="One row per student: completion statistics as the service sums them up.",
+            columns=(
+                _STUDENT_ID,
+                Column("total_assignments", "BIGINT", "Assignments given to the student."),
+                Column("completed_assignments", "BIGINT", "Assignments the student completed."),
+                Column("completion_rate", "DOUBLE", "Assignment completion, percent, 0 to 100.", percent=True),
+                Column(
+                    "average_score",
+                    "DOUBLE",
+                    "Average score, 0 to 100; NULL when the student has no scored assignments.",
+                    percent=True,
+                ),
+                Column("total_assessments", "BIGINT", "Assessments given; may be absent in a record."),
+                Column("completed_assessments", "BIGINT", "Assessments completed; may be absent in a record."),
+                Column("total_time_minutes", "DOUBLE", "Total learning time in minutes."),
+                Column("last_activity_date", "DATE", "Day of the last activity; may be absent in a record."),
+            ),
+        ),
+        Table(
+            "student_activity",
+            set="students",
+            key=("student_id",),
+            path="activity_tracking",
+            silent=True,
+            comment="One row per student whose activity was ever stated. A record silent about it changes nothing.",
+            columns=(
+                _STUDENT_ID,
+                Column("first_login_date", "DATE", "Day of the first login."),
+                Column("last_activity_date", "DATE", "Day of the last activity."),
+                Column(
+                    "days_since_last_activity",
+                    "BIGINT",
+                    "Days since the last activity, counted by the service as it was read; clock-driven, so no history.",
+                    tracked=False,
+                ),
+                Column("assignment_submission_count", "BIGINT", "Assignments submitted."),
+                Column("assignment_missing_count", "BIGINT", "Assignments missing."),
+                Column("has_ever_logged_in", "BOOLEAN", "Whether the student has ever logged in."),
+            ),
+        ),
+        Table(
+            "student_classes",
+            set="students",
+            key=("student_id", "class_id"),
+            path="classes[]",
+            silent=True,
+            comment="One row per student and active class, as the student's record lists it.",
+            columns=(
+                _STUDENT_ID,
+                _CLASS_ID,
+                Column("class_title", "VARCHAR", "Class name, as the student's record gives it."),
+                Column("course_name", "VARCHAR", "Course name, as the student's record gives it."),
+            ),
+        ),
+        Table(
+            "classes",
+            set="classes",
+            key=("class_id",),
+            comment="One row per class, active or not.",
+            columns=(
+                _CLASS_ID,
+                Column("class_title", "VARCHAR", "Class name.", required=True),
+                Column("class_code", "VARCHAR", "Class code or section identifier."),
+                Column("class_status", "BIGINT", "0 = inactive, 1 = active."),
+                Column("class_room", "VARCHAR", "Room."),
+                Column("class_dateadded", "DATE", "Day the class was added."),
+                Column("course_id", "BIGINT", "The course's id.", source="course.course_id", id=True),
+                Column("course_name", "VARCHAR", "The course's name.", source="course.course_name"),
+                Column("teacher_id", "BIGINT", "The primary teacher's id.", source="teacher.teacher_id", id=True),
+                Column(
+                    "teacher_name",
+                    "VARCHAR",
+                    "The primary teacher's name.",
+                    source="teacher.name",
+                    personal=True,
+                ),
+                Column(
+                    "teacher_email",
+                    "VARCHAR",
+                    "The primary teacher's email address.",
+                    source="teacher.email",
+                    personal=True,
+                ),
+                Column("student_count", "BIGINT", "Number of enrolled students, as the class's record gives it."),
+            ),
+        ),
+        Table(
+            "class_summaries",
+            set="classes",
+            key=("class_id",),
+            path="summary",
+            comment="One row per class: averages as the service sums them up.",
+            columns=(
+                _CLASS_ID,
+                Column(
+                    "average_completion_rate",
+                    "DOUBLE",
+                    "Average completion, percent, 0 to 100.",
+                    percent=True,
+                ),
+                Column("average_score", "DOUBLE", "Average score, 0 to 100.", percent=True),
+                Column("total_engagement_minutes", "DOUBLE", "Total engagement in minutes."),
+            ),
+        ),
+        Table(
+            "class_assignment_activity",
+            set="classes",
+            key=("class_id",),
+            path="assignment_activity",
+            comment="One row per class: its assignments and who has submitted.",
+            columns=(
+                _CLASS_ID,
+                Column("has_assignments", "BOOLEAN", "Whether the class has assignments."),
+                Column("assignment_count", "BIGINT", "Number of assignments."),
+                Column("first_assignment_date", "DATE", "Day of the first assignment."),
+                Column("last_assignment_date", "DATE", "Day of the last assignment."),
+                Column("students_enrolled", "BIGINT", "Students enrolled in the class."),
+                Column("students_with_submissions", "BIGINT", "Enrolled students who have submitted."),
+                Column("students_without_submissions", "BIGINT", "Enrolled students who have not submitted."),
+            ),
+        ),
+        Table(
+            "student_details",
+            set="details",
+            key=("student_id",),
+            comment="One row per student fetched singly; the contract does not show its shape, so it is kept whole.",
+            columns=(
+                _STUDENT_ID,
+                Column("payload", "JSON", "The single-student endpoint's record, as received.", personal=True),
+                Column("fetched_at", "TIMESTAMP", "When it was fetched, UTC.", tracked=False),
+            ),
+        ),
+        Table(
+            "institution",
+            set="auth",
+            key=("school_id",),
+            comment="One row: the institution that the key, and so this warehouse, belongs to.",
+            columns=(
+                Column("school_id", "BIGINT", "Institution id.", source="school.id", id=True, required=True),
+                Column("school_name", "VARCHAR", "Institution name.", source="school.name"),
+                Column("school_key", "VARCHAR", "Institution's unique key, not the API key.", source="school.key"),
+                Column("api_key_name", "VARCHAR", "Friendly name of the API key in use."),
+            ),
+        ),
+    )
+}
+
+
+def of_set(name: str) -> tuple[Table, ...]:
+    """The tables that the records of one set fill, the set's own table first."""
+    return tuple(t for t in TABLES.values() if t.set == name)
+
+
+def fingerprint() -> str:
+    """A digest of all that flattening depends on here; it changes when a declaration does."""
+    return sha256(repr((tuple(SETS.values()), tuple(TABLES.values()))).encode()).hexdigest()[:16]

@@ -1,0 +1,74 @@
+"""What a sync would do now: everything is fetched and compared, and nothing of it stays.
+
+Bodies and rows go to a folder of their own, outside the warehouse, that is removed whatever happens.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.errors import ContractChangedError
+from pipelines.landing import Manifest, TableCounts
+from pipelines.source.raw import RawStore
+from pipelines.store.warehouse import Warehouse
+from pipelines.sync import Rollbook, unproven
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What would come of a sync: `outcome` as `ops.syncs` has it, why in words, and the counts per table."""
+
+    manifest: Manifest
+    outcome: str
+    reason: str
+    counts: tuple[TableCounts, ...] = ()
+    rejected: dict[str, int] | None = None
+
+
+def diff(rollbook: Rollbook) -> Diff:
+    """Walk, compare with what is published, write nothing to the warehouse.
+
+    Raises what fetching raises: a service that cannot be asked leaves nothing to compare.
+    """
+    day = rollbook.partition(rollbook.today())
+    with tempfile.TemporaryDirectory(prefix="rollbook-diff-") as made:  # the owner's alone, as mkdtemp makes it
+        aside = _Aside(rollbook, Path(made))
+        # Landings of one day add up: what was landed today already has its part in what the next one does.
+        landed = rollbook.raw.root / f"snapshot_date={day}"
+        if landed.is_dir():
+            shutil.copytree(landed, aside.raw.root / landed.name)
+        manifest = aside.land(day)
+        try:
+            weighed = aside.weigh(manifest)
+        except ContractChangedError as error:
+            return Diff(manifest, "failed", error.message)
+    hold = weighed.hold
+    rejected = weighed.flattened.rejected()
+    if hold.reason:
+        return Diff(manifest, "held", hold.reason, hold.counts, rejected)
+    return Diff(manifest, "synced", unproven(manifest), hold.counts, rejected)
+
+
+class _Aside(Rollbook):
+    """The same warehouse to read, and another place to write to."""
+
+    def __init__(self, of: Rollbook, made: Path) -> None:
+        super().__init__(
+            of.settings,
+            clock=of.clock,
+            progress=of.progress,
+            warehouse=Warehouse(of.warehouse.root, of.warehouse.mode, made / "build"),
+            raw=RawStore(made / "raw"),
+        )
+        self.of = of
+
+    def bound_to(self) -> int | None:
+        """Whose the warehouse is: its own raw folder tells, not this one's."""
+        return self.of.bound_to()
+
+    def newest(self) -> Manifest | None:
+        """What was fetched last, likewise."""
+        return self.of.newest()

@@ -1,0 +1,59 @@
+"""One measured piece of work in a process of its own: `python -m tests.bench.client WORK BASE_URL FOLDER DAY [FIRST]`.
+
+It prints one line of JSON: the seconds to the published file, those of them that went into the searches that verify
+absences, the seconds until the sync ended (the morning page is drawn after publishing), and the peak memory.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from datetime import date
+from pathlib import Path
+
+import httpx
+
+from pipelines.settings import load
+from pipelines.sync import Rollbook
+from tests.bench.service import KEY
+
+
+def bare(base_url: str) -> None:
+    """Walk both sets and drop the bodies: what no client can do without."""
+    with httpx.Client(headers={"X-API-Key": KEY}, timeout=30) as client:
+        for path in ("students", "classes"):
+            page, pages = 1, 1
+            while page <= pages:
+                answer = client.get(f"{base_url}/svcapi/v1/{path}", params={"page": page, "limit": 100})
+                if page == 1:
+                    pages = answer.json()["pagination"]["total_pages"]
+                page += 1
+
+
+def main() -> None:
+    """Do one piece of work and print what it cost."""
+    work, base_url, folder, day = sys.argv[1], sys.argv[2], Path(sys.argv[3]), date.fromisoformat(sys.argv[4])
+    first = date.fromisoformat(sys.argv[5]) if len(sys.argv) > 5 else day
+    searching = 0.0
+    if work == "bare":
+        began = time.time()
+        bare(base_url)
+        ended = published = time.time()
+    else:
+        # A tenth of a percent of 100,000 students leave in a night: more than a person would want to look at, and
+        # for a benchmark not a landslide.
+        settings = load(base_url=base_url, api_key=KEY, warehouse=folder, first_date=first, verify_most=10_000)
+        rollbook = Rollbook(settings)
+        began = time.time()
+        searching = rollbook.sync(day).manifest.search_seconds
+        ended = time.time()
+        published = rollbook.warehouse.published.stat().st_ctime  # the moment it took the old one's place
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    cost = {"seconds": published - began, "searching": searching, "whole": ended - began, "peak_mb": peak}
+    print(json.dumps(cost))
+
+
+if __name__ == "__main__":
+    main()

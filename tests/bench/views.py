@@ -1,0 +1,113 @@
+"""How fast the analysts' views answer, and what they and the morning page cost a publish, on a school of any size.
+
+Each question is asked whole (every row and column, into Arrow), on a connection of its own with two threads.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import duckdb
+from rich.table import Table
+
+from pipelines.store import report, views
+from pipelines.store.database import connect
+from pipelines.store.lake import Lake
+from tests.bench.service import remote
+
+NIGHTS = 8  # students_to_watch looks a week back
+ROUNDS = 5
+MOST_SECONDS = 1.0
+THREADS = 2
+MACROS = ("students_as_of(DATE '{middle}')", "changes_between(DATE '{middle}', DATE '{last}')")
+
+
+class Answered(NamedTuple):
+    """A question, its rows (None: it is no question), and of each round the seconds on the clock and on the cores."""
+
+    what: str
+    rows: int | None
+    seconds: list[float]
+    cores: list[float]
+
+
+def measured(students: int, nights: int = NIGHTS) -> list[Answered]:
+    """Sync so many nights of such a school into a folder, then ask each question."""
+    last = datetime.now(UTC).date()
+    days = [last - timedelta(days=n) for n in reversed(range(nights))]
+    with tempfile.TemporaryDirectory() as made:
+        with remote(students, days[0]) as service:
+            for day in days:
+                service.play(day)
+                command = [sys.executable, "-m", "tests.bench.client", "sync", service.base_url, made, str(day)]
+                subprocess.run([*command, str(days[0])], check=True, capture_output=True, timeout=1800)
+        return answers(Path(made), days[len(days) // 2], last)
+
+
+def answers(warehouse: Path, middle: date, last: date) -> list[Answered]:
+    """Each question's rows and seconds; then the seconds of making the views, and of making the page."""
+    published = warehouse / "rollbook.duckdb"
+    asked = [*views.QUESTIONS, *(m.format(middle=middle, last=last) for m in MACROS)]
+    return [*(_answer(published, q) for q in asked), *_publish(warehouse)]
+
+
+def _answer(published: Path, question: str) -> Answered:
+    rows = 0
+
+    def ask() -> None:
+        nonlocal rows
+        with duckdb.connect(str(published), read_only=True, config={"threads": THREADS}) as con:
+            rows = con.sql(f"SELECT * FROM {question}").to_arrow_table().num_rows
+
+    return _timed(question, ask)._replace(rows=rows)
+
+
+def _publish(warehouse: Path) -> list[Answered]:
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / "copy.duckdb"
+        copy.write_bytes((warehouse / "rollbook.duckdb").read_bytes())
+        with connect(copy, scratch=Path(scratch) / "spill") as con:
+            lake = Lake(warehouse / "snapshots")
+
+            def create() -> None:
+                con.execute("BEGIN")
+                views.create(con, lake)
+                con.execute("COMMIT")
+
+            made = _timed("(publish) views, macros and comments", create)
+            page = _timed("(publish) the morning page", lambda: report.make(con, at=datetime.now(UTC)))
+    return [made, page]
+
+
+def _timed(what: str, work: Callable[[], object]) -> Answered:
+    seconds, cores = [], []
+    for _ in range(ROUNDS):
+        clock, busy = time.perf_counter(), time.process_time()
+        work()
+        seconds.append(time.perf_counter() - clock)
+        cores.append(time.process_time() - busy)
+    return Answered(what, None, seconds, cores)
+
+
+def slow(answered: list[Answered]) -> list[str]:
+    """The questions that do not answer in time. By the fastest round: what else a machine does is not theirs."""
+    return [a.what for a in answered if a.rows is not None and min(a.seconds) > MOST_SECONDS]
+
+
+def shown(answered: list[Answered], students: int, nights: int = NIGHTS) -> Table:
+    """The seconds of each, as a table."""
+    table = Table(title=f"The analysts' views: {students:,} students, {nights} nights, {THREADS} threads")
+    for heading in ("", "rows", "fastest s", "median s", "of a core s"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for a in answered:
+        rows = "" if a.rows is None else f"{a.rows:,}"
+        table.add_row(a.what, rows, *(f"{n:.2f}" for n in (min(a.seconds), median(a.seconds), median(a.cores))))
+    return table

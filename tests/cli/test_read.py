@@ -1,0 +1,168 @@
+"""`rollbook sql`, `export`, `restore` and `docs`, as they are typed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.settings import ROOT
+from tests.school import KEY, School
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def run_at(school: School, *arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    """The command over a warehouse, without a key: those who read need none."""
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith("ROLLBOOK_")},
+        "ROLLBOOK_WAREHOUSE": str(school.warehouse),
+        "COLUMNS": "250",
+        **env,
+    }
+    command = [str(Path(sys.executable).with_name("rollbook")), *arguments]
+    return subprocess.run(
+        command, env=environment, cwd="/", input=stdin, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+def error(done: subprocess.CompletedProcess[str], exit_code: int) -> str:
+    assert done.returncode == exit_code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    return " ".join(done.stderr.split())
+
+
+def test_sql_prints_a_table(fortnight: School) -> None:
+    done = run_at(fortnight, "sql", "SELECT class_id, class_title FROM roster WHERE class_id = 5012 LIMIT 1")
+    assert done.returncode == 0, done.stderr
+    (title,) = fortnight.rows("SELECT class_title FROM classes WHERE class_id = 5012")[0]
+    lines = done.stdout.splitlines()
+    assert [cell.strip() for cell in lines[1].split("┃")[1:-1]] == ["class_id", "class_title"]
+    assert [cell.strip() for cell in lines[3].split("│")[1:-1]] == ["5012", title]
+
+
+def test_sql_shows_so_many_rows_and_says_that_there_are_more(fortnight: School) -> None:
+    done = run_at(fortnight, "sql", "FROM roster", "--rows", "3")
+    assert sum("│" in line for line in done.stdout.splitlines()) == 3
+    assert "There are more than 3 rows" in done.stderr
+    done = run_at(fortnight, "sql", "FROM courses LIMIT 3", "--rows", "3")
+    assert sum("│" in line for line in done.stdout.splitlines()) == 3
+    assert done.stderr == ""
+
+
+def test_sql_reads_a_query_from_standard_input_and_the_lakes_views(fortnight: School) -> None:
+    done = run_at(fortnight, "sql", "-", stdin="SELECT COUNT(*) AS n FROM snapshots.students")
+    assert str(fortnight.rows("SELECT COUNT(*) FROM snapshots.students")[0][0]) in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("UPDATE students SET name = 'x'", "UPDATE"),
+        ("DELETE FROM students", "DELETE"),
+        ("INSERT INTO students SELECT * FROM students", "INSERT"),
+        ("DROP TABLE students", "DROP"),
+        ("CREATE TEMP TABLE t AS SELECT 1", "CREATE"),
+        ("COPY students TO '{out}'", "COPY"),
+        ("EXPLAIN ANALYZE COPY students TO '{out}'", "COPY"),
+        ("ATTACH '{out}' AS other", "ATTACH"),
+        ("SET threads = 1", "SET"),
+        ("CHECKPOINT", "could write or change something"),
+        ("PRAGMA enable_profiling", "PRAGMA"),
+        ("INSTALL httpfs", "could write or change something"),
+    ],
+)
+def test_sql_refuses_to_write_in_a_sentence(fortnight: School, tmp_path: Path, query: str, word: str) -> None:
+    before = hashlib.sha256(fortnight.published.read_bytes()).hexdigest()
+    out = tmp_path / "out"
+    said = error(run_at(fortnight, "sql", query.format(out=out)), 2)
+    assert word in said
+    assert "only a sync changes what is published" in said
+    assert not out.exists()
+    assert hashlib.sha256(fortnight.published.read_bytes()).hexdigest() == before
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT * FROM read_csv('/etc/passwd')", "FROM '/etc/passwd'", "FROM glob('/etc/*')"]
+)
+def test_sql_reads_the_warehouse_and_no_other_file(fortnight: School, query: str) -> None:
+    assert "DuckDB refused the query" in error(run_at(fortnight, "sql", query), 2)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT 1; SELECT 2", "Ask one query at a time"),
+        ("", "Ask one query at a time: this is 0"),
+        ("SELEC 1", "DuckDB does not understand the query"),
+        ("SELECT nobody FROM students", "DuckDB refused the query"),
+    ],
+)
+def test_sql_says_what_is_wrong_with_a_query(fortnight: School, query: str, said: str) -> None:
+    assert said in error(run_at(fortnight, "sql", query), 2)
+
+
+def test_sql_before_the_first_sync_says_what_to_run(tmp_path: Path) -> None:
+    assert "run `rollbook sync` first" in error(run_at(School(tmp_path), "sql", "SELECT 1"), 1)
+
+
+@pytest.mark.parametrize(("arguments", "begins"), [
+    (("--out", "f.csv"), b"\xef\xbb\xbf"), (("--out", "f.xlsx"), b"PK"), (("--out", "f.parquet"), b"PAR1"),
+    (("--out", "f"), b"\xef\xbb\xbf"), (("--format", "parquet", "--out", "f.dat"), b"PAR1"),
+])  # fmt: skip
+def test_export_writes_the_format_asked_for(
+    fortnight: School, tmp_path: Path, arguments: tuple[str, ...], begins: bytes
+) -> None:
+    *options, name = arguments
+    done = run_at(fortnight, "export", "courses", *options, str(tmp_path / name))
+    assert done.returncode == 0, done.stderr
+    rows = fortnight.rows("SELECT COUNT(*) FROM courses")[0][0]
+    assert f"Wrote {rows} rows to {tmp_path / name}." in " ".join(done.stdout.split())
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+def test_export_of_an_unknown_question_names_near_ones(fortnight: School, tmp_path: Path) -> None:
+    said = error(run_at(fortnight, "export", "student_to_watch", "--out", str(tmp_path / "f.csv")), 2)
+    assert "did you mean students_to_watch" in said
+
+
+def test_restore_lists_what_is_kept_and_puts_one_back(fortnight: School, tmp_path: Path) -> None:
+    school = fortnight.copy(tmp_path / "w")
+    at = {"ROLLBOOK_BASE_URL": "http://127.0.0.1:9", "ROLLBOOK_API_KEY": KEY}
+    listed = run_at(school, "restore", **at)
+    assert listed.returncode == 0, listed.stderr
+    rows = [[c.strip() for c in line.split("│")[1:-1]] for line in listed.stdout.splitlines() if "│" in line]
+    kept = school.rollbook().warehouse.kept()
+    assert [row[1] for row in rows] == ["rollbook.duckdb", *(p.stem for p in kept)]
+    assert [row[0] for row in rows] == ["now", "1", "2", "3"]
+    done = run_at(school, "restore", "3", **at)
+    assert done.returncode == 0, done.stderr
+    (day,) = school.rows("SELECT MAX(snapshot_date) FROM spans.days")[0]
+    assert f"Put back {kept[2].stem}; it holds the nights up to {day}." in " ".join(done.stdout.split())
+    assert str(day) == rows[3][2]
+    assert rows[3][2] < rows[0][2]
+    assert run_at(school, "restore", kept[0].stem, **at).returncode == 0
+    assert "choose 1 to 3" in error(run_at(school, "restore", "9", **at), 2)
+
+
+def test_docs_writes_what_is_committed(tmp_path: Path) -> None:
+    done = run_at(School(tmp_path), "docs", "--out", str(tmp_path / "README.md"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "README.md").read_text() == (ROOT / "warehouse" / "README.md").read_text()
+    assert "is no folder" in error(run_at(School(tmp_path), "docs", "--out", str(tmp_path / "no" / "f")), 2)
+
+
+def test_asking_for_help_loads_neither_dagster_nor_the_charts() -> None:
+    program = (
+        "import sys; import pipelines.cli;"
+        "heavy = ('dagster', 'matplotlib', 'jinja2', 'pandas', 'xlsxwriter');"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,58 @@
+"""What every test shares: a machine without Rollbook's settings, hypothesis on a busy machine, the browser.
+
+Fixtures that only one folder needs belong in that folder's conftest.
+"""
+
+import os
+import shutil
+
+import pytest
+from hypothesis import settings
+
+from tests.school import fortnight as fortnight  # a fixture: one fortnight for all who read what is published
+
+# No deadline: on a busy machine an example's time says nothing about the code; pytest-timeout ends what hangs.
+settings.register_profile("rollbook", deadline=None, print_blob=True)
+# In CI the same examples each time: a red run there must be one that anybody can repeat.
+settings.register_profile("ci", settings.get_profile("rollbook"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "rollbook")
+
+# Begun first, so that no core waits for them at the end; the first of all waits for minutes to pass.
+LONGEST = (
+    "test_daemon.py",
+    "test_soak.py",
+    "test_prune.py",
+    "test_history_model.py",
+    "test_order.py",
+    "test_kill.py",
+    "test_browser_backfill.py",
+    "test_walk_property.py",
+)
+
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first; within a file the order stays."""
+    rank = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test sees none of the settings, and none of the Dagster instances, of whoever runs it."""
+    for name in list(os.environ):
+        if name.startswith(("ROLLBOOK_", "DAGSTER_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of an installed Chromium; without one the test fails in CI, and elsewhere is skipped aloud."""
+    path = next(filter(None, map(shutil.which, CHROMIUMS)), None)
+    if path is None:
+        message = "no Chromium on PATH: install the package 'chromium'"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return path

@@ -1,0 +1,127 @@
+"""The other ends of an alert: a chat service's webhook and a mail server, on loopback, that keep what they are sent."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
+
+ACCOUNT = ("alerts@school.example", "pa:ss/w@rd")
+
+
+@dataclass
+class Webhook:
+    """What was posted, as parsed JSON; and what to answer."""
+
+    url: str = ""
+    posted: list[Any] = field(default_factory=list)
+    requests: list[dict[str, str]] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+    delay: float = 0.0
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts that were accepted."""
+        return [p["text"] for p in self.posted]
+
+
+@contextmanager
+def webhook() -> Iterator[Webhook]:
+    """A chat service: answers 200, or the next of `statuses`, after `delay` seconds."""
+    made = Webhook()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            made.requests.append({"path": self.path, **{k.lower(): v for k, v in self.headers.items()}})
+            status = made.statuses.pop(0) if made.statuses else 200
+            if status == 200:
+                made.posted.append(json.loads(body))
+            time.sleep(made.delay)
+            self.send_response(status)
+            if status == 302:
+                self.send_header("Location", "http://127.0.0.1:9/elsewhere")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made.url = f"http://127.0.0.1:{server.server_port}/hooks/T0KEN"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield made
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
+
+
+@dataclass
+class Mailbox:
+    """The mails that came, who they came from and went to, and whether the line was encrypted."""
+
+    port: int = 0
+    mails: list[EmailMessage] = field(default_factory=list)
+    envelopes: list[tuple[str, list[str]]] = field(default_factory=list)
+    encrypted: list[bool] = field(default_factory=list)
+    refuse: str = ""
+
+    async def handle_DATA(self, server: SMTP, session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
+        """Take a mail, or refuse it as told."""
+        if self.refuse:
+            return self.refuse
+        mail = message_from_bytes(envelope.content, policy=policy.default)
+        assert isinstance(mail, EmailMessage)
+        self.mails.append(mail)
+        self.envelopes.append((envelope.mail_from, envelope.rcpt_tos))
+        self.encrypted.append(session.ssl is not None)
+        return "250 OK"
+
+
+@contextmanager
+def mailbox(*, account: bool = False, tls: ssl.SSLContext | None = None) -> Iterator[Mailbox]:
+    """A mail server; with `account` it wants a login, with `tls` it offers encryption and wants it."""
+    box = Mailbox()
+
+    def authenticate(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
+        given = isinstance(data, LoginPassword) and (data.login.decode(), data.password.decode()) == ACCOUNT
+        return AuthResult(success=given, handled=given)
+
+    controller = _FreePort(
+        box,
+        hostname="127.0.0.1",
+        port=0,
+        authenticator=authenticate if account else None,
+        auth_required=account,
+        auth_require_tls=False,
+        tls_context=tls,
+        require_starttls=tls is not None,
+    )
+    controller.start()
+    box.port = controller.port
+    try:
+        yield box
+    finally:
+        controller.stop()
+
+
+class _FreePort(Controller):
+    """On any free port: the plain controller knocks at the port it was given, which is 0."""
+
+    def _trigger_server(self) -> None:
+        self.port = self.server.sockets[0].getsockname()[1]
+        super()._trigger_server()

@@ -1,0 +1,164 @@
+"""A machine's faults, for real: a disk of a few megabytes that fills up, a read-only one, an account that may not write.
+
+The small disk is a tmpfs of its own, which takes root to mount; without root its tests are skipped, and say so.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import signal
+import subprocess
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MB = 1_000_000
+NOBODY = 65534
+
+
+class Disk:
+    """A disk of its own. `full` fills it up to some bytes; `read_only` makes it so."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._ballast = path / "ballast"
+
+    @property
+    def free(self) -> int:
+        stat = os.statvfs(self.path)
+        return stat.f_bavail * stat.f_frsize
+
+    def fill(self, leave: int = 0) -> None:
+        """Take up everything but so many bytes."""
+        with self._ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, max(self.free - leave, 1))
+
+    def empty(self) -> None:
+        """Take it no longer."""
+        self._ballast.unlink(missing_ok=True)
+
+    @contextmanager
+    def full(self, leave: int = 0) -> Iterator[None]:
+        self.fill(leave)
+        try:
+            yield
+        finally:
+            self.empty()
+
+    @contextmanager
+    def read_only(self) -> Iterator[None]:
+        _mount("-o", "remount,ro", str(self.path))
+        try:
+            yield
+        finally:
+            _mount("-o", "remount,rw", str(self.path))
+
+
+@contextmanager
+def disk(size: int = 64 * MB) -> Iterator[Disk]:
+    """A disk of so many bytes, mounted for as long as the block lasts."""
+    if os.getuid() != 0:
+        pytest.skip("a small disk takes root to mount: run these tests as root to have them run")
+    with tempfile.TemporaryDirectory() as made:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "rollbook-test", made],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            pytest.skip(f"a small disk cannot be mounted here ({done.stderr.strip()}), though this is root")
+        try:
+            yield Disk(Path(made))
+        finally:
+            subprocess.run(["umount", "--lazy", made], check=True)
+
+
+def _mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True, capture_output=True)
+
+
+# --- another process -------------------------------------------------------------------------------------------------
+
+
+def as_nobody() -> None:
+    """From here on, be an account that owns nothing."""
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+
+
+def no_file_above(size: int) -> Callable[[], None]:
+    """From here on, no file may grow beyond so many bytes."""
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    return limit
+
+
+def elsewhere(work: Callable[[], Any], *, first: Callable[[], None] = lambda: None, seconds: float = 60) -> Any:
+    """Do some work in a forked process, after `first`; returns what it returned, or the exception it raised."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(work, first, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        if not ours.poll(seconds):
+            raise TimeoutError("the other process did not answer")
+        return ours.recv()
+    finally:
+        process.join(5)
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
+def _work(work: Callable[[], Any], first: Callable[[], None], told: Connection) -> None:
+    try:
+        first()
+        result = work()
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is what the test is about
+        result = error
+        result.__cause__ = result.__context__ = None
+        if not hasattr(error, "message"):
+            result = RuntimeError("".join(traceback.format_exception(error)))
+    told.send(result)
+    told.close()
+
+
+# --- what is left over -----------------------------------------------------------------------------------------------
+
+
+def open_below(root: Path) -> list[str]:
+    """The files below a folder that this process has open."""
+    found = []
+    for fd in Path("/proc/self/fd").iterdir():
+        try:
+            target = str(fd.readlink())
+        except OSError:  # the one that listed them
+            continue
+        if target.startswith(f"{root}/"):
+            found.append(target)
+    return sorted(found)
+
+
+def left_over(warehouse: Path) -> list[str]:
+    """Whatever lies in a warehouse that no finished sync leaves there."""
+    build = warehouse / "build"
+    known = {"writer.lock", "writer.txt", "previous", "spill", "stage", "day", "alerts.json", "alerts.lock"}
+    found = [p for p in build.iterdir() if p.name not in known] if build.is_dir() else []
+    for folder in ("spill", "stage", "day"):
+        found += [p for p in (build / folder).rglob("*") if p.is_file()]
+    found += [p for p in warehouse.rglob("*") if p.name.endswith((".partial", ".wal", ".tmp"))]
+    return sorted(str(p.relative_to(warehouse)) for p in found)

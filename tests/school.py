@@ -1,0 +1,81 @@
+"""A fortnight of the sandbox across the turn of a month, synced once for all tests that read what is published.
+
+Its dates, size and seed are fixed: the cookbook's questions name a class, a student and a day of it. Tests that write
+take a copy.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pytest
+
+from pipelines.sandbox import Sandbox
+from pipelines.settings import load
+from pipelines.sync import Rollbook
+from tests.nights import folder
+
+FIRST = date(2026, 9, 24)
+DAYS = tuple(FIRST + timedelta(days=n) for n in range(14))
+LAST = DAYS[-1]
+KEY = "sandbox-key"
+
+
+class School:
+    """One warehouse, and the sandbox it reads when there is one."""
+
+    def __init__(self, warehouse: Path, sandbox: Sandbox | None = None) -> None:
+        self.warehouse = warehouse
+        self.sandbox = sandbox
+
+    @property
+    def published(self) -> Path:
+        """What analysts open."""
+        return self.warehouse / "rollbook.duckdb"
+
+    def rollbook(self, today: date = LAST, **over: Any) -> Rollbook:
+        """The warehouse, at a quarter past two of a night."""
+        base_url = self.sandbox.base_url if self.sandbox else "http://127.0.0.1:9"
+        values = {"base_url": base_url, "api_key": KEY, "warehouse": self.warehouse, "first_date": FIRST}
+        settings = load(**(values | {"_env_file": None} | over))
+        return Rollbook(settings, clock=lambda: datetime(today.year, today.month, today.day, 2, 15, tzinfo=UTC))
+
+    def sync(self, day: date, **over: Any) -> None:
+        """One night."""
+        if self.sandbox is not None:
+            self.sandbox.day = day
+        self.rollbook(day, **over).sync(day)
+
+    def frame(self, query: str) -> pd.DataFrame:
+        """What an analyst would get, as a frame."""
+        with duckdb.connect(self.published, read_only=True) as con:
+            return con.sql(query).df()
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """What an analyst would get, as rows."""
+        with duckdb.connect(self.published, read_only=True) as con:
+            return con.sql(query).fetchall()
+
+    def copy(self, target: Path) -> School:
+        """A warehouse of one's own to write to, published anew so that its views name its own files."""
+        shutil.copytree(self.warehouse, target, dirs_exist_ok=True)
+        mine = School(target)
+        with mine.rollbook().writer():
+            mine.rollbook().publish()
+        return mine
+
+
+@pytest.fixture(scope="session")
+def fortnight() -> Iterator[School]:
+    """The fortnight, synced night by night. For reading only."""
+    with folder() as warehouse, Sandbox(day=FIRST, api_key=KEY) as sandbox:
+        school = School(warehouse, sandbox)
+        for day in DAYS:
+            school.sync(day)
+        yield school

@@ -1,0 +1,254 @@
+"""Absence is verified, never assumed (promise 2): whom is asked for, by which names, and what an answer means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from pipelines.errors import KeyRefusedError
+from pipelines.landing import Absence, Proof
+from pipelines.source.absence import Names, NothingPublished, Verified, ask, verify
+from pipelines.source.client import Client
+from pipelines.source.pages import walk
+from pipelines.tables import SETS
+from tests import faults
+from tests.records import MISSING, classes, school_class, student, students
+from tests.service import Asked, Bend, Service
+from tests.source.conftest import Kept, settings_for
+
+MakeClient = Callable[..., Client]
+STUDENTS, CLASSES = SETS["students"], SETS["classes"]
+
+
+@dataclass
+class Current:
+    """What is published, as records of the contract."""
+
+    students: list[dict[str, Any]]
+    classes: list[dict[str, Any]]
+
+    def known_ids(self, set_name: str) -> frozenset[int]:
+        return frozenset(r[SETS[set_name].id_field] for r in getattr(self, set_name))
+
+    def known_names(self, set_name: str, ids: Iterable[int]) -> Mapping[int, Names]:
+        set_ = SETS[set_name]
+        wanted = set(ids)
+        return {
+            r[set_.id_field]: tuple((n, r[n]) for n in set_.names if n in r)
+            for r in getattr(self, set_name)
+            if r[set_.id_field] in wanted
+        }
+
+
+def proof_of(set_name: str, count: int) -> Proof:
+    return Proof(set=set_name, walk=1, total_count=count, unique_ids=count, pages=-(-count // 100) or 1, limit=100)
+
+
+def searches(service: Service, path: str = "students") -> list[str | None]:
+    return [r.search for r in service.asked(path, search=True)]
+
+
+NAMES = (("reference_id", "R-7"), ("email", "pupil.7@school.example"))
+
+
+# --- one record ------------------------------------------------------------------------------------------------------
+
+
+def test_a_record_under_none_of_its_names_is_removed(client_of: MakeClient) -> None:
+    with Service(students(5)) as service:
+        kept = Kept()
+        answer = ask(client_of(service), STUDENTS, 7, NAMES, kept, walks=3)
+        assert searches(service) == ["R-7", "pupil.7@school.example"]
+    assert answer == Absence(set="students", id=7, answer="removed", asked_by=("reference_id", "email"))
+    assert kept.told("set_name", "kind", "sought", "records") == [("students", "search", 7, 0)] * 2
+
+
+def test_a_record_found_by_its_first_name_slipped_and_is_asked_for_no_more(client_of: MakeClient) -> None:
+    with Service(students(9)) as service:
+        kept = Kept()
+        answer = ask(client_of(service), STUDENTS, 7, NAMES, kept, walks=3)
+        assert searches(service) == ["R-7"]
+    assert answer == Absence(set="students", id=7, answer="slipped", asked_by=("reference_id",))
+    assert b'"id":7,' in kept.bodies[0]["content"]
+
+
+def test_a_record_found_by_its_second_name_only_slipped_too(client_of: MakeClient) -> None:
+    with Service([student(7, reference_id="changed")]) as service:
+        answer = ask(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=3)
+    assert answer == Absence(set="students", id=7, answer="slipped", asked_by=("reference_id", "email"))
+
+
+def test_classes_are_asked_for_by_code_then_title(client_of: MakeClient) -> None:
+    with Service((), classes(3)) as service:
+        names = (("class_code", "C-900"), ("class_title", "Class 900"))
+        answer = ask(client_of(service), CLASSES, 900, names, Kept(), walks=3)
+        assert searches(service, "classes") == ["C-900", "Class 900"]
+    assert answer == Absence(set="classes", id=900, answer="removed", asked_by=("class_code", "class_title"))
+
+
+def test_another_record_with_the_same_names_is_not_the_one_sought(client_of: MakeClient) -> None:
+    with Service([student(70, reference_id="R-7", email="pupil.7@school.example")]) as service:
+        answer = ask(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=3)
+    assert answer.answer == "removed"
+
+
+UNCLEAN: dict[str, Bend] = {
+    "refused": faults.refused(400, "BAD_SEARCH", "no"),
+    "success false": faults.unsuccessful(),
+    "silence": faults.status(503),
+    "not the contract": faults.html(),
+    "redirect": faults.redirect("https://elsewhere.example/"),
+    "spoiled": faults.moved_total(1),
+}
+
+
+@pytest.mark.parametrize("name", UNCLEAN)
+def test_one_clean_answer_is_enough(client_of: MakeClient, name: str) -> None:
+    """Promise 2: not found under any name that gave a clean answer."""
+    with Service(students(5)) as service:
+        service.on(
+            lambda asked, reply: UNCLEAN[name](asked, reply) if asked.search == "R-7" else reply,
+            search=True,
+            times=None,
+        )
+        answer = ask(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=2)
+    assert answer == Absence(set="students", id=7, answer="removed", asked_by=("reference_id", "email"))
+
+
+@pytest.mark.parametrize("name", UNCLEAN)
+def test_without_a_clean_answer_nothing_is_known(client_of: MakeClient, name: str) -> None:
+    with Service(students(5)) as service:
+        service.on(UNCLEAN[name], search=True, times=None)
+        answer = ask(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=2)
+    assert answer == Absence(set="students", id=7, answer="unclear", asked_by=("reference_id", "email"))
+
+
+@pytest.mark.parametrize("name", UNCLEAN)
+def test_an_unclean_answer_by_one_name_leaves_the_other_to_find_it(client_of: MakeClient, name: str) -> None:
+    with Service(students(9)) as service:
+        service.on(UNCLEAN[name], search=True, times=1 if name != "silence" else 6)
+        answer = ask(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=1)
+    assert answer.answer == "slipped"
+
+
+@pytest.mark.parametrize("names", [(), (("reference_id", ""),), (("reference_id", "  "), ("email", ""))])
+def test_a_record_without_a_name_is_unclear_and_an_empty_name_is_never_searched(
+    client_of: MakeClient, names: Names
+) -> None:
+    with Service(students(5)) as service:
+        assert ask(client_of(service), STUDENTS, 7, names, Kept(), walks=3) == Absence(
+            set="students", id=7, answer="unclear", asked_by=()
+        )
+        assert service.requests == []
+
+
+# --- a whole set -----------------------------------------------------------------------------------------------------
+
+
+def test_only_those_that_vanished_are_asked_for_in_order(client_of: MakeClient) -> None:
+    with Service(students(10)) as service:
+        current = Current([*students(5), student(30), student(20)], [])
+        found = verify(
+            client_of(service), proof_of("students", 10), set(range(1, 11)), current, Kept(), walks=3, most=200
+        )
+        assert [s for s in searches(service) if s and s.startswith("R-")] == ["R-20", "R-30"]
+    asked = ("reference_id", "email")
+    assert found == Verified(
+        (
+            Absence(set="students", id=20, answer="removed", asked_by=asked),
+            Absence(set="students", id=30, answer="removed", asked_by=asked),
+        )
+    )
+
+
+def test_before_anything_was_published_nobody_is_missed(client_of: MakeClient) -> None:
+    with Service(students(3)) as service:
+        proof = proof_of("students", 3)
+        found = verify(client_of(service), proof, {1, 2, 3}, NothingPublished(), Kept(), walks=3, most=0)
+        assert service.requests == []
+    assert found == Verified()
+
+
+def test_too_many_are_counted_and_none_is_asked_for(client_of: MakeClient) -> None:
+    with Service() as service:
+        client, current, proof = client_of(service), Current(students(4), []), proof_of("students", 0)
+        assert verify(client, proof, set(), current, Kept(), walks=3, most=3) == Verified(unasked=4)
+        assert service.requests == []
+        assert len(verify(client, proof, set(), current, Kept(), walks=3, most=4).absences) == 4
+
+
+def test_the_first_unclear_answer_ends_the_asking(client_of: MakeClient) -> None:
+    with Service() as service:
+        current = Current([student(1), student(2, reference_id=MISSING, email=MISSING), student(3)], [])
+        found = verify(client_of(service), proof_of("students", 0), set(), current, Kept(), walks=3, most=200)
+        assert searches(service) == ["R-1", "pupil.1@school.example"]
+    assert [(a.id, a.answer) for a in found.absences] == [(1, "removed"), (2, "unclear")]
+
+
+def test_a_refused_key_ends_the_sync_even_here(client_of: MakeClient) -> None:
+    with Service() as service:
+        service.on(faults.status(401), search=True, skip=1)
+        with pytest.raises(KeyRefusedError):
+            verify(
+                client_of(service),
+                proof_of("students", 0),
+                set(),
+                Current(students(3), []),
+                Kept(),
+                walks=3,
+                most=200,
+            )
+        assert len(service.requests) == 2
+
+
+# --- a service that changes while it is walked -----------------------------------------------------------------------
+
+# Six changes could do it, in theory: one pair that keeps the total still for the walk, and one for each search.
+CHANGES = st.lists(
+    st.tuples(st.integers(1, 14), st.sampled_from(["remove", "add", "reorder"]), st.integers(0, 30)), max_size=5
+)
+
+
+@given(first=st.integers(1, 14), changes=CHANGES, cap=st.integers(1, 4))
+@hypothesis_settings(max_examples=120)
+def test_nobody_who_was_there_throughout_is_ever_found_removed(
+    first: int, changes: list[tuple[int, str, int]], cap: int
+) -> None:
+    """Records come, go and change places between any two requests; all of the first are published already."""
+    with Service((), classes(first, first=1), cap=cap) as service:
+        current = Current([], list(service.classes))
+        there_throughout = {r["class_id"] for r in service.classes}
+        ever = set(there_throughout)
+
+        def live(asked: Asked) -> None:
+            for moment, change, where in changes:
+                if moment == len(service.requests):
+                    apply(change, where)
+            there_throughout.intersection_update(r["class_id"] for r in service.classes)
+            ever.update(r["class_id"] for r in service.classes)
+
+        def apply(change: str, where: int) -> None:
+            records = service.classes
+            if change == "add":
+                records.insert(where % (len(records) + 1), school_class(100 + len(ever) + where))
+            elif records and change == "remove":
+                records.pop(where % len(records))
+            elif records:
+                records.append(records.pop(where % len(records)))
+
+        service.before = live
+        with Client(settings_for(service)) as client:
+            walked = walk(client, CLASSES, Kept())
+            removed: set[int] = set()
+            if walked.walk.proof is not None:
+                found = verify(client, walked.walk.proof, walked.ids, current, Kept(), walks=3, most=200)
+                if all(a.answer != "unclear" for a in found.absences):
+                    removed = {a.id for a in found.absences if a.answer == "removed"}
+    assert not removed & there_throughout
+    assert set(walked.ids) <= ever

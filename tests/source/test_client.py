@@ -1,0 +1,461 @@
+"""The client (promises 12 and 13): what is tried again and what is not, how long, and what it never says."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stamina
+
+from pipelines import __version__
+from pipelines.errors import (
+    KeyRefusedError,
+    NotTheContractError,
+    RedirectError,
+    RefusedError,
+    ServiceError,
+    SettingError,
+    UnreachableError,
+)
+from pipelines.source.client import Answer, Client
+from pipelines.source.envelope import Page, detail, page_of
+from pipelines.tables import SETS
+from tests import faults
+from tests.records import student, students
+from tests.service import KEY, Bend, Reply, Service
+from tests.source.conftest import IMPATIENT, settings_for
+
+MakeClient = Callable[..., Client]
+STUDENTS = page_of(SETS["students"])
+
+
+def get_page(client: Client, page: int = 1, **params: str) -> Answer[Page]:
+    return client.get("students", {**params, "page": page, "limit": 100}, read=STUDENTS)
+
+
+# --- one good request ------------------------------------------------------------------------------------------------
+
+
+def test_a_request_carries_the_key_and_says_who_asks(client_of: MakeClient) -> None:
+    with Service(students(3)) as service:
+        answer = get_page(client_of(service))
+        (asked,) = service.requests
+    assert (asked.path, asked.params) == ("students", {"page": "1", "limit": "100"})
+    assert asked.headers["x-api-key"] == KEY
+    assert asked.headers["user-agent"] == f"Rollbook/{__version__} (read-only sync)"
+    assert "gzip" in asked.headers["accept-encoding"]
+    assert answer.said == Page(number=1, limit=100, total_count=3, total_pages=1, ids=[1, 2, 3])
+
+
+def test_requests_share_one_connection(client_of: MakeClient) -> None:
+    with Service(students(250)) as service:
+        client = client_of(service)
+        for page in (1, 2, 3):
+            get_page(client, page)
+        assert {r.connection for r in service.requests} == {1}
+        assert client.requests == 3
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_the_body_is_kept_exactly_and_the_wire_is_counted(client_of: MakeClient, compress: bool) -> None:
+    body = b'{"success": true,  "data": [],\n "pagination": {"page":1,"limit":100,"total_count":0,"total_pages":0}}'
+    with Service() as service:
+        service.compress = compress
+        service.on(lambda asked, reply: Reply(body=body), times=None)
+        client = client_of(service)
+        assert get_page(client).content == body
+        assert client.bytes_received == (len(gzip.compress(body, 1)) if compress else len(body))
+
+
+# --- what is tried again ---------------------------------------------------------------------------------------------
+
+TRANSIENT: dict[str, Bend] = {
+    "reset": faults.reset(),
+    "cut short": faults.cut_short(),
+    "silence": faults.hang(1.0),
+    **{str(code): faults.status(code) for code in (429, 500, 501, 502, 503, 504)},
+    "429 with seconds": faults.unavailable(429, 3),
+    "503 with a date": faults.unavailable(503, 3, dated=True),
+    "error body under 503": faults.refused(503, "BUSY", "Come back"),
+    "error body 503 under 200": lambda asked, reply: Reply(
+        {"error": True, "status_code": 503, "error_code": "BUSY", "message": "x"}
+    ),
+    "success false under 500": faults.unsuccessful(code=500),
+    "html": faults.html(),
+    "half a JSON": faults.not_json(),
+    "another envelope": faults.wrong_envelope(),
+    "no pagination": faults.wrong_envelope({"success": True, "data": []}),
+    "a list": faults.wrong_envelope([]),
+    "204": lambda asked, reply: Reply(status=204, body=b""),
+    "garbled compression": lambda asked, reply: Reply(body=b"no gzip at all", headers={"content-encoding": "gzip"}),
+    "garbled head": lambda asked, reply: Reply(body=b"", headers={"content-length": "minus one"}),
+}
+NOT_THE_CONTRACT = ("html", "half a JSON", "another envelope", "no pagination", "a list", "204")
+
+
+@pytest.mark.parametrize("name", TRANSIENT)
+def test_a_fault_that_may_pass_is_tried_again(client_of: MakeClient, name: str) -> None:
+    with Service(students(2)) as service:
+        service.on(TRANSIENT[name], times=2)
+        client = client_of(service)
+        assert get_page(client).said.ids == [1, 2]
+        assert (len(service.requests), client.requests, client.retries) == (3, 3, 2)
+
+
+@pytest.mark.parametrize("name", TRANSIENT)
+def test_a_fault_that_stays_ends_in_a_sentence_that_says_what_to_do(client_of: MakeClient, name: str) -> None:
+    with Service(students(2)) as service:
+        service.on(TRANSIENT[name], times=None)
+        with pytest.raises(ServiceError) as caught:
+            get_page(client_of(service))
+        assert len(service.requests) == 6  # what the test mode allows
+    assert type(caught.value) is (NotTheContractError if name in NOT_THE_CONTRACT else UnreachableError)
+    assert "/svcapi/v1/students page 1" in caught.value.message
+    assert "ROLLBOOK_" in caught.value.message
+
+
+def test_nobody_listening_is_a_fault_that_may_pass(client_of: MakeClient) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    client = client_of(f"http://127.0.0.1:{port}")
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:\d+ gave no usable .* no connection could be"):
+        get_page(client)
+    assert client.requests == 6
+
+
+# --- what is not -----------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_key_ends_it_at_once_and_says_whom_to_ask(client_of: MakeClient) -> None:
+    with Service(key="another") as service:
+        with pytest.raises(KeyRefusedError, match=r"Ask the service representative .* set ROLLBOOK_API_KEY") as caught:
+            get_page(client_of(service))
+        assert len(service.requests) == 1
+    assert (caught.value.status, caught.value.error_code) == (401, "AUTH_REQUIRED")
+    assert caught.value.reason == "A valid API key is required"
+
+
+@pytest.mark.parametrize(
+    "bend",
+    [
+        faults.status(401),
+        lambda asked, reply: Reply({"error": True, "status_code": 401, "error_code": "AUTH_REQUIRED", "message": "no"}),
+        faults.refused(403, "AUTH_REQUIRED"),
+    ],
+)
+def test_a_refused_key_is_known_by_status_or_by_code(client_of: MakeClient, bend: Bend) -> None:
+    with Service() as service:
+        service.on(bend, times=None)
+        with pytest.raises(KeyRefusedError):
+            get_page(client_of(service))
+        assert len(service.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("bend", "status", "code", "reason"),
+    [
+        (faults.unsuccessful("The report is not ready"), 200, "NOT_READY", "The report is not ready"),
+        (faults.unsuccessful("Gone", 404), 404, "NOT_READY", "Gone"),
+        (faults.refused(403, "FORBIDDEN", "Not for this key"), 403, "FORBIDDEN", "Not for this key"),
+        (faults.refused(422, "BAD_LIMIT", "limit"), 422, "BAD_LIMIT", "limit"),
+        (faults.status(404), 404, "", ""),
+        (faults.status(408), 408, "", ""),
+        (faults.status(505), 505, "", ""),
+    ],
+)
+def test_a_no_is_told_with_its_reason_and_never_asked_again(
+    client_of: MakeClient, bend: Bend, status: int, code: str, reason: str
+) -> None:
+    with Service() as service:
+        service.on(bend, times=None)
+        with pytest.raises(RefusedError) as caught:
+            get_page(client_of(service))
+        assert len(service.requests) == 1
+    error = caught.value
+    assert (type(error), error.status, error.error_code, error.reason) == (RefusedError, status, code, reason)
+    assert code in error.message
+    assert reason in error.message
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_a_redirect_is_refused_and_the_key_goes_nowhere(client_of: MakeClient, code: int) -> None:
+    with Service(students(1)) as service, Service(students(1)) as elsewhere:
+        service.on(faults.redirect(f"{elsewhere.url}/svcapi/v1/students?search=anna", code), times=None)
+        with pytest.raises(RedirectError, match=r"redirect .* ROLLBOOK_BASE_URL") as caught:
+            get_page(client_of(service))
+        assert (len(service.requests), elsewhere.requests, elsewhere.connections) == (1, [], 0)
+    assert elsewhere.url.removeprefix("http://") in caught.value.message
+    assert "svcapi/v1/students?" not in caught.value.message
+
+
+def test_plain_http_never_goes_through_a_proxy(client_of: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Service(students(1)) as service, Service() as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        assert get_page(client_of(service)).said.ids == [1]
+        assert (proxy.requests, proxy.connections) == ([], 0)
+
+
+def test_a_proxy_of_https_sees_a_tunnel_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{listening.getsockname()[1]}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        seen: list[bytes] = []
+
+        def proxy() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                seen.append(connection.recv(65_536))
+                connection.sendall(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n")
+
+        thread = threading.Thread(target=proxy, daemon=True)
+        thread.start()
+        with (
+            stamina.set_testing(True, attempts=1),
+            Client(settings_for("https://records.example.org"), timeouts=IMPATIENT) as client,
+            pytest.raises(UnreachableError, match="the proxy gave no connection"),
+        ):
+            get_page(client)
+        thread.join(5)
+    assert seen[0].startswith(b"CONNECT records.example.org:443 ")
+    assert KEY.encode() not in seen[0]
+
+
+def test_a_proxy_that_cannot_be_used_is_one_line_that_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "gopher://user:pw-canary@proxy.example")
+    with pytest.raises(SettingError, match="HTTPS_PROXY") as caught:
+        Client(settings_for("https://records.example.org"))
+    assert "pw-canary" not in everything_about(caught.value)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
+def test_a_certificate_that_nobody_vouches_for_is_told_at_once(tmp_path: Path) -> None:
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost", "-keyout", tmp_path / "key", "-out", tmp_path / "certificate"],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(5)
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection, pytest.raises(ssl.SSLError):
+                context.wrap_socket(connection, server_side=True)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        settings = settings_for(f"https://localhost:{listening.getsockname()[1]}")
+        with Client(settings) as client, pytest.raises(UnreachableError, match=r"certificate .* SSL_CERT_FILE"):
+            get_page(client)
+        assert client.requests == 1
+        thread.join(5)
+
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dated", [False, True])
+def test_retry_after_is_waited_out(client_of: MakeClient, dated: bool) -> None:
+    with stamina.set_testing(False), Service(students(1)) as service:
+        service.on(faults.unavailable(503, 2 if dated else 1, dated=dated))
+        get_page(client_of(service))
+        first, second = service.requests
+    # A date has whole seconds, so that two from now may be as little as one.
+    assert 1.0 <= (second.at - first.at).total_seconds() < 3.5
+
+
+def test_a_longer_retry_after_than_may_be_waited_ends_it_at_once(client_of: MakeClient) -> None:
+    with stamina.set_testing(False), Service() as service:
+        service.on(faults.unavailable(429, 3600), times=None)
+        began = time.monotonic()
+        with pytest.raises(UnreachableError, match=r"429, which asks to wait 3600 s\). .* ROLLBOOK_RETRY_SECONDS"):
+            get_page(client_of(service, retry_seconds=300))
+        assert time.monotonic() - began < 2
+        assert len(service.requests) == 1
+
+
+def test_the_ceiling_ends_the_waiting(client_of: MakeClient) -> None:
+    with stamina.set_testing(False), Service() as service:
+        service.on(faults.status(503), times=None)
+        began = time.monotonic()
+        with pytest.raises(UnreachableError):
+            get_page(client_of(service, retry_seconds=0.6))
+        assert 0.6 <= time.monotonic() - began < 2
+        assert len(service.requests) >= 2
+
+
+def test_no_seconds_for_retries_means_one_try(client_of: MakeClient) -> None:
+    with stamina.set_testing(False), Service() as service:
+        service.on(faults.status(503), times=None)
+        with pytest.raises(UnreachableError, match="in one try"):
+            get_page(client_of(service, retry_seconds=0))
+        assert len(service.requests) == 1
+
+
+def test_a_pause_is_kept_between_requests_and_tries(client_of: MakeClient) -> None:
+    with Service(students(250)) as service:
+        service.on(faults.status(503), page=2)
+        client = client_of(service, request_pause_ms=60)
+        for page in (1, 2, 3):
+            get_page(client, page)
+        moments = [r.at for r in service.requests]
+    assert len(moments) == 4
+    assert all((b - a).total_seconds() >= 0.06 for a, b in pairwise(moments))
+
+
+def test_a_body_that_trickles_in_or_never_ends_is_a_fault(
+    client_of: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Service(students(90)) as service:
+        monkeypatch.setattr("pipelines.source.client.BODY_BYTES", 2**14)
+        with pytest.raises(NotTheContractError, match="longer than"):
+            get_page(client_of(service))
+        monkeypatch.setattr("pipelines.source.client.BODY_BYTES", 2**24)
+        monkeypatch.setattr("pipelines.source.client.BODY_SECONDS", -1.0)
+        with pytest.raises(UnreachableError, match="not whole after"):
+            get_page(client_of(service))
+
+
+# --- what it never says ----------------------------------------------------------------------------------------------
+
+NAME = "Zebedee-Canary O'Hara"
+EMAIL = "zebedee.canary@pupils.example"
+
+
+def everything_about(error: BaseException) -> str:
+    """Whatever of an error could reach a log: its text, its parts, its traceback, and all errors behind it."""
+    seen, texts = set(), []
+    queue: list[BaseException | None] = [error]
+    while queue:
+        one = queue.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        texts += [str(one), repr(one), repr(one.args), repr(vars(one))]
+        texts += traceback.format_exception(one)
+        queue += [one.__cause__, one.__context__]
+    return "\n".join(texts)
+
+
+def assert_silent(text: str) -> None:
+    for canary in (KEY, "Zebedee", "zebedee", "Hara", EMAIL, "students?"):
+        assert canary not in text, canary
+
+
+ECHO = f"{KEY} may not look for {NAME} <{EMAIL}>"
+LOUD: dict[str, Bend] = {
+    **TRANSIENT,
+    "echo": faults.refused(400, KEY, ECHO),
+    "echoed code": faults.refused(400, NAME, ""),
+    "echoed success false": faults.unsuccessful(ECHO),
+    "echo under 401": faults.refused(401, "AUTH_REQUIRED", ECHO),
+    "echo under 500": faults.refused(500, "OOPS", ECHO),
+    "echo under 200": lambda asked, reply: Reply(body=ECHO.encode()),
+    "redirect": faults.redirect(f"https://{KEY}@elsewhere.example/{KEY}?search={EMAIL}"),
+    "redirect to a host": faults.redirect(f"https://{KEY}.example/"),
+    "redirect to nonsense": faults.redirect(f"https://[{EMAIL}"),
+}
+
+
+@pytest.mark.parametrize("name", LOUD)
+def test_neither_the_key_nor_a_name_searched_for_is_in_any_log_or_error(
+    client_of: MakeClient, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("httpx").setLevel(logging.DEBUG)  # as a logging configuration might; a client silences it again
+    with Service([student(1, name=NAME, email=EMAIL)]) as service:
+        client = client_of(service)
+        get_page(client, search=EMAIL)
+        service.on(LOUD[name], times=None, search=True)
+        with pytest.raises(ServiceError) as caught:
+            get_page(client, search=NAME)
+        assert [r.search for r in service.requests[:2]] == [EMAIL, NAME]
+    captured = capfd.readouterr()
+    assert_silent(everything_about(caught.value))
+    assert_silent(caplog.text + "".join(repr(vars(r)) for r in caplog.records) + captured.out + captured.err)
+
+
+def test_an_error_that_no_retry_mends_does_not_carry_the_request_along(client_of: MakeClient) -> None:
+    with Service() as service:
+        with pytest.raises(UnreachableError, match="InvalidURL") as caught:
+            get_page(client_of(service), search=NAME * 10_000)
+        assert service.requests == []
+    assert caught.value.__context__ is None
+    assert_silent(everything_about(caught.value))
+
+
+@pytest.mark.parametrize("name", ["echo", "echoed success false", "echo under 401"])
+def test_a_reason_is_told_without_the_key_and_without_addresses(client_of: MakeClient, name: str) -> None:
+    with Service() as service:
+        service.on(LOUD[name], times=None)
+        with pytest.raises(RefusedError) as caught:
+            get_page(client_of(service))
+    text = everything_about(caught.value)
+    assert KEY not in text
+    assert EMAIL not in text
+    assert "*** may not look for" in caught.value.reason
+
+
+def test_a_search_that_is_refused_still_tells_the_code(client_of: MakeClient) -> None:
+    with Service() as service:
+        service.on(faults.refused(400, "BAD_SEARCH", ECHO), search=True, times=None)
+        with pytest.raises(RefusedError) as caught:
+            get_page(client_of(service), search=NAME)
+    assert (caught.value.error_code, caught.value.reason) == ("BAD_SEARCH", "")
+
+
+def test_a_reason_is_bounded_and_holds_no_control_characters(client_of: MakeClient) -> None:
+    with Service() as service:
+        service.on(faults.refused(400, "X" * 5000, "\x1b[31mred\x1b[0m\n" + "long " * 5000), times=None)
+        with pytest.raises(RefusedError) as caught:
+            get_page(client_of(service))
+    assert caught.value.reason.startswith("[31mred [0m long long")
+    assert (len(caught.value.reason), len(caught.value.error_code)) == (200, 200)
+    assert "\x1b" not in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_a_key_cut_by_the_bound_is_still_not_told(client_of: MakeClient) -> None:
+    with Service() as service:
+        service.on(faults.refused(400, "X", "y" * 190 + " " + KEY), times=None)
+        with pytest.raises(RefusedError) as caught:
+            get_page(client_of(service))
+    assert KEY[:4] not in caught.value.reason
+
+
+def test_a_retry_is_logged_with_the_page_and_what_happened(
+    client_of: MakeClient, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """And nowhere else: stamina's own hook would print it, into the JSON of a command for one."""
+    with Service(students(1)) as service:
+        service.on(faults.status(502))
+        get_page(client_of(service))
+    assert capfd.readouterr() == ("", "")
+    (told,) = [r.getMessage() for r in caplog.records if r.name.startswith("pipelines")]
+    assert re.fullmatch(r"/svcapi/v1/students page 1: the service answered 502; asking again in \d\.\d s", told)
+
+
+def test_a_single_student_is_asked_for_by_id(client_of: MakeClient) -> None:
+    with Service(students(3)) as service:
+        client = client_of(service)
+        answer: Answer[Any] = client.get("student/2", read=detail)
+        assert b'"email":"pupil.2@school.example"' in answer.content
+        with pytest.raises(RefusedError, match="student/9") as caught:
+            client.get("student/9", read=detail)
+    assert caught.value.status == 404

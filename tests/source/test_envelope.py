@@ -1,0 +1,204 @@
+"""The contract's JSON around the records: what is accepted, what is refused, and what one odd record costs."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from pipelines.source.envelope import (
+    REPLACEMENT,
+    Institution,
+    Page,
+    Refusal,
+    detail,
+    institution,
+    mended,
+    page_of,
+    refusal,
+)
+from pipelines.tables import SETS
+
+GOOD = {"page": 2, "limit": 100, "total_count": 103, "total_pages": 2, "has_next": False, "has_prev": True}
+AUTH = {
+    "success": True,
+    "data": {
+        "authenticated": True,
+        "school": {"id": 41, "name": "Made-up School", "key": "made-up"},
+        "api_key_name": "nightly",
+        "timestamp": "2026-11-20 02:15:00",
+    },
+    "message": "ok",
+}
+
+
+def page(data: str, **pagination: Any) -> bytes:
+    return f'{{"success": true, "data": {data}, "pagination": {json.dumps(GOOD | pagination)}}}'.encode()
+
+
+def auth(**over: Any) -> bytes:
+    return json.dumps(AUTH | {"data": AUTH["data"] | over}).encode()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("record", "found"),
+    [
+        ('{"id": 7, "name": "A"}', 7),
+        ('{"id": 12.0}', 12),
+        ('{"id": 9223372036854775807}', 2**63 - 1),
+        ('{"id": 9223372036854775808}', None),
+        ('{"id": 12.5}', None),
+        ('{"id": 1e300}', None),
+        ('{"id": 0}', None),
+        ('{"id": -4}', None),
+        ('{"id": true}', None),
+        ('{"id": "7"}', None),
+        ('{"id": null}', None),
+        ('{"name": "no id"}', None),
+        ("null", None),
+        ("[7]", None),
+        ('"7"', None),
+        (r'{"id": 8, "name": "Anna \ud83d"}', 8),
+        (r'{"id": 9, "name": "Anna \udc4d"}', 9),
+        (r'{"id": 10, "name": "Anna \ud83d\udc4d"}', 10),
+    ],
+)
+def test_an_id_is_read_from_a_record_whatever_else_is_wrong_with_it(record: str, found: int | None) -> None:
+    """A good record stands on either side: one odd one costs itself only."""
+    read = page_of(SETS["students"])(page(f'[{{"id": 1}}, {record}, {{"id": 3}}]'))
+    assert read == Page(number=2, limit=100, total_count=103, total_pages=2, ids=[1, found, 3])
+
+
+def test_a_record_that_is_not_utf8_costs_only_itself() -> None:
+    body = page('[{"id": 1}, {"id": 2, "name": "@"}, {"id": "x"}]').replace(b"@", b"\xff\xfe")
+    assert page_of(SETS["students"])(body).ids == [1, 2, None]
+
+
+def test_a_record_nested_beyond_reason_is_no_crash() -> None:
+    body = page('[{"id": 1, "deep": ' + "[" * 100_000 + "]" * 100_000 + "}]")
+    with pytest.raises(msgspec.DecodeError):
+        page_of(SETS["students"])(body)
+
+
+def test_classes_are_known_by_their_own_key() -> None:
+    assert page_of(SETS["classes"])(page('[{"class_id": 5, "id": 9}]')).ids == [5]
+
+
+def test_numbers_of_the_pagination_may_be_integral_floats() -> None:
+    """A page count rounded up by PHP's ceil() arrives as 2.0."""
+    said = page_of(SETS["students"])(page("[]", total_pages=2.0, total_count=103.0))
+    assert said == Page(number=2, limit=100, total_count=103, total_pages=2, ids=[])
+    assert type(said.total_pages) is int
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html></html>",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"success": true, "data": []}',
+        b'{"success": true, "data": [], "pagination": null}',
+        page("[]", total_count=-1),
+        page("[]", total_count="103"),
+        page("[]", total_count=None),
+        page("[]", total_count=2**63),
+        page("[]", total_count=1.5),
+        page("[]", limit=0),
+        page("[]", page=0),
+        page("[]", page=True),
+        page("{}"),
+        page("null"),
+        page("[]").replace(b"true", b'"true"', 1),
+        page("[]").replace(b"true", b"false", 1),
+        page("[]")[:-1],
+        page("[]") + b"x",
+        b"\xef\xbb\xbf" + page("[]"),
+    ],
+)
+def test_what_is_not_the_contracts_page_is_refused(body: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        page_of(SETS["students"])(body)
+
+
+def test_the_page_links_are_not_even_read() -> None:
+    body = page("[]", has_next="perhaps", has_prev=None)
+    assert page_of(SETS["students"])(body).total_pages == 2
+
+
+def test_the_auth_check_says_whose_key_it_is_and_what_time_it_is() -> None:
+    there = datetime(2026, 11, 20, 2, 15)  # noqa: DTZ001 - the contract gives no zone
+    assert institution(auth()) == Institution(41, "Made-up School", there)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        auth(school={"name": "no id"}),
+        auth(school={"id": 0}),
+        auth(school={"id": 41.5}),
+        auth(school={"id": "41"}),
+        auth(school=None),
+        auth(timestamp="2026-11-20T02:15:00Z"),
+        auth(timestamp="2026-13-20 02:15:00"),
+        auth(timestamp=None),
+        auth(authenticated=False),
+        json.dumps(AUTH | {"success": False}).encode(),
+        b'{"success": true}',
+        b"not json",
+    ],
+)
+def test_an_auth_answer_that_leaves_one_of_them_open_is_refused(body: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        institution(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"success": false}', Refusal(None, "", "")),
+        (b'{"success": false, "message": "no", "error_code": "X"}', Refusal(None, "X", "no")),
+        (
+            b'{"error": true, "message": "m", "status_code": 401, "error_code": "AUTH_REQUIRED"}',
+            Refusal(401, "AUTH_REQUIRED", "m"),
+        ),
+        (b'{"error": true, "message": 5, "status_code": "401", "error_code": null}', Refusal(None, "", "")),
+        (b'{"error": "true"}', None),
+        (b'{"success": true}', None),
+        (b"[]", None),
+        (b"<html>", None),
+        (b'{"success": false, "message": "\xff"}', None),
+    ],
+)
+def test_a_no_is_read_in_either_form(body: bytes, said: Refusal | None) -> None:
+    assert refusal(body) == said
+
+
+@pytest.mark.parametrize("body", [b'{"success": true, "data": {"id": 1}}', b'{"id": 1}', b'{"anything": [1]}'])
+def test_any_object_is_a_detail_since_the_contract_shows_no_shape(body: bytes) -> None:
+    detail(body)
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b"null", b"<html>", b'{"success": false}', b'{"error": true}', b'{"name": "\xff"}', b""]
+)
+def test_a_detail_that_is_no_object_or_a_no_is_refused(body: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        detail(body)
+
+
+def test_only_halves_of_surrogate_pairs_are_replaced() -> None:
+    whole = rb'{"a": "\\ud83d \u00e9 \ud83d\udc4d \"", "b": "x"}'
+    assert mended(whole) == whole
+    assert mended(rb'["\ud83d", "\\\ud83d", "\udc4d\ud83d"]', REPLACEMENT) == (
+        rb'["\ufffd", "\\\ufffd", "\ufffd\ufffd"]'
+    )
+    split = msgspec.json.decode(mended(rb'["\ud83d", "whole"]'), type=list[msgspec.Raw])
+    with pytest.raises(UnicodeDecodeError):
+        msgspec.json.decode(split[0])
+    assert msgspec.json.decode(split[1]) == "whole"

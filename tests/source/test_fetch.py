@@ -1,0 +1,458 @@
+"""The land stage whole: what a fetch leaves in raw/, in good nights and bad ones (promises 2, 4, 8, 9, 11, 12)."""
+
+from __future__ import annotations
+
+import logging
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pipelines import __version__
+from pipelines.errors import (
+    KeyRefusedError,
+    NothingLandedError,
+    NotTheContractError,
+    OtherInstitutionError,
+    RefusedError,
+    RollbookError,
+    UnreachableError,
+)
+from pipelines.landing import Absence, Manifest, Proof, Verdict, Walk
+from pipelines.source.absence import Names
+from pipelines.source.fetch import UNREACHABLE_MOST, Draft, fetch
+from pipelines.source.raw import RawStore
+from tests import faults
+from tests.records import classes, student, students
+from tests.service import KEY, Bend, Reply, Service
+from tests.source.conftest import IMPATIENT, settings_for
+
+NOW = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
+TODAY = date(2026, 11, 20)
+YESTERDAY, TOMORROW = TODAY - timedelta(days=1), TODAY + timedelta(days=1)
+
+
+class Night:
+    """A service, an empty raw folder, and a fetch to be made."""
+
+    def __init__(self, service: Service, tmp_path: Path) -> None:
+        self.service = service
+        self.warehouse = tmp_path / "warehouse"
+        self.raw = RawStore(self.warehouse / "raw")
+        service.now = lambda: NOW
+
+    def fetch(self, published: Any = None, *, over: dict[str, Any] | None = None, **arguments: Any) -> Manifest:
+        settings = settings_for(self.service, self.warehouse, **(over or {}))
+        arguments = {"clock": lambda: NOW, "timeouts": IMPATIENT} | arguments
+        return fetch(settings, self.raw, published, **arguments)
+
+    def failed(self, error: type[RollbookError], published: Any = None, **arguments: Any) -> tuple[Any, list[Manifest]]:
+        """Fetch, expecting an error; returns it and what was landed."""
+        with pytest.raises(error) as caught:
+            self.fetch(published, **arguments)
+        assert not list(self.warehouse.rglob(".*")), "something half-written was left"
+        return caught.value, self.raw.manifests()
+
+    def asked(self) -> list[tuple[str, int]]:
+        return [(r.path, r.page) for r in self.service.requests]
+
+
+@pytest.fixture
+def night(tmp_path: Path) -> Iterable[Night]:
+    with Service(students(150), classes(3)) as service:
+        yield Night(service, tmp_path)
+
+
+class Known:
+    """Published: these ids, each with its two names."""
+
+    def __init__(self, *ids: int, nameless: tuple[int, ...] = ()) -> None:
+        self.ids = frozenset(ids)
+        self.nameless = nameless
+
+    def known_ids(self, set_name: str) -> frozenset[int]:
+        return self.ids if set_name == "students" else frozenset()
+
+    def known_names(self, set_name: str, ids: Iterable[int]) -> Mapping[int, Names]:
+        return {
+            i: (("reference_id", f"R-{i}"), ("email", f"pupil.{i}@school.example"))
+            for i in ids
+            if i not in self.nameless
+        }
+
+
+# --- good nights -----------------------------------------------------------------------------------------------------
+
+
+def test_a_night_is_landed_whole_and_without_a_verdict(night: Night) -> None:
+    done = night.fetch()
+    assert night.asked() == [("auth", 1), ("students", 1), ("students", 2), ("classes", 1)]
+    assert done == Manifest(
+        snapshot_date=TODAY,
+        landing=1,
+        started_at=NOW,
+        finished_at=NOW,
+        school_id=41,
+        school_name="Made-up School",
+        walks=(
+            Walk(
+                set="students",
+                walks=1,
+                counted=(1,),
+                proof=Proof(set="students", walk=1, total_count=150, unique_ids=150, pages=2, limit=100),
+                total_count=150,
+                received=150,
+            ),
+            Walk(
+                set="classes",
+                walks=1,
+                counted=(1,),
+                proof=Proof(set="classes", walk=1, total_count=3, unique_ids=3, pages=1, limit=100),
+                total_count=3,
+                received=3,
+            ),
+        ),
+        requests=4,
+        bytes_received=done.bytes_received,
+        search_seconds=done.search_seconds,
+        bodies=4,
+        bodies_sha256=done.bodies_sha256,
+        rollbook=__version__,
+    )
+    assert done.proven
+    assert done.bytes_received == sum(p.size for p in night.raw.pages(done))
+    assert night.raw.manifests() == [done]
+
+
+def test_bodies_are_at_rest_exactly_as_the_service_sent_them(night: Night) -> None:
+    odd = b'{ "success":true,"data":[ ],\r\n "pagination":{"page":1,"limit":100,"total_count":0,"total_pages":0}}  '
+    night.service.on(lambda asked, reply: Reply(body=odd), path="classes", times=None)
+    night.service.compress = True
+    done = night.fetch()
+    assert [b.content for b in night.raw.bodies(done, "classes")] == [odd]
+    ids = [
+        record["id"]
+        for landed in night.raw.bodies(done, "students")
+        for record in msgspec.json.decode(landed.content)["data"]
+    ]
+    assert ids == list(range(1, 151))
+
+
+def test_a_spoiled_walk_is_told_in_the_manifest(night: Night) -> None:
+    night.service.on(faults.short(), path="students", page=1, times=None)
+    done = night.fetch(over={"walks": 2})
+    assert not done.proven
+    assert (done.proof("students"), done.walks[0].walks, done.walks[0].counted) == (None, 2, (1, 2))
+    assert done.proof("classes") is not None
+    assert len(list(night.raw.bodies(done, "students"))) == 4
+
+
+def test_vanished_records_are_asked_for_and_those_that_slipped_rejoin(night: Night) -> None:
+    """Student 300 is hidden from the list but found by search; 400 is gone."""
+    night.service.students.append(student(300))
+    night.service.on(faults.records(lambda data: [r for r in data if r["id"] != 300]), path="students", times=None)
+    night.service.on(faults.moved_total(-1), path="students", times=None)
+    done = night.fetch(Known(*range(1, 151), 300, 400))
+    assert done.absences == (
+        Absence(set="students", id=300, answer="slipped", asked_by=("reference_id",)),
+        Absence(set="students", id=400, answer="removed", asked_by=("reference_id", "email")),
+    )
+    assert done.proven
+    assert done.search_seconds > 0
+    *_, last = night.raw.bodies(done, "students")
+    assert (last.kind, last.sought) == ("search", 300)
+    assert [r["id"] for r in msgspec.json.decode(last.content)["data"]] == [300]
+
+
+def test_an_unclear_absence_leaves_the_set_unproven(night: Night) -> None:
+    done = night.fetch(Known(1, 400, 500, nameless=(400,)))
+    assert [a.answer for a in done.absences] == ["unclear"]
+    assert (done.proof("students"), done.proven, done.proof("classes") is not None) == (None, False, True)
+
+
+def test_nobody_is_asked_for_when_the_set_is_unproven(night: Night) -> None:
+    night.service.on(faults.short(), path="students", page=1, times=None)
+    done = night.fetch(Known(400))
+    assert (done.absences, done.unasked, night.service.asked("students", search=True)) == ((), {}, [])
+
+
+def test_too_many_vanished_are_counted_and_not_asked_for(night: Night) -> None:
+    done = night.fetch(Known(*range(1000, 1005)), over={"verify_most": 4})
+    assert (done.absences, done.unasked) == ((), {"students": 5})
+    assert night.service.asked("students", search=True) == []
+
+
+def test_progress_is_told_page_by_page(night: Night) -> None:
+    told: list[tuple[str, int, int]] = []
+    night.fetch(
+        choose_details=lambda draft: [5], progress=lambda set_name, page, pages: told.append((set_name, page, pages))
+    )
+    assert told == [("students", 1, 2), ("students", 2, 2), ("classes", 1, 1), ("details", 1, 1)]
+
+
+# --- whose key, and which day ----------------------------------------------------------------------------------------
+
+
+def test_the_institution_bound_to_is_fetched(night: Night) -> None:
+    assert night.fetch(bound_to=41).school_id == 41
+
+
+def test_another_institutions_key_is_refused_before_anything_is_fetched(night: Night) -> None:
+    error, (landed,) = night.failed(OtherInstitutionError, bound_to=42)
+    assert night.asked() == [("auth", 1)]
+    assert "belongs to institution 41, this warehouse to institution 42" in error.message
+    assert (landed.verdict, landed.reason, landed.bodies) == (Verdict.FAILED, error.message, 1)
+
+
+@pytest.mark.parametrize(
+    ("zone", "there", "day", "taken"),
+    [
+        ("UTC", NOW, None, TODAY),
+        ("UTC", NOW, TODAY, TODAY),
+        ("America/Los_Angeles", NOW, None, YESTERDAY),
+        ("America/Los_Angeles", NOW, YESTERDAY, YESTERDAY),
+        ("America/Los_Angeles", NOW, TODAY, TODAY),  # as the service's timestamp says
+        ("UTC", NOW + timedelta(hours=22), TOMORROW, TOMORROW),
+        ("UTC", NOW - timedelta(days=9), TODAY - timedelta(days=9), TODAY - timedelta(days=9)),
+        ("Pacific/Kiritimati", NOW + timedelta(days=9), TODAY, TODAY),
+    ],
+)
+def test_a_fetch_is_dated_by_the_day_here_or_at_the_service(
+    night: Night, zone: str, there: datetime, day: date | None, taken: date
+) -> None:
+    night.service.now = lambda: there
+    done = night.fetch(day=day, over={"timezone": zone})
+    assert (done.snapshot_date, night.raw.days()) == (taken, [taken])
+
+
+@pytest.mark.parametrize("day", [YESTERDAY, TOMORROW, date(2026, 11, 3)])
+def test_no_fetch_is_dated_by_any_other_day(night: Night, day: date) -> None:
+    error, landed = night.failed(NothingLandedError, day=day)
+    assert night.asked() == [("auth", 1)]
+    assert landed == []
+    assert f"fetched for {day}: it is {TODAY} here and {TODAY} at the service" in error.message
+    assert "rollbook backfill" in error.message
+    assert list(night.raw.root.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "bend",
+    [
+        faults.html(),
+        faults.wrong_envelope({"success": True, "data": {"school": {"id": 41}}}),
+        faults.wrong_envelope({"success": True, "data": {"school": {"id": 0}, "timestamp": "2026-11-20 02:15:00"}}),
+        faults.wrong_envelope({"success": True, "data": {"school": {"id": 41}, "timestamp": "today"}}),
+        faults.wrong_envelope({"success": True, "data": [], "pagination": {}}),
+    ],
+)
+def test_an_auth_check_that_is_not_the_contracts_is_asked_again_then_fails(night: Night, bend: Bend) -> None:
+    night.service.on(bend, path="auth", times=2)
+    assert night.fetch().retries == 2
+    night.service.on(bend, path="auth", times=None)
+    _, landed = night.failed(NotTheContractError)
+    assert [m.verdict for m in landed] == [None, Verdict.FAILED]
+
+
+# --- bad nights ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bend", "error"),
+    [
+        (faults.status(401), KeyRefusedError),
+        (faults.status(503), UnreachableError),
+        (faults.html(), NotTheContractError),
+        (faults.refused(403), RefusedError),
+        (faults.unsuccessful(), RefusedError),
+    ],
+)
+@pytest.mark.parametrize(
+    ("path", "page", "bodies"), [("auth", 1, 0), ("students", 1, 1), ("students", 2, 2), ("classes", 1, 3)]
+)
+def test_a_sync_that_fails_leaves_what_came_under_the_verdict_failed(
+    night: Night, bend: Bend, error: type[RollbookError], path: str, page: int, bodies: int
+) -> None:
+    night.service.on(bend, path=path, page=page, times=None)
+    raised, (landed,) = night.failed(error)
+    assert (landed.verdict, landed.reason, landed.judged_at) == (Verdict.FAILED, raised.message, NOW)
+    assert (landed.snapshot_date, landed.bodies, landed.counts_for_its_day) == (TODAY, bodies, False)
+    assert len(list(night.raw.pages(landed))) == bodies
+    night.service.mend()
+    assert night.fetch().landing == 2
+
+
+def test_a_failure_under_a_date_in_doubt_leaves_nothing(night: Night) -> None:
+    """Without the auth check nobody knows that it is tomorrow at the service."""
+    night.service.on(faults.status(503), path="auth", times=None)
+    _, landed = night.failed(UnreachableError, day=TOMORROW)
+    assert landed == []
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, ValueError, OSError])
+def test_a_fetch_that_is_interrupted_leaves_nothing(night: Night, stop: type[BaseException]) -> None:
+    def interrupted(set_name: str, page: int, pages: int) -> None:
+        if page == 2:
+            raise stop
+
+    with pytest.raises(stop):
+        night.fetch(progress=interrupted)
+    assert list(night.raw.root.iterdir()) == []
+
+
+def test_one_bad_page_is_asked_for_again_and_costs_nothing(night: Night) -> None:
+    night.service.on(faults.wrong_envelope(), path="students", page=2, times=3)
+    done = night.fetch()
+    assert (done.proven, done.retries, done.requests) == (True, 3, 7)
+
+
+# --- details ---------------------------------------------------------------------------------------------------------
+
+
+def test_details_are_fetched_one_by_one_for_those_chosen(night: Night) -> None:
+    night.service.details[7] = {"id": 7, "anything": {"at": ["all"]}}
+    done = night.fetch(choose_details=lambda draft: [7, 3, 7])
+    assert night.asked()[-2:] == [("student/7", 1), ("student/3", 1)]
+    landed = list(night.raw.bodies(done, "details"))
+    assert [(b.kind, b.sought) for b in landed] == [("detail", 7), ("detail", 3)]
+    assert msgspec.json.decode(landed[0].content) == {"success": True, "data": night.service.details[7]}
+    assert done.details_failed == 0
+
+
+def test_without_a_choice_no_details_are_fetched(night: Night) -> None:
+    done = night.fetch()
+    assert list(night.raw.bodies(done, "details")) == []
+
+
+def test_who_chooses_sees_the_landing_so_far(night: Night) -> None:
+    night.service.students.append(student(300))
+    night.service.on(faults.records(lambda data: [r for r in data if r["id"] != 300]), path="students", times=None)
+    night.service.on(faults.moved_total(-1), path="students", times=None)
+    seen: list[Any] = []
+
+    def choose(draft: Draft) -> Iterable[int]:
+        pages = [(b.kind, len(msgspec.json.decode(b.content)["data"])) for b in draft.bodies("students")]
+        seen.append((pages, len(draft.ids["students"]), sorted(draft.ids["classes"]), draft.manifest.proven))
+        return ()
+
+    night.fetch(Known(300), choose_details=choose)
+    assert seen == [([("walk", 100), ("walk", 50), ("search", 1)], 151, [501, 502, 503], True)]
+
+
+FAILS: dict[str, Bend] = {
+    "unknown": faults.refused(404, "NOT_FOUND", "no"),
+    "success false": faults.unsuccessful(),
+    "silence": faults.status(500),
+    "not the contract": faults.html(),
+    "redirect": faults.redirect("/elsewhere"),
+}
+
+
+@pytest.mark.parametrize("name", FAILS)
+def test_each_failed_detail_costs_one_record(night: Night, name: str) -> None:
+    night.service.on(FAILS[name], path="student/2", times=None)
+    done = night.fetch(choose_details=lambda draft: [1, 2, 3])
+    assert (done.details_failed, done.proven, done.verdict) == (1, True, None)
+    assert [b.sought for b in night.raw.bodies(done, "details")] == [1, 3]
+
+
+def test_a_key_refused_among_the_details_ends_the_sync(night: Night) -> None:
+    night.service.on(faults.status(401), path="student/2", times=None)
+    _, (landed,) = night.failed(KeyRefusedError, choose_details=lambda draft: [1, 2, 3])
+    assert (landed.verdict, night.asked()[-1]) == (Verdict.FAILED, ("student/2", 1))
+
+
+def test_a_service_that_is_gone_is_not_asked_for_every_detail(night: Night) -> None:
+    for number in range(10, 100):
+        night.service.on(faults.status(500), path=f"student/{number}", times=None)
+    done = night.fetch(choose_details=lambda draft: [1, *range(10, 100)])
+    assert done.details_failed == 90
+    assert len({r.path for r in night.service.requests if r.path.startswith("student/")}) == 1 + UNREACHABLE_MOST
+
+
+def test_single_silences_among_the_details_do_not_add_up(night: Night) -> None:
+    for number in range(10, 30, 2):
+        night.service.on(faults.status(500), path=f"student/{number}", times=None)
+    done = night.fetch(choose_details=lambda draft: range(10, 30))
+    assert (done.details_failed, len(list(night.raw.bodies(done, "details")))) == (10, 10)
+
+
+# --- what stays home -------------------------------------------------------------------------------------------------
+
+NAME, EMAIL, REFERENCE = "Zebedee Canary", "zebedee.canary@pupils.example", "REF-CANARY-9"
+
+
+class Canary(Known):
+    def known_names(self, set_name: str, ids: Iterable[int]) -> Mapping[int, Names]:
+        return dict.fromkeys(ids, (("reference_id", REFERENCE), ("email", EMAIL)))
+
+
+@pytest.mark.parametrize(
+    "bend",
+    [None, faults.status(500), faults.refused(400, "BAD", f"{KEY} {EMAIL}"), faults.html(), faults.moved_total(1)],
+)
+def test_no_log_line_and_no_manifest_holds_the_key_or_a_pupil(
+    night: Night, caplog: pytest.LogCaptureFixture, bend: Bend | None
+) -> None:
+    """Bodies hold pupils: that is what they are for, and they are the owner's alone. The key is in no file at all."""
+    caplog.set_level(logging.DEBUG)
+    night.service.students.append(student(900, name=NAME, email=EMAIL, reference_id=REFERENCE))
+    if bend is not None:
+        night.service.on(bend, path="students", search=True, times=None)
+        night.service.on(bend, path="student/900", times=None)
+        night.service.on(bend, path="classes", times=None)
+    try:
+        night.fetch(Canary(901, 902), choose_details=lambda draft: [900])
+    except RollbookError:
+        assert bend is not None
+    logs = caplog.text + "".join(repr(vars(r)) for r in caplog.records)
+    files = [f for f in night.warehouse.rglob("*") if f.is_file()]
+    texts = [logs, *(f.read_text() for f in files if f.suffix != ".zst"), *map(str, files)]
+    assert len(files) == 3
+    for canary in (KEY, NAME, "Zebedee", EMAIL, REFERENCE):
+        assert [t for t in texts if canary in t] == []
+    (landed,) = night.raw.manifests()
+    assert not any(
+        KEY.encode() in b.content for s in ("auth", "students", "details") for b in night.raw.bodies(landed, s)
+    )
+    assert {stat.S_IMODE(f.stat().st_mode) for f in files} == {0o600}
+    assert {stat.S_IMODE(f.stat().st_mode) for f in night.warehouse.rglob("*") if f.is_dir()} == {0o700}
+
+
+def test_the_key_is_sent_in_its_header_and_nowhere_else(night: Night) -> None:
+    night.fetch(Known(901), choose_details=lambda draft: [1])
+    for asked in night.service.requests:
+        assert asked.headers["x-api-key"] == KEY
+        others = {k: v for k, v in asked.headers.items() if k != "x-api-key"}
+        assert KEY not in repr((asked.path, asked.params, others))
+
+
+def test_memory_of_the_walk_does_not_grow_with_the_bodies(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No body outlives its page: at each request at most the one before is still held."""
+    import gc
+    import weakref
+
+    from pipelines.source import pages
+
+    alive: list[weakref.ref[Any]] = []
+    most: list[int] = []
+    real: Callable[..., Any] = pages.Client.get
+
+    def get(self: Any, *arguments: Any, **more: Any) -> Any:
+        most.append(sum(r() is not None for r in alive))
+        answer = real(self, *arguments, **more)
+        alive.append(weakref.ref(answer))
+        return answer
+
+    monkeypatch.setattr(pages.Client, "get", get)
+    night.service.students = students(2000)
+    gc.disable()
+    try:
+        night.fetch()
+    finally:
+        gc.enable()
+    assert len(most) == 22
+    assert max(most) <= 1

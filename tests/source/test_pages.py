@@ -1,0 +1,330 @@
+"""The walk (promise 1): what proves a set, what spoils the proof, and what a spoiled walk leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pipelines.errors import KeyRefusedError, NotTheContractError, RefusedError, UnreachableError
+from pipelines.landing import Proof, Walk
+from pipelines.source.client import Client
+from pipelines.source.pages import BARREN_PAGES, GROWTH_PAGES, search, walk
+from pipelines.tables import SETS
+from tests import faults
+from tests.records import MISSING, classes, school_class, student, students
+from tests.service import Asked, Bend, Service
+from tests.source.conftest import Kept
+
+MakeClient = Callable[..., Client]
+STUDENTS, CLASSES = SETS["students"], SETS["classes"]
+
+
+def pages_asked(service: Service, path: str = "students", *, search: bool = False) -> list[int]:
+    return [r.page for r in service.asked(path, search=search)]
+
+
+# --- proven ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "pages"), [(1, 1), (99, 1), (100, 1), (101, 2), (200, 2), (250, 3), (300, 3), (1001, 11)]
+)
+def test_a_whole_set_is_proven_in_one_walk(client_of: MakeClient, count: int, pages: int) -> None:
+    with Service(students(count)) as service:
+        kept = Kept()
+        walked = walk(client_of(service), STUDENTS, kept)
+        assert pages_asked(service) == list(range(1, pages + 1))
+        assert {r.params["limit"] for r in service.requests} == {"100"}
+    proof = Proof(set="students", walk=1, total_count=count, unique_ids=count, pages=pages, limit=100)
+    assert walked.walk == Walk(set="students", walks=1, counted=(1,), proof=proof, total_count=count, received=count)
+    assert walked.ids == set(range(1, count + 1))
+    assert [page for (page,) in kept.told("page")] == list(range(1, pages + 1))
+    assert sum(n for (n,) in kept.told("records")) == count
+    assert set(kept.told("set_name", "kind", "walk", "sought")) == {("students", "walk", 1, None)}
+
+
+@pytest.mark.parametrize("pages_of_nothing", [0, 1])
+def test_an_empty_set_is_proven_by_its_one_empty_page(client_of: MakeClient, pages_of_nothing: int) -> None:
+    with Service() as service:
+        service.on(faults.stated(total_pages=pages_of_nothing), times=None)
+        walked = walk(client_of(service), STUDENTS, Kept())
+        assert pages_asked(service) == [1]
+    assert walked.walk.proof == Proof(set="students", walk=1, total_count=0, unique_ids=0, pages=1, limit=100)
+
+
+def test_classes_are_walked_alike(client_of: MakeClient) -> None:
+    with Service((), classes(120)) as service:
+        walked = walk(client_of(service), CLASSES, Kept())
+    assert walked.walk.proof == Proof(set="classes", walk=1, total_count=120, unique_ids=120, pages=2, limit=100)
+    assert walked.ids == set(range(501, 621))
+
+
+def test_a_capped_limit_is_followed(client_of: MakeClient) -> None:
+    with Service(students(95), cap=40) as service:
+        walked = walk(client_of(service), STUDENTS, Kept())
+        assert pages_asked(service) == [1, 2, 3]
+    assert walked.walk.proof == Proof(set="students", walk=1, total_count=95, unique_ids=95, pages=3, limit=40)
+
+
+@pytest.mark.parametrize("lie", [True, False, None])
+def test_has_next_may_lie_and_is_not_listened_to(client_of: MakeClient, lie: bool | None) -> None:
+    with Service(students(250)) as service:
+        service.on(faults.stated(has_next=lie, has_prev=lie), times=None)
+        walked = walk(client_of(service), STUDENTS, Kept())
+        assert pages_asked(service) == [1, 2, 3]
+    assert walked.walk.proof is not None
+
+
+def test_records_that_will_be_refused_count_as_long_as_their_id_can_be_read(client_of: MakeClient) -> None:
+    odd: list[Any] = [{"id": 901}, student(902.0), student(903, email=5), student(904, summary=MISSING)]
+    with Service(students(98) + odd) as service:
+        walked = walk(client_of(service), STUDENTS, Kept())
+    assert walked.walk.proof is not None
+    assert walked.ids >= {901, 902, 903, 904}
+
+
+def test_one_page_that_lists_a_record_twice_counts_it_once(client_of: MakeClient) -> None:
+    """The later one is kept by flattening; the ids still number what the service states."""
+    with Service(students(3)) as service:
+        service.on(faults.over_full([student(2, name="Later")]), times=None)
+        walked = walk(client_of(service), STUDENTS, Kept())
+    proof = Proof(set="students", walk=1, total_count=3, unique_ids=3, pages=1, limit=100)
+    assert walked.walk == Walk(
+        set="students", walks=1, counted=(1,), proof=proof, total_count=3, received=4, repeated=1
+    )
+
+
+def test_pages_go_to_the_sink_as_they_come(client_of: MakeClient) -> None:
+    kept, told = Kept(), []
+    with Service(students(250)) as service:
+        walk(
+            client_of(service),
+            STUDENTS,
+            kept,
+            progress=lambda set_name, page, pages: told.append((set_name, page, pages, len(kept.bodies))),
+        )
+    assert told == [("students", 1, 3, 1), ("students", 2, 3, 2), ("students", 3, 3, 3)]
+
+
+# --- spoiled ---------------------------------------------------------------------------------------------------------
+
+# What spoils a walk over 250 students at one of its pages, with the words that say so.
+SPOILS: dict[str, tuple[Callable[[Service], Bend], tuple[int, ...], str]] = {
+    "total grows": (lambda s: faults.moved_total(+1), (2, 3), "total_count moved from 250 to 251"),
+    "total shrinks": (lambda s: faults.moved_total(-1), (2, 3), "total_count moved from 250 to 249"),
+    "total is too high at first": (lambda s: faults.moved_total(+9), (1,), "total_count moved from 259 to 250"),
+    "another page": (lambda s: faults.stated(page=7), (1, 2, 3), "the service calls it page 7"),
+    "limit changes": (lambda s: faults.stated(limit=90), (2, 3), "limit moved from 100 to 90"),
+    "too few pages": (lambda s: faults.stated(total_pages=2), (1, 2, 3), "2 pages cannot hold 250 records by 100"),
+    "too many pages": (lambda s: faults.stated(total_pages=4), (1, 2), "4 pages cannot hold 250 records by 100"),
+    "no pages": (lambda s: faults.stated(total_pages=0), (1, 2, 3), "0 pages cannot hold 250 records by 100"),
+    "short": (lambda s: faults.short(), (1, 2), "99 records, though the limit is 100"),
+    "short last": (lambda s: faults.short(), (3,), "249 ids came, 250 were stated"),
+    "empty": (lambda s: faults.empty(), (1, 2), "0 records, though the limit is 100"),
+    "empty last": (lambda s: faults.empty(), (3,), "200 ids came, 250 were stated"),
+    "over-full": (lambda s: faults.over_full([student(999)]), (1, 2), "101 records, more than the limit of 100"),
+    "too long a last page": (lambda s: faults.over_full([student(999)]), (3,), "251 ids came, 250 were stated"),
+    "page 1 again": (lambda s: faults.repeated(s, "students"), (2, 3), "100 ids had come on earlier pages"),
+    "one record again": (
+        lambda s: faults.records(lambda data: [student(1), *data[1:]]),
+        (2, 3),
+        "1 ids had come on earlier pages",
+    ),
+    "a record without an id": (
+        lambda s: faults.records(lambda data: [student(MISSING), *data[1:]]),
+        (1, 2, 3),
+        "1 records have no id that can be read",
+    ),
+}
+AT = [(name, page) for name, (_, pages, _) in SPOILS.items() for page in pages]
+
+
+@pytest.mark.parametrize(("name", "page"), AT)
+def test_a_spoiled_walk_is_repeated_and_the_next_one_proves_the_set(
+    client_of: MakeClient, name: str, page: int
+) -> None:
+    bend, _, words = SPOILS[name]
+    with Service(students(250)) as service:
+        service.on(bend(service), page=page)
+        kept = Kept()
+        walked = walk(client_of(service), STUDENTS, kept)
+    proof = Proof(set="students", walk=2, total_count=250, unique_ids=250, pages=3, limit=100)
+    assert (walked.walk.walks, walked.walk.counted, walked.walk.proof) == (2, (2,), proof)
+    (why,) = walked.walk.spoiled
+    assert why.startswith("walk 1, ")
+    assert why.endswith(words)
+    assert walked.walk.received == 250
+    assert walked.ids == set(range(1, 251))
+    assert [p for w, p in kept.told("walk", "page") if w == 2] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("name", "page"), AT)
+def test_a_set_that_stays_spoiled_is_unproven_and_all_its_walks_count(
+    client_of: MakeClient, name: str, page: int
+) -> None:
+    bend, _, words = SPOILS[name]
+    with Service(students(250)) as service:
+        service.on(bend(service), page=page, times=None)
+        kept = Kept()
+        walked = walk(client_of(service), STUDENTS, kept)
+    assert (walked.walk.walks, walked.walk.counted, walked.walk.proof) == (3, (1, 2, 3), None)
+    assert [why.endswith(words) for why in walked.walk.spoiled] == [True] * 3
+    assert set(kept.told("walk")) == {(1,), (2,), (3,)}
+    assert walked.walk.received == sum(n for (n,) in kept.told("records"))
+    assert max(p for (p,) in kept.told("page")) == (4 if name == "too many pages" else 3)
+
+
+def test_a_spoiled_walk_is_still_read_to_its_stated_end(client_of: MakeClient) -> None:
+    with Service(students(450)) as service:
+        service.on(faults.empty(), page=1, times=None)
+        walked = walk(client_of(service), STUDENTS, Kept(), walks=2)
+        assert pages_asked(service) == [1, 2, 3, 4, 5] * 2
+    assert walked.ids == set(range(101, 451))
+
+
+def test_a_set_said_to_have_shrunk_is_read_to_the_end_it_had(client_of: MakeClient) -> None:
+    with Service(students(250)) as service:
+        service.on(faults.moved_total(-240), page=2, times=None)
+        walked = walk(client_of(service), STUDENTS, Kept(), walks=1)
+        assert pages_asked(service) == [1, 2, 3]
+    assert (walked.walk.proof, len(walked.ids)) == (None, 250)
+
+
+def test_pages_beyond_a_page_count_too_low_are_read_too(client_of: MakeClient) -> None:
+    """Whichever promises more, the total or the page count, is the stated end: what is there is not left there."""
+    with Service(students(250)) as service:
+        service.on(faults.stated(total_pages=2), times=None)
+        walked = walk(client_of(service), STUDENTS, Kept(), walks=1)
+        assert pages_asked(service) == [1, 2, 3]
+    assert (walked.walk.proof, len(walked.ids)) == (None, 250)
+
+
+@pytest.mark.parametrize("walks", [1, 2, 5])
+def test_as_many_walks_are_made_as_allowed(client_of: MakeClient, walks: int) -> None:
+    with Service(students(150)) as service:
+        service.on(faults.short(), page=1, times=None)
+        walked = walk(client_of(service), STUDENTS, Kept(), walks)
+        assert pages_asked(service) == [1, 2] * walks
+    assert walked.walk.counted == tuple(range(1, walks + 1))
+
+
+def test_a_record_that_slips_between_pages_is_noticed(client_of: MakeClient) -> None:
+    """Record 1 goes while page 1 is being read, so that record 101 moves to page 1 unseen: the total tells."""
+    with Service(students(250)) as service:
+
+        def lose_the_first(asked: Asked) -> None:
+            if asked.page == 2 and len(service.students) == 250:
+                del service.students[0]
+
+        service.before = lose_the_first
+        walked = walk(client_of(service), STUDENTS, Kept())
+    assert walked.walk.spoiled == ("walk 1, page 2: total_count moved from 250 to 249",)
+    assert walked.ids == set(range(2, 251))
+
+
+def test_a_set_that_grows_with_every_page_has_an_end(client_of: MakeClient) -> None:
+    with Service(students(2), cap=1) as service:
+        service.before = lambda asked: service.students.append(student(len(service.students) + 1))
+        walked = walk(client_of(service), STUDENTS, Kept(), walks=1)
+        assert len(service.requests) == 2 * 3 + GROWTH_PAGES
+    assert walked.walk.proof is None
+
+
+@pytest.mark.parametrize("bend", [faults.empty(), faults.records(lambda data: [student(1)])])
+def test_pages_stated_but_not_there_are_not_asked_for_without_end(client_of: MakeClient, bend: Bend) -> None:
+    with Service(students(1)) as service:
+        service.on(faults.stated(total_count=10**9, total_pages=10**7), times=None)
+        service.on(bend, times=None)
+        walked = walk(client_of(service), STUDENTS, Kept(), walks=1)
+        assert BARREN_PAGES <= len(service.requests) <= BARREN_PAGES + 1
+    assert walked.walk.proof is None
+
+
+@pytest.mark.parametrize("code", [400, 404, 416, 422])
+def test_a_page_refused_as_past_the_end_spoils_the_walk(client_of: MakeClient, code: int) -> None:
+    """So services answer when the set has shrunk below the page; the contract does not say."""
+    with Service(students(250)) as service:
+        service.on(faults.refused(code, "NO_SUCH_PAGE", "no"), page=3)
+        walked = walk(client_of(service), STUDENTS, Kept())
+        assert pages_asked(service) == [1, 2, 3, 1, 2, 3]
+    assert walked.walk.spoiled == (f"walk 1, page 3 of 3 was refused ({code})",)
+    assert walked.walk.proof is not None
+
+
+@pytest.mark.parametrize(
+    ("bend", "page", "error"),
+    [
+        (faults.refused(404, "NOT_FOUND", "no"), 1, RefusedError),
+        (faults.refused(403, "FORBIDDEN", "no"), 2, RefusedError),
+        (faults.unsuccessful(), 2, RefusedError),
+        (faults.unsuccessful(), 3, RefusedError),
+        (faults.status(401), 2, KeyRefusedError),
+        (faults.status(500), 3, UnreachableError),
+        (faults.html(), 2, NotTheContractError),
+    ],
+)
+def test_a_page_that_never_comes_ends_the_walk_with_its_error(
+    client_of: MakeClient, bend: Bend, page: int, error: type[Exception]
+) -> None:
+    with Service(students(250)) as service:
+        service.on(bend, page=page, times=None)
+        with pytest.raises(error) as caught:
+            walk(client_of(service), STUDENTS, Kept())
+    assert type(caught.value) is error
+
+
+# --- one search ------------------------------------------------------------------------------------------------------
+
+
+def test_a_search_reads_every_result_page_before_it_says_not_found(client_of: MakeClient) -> None:
+    with Service(students(250)) as service:
+        kept = Kept()
+        assert search(client_of(service), STUDENTS, "pupil", 999, kept) == "not found"
+        assert [(r.search, r.page, r.params["limit"]) for r in service.requests] == [
+            ("pupil", 1, "100"),
+            ("pupil", 2, "100"),
+            ("pupil", 3, "100"),
+        ]
+    assert kept.told("kind", "page", "sought") == [("search", 1, 999), ("search", 2, 999), ("search", 3, 999)]
+
+
+@pytest.mark.parametrize(("sought", "pages"), [(1, 1), (150, 2), (250, 3)])
+def test_a_search_ends_where_the_record_shows(client_of: MakeClient, sought: int, pages: int) -> None:
+    with Service(students(250)) as service:
+        assert search(client_of(service), STUDENTS, "pupil", sought, Kept()) == "found"
+        assert pages_asked(service, search=True) == list(range(1, pages + 1))
+
+
+def test_ids_are_compared_and_not_names(client_of: MakeClient) -> None:
+    """Reference id R-1 matches R-10 to R-19 too, and none of these is student 1."""
+    with Service(students(20, first=10)) as service:
+        assert search(client_of(service), STUDENTS, "R-1", 1, Kept()) == "not found"
+        assert len(service.students) == 20
+
+
+@pytest.mark.parametrize(("name", "page"), AT)
+def test_a_search_proves_itself_by_the_rules_of_a_walk(client_of: MakeClient, name: str, page: int) -> None:
+    bend, _, _ = SPOILS[name]
+    with Service(students(250)) as service:
+        service.on(bend(service), page=page, search=True)
+        assert search(client_of(service), STUDENTS, "pupil", 1234, Kept()) == "not found"
+        spoiled_and_again = pages_asked(service, search=True)
+        service.on(bend(service), page=page, search=True, times=None)
+        assert search(client_of(service), STUDENTS, "pupil", 1234, Kept(), walks=2) == "unclear"
+    assert spoiled_and_again.count(1) == 2
+
+
+def test_a_search_finds_a_record_on_a_spoiled_result_too(client_of: MakeClient) -> None:
+    with Service((), [school_class(i) for i in range(1, 251)]) as service:
+        service.on(faults.short(), page=1, search=True, times=None)
+        assert search(client_of(service), CLASSES, "Class", 222, Kept()) == "found"
+        assert len(service.requests) == 3
+
+
+def test_what_is_searched_for_arrives_exactly(client_of: MakeClient) -> None:
+    value = "Zoë & Söhne +50% #1/ä?=\u00a0漢"
+    with Service() as service:
+        search(client_of(service), STUDENTS, value, 1, Kept())
+        assert service.requests[0].search == value

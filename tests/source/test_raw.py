@@ -1,0 +1,448 @@
+"""Raw first (promise 4): bodies exactly as received, durable before they count, a verdict made once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pipelines.errors import DamagedError
+from pipelines.landing import Absence, Body, Drift, Landed, Manifest, Proof, Reject, TableCounts, Verdict, Walk
+from pipelines.source.bodies import LandingWriter
+from pipelines.source.raw import RawStore
+
+DAY = date(2026, 11, 20)
+AT = datetime(2026, 11, 20, 2, 15, 1, 123456, tzinfo=UTC)
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> RawStore:
+    return RawStore(tmp_path / "warehouse" / "raw")
+
+
+def manifest(**over: Any) -> Manifest:
+    values: dict[str, Any] = {
+        "snapshot_date": DAY,
+        "landing": 0,
+        "started_at": AT,
+        "finished_at": AT + timedelta(seconds=9),
+    }
+    return Manifest(**(values | over))
+
+
+def body(text: str) -> bytes:
+    return ('{"data": "' + text + '"}').encode()
+
+
+def add(writer: LandingWriter, set_name: str, kind: Any, page: int, content: bytes, **more: Any) -> None:
+    writer.add(set_name=set_name, kind=kind, page=page, content=content, received_at=AT, records=1, **more)
+
+
+def land(raw: RawStore, text: str = "x", day: date = DAY, **over: Any) -> Manifest:
+    writer = raw.begin(day)
+    add(writer, "auth", "auth", 1, body(text))
+    return writer.finish(manifest(**over))
+
+
+def folder(raw: RawStore, landing: int = 1, day: date = DAY) -> Path:
+    return raw.root / f"snapshot_date={day}" / f"landing={landing}"
+
+
+def full(raw: RawStore) -> tuple[Manifest, list[bytes]]:
+    """A landing with every kind of body: students proven by walk 2, classes unproven after two walks."""
+    bodies = [body(t) for t in ("auth", "s1.1", "s1.2", "s2.1", "s2.2", "c1.1", "c2.1", "7", "8", "9", "d")]
+    writer = raw.begin(DAY)
+    add(writer, "auth", "auth", 1, bodies[0])
+    for content, number, page in zip(bodies[1:5], (1, 1, 2, 2), (1, 2, 1, 2), strict=True):
+        add(writer, "students", "walk", page, content, walk=number)
+    for content, number in zip(bodies[5:7], (1, 2), strict=True):
+        add(writer, "classes", "walk", 1, content, walk=number)
+    for content, sought in zip(bodies[7:10], (7, 8, 9), strict=True):
+        add(writer, "students", "search", 1, content, sought=sought)
+    add(writer, "details", "detail", 1, bodies[10], sought=3)
+    proof = Proof(set="students", walk=2, total_count=2, unique_ids=2, pages=2, limit=1)
+    done = writer.finish(
+        manifest(
+            walks=(
+                Walk(set="students", walks=2, counted=(2,), proof=proof, spoiled=("walk 1, page 2: short",)),
+                Walk(set="classes", walks=2, counted=(1, 2), spoiled=("a", "b")),
+            ),
+            absences=(
+                Absence(set="students", id=7, answer="removed", asked_by=("email",)),
+                Absence(set="students", id=8, answer="slipped", asked_by=("email",)),
+                Absence(set="students", id=9, answer="removed", asked_by=("email",)),
+            ),
+        )
+    )
+    return done, bodies
+
+
+# --- what is written -------------------------------------------------------------------------------------------------
+
+
+def test_a_landing_says_where_each_body_lies_and_what_it_is(raw: RawStore) -> None:
+    done, bodies = full(raw)
+    pages = list(raw.pages(done))
+    assert [(p.set, p.kind, p.walk, p.page, p.sought) for p in pages] == [
+        ("auth", "auth", 1, 1, None),
+        ("students", "walk", 1, 1, None),
+        ("students", "walk", 1, 2, None),
+        ("students", "walk", 2, 1, None),
+        ("students", "walk", 2, 2, None),
+        ("classes", "walk", 1, 1, None),
+        ("classes", "walk", 2, 1, None),
+        ("students", "search", 1, 1, 7),
+        ("students", "search", 1, 1, 8),
+        ("students", "search", 1, 1, 9),
+        ("details", "detail", 1, 1, 3),
+    ]
+    assert pages[1] == Body(
+        set="students",
+        kind="walk",
+        page=1,
+        walk=1,
+        sought=None,
+        received_at=AT,
+        records=1,
+        offset=pages[0].length,
+        length=pages[1].length,
+        size=len(bodies[1]),
+        sha256=sha256(bodies[1]).hexdigest(),
+    )
+    assert sum(p.length for p in pages) == (folder(raw) / "bodies.zst").stat().st_size
+
+
+def test_the_manifest_says_what_the_writer_knows_and_is_read_back_whole(raw: RawStore) -> None:
+    done, bodies = full(raw)
+    assert (done.snapshot_date, done.landing, done.bodies, done.verdict) == (DAY, 1, len(bodies), None)
+    assert done.bodies_sha256 == sha256((folder(raw) / "pages.jsonl").read_bytes()).hexdigest()
+    assert raw.manifest(DAY, 1) == done
+    assert raw.manifests() == [done]
+    assert sorted(p.name for p in folder(raw).iterdir()) == ["bodies.zst", "manifest.json", "pages.jsonl"]
+
+
+@pytest.mark.skipif(shutil.which("zstd") is None, reason="reads the bodies with the zstd command")
+def test_the_zstd_command_prints_all_bodies(raw: RawStore) -> None:
+    _, bodies = full(raw)
+    printed = subprocess.run(["zstd", "-dc", folder(raw) / "bodies.zst"], capture_output=True, check=True, timeout=30)
+    assert printed.stdout == b"".join(bodies)
+
+
+def test_files_are_the_owners_alone_whatever_the_umask(raw: RawStore) -> None:
+    for umask in (0o000, 0o777):
+        before = os.umask(umask)
+        try:
+            raw.judge(land(raw), Verdict.SYNCED)
+        finally:
+            os.umask(before)
+    modes = {
+        str(path.relative_to(raw.root.parent)): stat.S_IMODE(path.stat().st_mode)
+        for path in [raw.root, *raw.root.rglob("*")]
+    }
+    assert len(modes) == 2 + 2 * 4
+    assert {mode for path, mode in modes.items() if "." in Path(path).name} == {0o600}
+    assert {mode for path, mode in modes.items() if "." not in Path(path).name} == {0o700}
+
+
+def test_everything_is_on_disk_before_the_folder_gets_its_name(raw: RawStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order is what survives a power cut: bodies, index and manifest, their folder, the rename, its folder."""
+    steps: list[str] = []
+    fsync, rename = os.fsync, Path.rename
+
+    def noted_fsync(fd: int) -> None:
+        steps.append("fsync " + Path(f"/proc/self/fd/{fd}").readlink().name)
+        fsync(fd)
+
+    def noted_rename(self: Path, target: Path) -> Path:
+        steps.append(f"rename {self.name} {target.name}")
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(Path, "rename", noted_rename)
+    land(raw)
+    partial = ".landing=1.partial"
+    renamed = steps.index(f"rename {partial} landing=1")
+    assert {"fsync bodies.zst", "fsync pages.jsonl", "fsync .manifest.json.partial"} < set(steps[:renamed])
+    assert steps[renamed - 1] == f"fsync {partial}"
+    assert steps[renamed + 1 :] == [f"fsync snapshot_date={DAY}", "fsync raw"]
+
+
+def test_landings_of_a_day_are_numbered_and_days_sorted(raw: RawStore) -> None:
+    for day in (DAY, DAY - timedelta(days=3), DAY, DAY + timedelta(days=1)):
+        land(raw, day=day)
+    for _ in range(9):
+        land(raw)
+    assert raw.days() == [DAY - timedelta(days=3), DAY, DAY + timedelta(days=1)]
+    assert [m.landing for m in raw.manifests(DAY)] == list(range(1, 12))
+    assert [(m.snapshot_date, m.landing) for m in raw.manifests()][:2] == [(DAY - timedelta(days=3), 1), (DAY, 1)]
+    assert raw.manifests(DAY - timedelta(days=1)) == []
+
+
+def test_two_writers_of_one_day_get_numbers_of_their_own(raw: RawStore) -> None:
+    first, second = raw.begin(DAY), raw.begin(DAY)
+    add(second, "auth", "auth", 1, body("second"))
+    add(first, "auth", "auth", 1, body("first"))
+    assert second.finish(manifest()).landing == 2
+    assert first.finish(manifest()).landing == 1
+    assert [next(raw.bodies(m, "auth")).content for m in raw.manifests()] == [body("first"), body("second")]
+
+
+def test_strangers_in_the_folder_are_passed_over(raw: RawStore) -> None:
+    done = land(raw)
+    (raw.root / "snapshot_date=someday").mkdir()
+    (raw.root / "notes.txt").write_text("restored on Monday")
+    (folder(raw).parent / "landing=one").mkdir()
+    (folder(raw).parent / "landing=1 (copy)").mkdir()
+    assert raw.manifests() == [done]
+    assert raw.days() == [DAY]
+
+
+def test_nothing_landed_is_an_empty_list(raw: RawStore) -> None:
+    assert (raw.manifests(), raw.days(), raw.sweep()) == ([], [], 0)
+
+
+# --- half-written ones -----------------------------------------------------------------------------------------------
+
+
+def test_an_unfinished_landing_is_none(raw: RawStore) -> None:
+    writer = raw.begin(DAY)
+    add(writer, "auth", "auth", 1, body("x"))
+    assert (raw.manifests(), raw.days()) == ([], [])
+    writer.abandon()
+    assert list(raw.root.iterdir()) == []
+
+
+def test_a_killed_writers_leftovers_are_swept_and_its_number_is_free_again(raw: RawStore, tmp_path: Path) -> None:
+    kept = land(raw)
+    script = """
+import os, signal, sys
+from datetime import date, datetime, UTC
+from pathlib import Path
+from pipelines.source.raw import RawStore
+for day in (20, 21):
+    writer = RawStore(Path(sys.argv[1])).begin(date(2026, 11, day))
+    writer.add(set_name="auth", kind="auth", page=1, content=b"{}", received_at=datetime.now(UTC), records=1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    killed = subprocess.run([sys.executable, "-c", script, str(raw.root)], timeout=60, check=False)
+    assert killed.returncode == -9
+    (folder(raw) / ".manifest.json.partial").write_bytes(b"half a verd")
+    assert raw.manifests() == [kept]
+    assert raw.sweep() == 3
+    assert raw.sweep() == 0
+    left = sorted(str(p.relative_to(raw.root)) for p in raw.root.rglob("*"))
+    assert left == [
+        f"snapshot_date={DAY}",
+        *(f"snapshot_date={DAY}/landing=1{f}" for f in ("", "/bodies.zst", "/manifest.json", "/pages.jsonl")),
+    ]
+    assert land(raw).landing == 2
+
+
+# --- what is read ----------------------------------------------------------------------------------------------------
+
+
+def test_the_bodies_that_count_come_in_order(raw: RawStore) -> None:
+    """Of students the proven walk and the one search that found; of classes, unproven, every walk."""
+    done, bodies = full(raw)
+    assert list(raw.bodies(done, "students")) == [
+        Landed(set="students", kind="walk", page=1, content=bodies[3], received_at=AT),
+        Landed(set="students", kind="walk", page=2, content=bodies[4], received_at=AT),
+        Landed(set="students", kind="search", page=1, content=bodies[8], sought=8, received_at=AT),
+    ]
+    assert [b.content for b in raw.bodies(done, "classes")] == [bodies[5], bodies[6]]
+    assert [b.content for b in raw.bodies(done, "auth")] == [bodies[0]]
+    assert list(raw.bodies(done, "details")) == [
+        Landed(set="details", kind="detail", page=1, content=bodies[10], sought=3, received_at=AT)
+    ]
+
+
+def test_a_landing_can_be_read_before_it_is_finished(raw: RawStore) -> None:
+    writer = raw.begin(DAY)
+    add(writer, "students", "walk", 1, body("one"))
+    draft = manifest(walks=(Walk(set="students", walks=1, counted=(1,)),))
+    assert [b.content for b in writer.bodies(draft, "students")] == [body("one")]
+    add(writer, "students", "walk", 2, body("two"))
+    assert [b.content for b in writer.bodies(draft, "students")] == [body("one"), body("two")]
+    assert [b.content for b in raw.bodies(writer.finish(draft), "students")] == [body("one"), body("two")]
+
+
+def test_bodies_are_streamed_not_gathered(raw: RawStore) -> None:
+    writer = raw.begin(DAY)
+    for page in range(1, 4):
+        add(writer, "auth", "auth", page, os.urandom(2**17))  # longer than any file buffer
+    stream = raw.bodies(writer.finish(manifest()), "auth")
+    assert isinstance(stream, Iterator)
+    assert next(stream).page == 1
+    (folder(raw) / "bodies.zst").write_bytes(b"")
+    with pytest.raises(DamagedError):
+        list(stream)
+
+
+def test_half_a_surrogate_pair_costs_its_record_and_not_the_page(raw: RawStore) -> None:
+    """At rest it is as received; flattening is handed bytes of which only that record cannot be read."""
+    page = rb'{"data": [{"id": 1, "name": "whole"}, {"id": 2, "name": "half \ud83d"}]}'
+    writer = raw.begin(DAY)
+    add(writer, "students", "walk", 1, page)
+    add(writer, "details", "detail", 1, page, sought=2)
+    done = writer.finish(manifest(walks=(Walk(set="students", walks=1, counted=(1,)),)))
+    assert next(raw.pages(done)).sha256 == sha256(page).hexdigest()
+    (walked,) = raw.bodies(done, "students")
+    records = msgspec.json.decode(walked.content, type=dict[str, list[msgspec.Raw]])["data"]
+    assert msgspec.json.decode(records[0]) == {"id": 1, "name": "whole"}
+    with pytest.raises(UnicodeDecodeError):
+        msgspec.json.decode(records[1])
+    (single,) = raw.bodies(done, "details")
+    assert msgspec.json.decode(single.content)["data"][1]["name"] == "half \ufffd"
+
+
+# --- the verdict -----------------------------------------------------------------------------------------------------
+
+
+def test_a_verdict_is_written_with_its_reason_and_counts(raw: RawStore) -> None:
+    counts = (TableCounts(table="students", before=10, added=1, changed=2, removed=0, sample=(3,)),)
+    done = land(raw)
+    drift = (Drift(set="students", field="house", type="string", count=4),)
+    judged = raw.judge(done, Verdict.SYNCED, "all well", counts=counts, rejected={"students": 2}, drift=drift, at=AT)
+    assert judged == msgspec.structs.replace(
+        done,
+        verdict=Verdict.SYNCED,
+        reason="all well",
+        counts=counts,
+        rejected={"students": 2},
+        drift=drift,
+        judged_at=AT,
+    )
+    assert raw.manifest(DAY, 1) == judged
+
+
+@pytest.mark.parametrize("first", list(Verdict))
+@pytest.mark.parametrize("second", list(Verdict))
+def test_a_verdict_is_made_once_except_that_what_was_held_may_be_approved(
+    raw: RawStore, first: Verdict, second: Verdict
+) -> None:
+    done = land(raw)
+    judged = raw.judge(done, first, "first")
+    if (first, second) == (Verdict.HELD, Verdict.APPROVED):
+        assert raw.judge(judged, second, "second").verdict is Verdict.APPROVED
+        return
+    for stale_or_not in (judged, done):
+        with pytest.raises(ValueError, match="was judged before"):
+            raw.judge(stale_or_not, second, "second")
+    assert raw.manifest(DAY, 1) == judged
+
+
+def test_a_failed_landing_is_finished_with_its_verdict(raw: RawStore) -> None:
+    done = land(raw, verdict=Verdict.FAILED, reason="the key was refused")
+    assert (raw.manifest(DAY, 1), done.counts_for_its_day) == (done, False)
+    with pytest.raises(ValueError, match="was judged before: failed, not synced"):
+        raw.judge(done, Verdict.SYNCED)
+
+
+def test_judging_touches_the_manifest_alone(raw: RawStore) -> None:
+    done, _ = full(raw)
+    before = {name: (folder(raw) / name).read_bytes() for name in ("bodies.zst", "pages.jsonl")}
+    raw.judge(done, Verdict.SYNCED)
+    assert {name: (folder(raw) / name).read_bytes() for name in before} == before
+    assert sorted(p.name for p in folder(raw).iterdir()) == ["bodies.zst", "manifest.json", "pages.jsonl"]
+
+
+def test_refused_records_are_kept_beside_the_landing_and_replaced(raw: RawStore) -> None:
+    done = land(raw)
+    rejects = [
+        Reject(set="students", page=2, position=7, reason="summary: missing", record='{"id": 5}', id=5),
+        Reject(set="classes", page=1, position=1, reason="expected an object, got null", record="null"),
+    ]
+    assert raw.rejects(done) == []
+    raw.refuse(done, [])
+    assert not (folder(raw) / "rejects.jsonl").exists()
+    raw.refuse(done, rejects)
+    assert raw.rejects(done) == rejects
+    assert stat.S_IMODE((folder(raw) / "rejects.jsonl").stat().st_mode) == 0o600
+    raw.refuse(done, rejects[:1])
+    assert raw.rejects(done) == rejects[:1]
+    raw.refuse(done, [])
+    assert raw.rejects(done) == []
+
+
+# --- damage ----------------------------------------------------------------------------------------------------------
+
+
+def read_all(raw: RawStore, done: Manifest) -> None:
+    for set_name in ("auth", "students", "classes", "details"):
+        list(raw.bodies(done, set_name))
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0x01
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["bodies.zst", "pages.jsonl"])
+@pytest.mark.parametrize("how", ["flipped", "cut", "gone"])
+def test_damage_is_noticed_and_named_with_what_to_do(raw: RawStore, name: str, how: str) -> None:
+    done, _ = full(raw)
+    path = folder(raw) / name
+    if how == "gone":
+        path.unlink()
+    elif how == "cut":
+        path.write_bytes(path.read_bytes()[:-30])
+    else:
+        flip(path, path.stat().st_size // 2)
+    with pytest.raises(DamagedError, match=rf"raw/snapshot_date={DAY}/landing=1/{name} .*backup.*rollbook rebuild"):
+        read_all(raw, done)
+
+
+def test_no_byte_of_the_bodies_can_change_unnoticed(raw: RawStore) -> None:
+    done = land(raw, "a body long enough to be worth compressing " * 3)
+    path = folder(raw) / "bodies.zst"
+    good = path.read_bytes()
+    unnoticed = []
+    for at in range(len(good)):
+        flip(path, at)
+        try:
+            (landed,) = raw.bodies(done, "auth")
+        except DamagedError:
+            pass
+        else:
+            unnoticed.append((at, landed.content))
+        path.write_bytes(good)
+    # A bit of the frame's header may be of no consequence; what comes out never is another body.
+    assert {content for _, content in unnoticed} <= {body("a body long enough to be worth compressing " * 3)}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"{}", b'{"snapshot_date": "2026-11-20"}', b"\xff\xfe", None],
+)
+def test_a_manifest_that_cannot_be_read_is_named(raw: RawStore, content: bytes | None) -> None:
+    land(raw)
+    path = folder(raw) / "manifest.json"
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(DamagedError, match=rf"raw/snapshot_date={DAY}/landing=1/manifest.json"):
+        raw.manifests()
+
+
+def test_a_manifest_whose_proof_proves_nothing_is_damaged(raw: RawStore) -> None:
+    full(raw)
+    path = folder(raw) / "manifest.json"
+    path.write_bytes(path.read_bytes().replace(b'"unique_ids": 2', b'"unique_ids": 1'))
+    with pytest.raises(DamagedError):
+        raw.manifest(DAY, 1)
+
+
+def test_a_manifest_of_a_later_rollbook_is_read_as_far_as_it_is_known(raw: RawStore) -> None:
+    done = land(raw)
+    path = folder(raw) / "manifest.json"
+    path.write_bytes(path.read_bytes().replace(b"{", b'{"moon_phase": "full",', 1))
+    assert raw.manifest(DAY, 1) == done

@@ -1,0 +1,254 @@
+"""History is a function of the landed days: DuckDB agrees with a plain Python model, in whatever order days come."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipelines.flatten import flatten
+from pipelines.landing import Landed, Proof
+from pipelines.store import schema
+from pipelines.store.database import names, sql
+from pipelines.store.history import History
+from pipelines.store.lake import Lake, Part, Staging, compose
+from pipelines.store.versions import changes_of
+from pipelines.tables import TABLES, Table
+from tests import model
+
+FIRST = date(2026, 11, 1)
+NAMES = ("students", "student_activity", "student_classes")
+WATCHED = {n: TABLES[n] for n in NAMES}
+
+# One record on one day: refused, or (email, activity, classes); None stands for silence.
+activity = st.one_of(st.none(), st.integers(0, 1))
+classes = st.one_of(st.none(), st.lists(st.sampled_from([(1, "a"), (1, "b"), (2, "a"), (3, None)]), max_size=3))
+record = st.one_of(
+    st.just("refused"),
+    st.tuples(st.sampled_from(["x@e", "y@e"]), activity, classes),
+    st.tuples(st.just("x@e"), st.just(0), st.just([(1, "a")])),
+)
+# Hypothesis likes its dictionaries small; here a record is as often there as not.
+shown = st.fixed_dictionaries({n: st.one_of(st.none(), record) for n in (1, 2, 3)})
+landing = st.tuples(st.booleans(), shown.map(lambda s: {n: said for n, said in s.items() if said is not None}))
+stories = st.lists(st.tuples(st.integers(0, 6), landing), min_size=5, max_size=12)
+
+PLAIN = ("x@e", 0, [(1, "a")])
+# Where the simple splice between table-wide neighbours goes wrong: each key has neighbours of its own.
+TRAPS = {
+    "an unproven day hides it, a proven one ends it": [(0, (True, {1: PLAIN})), (1, (False, {})), (2, (True, {}))],
+    "the proven day in between comes last": [
+        (0, (True, {1: PLAIN})),
+        (1, (False, {})),
+        (3, (True, {})),
+        (2, (True, {})),
+    ],
+    "a refused day keeps it": [(0, (True, {1: PLAIN})), (2, (True, {1: PLAIN})), (1, (True, {1: "refused"}))],
+    "silence, absence, silence": [
+        (0, (True, {1: PLAIN})),
+        (1, (True, {1: ("x@e", None, None)})),
+        (2, (True, {})),
+        (3, (True, {1: ("x@e", None, None)})),
+    ],
+    "a proof that a correction brings": [(0, (True, {1: PLAIN})), (1, (False, {})), (2, (False, {})), (1, (True, {}))],
+    "a neighbour's statement comes late": [(0, (True, {1: PLAIN})), (4, (True, {1: PLAIN})), (2, (True, {}))],
+}
+
+
+def _record(number: int, said: Any, clock: int) -> dict[str, Any]:
+    """The contract's record of a student; a refused one lacks its email."""
+    base = {"id": number, "name": "n", "registration_date": "2026-01-01", "is_registered": 1, "summary": {}}
+    if said == "refused":
+        return base
+    email, count, listed = said
+    known: dict[int, str | None] = dict(listed or [])
+    return base | {
+        "email": email,
+        "activity_tracking": None
+        if count is None
+        else {"assignment_submission_count": count, "days_since_last_activity": clock},
+        "classes": None
+        if listed is None
+        else [
+            {"class_id": c, "class_title": t} for c, t in random.Random(clock).sample(list(known.items()), len(known))
+        ],
+    }
+
+
+def _model(number: int, said: Any) -> dict[str, model.Said] | None:
+    if said == "refused":
+        return None
+    email, count, listed = said
+    return {
+        "students": {(number,): (email, "n", None, None, None, None, date(2026, 1, 1), 1)},
+        "student_activity": None if count is None else {(number,): (None, None, count, None, None)},
+        "student_classes": None if listed is None else {(number, c): (t, None) for c, t in dict(listed).items()},
+    }
+
+
+class World:
+    """A lake and a history in one folder; days are landed and caught up one at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lake = Lake(folder / "snapshots")
+        self.con = duckdb.connect()
+        schema.ensure(self.con)
+        self.staged: dict[date, list[tuple[Staging, bool, int]]] = {}
+
+    def land(self, day: date, number: int, *, proven: bool, records: dict[int, Any]) -> None:
+        """Put one landing into its day of the lake."""
+        staging = Staging(self.folder / f"stage-{day}-{number}", number)
+        body = json.dumps({"data": [_record(n, said, number + day.day) for n, said in records.items()]})
+        for batch in flatten("students", [Landed("students", "walk", 1, body.encode())]):
+            staging.add(batch.tables)
+        self.staged.setdefault(day, []).append((staging.close(), proven, len(records)))
+        landings = sorted(self.staged[day], key=lambda s: s[0].landing)
+        base = max((i for i, (_, p, _) in enumerate(landings) if p), default=None)
+        proof = None
+        if base is not None:
+            n = landings[base][2]
+            proof = Proof(set="students", walk=1, total_count=n, unique_ids=n, pages=1, limit=100)
+        parts = [Part("students", tuple(s for s, _, _ in landings[base or 0 :]), proof)]
+        candidate = compose(self.con, day, parts, self.folder / "day")
+        self.lake.commit(candidate, [s.landing for s, _, _ in landings], parts)
+
+    def catch_up(self) -> None:
+        """Bring the history up to the lake, the fast way."""
+        history = History(self.con, self.lake)
+        history.catch_up(history.behind())
+
+    def history(self, name: str) -> set[tuple[Any, ...]]:
+        """The history of a table as the model writes it."""
+        table, rows = WATCHED[name], self.con.execute(f"SELECT * FROM history.{name}").fetchall()
+        keys = len(table.key)
+        assert len(rows) == len(set(rows))
+        return {(r[:keys], r[keys:-2], r[-2], r[-1]) for r in rows}
+
+
+@pytest.fixture(autouse=True)
+def _few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the students' tables: the others are the same code, and an example costs a third."""
+    for module in ("pipelines.store.history", "pipelines.store.lake", "pipelines.store.schema"):
+        monkeypatch.setattr(f"{module}.TABLES", WATCHED)
+    for module in ("pipelines.store.lake", "pipelines.flatten.rows"):
+        monkeypatch.setattr(f"{module}.of_set", lambda _: tuple(WATCHED.values()))
+
+
+def check(world: World, shown: list[model.Shown]) -> None:
+    """All tables against the model, and against the definition over the lake."""
+    days = model.days_of(shown)
+    for name, table in WATCHED.items():
+        want = model.versions(days, name)
+        assert world.history(name) == want, name
+        defined = world.con.execute(History(world.con, world.lake).definition(table)).fetchall()
+        live = world.con.execute(f"SELECT * FROM history.{name}").fetchall()
+        assert sorted(defined, key=repr) == sorted(live, key=repr)
+        columns = tuple(c.name for c in table.tracked)
+        text = {
+            (d, k, change, column, *(None if v is None else str(v) for v in values))
+            for d, k, change, column, *values in model.changes(want, columns)
+        }
+        told = world.con.execute(
+            f"""SELECT snapshot_date, {", ".join(table.key)}, change, column_name, old_value, new_value
+                FROM main.changes WHERE table_name = '{name}'"""
+        ).fetchall()
+        keys = len(table.key)
+        assert sorted(((r[0], r[1 : 1 + keys], *r[1 + keys :]) for r in told), key=repr) == sorted(text, key=repr)
+        assert sorted(world.con.execute(changes_of(table)).fetchall(), key=repr) == sorted(
+            world.con.execute(f"SELECT * FROM main.changes WHERE table_name = '{name}'").fetchall(), key=repr
+        )
+        travel(world, table, want, text)
+        current = {(k, v) for k, v, _, until in want if until is None}
+        kept = ", ".join(c.name for c in table.versioned)
+        rows = world.con.execute(f"SELECT {kept} FROM main.{name}").fetchall()
+        assert sorted(((r[:keys], r[keys:]) for r in rows), key=repr) == sorted(current, key=repr)
+
+
+def travel(world: World, table: Table, want: set[Any], changes: set[Any]) -> None:
+    """The past as the macros tell it: before the first day, on each, on days without a landing, after the last."""
+    keys = len(table.key)
+    world.con.execute(sql("as_of", table=table.name, columns=names(table.versioned)))
+    world.con.execute(sql("changes_between"))
+    for day in (FIRST + timedelta(days=n) for n in range(-1, 8)):
+        then = {(k, v) for k, v, since, until in want if since <= day and (until is None or day < until)}
+        rows = world.con.execute(f"SELECT * FROM {table.name}_as_of($1)", [day]).fetchall()
+        assert sorted(((r[:keys], r[keys:]) for r in rows), key=repr) == sorted(then, key=repr), (table.name, day)
+        told = world.con.execute(
+            f"SELECT snapshot_date, change FROM changes_between($1, $2) WHERE table_name = '{table.name}'",
+            [day, day + timedelta(days=3)],
+        ).fetchall()
+        assert sorted(told) == sorted((c[0], c[2]) for c in changes if day < c[0] <= day + timedelta(days=3))
+
+
+def _clocks(shown: list[model.Shown]) -> dict[int, int]:
+    """The clock-driven value each current record must carry: that of the last landing that stated it on its last day."""
+    clocks: dict[int, tuple[date, int]] = {}
+    days = model.days_of(shown)
+    for when, day in sorted(days.items()):
+        for name, number in day.said:
+            if name == "student_activity":
+                counted = [s for s in shown if s.day == when]
+                base = max((s.landing for s in counted if s.proven), default=0)
+                stating = [
+                    s.landing
+                    for s in counted
+                    if s.landing >= base and (s.records.get(number) or {}).get("student_activity") is not None
+                ]
+                clocks[number] = (when, max(stating) + when.day)
+    return {number: clock for number, (_, clock) in clocks.items()}
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_history_agrees_with_the_model_where_keys_have_neighbours_of_their_own(name: str) -> None:
+    follow(TRAPS[name], lambda: True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(story=stories, rng=st.randoms(use_true_random=False))
+def test_history_agrees_with_the_model_in_any_order(story: list[Any], rng: random.Random) -> None:
+    """Landings of a week, arriving in random order with replays and corrections, equal the plain model."""
+    follow(story, lambda: rng.random() < 0.7)
+
+
+def follow(story: list[Any], now: Callable[[], bool]) -> None:
+    """Land a story in its order, catch up whenever `now` says so, and compare everything at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(folder))
+        shown: list[model.Shown] = []
+        numbers: dict[date, int] = {}
+        for offset, (proven, records) in story:  # the order of the story is the order of arrival
+            day = FIRST + timedelta(days=offset)
+            numbers[day] = numbers.get(day, 0) + 1
+            world.land(day, numbers[day], proven=proven, records=records)
+            shown.append(model.Shown(day, numbers[day], proven, {n: _model(n, said) for n, said in records.items()}))
+            if now():
+                world.catch_up()
+        world.catch_up()
+        check(world, shown)
+        proven, records = next(landing for offset, landing in reversed(story) if FIRST + timedelta(days=offset) == day)
+        if proven:  # what the day's last landing showed, shown once more, is the day's statement as it stands
+            world.land(day, numbers[day], proven=proven, records=records)
+            assert History(world.con, world.lake).behind() == []
+        clocks = dict(
+            world.con.execute("SELECT student_id, days_since_last_activity FROM main.student_activity").fetchall()
+        )
+        assert clocks == {n: c for n, c in _clocks(shown).items() if n in clocks}
+        live = {n: world.con.execute(f"SELECT * FROM spans.{n}").fetchall() for n in WATCHED}
+        History(world.con, world.lake).rebuild()
+        check(world, shown)
+        for name, rows in live.items():
+            assert sorted(world.con.execute(f"SELECT * FROM spans.{name}").fetchall(), key=repr) == sorted(
+                rows, key=repr
+            )

@@ -1,0 +1,254 @@
+"""Never locked, never half (promise 10): other processes that read while syncs publish, for hours or for a moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from pipelines.sandbox import Sandbox
+from pipelines.store import views
+from pipelines.store.dictionary import cookbook
+from tests.school import DAYS, FIRST, KEY, School
+
+# What a reader could see change: the newest day of the work, of students and of classes, and how many there are.
+STATE = """
+SELECT (SELECT MAX(snapshot_date) FROM ops.syncs), (SELECT MAX(snapshot_date) FROM spans.days),
+    (SELECT COUNT(*) FROM students), (SELECT COUNT(*) FROM student_classes), (SELECT COUNT(*) FROM classes),
+    (SELECT BIT_XOR(HASH(t)) FROM student_summaries AS t), (SELECT BIT_XOR(HASH(t)) FROM class_summaries AS t),
+    (SELECT BIT_XOR(HASH(t)) FROM changes AS t), (SELECT COUNT(DISTINCT snapshot_date) FROM snapshots.classes),
+    (SELECT BIT_XOR(HASH(t)) FROM snapshots.students AS t)
+"""
+
+# Holds the file open and looks again whenever it is told to.
+HOLDER = """
+import duckdb, sys
+con = duckdb.connect(sys.argv[1], read_only=True)
+for line in sys.stdin:
+    print(con.execute(sys.argv[2]).fetchall(), flush=True)
+"""
+# Opens and closes the file as fast as it can, until it is told to stop, and prints each thing it saw.
+OPENER = """
+import duckdb, sys, threading
+told = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), told.set()), daemon=True).start()
+opened, seen = 0, set()
+while not told.is_set() or opened < 20:
+    with duckdb.connect(sys.argv[1], read_only=True) as con:
+        seen.add(str(con.execute(sys.argv[2]).fetchall()))
+    opened += 1
+    if opened == 1:
+        print("reading", flush=True)
+print(opened)
+print("\\n".join(seen))
+"""
+
+
+class Reader:
+    """Another process that reads."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def look(self) -> str:
+        """What it sees now, through the connection it has held all along."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("look\n")
+        self._process.stdin.flush()
+        return self.line()
+
+    def line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def stop(self) -> list[str]:
+        """Tell it to stop; what it had to say. It must have met no error."""
+        said, errors = self._process.communicate(timeout=60)
+        assert self._process.returncode == 0, errors
+        return said.splitlines()
+
+
+@contextmanager
+def reader(program: str, published: Path) -> Iterator[Reader]:
+    command = [sys.executable, "-c", program, str(published), STATE]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        try:
+            yield Reader(process)
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[School]:
+    """A school of its own, with one night behind it."""
+    with Sandbox(60, day=FIRST, api_key=KEY) as sandbox:
+        school = School(tmp_path / "w", sandbox)
+        school.sync(FIRST)
+        yield school
+
+
+def test_a_reader_that_holds_the_file_for_days_sees_the_same_and_blocks_nobody(small: School) -> None:
+    first = str(small.rows(STATE))
+    with reader(HOLDER, small.published) as held:
+        assert held.look() == first
+        for day in DAYS[1:4]:
+            small.sync(day)
+            assert held.look() == first
+            with reader(HOLDER, small.published) as fresh:
+                assert fresh.look() == str(small.rows(STATE)) != first
+                fresh.stop()
+        assert held.look() == first
+        held.stop()
+    assert small.rows("SELECT COUNT(*) FROM ops.syncs") == [(4,)]
+
+
+def test_whoever_opens_it_meanwhile_sees_one_whole_sync_or_another(small: School) -> None:
+    """Students, classes, their history and the lake's views, all of one night, whenever the file is opened."""
+    whole = {str(small.rows(STATE))}
+    with reader(OPENER, small.published) as opening:
+        assert opening.line() == "reading"
+        for day in DAYS[1:5]:
+            small.sync(day)
+            whole.add(str(small.rows(STATE)))
+        opened, *seen = opening.stop()
+    assert len(whole) == 5
+    assert int(opened) >= 20
+    assert set(seen) <= whole
+    assert len(set(seen)) > 1
+
+
+def test_the_lakes_views_work_from_any_working_directory(fortnight: School, tmp_path: Path) -> None:
+    program = (
+        "import duckdb, sys; con = duckdb.connect(sys.argv[1], read_only=True);"
+        "print(con.execute('SELECT COUNT(*), COUNT(DISTINCT snapshot_date) FROM snapshots.students').fetchall());"
+        "print(con.execute('SELECT COUNT(*) > 0 FROM snapshots.observed').fetchall())"
+    )
+    relative = os.path.relpath(fortnight.published, tmp_path)
+    for cwd, path in ((Path("/"), str(fortnight.published)), (tmp_path, relative)):
+        done = subprocess.run(
+            [sys.executable, "-c", program, path], cwd=cwd, capture_output=True, text=True, timeout=60, check=True
+        )
+        students, true = done.stdout.splitlines()
+        assert students == str(fortnight.rows("SELECT COUNT(*), 14 FROM snapshots.students"))
+        assert true == "[(True,)]"
+
+
+def test_the_last_three_are_kept_and_one_is_put_back(small: School) -> None:
+    states = [small.rows(STATE)]
+    for day in DAYS[1:5]:
+        small.sync(day)
+        states.append(small.rows(STATE))
+    rollbook = small.rollbook()
+    kept = rollbook.warehouse.kept()
+    assert [_state(p) for p in kept] == [str(s) for s in reversed(states[1:4])]
+    with reader(HOLDER, small.published) as held:
+        assert held.look() == str(states[4])
+        rollbook.restore(kept[2])
+        assert held.look() == str(states[4])
+        held.stop()
+    assert small.rows(STATE) == states[1]
+    assert small.rows("SELECT COUNT(*) FROM roster")[0][0] > 0
+    assert _state(rollbook.warehouse.kept()[0]) == str(states[4])
+    assert len(rollbook.warehouse.kept()) == 3
+    assert _day(DAYS[1]) in (small.warehouse / "report.html").read_text()
+
+
+def test_after_a_file_was_put_back_the_next_sync_catches_up_by_itself(small: School) -> None:
+    for day in DAYS[1:4]:
+        small.sync(day)
+    rollbook = small.rollbook()
+    rollbook.restore(rollbook.warehouse.kept()[2])
+    assert small.rows("SELECT MAX(snapshot_date) FROM spans.days") == [(FIRST,)]
+    small.sync(DAYS[4])
+    caught_up = small.rows(STATE)
+    small.rollbook().rebuild()
+    assert small.rows(STATE)[0][2:] == caught_up[0][2:]
+    assert [r[0] for r in small.rows("SELECT snapshot_date FROM spans.days ORDER BY 1")] == list(DAYS[:5])
+
+
+def _state(path: Path) -> str:
+    with duckdb.connect(str(path), read_only=True) as con:
+        return str(con.execute(STATE).fetchall())
+
+
+def _day(day: Any) -> str:
+    return f"{day.day} {day:%B %Y}"
+
+
+# --- DuckDB 1.4 ------------------------------------------------------------------------------------------------------
+
+OLDEST = "1.4.5"
+TABLES = "SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal"
+LOOK = """
+import duckdb, json, sys
+asked = json.load(sys.stdin)
+with duckdb.connect(sys.argv[1], read_only=True) as con:
+    told = {question: str(con.execute(question).fetchall()) for question in asked}
+json.dump({"version": duckdb.__version__, "told": told}, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="session")
+def oldest() -> Path:
+    """A folder with the oldest DuckDB that must open the file: installed once, beside this environment's own."""
+    folder = Path(sys.prefix) / f"duckdb-{OLDEST}"
+    if not (folder / "done").exists():
+        uv = Path(sys.executable).with_name("uv")
+        pip = [str(uv), "pip"] if uv.exists() else [sys.executable, "-m", "pip"]
+        command = [*pip, "install", "--quiet", "--target", str(folder), "--no-deps", f"duckdb=={OLDEST}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        if done.returncode:
+            message = f"duckdb {OLDEST} could not be installed: {done.stderr.strip()[-300:]}"
+            if os.environ.get("CI"):
+                pytest.fail(message)
+            pytest.skip(message)
+        (folder / "done").touch()
+    return folder
+
+
+def test_duckdb_1_4_opens_it_tables_views_macros_and_comments(fortnight: School, oldest: Path) -> None:
+    asked = [
+        *(f"SELECT * FROM {n} ORDER BY ALL" for n in views.QUESTIONS),
+        *(f"SELECT COUNT(*) FROM {s}.{t}" for s, t in fortnight.rows(TABLES)),
+        *(f"SELECT COUNT(*) FROM snapshots.{t}" for t in ("students", "student_classes", "classes", "observed")),
+        "SELECT COUNT(*) FROM students_as_of(DATE '2026-10-01')",
+        "SELECT * FROM changes_between(DATE '2026-10-01', DATE '2026-10-03') ORDER BY ALL",
+        "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal ORDER BY ALL",
+        "SELECT view_name, comment FROM duckdb_views() WHERE NOT internal ORDER BY ALL",
+        "SELECT function_name, comment FROM duckdb_functions() WHERE NOT internal ORDER BY ALL",
+        *(r.sql for r in cookbook()),
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK, str(fortnight.published)],
+        input=json.dumps(asked),
+        env=os.environ | {"PYTHONPATH": str(oldest)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["version"] == OLDEST
+    for question in asked:
+        with duckdb.connect(str(fortnight.published), read_only=True) as con:
+            ours = con.execute(question).fetchall()
+        if "ORDER BY" in question and question not in {r.sql for r in cookbook()}:
+            assert answer["told"][question] == str(ours), question
+        else:  # ties may stand in another order, and a LIMIT may cut them elsewhere
+            assert len(answer["told"][question]) > 2
+            assert len(ours) > 0
+
+
+def test_the_days_of_the_tests_are_a_fortnight() -> None:
+    assert (DAYS[0], DAYS[-1] - DAYS[0]) == (FIRST, timedelta(days=13))

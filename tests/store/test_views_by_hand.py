@@ -1,0 +1,178 @@
+"""What a fortnight of the sandbox has none of: views over a few rows written by hand, with what they must say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import duckdb
+import pytest
+
+from pipelines.store import schema, thresholds, views
+
+D = [date(2026, 11, 1) + timedelta(days=n) for n in range(12)]
+Row = tuple[Any, ...]
+
+
+class Hand:
+    """A database in memory as it is declared, filled by hand."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
+        self.con = con
+        schema.ensure(con)
+        thresholds.fill(con, thresholds.DEFAULTS)
+        views.create_questions(con)
+
+    def put(self, table: str, **values: Any) -> None:
+        """One row; what is not named is NULL."""
+        names, marks = ", ".join(values), ", ".join("?" * len(values))
+        self.con.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", list(values.values()))
+
+    def land(self, *days: date) -> None:
+        """Days that the history stands on."""
+        for day in days:
+            self.put("spans.days", snapshot_date=day)
+
+    def student(self, number: int, name: str, **summary: Any) -> None:
+        """A student since the first day, and the summary of it, the current one and the version."""
+        self.put("main.students", student_id=number, name=name, registration_date=D[0])
+        self.put("history.students", student_id=number, name=name, valid_from=D[0])
+        self.put("main.student_summaries", student_id=number, **summary)
+        self.put("history.student_summaries", student_id=number, valid_from=D[-1], **summary)
+
+    def ask(self, query: str) -> list[Row]:
+        """The rows of a query."""
+        return self.con.execute(query).fetchall()
+
+
+@pytest.fixture
+def hand() -> Iterator[Hand]:
+    with duckdb.connect() as con:
+        yield Hand(con)
+
+
+def test_a_class_that_is_no_longer_listed_keeps_the_title_its_students_give_it(hand: Hand) -> None:
+    hand.student(1, "Ada")
+    for number, title in ((7, "as Ada has it"), (8, "another")):
+        hand.put("main.student_classes", student_id=1, class_id=number, class_title=title, course_name="own course")
+    hand.put("main.classes", class_id=7, class_title="as the class has it", class_status=1, course_name=None)
+    asked = "SELECT class_id, class_title, course_name, class_status, name FROM roster ORDER BY 1"
+    assert hand.ask(asked) == [
+        (7, "as the class has it", "own course", 1, "Ada"),
+        (8, "another", "own course", None, "Ada"),
+    ]
+
+
+def test_joining_and_leaving_is_told_from_a_title_worded_anew_and_from_coming_back(hand: Hand) -> None:
+    hand.land(*D[:8])
+    hand.put("history.students", student_id=1, name="Ada Old", valid_from=D[0], valid_to=D[3])
+    hand.put("history.students", student_id=1, name="Ada New", valid_from=D[3])
+    hand.put("history.students", student_id=2, name="Bob", valid_from=D[0], valid_to=D[5])
+    since = ((D[0], D[2], "a"), (D[2], D[3], "b"), (D[4], D[6], "b"), (D[6], None, "c"))
+    for valid_from, valid_to, title in since:  # a title worded anew on D2 and D6; a gap of a day on D3
+        span = {"valid_from": valid_from, "valid_to": valid_to}
+        hand.put("history.student_classes", student_id=1, class_id=7, class_title=title, **span)
+    hand.put("history.student_classes", student_id=2, class_id=7, class_title="x", valid_from=D[1], valid_to=D[5])
+    asked = (
+        "SELECT snapshot_date, change, class_title, name, is_student_listed, is_class_listed FROM enrollment_changes"
+    )
+    assert hand.ask(asked) == [
+        (D[1], "joined", "x", "Bob", False, False),
+        (D[3], "left", "b", "Ada New", True, False),
+        (D[4], "joined", "b", "Ada New", True, False),
+        (D[5], "left", "x", "Bob", False, False),
+    ]
+
+
+def test_who_falls_fast_is_told_by_completion_and_by_score(hand: Hand) -> None:
+    hand.land(*D)
+    good = {"total_assignments": 10, "completion_rate": 70.0, "average_score": 70.0}
+    cases: dict[int, tuple[dict[str, Any], str | None]] = {
+        1: (good | {"completion_rate": 90.0}, "completion fell from 90 to 70 % in 7 days"),
+        2: (good | {"completion_rate": 89.9}, None),
+        3: (good | {"average_score": 95.5}, "score fell from 95.5 to 70 in 7 days"),
+        4: (
+            good | {"completion_rate": 91.0, "average_score": 90.0},
+            "completion fell from 91 to 70 % in 7 days; score fell from 90 to 70 in 7 days",
+        ),
+        5: (good | {"completion_rate": 100.0, "total_assignments": 0}, None),
+        6: (good | {"average_score": None}, None),
+    }
+    for number, (before, _) in cases.items():
+        hand.student(number, f"S{number}", **good)
+        hand.put("history.student_summaries", student_id=number, valid_from=D[0], valid_to=D[-1], **before)
+    asked = "SELECT student_id, reason, reason_count, is_falling FROM students_to_watch ORDER BY 1"
+    assert hand.ask(asked) == [(n, reason, 1, True) for n, (_, reason) in cases.items() if reason]
+
+
+def test_a_student_without_assignments_is_not_behind_with_them(hand: Hand) -> None:
+    hand.land(*D)
+    hand.student(1, "Ada", total_assignments=0, completion_rate=0.0)
+    hand.student(2, "Bob", total_assignments=1, completion_rate=0.0)
+    assert hand.ask("SELECT student_id, reason FROM students_to_watch") == [(2, "low completion (0 %, under 30)")]
+    assert hand.ask("SELECT low_completion_students FROM progress_daily ORDER BY snapshot_date DESC LIMIT 1") == [(1,)]
+
+
+def test_who_never_logged_in_is_given_some_days_and_is_not_also_inactive(hand: Hand) -> None:
+    hand.land(*D)
+    hand.student(1, "Ada")
+    hand.student(2, "Bob")
+    hand.con.execute("UPDATE main.students SET registration_date = ? WHERE student_id = 2", [D[-1] - timedelta(days=6)])
+    for number in (1, 2):
+        last = D[-1] - timedelta(days=60)  # an odd record: it was never there, and yet it was
+        hand.put("main.student_activity", student_id=number, has_ever_logged_in=False, last_activity_date=last)
+    assert hand.ask("SELECT student_id, reason FROM students_to_watch") == [(1, f"never logged in, registered {D[0]}")]
+
+
+def test_a_class_without_a_course_or_a_score_is_compared_with_what_there_is(hand: Hand) -> None:
+    for number, course, completion, score in ((1, 5, 80.0, None), (2, 5, 60.0, 50.0), (3, None, 40.0, 50.0)):
+        hand.put("main.classes", class_id=number, class_title="c", class_status=1, course_id=course, student_count=0)
+        hand.put("main.class_summaries", class_id=number, average_completion_rate=completion, average_score=score)
+    asked = """SELECT class_id, course_completion_rate, completion_vs_course, completion_rank_in_course,
+                   completion_rank, score_vs_institution, score_rank_in_course, score_rank, minutes_per_student,
+                   classes_in_course
+               FROM class_comparison ORDER BY 1"""
+    assert hand.ask(asked) == [
+        (1, 70.0, 10.0, 1, 1, None, None, None, None, 2),
+        (2, 70.0, -10.0, 2, 2, 0.0, 1, 1, None, 2),
+        (3, None, None, None, 3, 0.0, None, 1, None, None),
+    ]
+
+
+def test_activity_wears_off_after_seven_days_though_nothing_changes(hand: Hand) -> None:
+    hand.land(*D)
+    hand.put("history.students", student_id=1, valid_from=D[0])
+    hand.put("history.student_activity", student_id=1, valid_from=D[0], last_activity_date=D[1])
+    active = [r[0] for r in hand.ask("SELECT active_students FROM progress_daily ORDER BY snapshot_date")]
+    assert active == [1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0]
+
+
+def test_a_night_is_told_by_its_last_sync_and_a_night_without_one_is_told_too(hand: Hand) -> None:
+    counts = {"students": 1500, "classes": 40, "rows_added": 1, "rows_changed": 1000, "rows_removed": 0}
+    plain = counts | {"rejected": 0, "slipped": 0, "proven": True}
+    nights: list[dict[str, Any]] = [
+        {"landing": 1, "outcome": "synced", "verdict": "synced"},
+        {"landing": 1, "outcome": "held", "verdict": "held", "reason": "12 % of students would go"},
+        {"landing": 1, "outcome": "failed", "verdict": "failed", "reason": "nothing came"},
+        {"landing": 2, "outcome": "synced", "verdict": "approved", "reason": "12 % of students would go"},
+    ]
+    for day, night in zip((D[0], D[1], D[3], D[3]), nights, strict=True):
+        hand.put("ops.syncs", snapshot_date=day, **(plain | night))
+    unproven = {"verdict": "unproven", "reason": "students slipped", "rejected": 3, "slipped": 2, "proven": False}
+    calm = {"rows_added": 0, "rows_changed": 0}
+    times = {"started_at": datetime(2026, 11, 5, 2, 15), "finished_at": datetime(2026, 11, 5, 2, 16, 1, 500000)}  # noqa: DTZ001
+    hand.put("ops.syncs", snapshot_date=D[4], landing=1, outcome="synced", **(plain | unproven | calm | times))
+    synced = "Synced 1,500 students and 40 classes: 1 rows added, 1,000 changed, 0 removed."
+    assert hand.ask("SELECT snapshot_date, outcome, said, syncs, seconds FROM sync_log") == [
+        (D[0], "synced", synced, 1, None),
+        (D[1], "held", "Held: 12 % of students would go. Readers kept what was published before.", 1, None),
+        (D[2], "missing", "No sync: nothing was landed, and the service keeps no history.", 0, None),
+        (D[3], "synced", f"{synced} It was held, and approved by a person. It was sync 2 of that date.", 2, None),
+        (
+            *(D[4], "synced"),
+            "Synced 1,500 students and 40 classes: nothing changed. Unproven: students slipped. 3 refused; see"
+            " ops.rejects. 2 seemed gone and were found.",
+            *(1, 61.5),
+        ),
+    ]

@@ -1,0 +1,189 @@
+"""A backfill as an operator does it: `rollbook serve`, a browser, an asset's page, a range of days, Launch.
+
+Everything is real: the webserver, the daemon, Chromium, the warehouse. One day of the range was never landed, and one
+has a held landing; the others were flattened wrongly and must come right (promise 8).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from pipelines.settings import ROOT
+from tests.fortnight import DAYS, FIRST, HELD, copy, export, landed, rollbook, rows
+from tests.kills import Job, killed_or_done, start
+from tests.nights import folder
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
+
+LANDED = DAYS[:8]
+NEVER = DAYS[5]
+RANGE = DAYS[2:8]
+REBUILT = [d for d in RANGE if d != NEVER]
+RECORDS = ("main", "history", "spans")
+
+# Seconds, on a machine that is busy with other things.
+UP_WITHIN = 90.0
+DONE_WITHIN = 120.0
+DOWN_WITHIN = 40.0
+CHROMIUM_FLAGS = [
+    "--no-sandbox",  # there is none for root, as which CI runs
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def warehouses() -> Iterator[tuple[Path, Path]]:
+    """A warehouse without one day and with every class's room wrong, and its twin, on which `backfill` was called."""
+    with landed(LANDED) as (source, _), folder() as made, folder() as twin:
+        copy(source, made, [d for d in LANDED if d != NEVER])
+        killed_or_done(start(Job("rebuild", made, "http://127.0.0.1:9", FIRST, LANDED[-1], wrongly=True)))
+        copy(made, twin)
+        rollbook(twin).backfill(RANGE[0], RANGE[-1])
+        yield made, twin
+
+
+@contextmanager
+def serving(warehouse: Path, home: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """`rollbook serve` on a free port; what is still running at the end is killed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    given = {
+        "WAREHOUSE": warehouse,
+        "BASE_URL": "http://127.0.0.1:9",  # nobody: a backfill fetches nothing
+        "API_KEY": "k",
+        "FIRST_DATE": FIRST,
+        "CRON": "0 0 1 1 *",
+    }
+    home.mkdir()
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
+    env = os.environ | {f"ROLLBOOK_{k}": str(v) for k, v in given.items()} | {"DAGSTER_HOME": str(home)}
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "serve", "--port", str(port)]
+    with (home / "serve.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        wait(UP_WITHIN, lambda: answers(f"{url}/server_info"))
+        yield process, url
+    finally:
+        for left in (process.pid, *children(home)):
+            try:
+                os.kill(left, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        process.wait(10)
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def wait(seconds: float, until: object) -> None:
+    over = time.monotonic() + seconds
+    while not until():  # type: ignore[operator]
+        assert time.monotonic() < over, f"still waiting after {seconds:.0f} seconds"
+        time.sleep(0.25)
+
+
+def children(home: Path) -> list[int]:
+    """All processes that were started for this Dagster instance, however far down."""
+    found, mark = [], f"DAGSTER_HOME={home}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+@contextmanager
+def browsing(chromium: str) -> Iterator[Page]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+        try:
+            page = browser.new_page(viewport={"width": 1500, "height": 1000})
+            page.set_default_timeout(30_000)
+            yield page
+        finally:
+            browser.close()
+
+
+def launch(page: Page, url: str, asset: str) -> None:
+    """From an asset's page: Materialize, the range, Launch; then follow the link to the backfill that it made."""
+    page.goto(f"{url}/assets/{asset}")
+    page.get_by_role("button", name="Materialize").first.click()
+    page.get_by_role("button", name="Confirm").click()  # all assets are made together, and Dagster says so
+    chosen = page.get_by_placeholder("No matching partitions")
+    chosen.fill(f"[{RANGE[0]}...{RANGE[-1]}]")
+    chosen.press("Enter")
+    expect(page.get_by_text(f"{len(RANGE)} partitions", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Launch backfill").click()
+    page.get_by_role("link", name="View", exact=True).first.click()
+    page.wait_for_url("**/runs/b/*")
+
+
+def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
+    warehouses: tuple[Path, Path], chromium: str, tmp_path: Path
+) -> None:
+    warehouse, twin = warehouses
+    published, home = warehouse / "rollbook.duckdb", tmp_path / "home"
+    was = export(published, RECORDS)
+    kept = set((warehouse / "build" / "previous").glob("*"))
+    assert was != export(twin / "rollbook.duckdb", RECORDS)
+
+    with serving(warehouse, home) as (process, url), browsing(chromium) as page:
+        launch(page, url, "history/students")
+        backfill = page.url.split("?")[0]
+        page.goto(f"{backfill}?tab=runs")
+        expect(page.get_by_text("Success", exact=True).first).to_be_visible(timeout=DONE_WITHIN * 1000)
+        expect(page.get_by_text("Succeeded", exact=True).first).to_be_visible(timeout=DONE_WITHIN * 1000)
+
+        # One run for the whole range; its log says what was left out, and why.
+        runs = {a.get_attribute("href") for a in page.locator("a[href^='/runs/']").all()} - {"/runs/"}
+        (run,) = {r.split("?")[0] for r in runs if r and not r.startswith("/runs/b/")}
+        page.goto(f"{url}{run}?logs=nothing%20was%20landed")
+        expect(page.get_by_text(f"nothing was landed on {NEVER}, and the service keeps no history")).to_be_visible()
+        page.goto(f"{url}{run}?logs=is%20held")
+        expect(page.get_by_text(f"{HELD}: landing 2 is held and was left out")).to_be_visible()
+
+        # Of each asset the landed days are marked, and no other.
+        for asset in ("history/students", "snapshots/classes", "raw/students", "published/rollbook"):
+            page.goto(f"{url}/assets/{asset}?view=partitions")
+            expect(page.get_by_text(f"Materialized ({len(REBUILT)})")).to_be_visible()
+            expect(page.get_by_text("Failed (0)")).to_be_visible()
+        for day in RANGE:
+            page.goto(f"{url}/assets/history/students?view=partitions&partition={day}")
+            expect(page.get_by_text(f"View all historical events ({int(day != NEVER)})")).to_be_visible()
+        page.screenshot(path=tmp_path / "partitions.png")
+
+        assert export(published, RECORDS) == export(twin / "rollbook.duckdb", RECORDS)
+        right = "SELECT DISTINCT snapshot_date FROM snapshots.classes WHERE class_room <> class_code ORDER BY 1"
+        assert [d for (d,) in rows(published, right)] == REBUILT
+        assert len(set((warehouse / "build" / "previous").glob("*")) - kept) == 1  # published once
+
+        assert len(children(home)) > 2
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DOWN_WITHIN) == 0, (home / "serve.log").read_text()[-2000:]
+        wait(DOWN_WITHIN, lambda: not children(home))

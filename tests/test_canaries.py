@@ -1,0 +1,321 @@
+"""The key and the pupils stay home (promise 12): what a made-up key and pupil leave behind, wherever one looks.
+
+One story of good and bad nights is lived through at full volume; then every log record, every error with all that is
+chained to it, and every byte and value at rest is searched.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import stat
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.errors import (
+    ContractChangedError,
+    HeldError,
+    KeyRefusedError,
+    NotTheContractError,
+    OtherInstitutionError,
+    RedirectError,
+    RefusedError,
+    RollbookError,
+    UnreachableError,
+)
+from pipelines.landing import Body
+from tests import faults
+from tests.nights import House, folder
+from tests.records import classes, school_class, student, students
+from tests.service import Asked, Reply, Service
+
+KEY = "k3y-canary-7d1f0a"
+# What a pupil and a teacher could be known by. Each is found where records are kept, and nowhere else.
+NAMES = (
+    "Zebedee",
+    "Canarybird",
+    "zebedee.canarybird@pupils.example",
+    "REF-CANARY-9",
+    "Thaddeus Teachbird",
+    "teachbird@",
+)
+PUPIL = student(
+    9,
+    name="Zebedee Canarybird",
+    first_name="Zebedee",
+    last_name="Canarybird",
+    email="zebedee.canarybird@pupils.example",
+    reference_id="REF-CANARY-9",
+    profile_image="https://img.school.example/zebedee.png",
+)
+CLASS = school_class(501, teacher={"teacher_id": 9, "name": "Thaddeus Teachbird", "email": "teachbird@school.example"})
+# A message of the service is told, but for the key and addresses; to a search, which holds a name, not at all.
+ECHO = f"{KEY} of zebedee.canarybird@pupils.example may not"
+LOUD_ECHO = f"{ECHO}, nor see Zebedee Canarybird, REF-CANARY-9"
+# Where records themselves are kept. What analysts open is of that kind, too.
+OF_RECORDS = (".zst", ".parquet", ".duckdb", "rejects.jsonl")
+
+
+@dataclass
+class Heard:
+    """All that was said while the story went on, and the modes of the files there were after each night."""
+
+    records: list[logging.LogRecord] = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
+    modes: dict[Path, int] = field(default_factory=dict)
+
+    def logs(self) -> str:
+        """Every log record: as it would be printed, and all its parts."""
+        formatter = logging.Formatter("%(name)s %(levelname)s %(message)s %(pathname)s")
+        return "\n".join(formatter.format(r) + repr(vars(r)) for r in self.records)
+
+    def told(self) -> str:
+        """Every error with its parts, its notes, its traceback, and all errors behind it."""
+        seen: set[int] = set()
+        texts: list[str] = []
+        queue: list[BaseException | None] = [*self.errors]
+        while queue:
+            error = queue.pop()
+            if error is not None and id(error) not in seen:
+                seen.add(id(error))
+                texts += [str(error), repr(error), repr(vars(error)), *traceback.format_exception(error)]
+                queue += [error.__cause__, error.__context__]
+        return "\n".join(texts)
+
+
+class Listening(logging.Handler):
+    def __init__(self, heard: Heard) -> None:
+        super().__init__(logging.DEBUG)
+        self.heard = heard
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.heard.records.append(record)
+
+
+class Story:
+    """Nights of one warehouse, and what was heard of them."""
+
+    def __init__(self, house: House, heard: Heard) -> None:
+        self.house = house
+        self.service = house.service
+        self.heard = heard
+        self.number = 0
+
+    def night(self, *expected: type[RollbookError], **sync: object) -> None:
+        """The next night, which may end in an error."""
+        self.number += 1
+        self.again(*expected, **sync)
+        self.service.mend()
+
+    def again(self, *expected: type[RollbookError], **sync: object) -> None:
+        """A sync of the same night."""
+        self.house.at(self.number)
+        if not expected:
+            self.house.sync(**sync)  # type: ignore[arg-type]
+        else:
+            with pytest.raises(expected) as caught:
+                self.house.sync(**sync)  # type: ignore[arg-type]
+            self.heard.errors.append(caught.value)
+        for path in (self.house.warehouse, *self.house.warehouse.rglob("*")):
+            self.heard.modes[path] = stat.S_IMODE(path.stat().st_mode)
+
+
+def live(story: Story) -> None:
+    """Clean, spoiled, held, failed and reject-laden nights, with the pupil and the key in the midst of them."""
+    service = story.service
+    everybody = [*students(8), PUPIL]
+    service.students, service.classes = everybody, [CLASS, *classes(2, first=502)]
+    story.night(details="all")
+    # Refused, each for a reason of its own; by night 4 so many that the sync fails.
+    service.students = [*students(8), PUPIL | {"registration_date": "Zebedee"}]
+    story.night(details="changed")
+    service.students = [*students(8), PUPIL | {"id": "Zebedee"}]
+    story.night()
+    service.students = [*students(6), *({**PUPIL, "id": i, "name": None} for i in (7, 8, 9))]
+    story.night(ContractChangedError)
+    # The pupil is gone, and is searched for by name: in vain, without an answer, and with a loud one.
+    service.students = students(8)
+    for bend in (
+        faults.reset(),
+        faults.html(),
+        faults.refused(400, KEY, ECHO),
+        faults.redirect(f"https://{KEY}.example"),
+    ):
+        service.on(bend, path="students", search=True, times=None)
+        story.night()
+    service.on(faults.refused(401, "AUTH_REQUIRED", LOUD_ECHO), path="students", search=True)
+    story.night(KeyRefusedError)
+    # Whatever a list, a detail or the auth check may answer.
+    service.students = everybody
+    for path, bend, error in (
+        ("students", faults.status(500, retry_after=KEY), UnreachableError),
+        ("students", faults.cut_short(), UnreachableError),
+        ("students", echo, NotTheContractError),
+        ("students", faults.unsuccessful(ECHO), RefusedError),
+        ("classes", faults.redirect(f"https://{KEY}@elsewhere.example/{KEY}?search=Zebedee"), RedirectError),
+        ("auth", faults.refused(401, KEY, ECHO), KeyRefusedError),
+        ("auth", faults.wrong_envelope({"success": True, "data": {"name": "Zebedee"}}), NotTheContractError),
+    ):
+        service.on(bend, path=path, times=None)
+        story.night(error)
+    service.on(faults.refused(500, KEY, LOUD_ECHO), path="student/9", times=None)
+    service.on(faults.refused(404, KEY, LOUD_ECHO), path="student/7", times=None)
+    service.on(echo, path="student/8", times=None)
+    story.night(details="all")
+    # A landslide, and its approval.
+    service.students = [PUPIL]
+    story.night(HeldError)
+    story.again(approve=True)
+    # Another institution's key; and this one again, so that all of it is told in ops.
+    school, service.school = service.school, {"id": 42, "name": "Another School", "key": "another-school"}
+    story.night(OtherInstitutionError)
+    service.school = school
+    story.night()
+
+
+def echo(asked: Asked, reply: Reply) -> Reply:
+    return Reply(body=LOUD_ECHO.encode())
+
+
+@pytest.fixture(scope="module")
+def lived() -> Iterator[tuple[Path, Heard]]:
+    """The story, lived once, under the umask that most machines have: the warehouse it left, and what was heard."""
+    heard = Heard()
+    listening, root = Listening(heard), logging.getLogger()
+    level, umask = root.level, os.umask(0o022)
+    loud = [logging.getLogger(name) for name in ("httpx", "httpcore", "stamina", "filelock", "asyncio")]
+    try:
+        root.setLevel(logging.DEBUG)
+        root.addHandler(listening)
+        for logger in loud:
+            logger.setLevel(logging.DEBUG)
+        with folder() as path, Service(key=KEY) as service:
+            live(Story(House(path / "warehouse", service, api_key=KEY, walks=2), heard))
+            yield path / "warehouse", heard
+    finally:
+        root.removeHandler(listening)
+        root.setLevel(level)
+        for logger in loud:
+            logger.setLevel(logging.NOTSET)
+        os.umask(umask)
+
+
+# --- reading whatever there is ---------------------------------------------------------------------------------------
+
+
+def contents(path: Path) -> str:
+    """All that a file says, its compression undone."""
+    readers: dict[str, Callable[[Path], str]] = {".zst": _bodies, ".parquet": _parquet, ".duckdb": _database}
+    return readers.get(path.suffix, lambda p: p.read_bytes().decode(errors="replace"))(path)
+
+
+def _bodies(path: Path) -> str:
+    codec, texts = pa.Codec("zstd"), []
+    for line in path.with_name("pages.jsonl").read_bytes().splitlines():
+        body = msgspec.json.decode(line, type=Body)
+        frame = path.read_bytes()[body.offset : body.offset + body.length]
+        texts.append(codec.decompress(frame, decompressed_size=body.size, asbytes=True).decode(errors="replace"))
+    return "\n".join(texts)
+
+
+def _parquet(path: Path) -> str:
+    return repr(pq.read_table(io.BytesIO(path.read_bytes())).to_pylist())
+
+
+def _database(path: Path) -> str:
+    with duckdb.connect(path, read_only=True) as con:
+        tables = con.execute("SELECT schema_name, table_name FROM duckdb_tables()").fetchall()
+        texts = [repr(con.execute(f'SELECT * FROM {s}."{t}"').fetchall()) for s, t in tables]
+        views = con.execute("SELECT sql FROM duckdb_views() UNION ALL SELECT comment FROM duckdb_columns()").fetchall()
+        return "\n".join(texts) + repr(views)
+
+
+def files_of(warehouse: Path) -> dict[str, Path]:
+    return {str(p.relative_to(warehouse)): p for p in sorted(warehouse.rglob("*")) if p.is_file()}
+
+
+# --- the search ------------------------------------------------------------------------------------------------------
+
+
+def test_the_key_is_in_no_log_no_error_and_no_file(lived: tuple[Path, Heard]) -> None:
+    warehouse, heard = lived
+    assert KEY not in heard.logs()
+    assert KEY not in heard.told()
+    for name, path in files_of(warehouse).items():
+        assert KEY not in name
+        assert KEY.encode() not in path.read_bytes(), name
+        assert KEY not in contents(path), name
+
+
+def test_pupils_are_in_no_log_and_no_error(lived: tuple[Path, Heard]) -> None:
+    _, heard = lived
+    assert len(heard.errors) == 11
+    assert [r.name for r in heard.records if r.name.startswith("pipelines")], "nothing was heard at all"
+    for text in (heard.logs(), heard.told()):
+        assert [n for n in NAMES if n.lower() in text.lower()] == []
+        assert "search=" not in text
+
+
+def test_pupils_are_only_in_the_files_that_hold_records(lived: tuple[Path, Heard]) -> None:
+    warehouse, _ = lived
+    found: dict[str, set[str]] = {}
+    for name, path in files_of(warehouse).items():
+        assert not [n for n in NAMES if n in name]
+        said = contents(path)
+        found.setdefault(path.name if path.suffix in (".json", ".jsonl") else path.suffix, set()).update(
+            n for n in NAMES if n in said
+        )
+        if not name.endswith(OF_RECORDS) or "/observed/" in name:
+            assert [n for n in NAMES if n in said] == [], name
+    # They are where they belong, so the search does find them.
+    assert found[".zst"] == found[".duckdb"] == found[".parquet"] == set(NAMES)
+    assert found["rejects.jsonl"] == set(NAMES[:4])
+    assert {"manifest.json", "pages.jsonl", "day.json"} <= found.keys()
+
+
+def test_every_file_and_folder_was_the_owners_alone_after_every_night(lived: tuple[Path, Heard]) -> None:
+    _, heard = lived
+    folders = {above for path in heard.modes for above in path.parents}
+    assert {str(p): oct(m) for p, m in heard.modes.items() if m not in (0o600, 0o700)} == {}
+    assert {str(p) for p, m in heard.modes.items() if m == 0o600} & set(map(str, folders)) == set()
+    assert len([p for p in heard.modes if p.suffix == ".parquet"]) > 100
+
+
+# --- who may read ----------------------------------------------------------------------------------------------------
+
+
+def group_reads(warehouse: Path) -> set[str]:
+    """The files that the warehouse's group reaches and reads; it may write none, and others may nothing at all."""
+    found = set()
+    for name, path in files_of(warehouse).items():
+        above = [p for p in path.parents if p == warehouse or warehouse in p.parents]
+        modes = [stat.S_IMODE(p.stat().st_mode) for p in (path, *above)]
+        assert not any(m & 0o027 for m in modes), name
+        if all(m & 0o050 == 0o050 for m in modes[1:]) and modes[0] & 0o040:
+            found.add(name)
+    return found
+
+
+@pytest.mark.parametrize("since", [1, 2], ids=["from the first night on", "from the second night on"])
+def test_a_group_of_analysts_may_read_what_is_published_and_nothing_else(since: int) -> None:
+    umask = os.umask(0o077)  # the modes are what was set, whatever the machine would have it
+    try:
+        with folder() as path, Service(students(3), classes(1)) as service:
+            house = House(path / "warehouse", service)
+            for number in (1, 2):
+                house.at(number).sync(over={"published_mode": "640" if number >= since else "600"})
+            public = {n for n in files_of(house.warehouse) if n.startswith("snapshots/")}
+            assert len(public) == 2 * 11
+            public |= {"rollbook.duckdb", "report.html"}
+            assert group_reads(house.warehouse) - {"thresholds.csv"} == public
+    finally:
+        os.umask(umask)

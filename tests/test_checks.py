@@ -1,0 +1,203 @@
+"""What must hold before readers see a file: each rule finds what breaks it, and cries over nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from pipelines.errors import CheckError
+from pipelines.store import checks
+from pipelines.store.facts import findings
+from tests import faults
+from tests.nights import House, folder, night
+from tests.records import MISSING, classes, school_class, student, students
+from tests.service import Service
+
+HOLDS = {
+    "keys_are_unique": [],
+    "versions_do_not_overlap": [],
+    "landed_is_rows_and_rejects": [],
+    "rebuilt_is_live": [],
+}
+
+
+@pytest.fixture(scope="module")
+def lived() -> Iterator[House]:
+    """Six nights in which everything happens that history has a rule for; one of them is held and approved."""
+    with folder() as path, Service(students(40), classes(3)) as service:
+        house = House(path, service)
+        everybody = list(service.students)
+        house.at(1).sync()
+        # Somebody leaves, somebody changes, somebody falls silent, somebody is refused.
+        service.students = everybody[1:]
+        service.students[0] = student(2, name="Pupil Other")
+        service.students[1] = student(3, classes=MISSING, activity_tracking=None)
+        service.students[2] = student(4, email=None)
+        service.classes.append(school_class(504))
+        house.at(2).sync()
+        # Unproven: only adds and updates; and again the same day, proven.
+        service.on(faults.moved_total(1), path="students", times=None)
+        service.students.append(student(41))
+        house.at(3).sync()
+        service.mend()
+        house.sync()
+        # Who left is back, silent; an empty list; a class is gone.
+        service.students = [student(1, classes=MISSING), student(2, classes=[]), *everybody[2:]]
+        service.classes = service.classes[:2]
+        house.at(4).sync()
+        service.students = [student(i, name=f"Renamed {i}") for i in range(1, 36)]
+        house.at(5).sync(over={"hold_removed_percent": 50, "hold_changed_percent": 100})
+        house.at(6).sync()
+        yield house
+
+
+@pytest.fixture
+def house(lived: House, tmp_path: Path) -> House:
+    """A copy, to be spoiled."""
+    shutil.copytree(lived.warehouse, tmp_path / "warehouse")
+    copy = House(tmp_path / "warehouse", lived.service)
+    return copy.at(6)
+
+
+def examined(house: House) -> dict[str, list[str]]:
+    """Every rule over the published file."""
+    with duckdb.connect(str(house.published), read_only=True) as con:
+        return dict(checks.examine(con, house.rollbook().lake))
+
+
+def spoil(house: House, statement: str) -> None:
+    """Change the published file behind Rollbook's back."""
+    with duckdb.connect(str(house.published)) as con:
+        con.execute(statement)
+
+
+def test_all_rules_hold_of_a_warehouse_that_has_lived(house: House) -> None:
+    assert examined(house) == HOLDS
+    assert [m.verdict.value for n in range(1, 7) for m in house.landings(night(n))] == [
+        *("synced", "synced", "unproven", "synced", "synced", "synced", "synced"),
+    ]
+
+
+def test_all_rules_hold_before_the_first_day(tmp_path: Path) -> None:
+    with Service() as service:
+        house = House(tmp_path / "warehouse", service)
+        rollbook = house.rollbook()
+        rollbook.warehouse.prepare()
+        rollbook.warehouse.begin()
+        with rollbook.warehouse.writing() as con:
+            assert dict(checks.examine(con, rollbook.lake)) == HOLDS
+
+
+@pytest.mark.parametrize(
+    ("statement", "rule", "found"),
+    [
+        (
+            "INSERT INTO main.classes SELECT * FROM main.classes WHERE class_id = 501",
+            "keys_are_unique",
+            "1 keys of classes are not unique",
+        ),
+        (
+            "UPDATE history.students SET valid_to = NULL WHERE student_id = 2 AND valid_to IS NOT NULL",
+            "versions_do_not_overlap",
+            "versions of students overlap",
+        ),
+        (
+            "UPDATE history.students SET valid_to = valid_from WHERE student_id = 2 AND valid_to IS NOT NULL",
+            "versions_do_not_overlap",
+            "versions of students overlap",
+        ),
+        (
+            "UPDATE history.students SET valid_to = valid_to + 2 WHERE student_id = 2 AND valid_to IS NOT NULL",
+            "versions_do_not_overlap",
+            "versions of students overlap",
+        ),
+        (
+            "UPDATE ops.syncs SET students = students + 1 WHERE snapshot_date = DATE '2026-11-25'",
+            "landed_is_rows_and_rejects",
+            "38 records landed on 2026-11-25, 37 became rows and 0 rejects",
+        ),
+        (
+            "UPDATE main.students SET name = 'Somebody Else' WHERE student_id = 9",
+            "rebuilt_is_live",
+            "1 current records of students are not those of its history",
+        ),
+        (
+            "DELETE FROM history.student_summaries WHERE student_id = 9",
+            "rebuilt_is_live",
+            "1 records of student_summaries are not what was landed on 2026-11-25",
+        ),
+        (
+            "UPDATE history.students SET valid_to = NULL WHERE student_id = 40 AND valid_to IS NOT NULL",
+            "rebuilt_is_live",
+            "1 records of students are not what was landed on 2026-11-25",
+        ),
+        (
+            "INSERT INTO history.student_classes SELECT 9, 502, 'Made up', 'Made up', DATE '2026-11-20', NULL",
+            "rebuilt_is_live",
+            "1 records of student_classes are not what was landed on 2026-11-25",
+        ),
+    ],
+)
+def test_each_rule_finds_what_breaks_it(house: House, statement: str, rule: str, found: str) -> None:
+    spoil(house, statement)
+    told = examined(house)[rule]
+    assert any(sentence.endswith(found) for sentence in told), told
+
+
+def test_a_spoiled_file_is_not_published_and_a_rebuild_mends_it(house: House) -> None:
+    spoil(house, "UPDATE main.students SET name = 'Somebody Else' WHERE student_id = 9")
+    before, tables = house.state(), None
+    with pytest.raises(CheckError) as caught:
+        house.sync()
+    assert caught.value.message == (
+        "1 current records of students are not those of its history. Nothing was published; run `rollbook rebuild`"
+    )
+    assert {name: len(found) for name, found in caught.value.found.items()} == {
+        n: n == "rebuilt_is_live" for n in HOLDS
+    }
+    assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
+    house.rollbook().rebuild()
+    assert examined(house) == HOLDS
+    tables = house.tables()
+    house.rollbook().rebuild()
+    assert house.tables() == tables
+
+
+def test_the_sample_costs_the_same_however_long_the_history_is(house: House, lived: House) -> None:
+    """At most three days are read, the newest among them, and others from night to night."""
+    with duckdb.connect(str(house.published), read_only=True) as con:
+        lake = house.rollbook().lake
+        days = checks.sample_days(con, lake)
+    assert days[0] == night(6)
+    assert len(days) == len(set(days)) == checks.SAMPLE_DAYS
+    drawn = {checks._drawn(newest, date(2026, 1, 1)) for newest in (night(n) for n in range(1, 7))}
+    assert len(drawn) == 6
+
+
+def test_of_many_records_only_some_are_compared_and_all_of_them_in_their_turn(house: House) -> None:
+    with duckdb.connect(str(house.published), read_only=True) as con, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks, "SAMPLE_RECORDS", 10)
+        conditions = {checks._some_records(con, "students", night(n))("student_id") for n in range(1, 60)}
+        picked = [
+            {r[0] for r in con.execute(f"SELECT student_id FROM main.students WHERE {c}").fetchall()}
+            for c in conditions
+        ]
+    assert len(conditions) == 3
+    assert set().union(*picked) == set(range(1, 36))
+    assert sum(map(len, picked)) == 35
+
+
+def test_facts_are_told_of_with_their_ids(house: House) -> None:
+    spoil(house, "UPDATE main.student_summaries SET completion_rate = 101 WHERE student_id IN (3, 5)")
+    spoil(
+        house,
+        "UPDATE main.classes SET student_count = (SELECT COUNT(*) FROM main.student_classes) WHERE class_id = 501",
+    )
+    spoil(house, "UPDATE main.classes SET student_count = 0 WHERE class_id <> 501")
+    found = {(f.fact.table, f.fact.name): (f.broken, f.sample) for f in findings(house.published) if f.broken}
+    assert found == {("student_summaries", "percentages_in_range"): (2, (3, 5))}

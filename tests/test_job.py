@@ -1,0 +1,261 @@
+"""The nightly job under Dagster: what a run marks, what it says when it fails, and what an operator may decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+
+import dagster as dg
+import duckdb
+import pytest
+import time_machine
+
+from tests import graph
+from tests.graph import Job
+from tests.nights import House, Told, folder, night
+from tests.records import classes, student, students
+from tests.service import Service
+
+SYNC = {"rollbook/sync": "nightly"}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    """A warehouse in memory, and the service it reads: 60 students, two classes."""
+    with folder() as path, Service(students(60), classes(2)) as service:
+        house = House(path, service)
+        house.over = {"first_date": "2026-11-01", "hold_changed_percent": "75"}
+        yield house
+
+
+@pytest.fixture
+def job(house: House, tmp_path: Path) -> Iterator[Job]:
+    """The job over that house."""
+    with graph.job(house, tmp_path / "home") as made:
+        yield made
+
+
+@contextmanager
+def quarter_past_two(house: House, number: int) -> Iterator[date]:
+    """Let it be the quarter past two of a night, here and at the service."""
+    house.at(number)
+    with time_machine.travel(datetime.combine(night(number), time(2, 15), UTC), tick=True):
+        yield night(number)
+
+
+def test_a_sync_marks_every_asset_on_its_day_with_its_counts(house: House, job: Job) -> None:
+    with quarter_past_two(house, 1) as day:
+        result = job.run(day, tags=SYNC)
+    assert result.success
+    keys = [spec.key for spec in job.defs.resolve_all_asset_specs()]
+    assert {k.to_user_string(): job.marked(*k.path) for k in keys} == {k.to_user_string(): [str(day)] for k in keys}
+    assert house.tables() == Told().night(1, house.service.students, house.service.classes).tables()
+    about = {
+        event.asset_key.to_user_string(): {k: v.value for k, v in event.materialization.metadata.items()}
+        for event in result.all_events
+        if event.is_step_materialization
+    }
+    (landing,) = house.landings(day)
+    raw = about["raw/students"]
+    assert {k: raw[k] for k in ("landing", "requests", "retries", "bytes", "walks", "repeated", "proven")} == {
+        "landing": 1,
+        "requests": landing.requests,
+        "retries": 0,
+        "bytes": landing.bytes_received,
+        "walks": 1,
+        "repeated": 0,
+        "proven": True,
+    }
+    assert (landing.requests, landing.bytes_received > 20_000) == (3, True)
+    assert raw["dagster/partition_row_count"] == 60
+    assert about["snapshots/student_classes"]["dagster/partition_row_count"] == 60
+    assert about["history/students"] | {"seconds": 0} == {
+        "dagster/row_count": 60, "added": 60, "changed": 0, "removed": 0, "seconds": 0,
+    }  # fmt: skip
+    assert about["published/rollbook"]["bytes"] == house.published.stat().st_size
+    assert all(about[key]["seconds"] >= 0 for key in about)
+
+
+def test_what_is_marked_names_no_pupil(house: House, job: Job) -> None:
+    with quarter_past_two(house, 1) as day:
+        result = job.run(day, tags=SYNC)
+    told = "\n".join(repr(entry.to_json()) for entry in job.instance.all_logs(result.run_id))
+    assert "snapshots" in told
+    for personal in (
+        "pupil.7@",
+        "Pupil Number7",
+        "terry@",
+        "Terry Teacher",
+        "R-7",
+        house.settings().api_key.get_secret_value(),
+    ):
+        assert personal not in told
+
+
+def test_every_check_is_made_and_passes_on_good_data(house: House, job: Job) -> None:
+    service = house.service
+    for c in service.classes:
+        c["student_count"] = 60 if c["class_id"] == 501 else 0
+    with quarter_past_two(house, 1) as day:
+        result = job.run(day, tags=SYNC)
+    found = graph.checks(result)
+    assert sorted(found) == sorted(
+        f"{key.asset_key.to_user_string()}:{key.name}" for key in job.defs.resolve_asset_graph().asset_check_keys
+    )
+    assert {name: e.metadata for name, e in found.items() if not e.passed} == {}
+
+
+def test_what_the_source_contradicts_is_a_warning_and_is_published_all_the_same(house: House, job: Job) -> None:
+    service = house.service
+    service.classes[0]["student_count"] = 7
+    service.classes[1]["student_count"] = 0
+    service.students[4]["classes"] = [{"class_id": 999, "class_title": "Ghosts", "course_name": "None"}]
+    service.students[5]["summary"]["completed_assignments"] = 21
+    service.classes[1]["assignment_activity"]["students_with_submissions"] = 9
+    service.students[6]["nickname"] = "of no concern"
+    with quarter_past_two(house, 1) as day:
+        result = job.run(day, tags=SYNC)
+    assert result.success
+    failed = {name: e for name, e in graph.checks(result).items() if not e.passed}
+    assert {name: (e.severity, e.metadata["found"].value) for name, e in failed.items()} == {
+        "history/classes:student_count_is_the_roster": (dg.AssetCheckSeverity.WARN, "1, such as 501"),
+        "history/student_classes:classes_exist": (dg.AssetCheckSeverity.WARN, "1, such as 999"),
+        "history/student_summaries:completed_at_most_total": (dg.AssetCheckSeverity.WARN, "1, such as 6"),
+        "history/class_assignment_activity:submissions_add_up": (dg.AssetCheckSeverity.WARN, "1, such as 502"),
+        "raw/students:no_unknown_fields": (dg.AssetCheckSeverity.WARN, "nickname (string, 1)"),
+    }
+    assert house.query("SELECT COUNT(*) FROM students") == [(60,)]
+
+
+def test_a_held_sync_fails_saying_so_in_its_first_line_and_approval_merges_it(house: House, job: Job) -> None:
+    service = house.service
+    with quarter_past_two(house, 1) as day:
+        assert job.run(day, tags=SYNC).success
+    before = house.state()
+    service.students = service.students[:40]
+    with quarter_past_two(house, 2) as day:
+        held = job.run(day, tags=SYNC)
+        assert not held.success
+        first, description, metadata = graph.failure(held)
+        assert first == f"Held: {description}"
+        assert description == (
+            "20 of 60 rows of students would be removed; 20 of 60 rows of student_summaries would be removed; 20 of 60"
+            " rows of student_activity would be removed; 20 of 60 rows of student_classes would be removed. Readers keep"
+            f" what was published. If it is right, run `rollbook sync --date {day} --approve`; else ask the service's"
+            " representative"
+        )
+        assert metadata["exit_code"] == 3
+        assert "| students | 60 | 0 | 0 | 20 |" in metadata["what would change"]
+        looked = graph.checks(held)
+        # What readers have is looked at all the same: no check is left undone, which the UI would show as failed.
+        assert len(looked) == 15
+        assert {n: e.metadata["found"].value for n, e in looked.items() if not e.passed and "roster" not in n} == {
+            "published/rollbook:nothing_held": str(day)
+        }
+        assert house.state() == before
+        assert job.marked("snapshots", "students") == [str(night(1))]
+        requests = len(service.requests)
+        approved = job.run(day, options={"approve": True})
+        assert approved.success
+        assert len(service.requests) == requests
+    assert house.query("SELECT COUNT(*) FROM students") == [(40,)]
+    assert graph.checks(approved)["published/rollbook:nothing_held"].passed
+    assert job.marked("published", "rollbook") == [str(night(1)), str(night(2))]
+
+
+def test_a_hold_that_a_later_night_has_overtaken_waits_for_nobody(house: House, job: Job) -> None:
+    everybody = list(house.service.students)
+    with quarter_past_two(house, 1) as day:
+        job.run(day, tags=SYNC)
+    house.service.students = everybody[:40]
+    with quarter_past_two(house, 2) as day:
+        assert not job.run(day, tags=SYNC).success
+    house.service.students = everybody
+    with quarter_past_two(house, 3) as day:
+        good = job.run(day, tags=SYNC)
+    assert good.success
+    assert graph.checks(good)["published/rollbook:nothing_held"].passed
+
+
+def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_can_be_had(
+    house: House, job: Job
+) -> None:
+    for number in (1, 3):
+        house.service.students[0] = student(1, name=f"Pupil of night {number}")
+        with quarter_past_two(house, number) as day:
+            assert job.run(day, tags=SYNC).success
+    tables = house.tables()
+    with quarter_past_two(house, 4):
+        requests = len(house.service.requests)
+        result = job.run(night(1), night(4))
+    assert result.success
+    assert len(house.service.requests) == requests
+    warnings = [
+        e.user_message for e in job.instance.all_logs(result.run_id) if e.level == 30 and "service" in e.user_message
+    ]
+    assert warnings == [f"nothing was landed on {night(n)}, and the service keeps no history" for n in (2, 4)]
+    made = [e for e in result.all_events if e.is_step_materialization and e.asset_key.path[-1] == "students"]
+    assert sorted((e.asset_key.path[0], e.partition) for e in made) == sorted(
+        (stage, str(night(n))) for stage in ("raw", "snapshots", "history") for n in (1, 3)
+    )
+    assert house.tables() == tables
+
+
+def test_a_past_day_is_rebuilt_and_one_without_a_landing_fails_in_words(house: House, job: Job) -> None:
+    with quarter_past_two(house, 1) as day:
+        assert job.run(day, tags=SYNC).success
+    with quarter_past_two(house, 3):
+        requests = len(house.service.requests)
+        assert job.run(night(1)).success
+        first, _, metadata = graph.failure(job.run(night(2)))
+        assert len(house.service.requests) == requests
+    assert first == f"Failed: nothing was landed on {night(2)}, and the service keeps no history"
+    assert metadata == {"exit_code": 1}
+
+
+def test_a_run_of_today_by_hand_is_a_sync_and_known_for_one(house: House, job: Job) -> None:
+    with quarter_past_two(house, 1) as day:
+        result = job.run(day)
+    assert result.success
+    assert job.instance.get_run_by_id(result.run_id).tags["rollbook/sync"] == "hand"
+    assert len(house.service.asked("students")) == 1
+
+
+def test_a_setting_that_went_missing_fails_the_run_in_one_line(house: House, job: Job) -> None:
+    with quarter_past_two(house, 1) as day, pytest.MonkeyPatch.context() as patch:
+        patch.delenv("ROLLBOOK_API_KEY")
+        first, _, metadata = graph.failure(job.run(day, tags=SYNC))
+    assert first == (
+        "Failed: ROLLBOOK_API_KEY is not set: put it into the environment or into .env at the root (see .env.example)"
+    )
+    assert metadata == {"exit_code": 2}
+
+
+def test_a_file_that_rollbook_itself_spoiled_is_not_published_and_force_mends_it(house: House, job: Job) -> None:
+    with quarter_past_two(house, 1) as day:
+        assert job.run(day, tags=SYNC).success
+    told = Told().night(1, house.service.students, house.service.classes)
+    with duckdb.connect(str(house.published)) as con:
+        con.execute("UPDATE history.students SET name = 'Somebody Else' WHERE student_id = 8")
+    with quarter_past_two(house, 2) as day:
+        before = house.state()
+        result = job.run(day, tags=SYNC)
+        first, _, _ = graph.failure(result)
+        assert first == (
+            "Failed: 1 current records of students are not those of its history; 1 records of students are not what was"
+            f" landed on {night(1)}; 1 records of students are not what was landed on {night(2)}. Nothing was published;"
+            " run `rollbook rebuild`"
+        )
+        failed = [e for e in graph.checks(result).values() if not e.passed and e.severity.value == "ERROR"]
+        assert [(e.check_name, e.severity, e.blocking) for e in failed] == [
+            ("rebuilt_is_live", dg.AssetCheckSeverity.ERROR, True)
+        ]
+        assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
+        forced = job.run(day, tags=SYNC, options={"force": True})
+    assert forced.success
+    told.night(2, house.service.students, house.service.classes)
+    assert house.tables() == told.tables()

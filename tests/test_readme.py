@@ -1,0 +1,84 @@
+"""The README is true: its SQL runs and answers, its settings and commands are the ones there are."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from pipelines.cli import app
+from pipelines.sandbox import Sandbox
+from pipelines.settings import PREFIX, ROOT, Settings, load
+from pipelines.sync import Rollbook
+
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse of ten nights that end today."""
+    today = datetime.now(UTC).date()
+    days = [today - timedelta(days=n) for n in reversed(range(10))]
+    with Sandbox(120, api_key="k", day=days[0]) as sandbox:
+        rollbook = Rollbook(
+            load(
+                base_url=sandbox.base_url,
+                api_key="k",
+                warehouse=tmp_path_factory.mktemp("readme"),
+                first_date=days[0],
+                hold_changed_percent=100,
+            )
+        )
+        for day in days:
+            sandbox.day = day
+            rollbook.sync(day)
+    return rollbook.warehouse.published
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+@pytest.mark.slow
+def test_every_query_in_it_runs_and_gives_rows(published: Path) -> None:
+    queries = [q for block in blocks("sql") for q in block.split(";") if q.strip()]
+    assert len(queries) >= 4
+    with duckdb.connect(str(published), read_only=True) as con:
+        for query in queries:
+            assert con.execute(query).fetchall(), query
+
+
+def test_its_settings_are_the_settings_there_are() -> None:
+    told = re.findall(rf"^\| `({PREFIX}\w+)` \|", README, flags=re.MULTILINE)
+    assert sorted(told) == sorted(f"{PREFIX}{name.upper()}" for name in Settings.model_fields)
+
+
+def test_its_defaults_are_the_defaults() -> None:
+    told = dict(re.findall(rf"^\| `{PREFIX}(\w+)` \| `([^`]*)` \|", README, flags=re.MULTILINE))
+    for name, field in Settings.model_fields.items():
+        if name.upper() in told:
+            assert told[name.upper()] == str(field.default), name
+
+
+def test_the_example_file_names_every_setting() -> None:
+    named = re.findall(rf"^#?({PREFIX}\w+)=", (ROOT / ".env.example").read_text(), flags=re.MULTILINE)
+    assert sorted(named) == sorted(f"{PREFIX}{name.upper()}" for name in Settings.model_fields)
+
+
+def test_its_commands_are_commands_there_are() -> None:
+    known = {c.name or (c.callback.__name__ if c.callback else "") for c in app.registered_commands}
+    told = set(re.findall(r"\.venv/bin/rollbook (\w+)", README))
+    assert told <= known
+    assert {"sync", "serve", "backfill", "rebuild", "sandbox"} <= told
+
+
+def test_its_make_targets_are_targets_there_are() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z]+)", README)) <= targets
+
+
+def test_nothing_in_it_is_of_one_machine() -> None:
+    assert not re.search(r"(^|[^.\w])/(root|home|work|tmp|Users)/", README)

@@ -1,0 +1,97 @@
+"""Runs whose process is gone are marked as failed, so that they hold up no later night; others are let be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from pipelines import runs
+from pipelines.settings import ROOT
+from tests import graph
+from tests.nights import House, folder
+from tests.records import classes, students
+from tests.service import Service
+
+STARTED, FAILURE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides={"telemetry": {"enabled": False}}) as made:
+        yield made
+
+
+def run(instance: dg.DagsterInstance, tag: str) -> str:
+    """A run under way that carries this as its signature; {} stands for its id."""
+    job = dg.GraphDefinition(name="nothing").to_job()
+    made = instance.create_run_for_job(job, status=STARTED)
+    instance.add_run_tags(made.run_id, {runs.PROCESS_TAG: tag.format(made.run_id)})
+    return made.run_id
+
+
+def own(*, number: int | None = None, born: str | None = None, node: str | None = None) -> str:
+    """This process's signature, or one like it."""
+    _, here, mine, since = runs.signature("x")[runs.PROCESS_TAG].split(":")
+    return f"{{}}:{node or here}:{number or mine}:{since if born is None else born}"
+
+
+def test_only_the_runs_of_processes_that_are_gone_are_buried(instance: dg.DagsterInstance) -> None:
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    gone = run(instance, own(number=int(ended.stdout)))
+    reused = run(instance, own(born="00000000-1"))
+    let_be = [
+        run(instance, own()),
+        run(instance, own(number=int(ended.stdout), node="another-machine")),
+        run(instance, own(number=int(ended.stdout)).replace("{}", "the-run-it-is-a-retry-of")),
+        run(instance, ""),
+    ]
+    assert sorted(runs.bury(instance)) == sorted([gone, reused])
+    assert [instance.get_run_by_id(r).status for r in (gone, reused)] == [FAILURE, FAILURE]
+    assert {instance.get_run_by_id(r).status for r in let_be} == {STARTED}
+    assert runs.bury(instance) == []
+
+
+def test_a_process_that_ended_and_was_not_yet_collected_is_gone(instance: dg.DagsterInstance) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    born = runs._born(child.pid)
+    signed = run(instance, own(number=child.pid, born=born))
+    assert runs.bury(instance) == []
+    child.stdin.close()
+    deadline = time.monotonic() + 20
+    while runs._born(child.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert runs.bury(instance) == [signed]
+    child.wait()
+
+
+@pytest.mark.slow
+def test_after_a_killed_command_the_next_one_buries_its_run_and_heals(tmp_path: Path) -> None:
+    with folder() as path, Service(students(450), classes(2)) as service:
+        house = House(path, service, request_pause_ms=400)
+        service.now = lambda: datetime.now(UTC)
+        (tmp_path / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
+        command = [sys.executable, "-c", "from pipelines.cli import main; main()", "sync"]
+        environment = {**os.environ, **graph.environment(house), "DAGSTER_HOME": str(tmp_path)}
+        killed = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 60
+        while len(service.asked("students")) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        killed.send_signal(signal.SIGKILL)
+        killed.communicate(timeout=20)
+        again = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert again.returncode == 0, again.stderr
+        assert house.query("SELECT COUNT(*) FROM students") == [(450,)]
+        assert [p.name for p in (path / "raw").rglob("*partial*")] == []
+        with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+            assert sorted(r.status.value for r in instance.get_runs()) == ["FAILURE", "SUCCESS"]

@@ -1,0 +1,98 @@
+"""The settings: defaults, each malformed one named in one line, and the key never shown."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from pipelines.errors import SettingError
+from pipelines.settings import ROOT, Settings, load
+
+GOOD = {"ROLLBOOK_BASE_URL": "https://records.example.org/", "ROLLBOOK_API_KEY": "k3y"}
+
+
+@pytest.fixture(autouse=True)
+def _no_dotenv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(Settings.model_config, "env_file", tmp_path / ".env")
+
+
+def setting(monkeypatch: pytest.MonkeyPatch, **more: str) -> Settings:
+    for name, value in {**GOOD, **more}.items():
+        monkeypatch.setenv(name, value)
+    return load()
+
+
+def test_two_settings_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = setting(monkeypatch)
+    assert s.base_url == "https://records.example.org"
+    assert s.api_key.get_secret_value() == "k3y"
+    assert s.warehouse_path == ROOT / "warehouse"
+    assert (s.zone, s.cron, s.first_date) == (ZoneInfo("UTC"), "15 2 * * *", date(2026, 8, 1))
+    assert (s.hold_removed_percent, s.hold_changed_percent, s.verify_most, s.walks) == (10, 75, 200, 3)
+    assert s.file_mode == 0o600
+
+
+def test_the_environment_beats_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("ROLLBOOK_BASE_URL=https://other.example\nROLLBOOK_CRON=5 5 * * *\n")
+    s = setting(monkeypatch)
+    assert (s.base_url, s.cron) == ("https://records.example.org", "5 5 * * *")
+
+
+def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingError, match=r"^ROLLBOOK_API_KEY is not set"):
+        setting(monkeypatch, ROLLBOOK_API_KEY="")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("BASE_URL", "records.example.org", "must be an address such as"),
+        ("BASE_URL", "ftp://records.example.org", "must be an address such as"),
+        ("BASE_URL", "http://records.example.org", "must begin with https://"),
+        ("BASE_URL", "https://me:pw@records.example.org", "must hold no user"),
+        ("BASE_URL", "https://records.example.org/svcapi", "must end before /svcapi"),
+        ("BASE_URL", "https://records.example.org:99999", "has a port that is no port"),
+        ("API_KEY", "two words", "must be the key as issued"),
+        ("API_KEY", "schlüssel", "must be the key as issued"),
+        ("TIMEZONE", "Mars/Olympus", "is 'Mars/Olympus', which is no time zone"),
+        ("CRON", "every night", "is 'every night', which is no cron line"),
+        ("CRON", "75 2 * * *", "which is no cron line"),
+        ("FIRST_DATE", "yesterday", "valid date"),
+        ("HOLD_REMOVED_PERCENT", "-1", "greater than or equal to 0"),
+        ("HOLD_CHANGED_PERCENT", "101", "less than or equal to 100"),
+        ("VERIFY_MOST", "many", "valid integer"),
+        ("PUBLISHED_MODE", "rw", "is 'rw', which is no file mode"),
+    ],
+)
+def test_a_malformed_setting_is_one_line_that_names_it(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, says: str
+) -> None:
+    with pytest.raises(SettingError) as caught:
+        setting(monkeypatch, **{f"ROLLBOOK_{name}": value})
+    assert caught.value.message.startswith(f"ROLLBOOK_{name} ")
+    assert says in caught.value.message
+    assert "\n" not in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+def test_plain_http_is_for_loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    for host in ("127.0.0.1:8765", "localhost", "[::1]:80"):
+        assert setting(monkeypatch, ROLLBOOK_BASE_URL=f"http://{host}").base_url == f"http://{host}"
+
+
+def test_the_key_is_shown_neither_by_the_settings_nor_by_their_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = setting(monkeypatch, ROLLBOOK_API_KEY="hidden-value")
+    assert "hidden-value" not in repr(s)
+    assert "hidden-value" not in str(s.model_dump())
+    with pytest.raises(SettingError) as caught:
+        setting(monkeypatch, ROLLBOOK_API_KEY="hidden value")
+    assert "hidden" not in caught.value.message
+
+
+def test_settings_cannot_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = setting(monkeypatch)
+    with pytest.raises(ValueError, match="frozen"):
+        s.cron = "0 0 * * *"

@@ -1,0 +1,55 @@
+"""The declarations themselves: what everything else is made from holds together."""
+
+from __future__ import annotations
+
+from pipelines.tables import SETS, TABLES, WALKED, fingerprint, of_set
+
+# DESIGN's table of tables, column by column: the contract's fields, flattened.
+DESIGN = {
+    "students": "student_id email name first_name last_name reference_id profile_image registration_date is_registered",
+    "student_summaries": "student_id total_assignments completed_assignments completion_rate average_score"
+    " total_assessments completed_assessments total_time_minutes last_activity_date",
+    "student_activity": "student_id first_login_date last_activity_date days_since_last_activity"
+    " assignment_submission_count assignment_missing_count has_ever_logged_in",
+    "student_classes": "student_id class_id class_title course_name",
+    "classes": "class_id class_title class_code class_status class_room class_dateadded course_id course_name"
+    " teacher_id teacher_name teacher_email student_count",
+    "class_summaries": "class_id average_completion_rate average_score total_engagement_minutes",
+    "class_assignment_activity": "class_id has_assignments assignment_count first_assignment_date last_assignment_date"
+    " students_enrolled students_with_submissions students_without_submissions",
+    "student_details": "student_id payload fetched_at",
+    "institution": "school_id school_name school_key api_key_name",
+}
+
+
+def test_the_tables_and_columns_are_the_designs_in_its_order() -> None:
+    assert {name: " ".join(table.names) for name, table in TABLES.items()} == DESIGN
+
+
+def test_every_key_is_declared_required_and_an_id() -> None:
+    for table in TABLES.values():
+        columns = {c.name: c for c in table.columns}
+        assert all(columns[k].id and columns[k].required for k in table.key), table.name
+        assert table.key[0] == SETS[table.set].key
+
+
+def test_only_clocks_are_untracked() -> None:
+    assert [(t.name, c.name) for t in TABLES.values() for c in t.clock_driven] == [
+        ("student_activity", "days_since_last_activity"),
+        ("student_details", "fetched_at"),
+    ]
+
+
+def test_every_table_and_column_says_what_it_is() -> None:
+    assert all(t.comment.endswith(".") and all(c.comment for c in t.columns) for t in TABLES.values())
+
+
+def test_every_set_has_a_table_of_its_own_first_and_the_walked_ones_have_names_in_it() -> None:
+    assert WALKED == ("students", "classes")
+    for name in WALKED:
+        assert set(SETS[name].names) <= set(of_set(name)[0].names)
+
+
+def test_the_fingerprint_is_the_same_in_every_process() -> None:
+    assert fingerprint() == fingerprint()
+    assert len(fingerprint()) == 16

@@ -1,0 +1,256 @@
+"""The sensor that tells of runs: what it makes of each, once, whoever ran it, whatever was restarted in between."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import time_machine
+from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+
+from pipelines.alerts import Alerts
+from pipelines.settings import ROOT
+from pipelines.sync import Rollbook
+from tests import faults, graph
+from tests.graph import Job
+from tests.listeners import Webhook, webhook
+from tests.nights import House, folder, night
+from tests.records import classes, students
+from tests.service import Service
+
+pytestmark = pytest.mark.slow
+
+SYNC = {"rollbook/sync": "nightly"}
+# What a run that the daemon or the UI launched carries, and a command's does not.
+ORIGIN = RemoteJobOrigin(
+    RemoteRepositoryOrigin(GrpcServerCodeLocationOrigin("localhost", port=1), "__repository__"), "nightly_sync"
+)
+
+
+class Watch:
+    """The sensor as the daemon evaluates it: with its cursor, and a warehouse's clock."""
+
+    def __init__(self, job: Job, house: House) -> None:
+        from pipelines import schedules
+
+        self.schedules, self.job, self.house = schedules, job, house
+        self.since: datetime | None = None
+
+    def look(self) -> None:
+        """One tick, in a process that remembers nothing but the cursor."""
+        alerts = Alerts(Rollbook(self.house.settings(), clock=lambda: datetime.now(UTC)))
+        self.since = self.schedules.look(self.job.instance, alerts, self.since)
+
+
+@pytest.fixture
+def hook() -> Iterator[Webhook]:
+    with webhook() as made:
+        yield made
+
+
+@pytest.fixture
+def house(hook: Webhook) -> Iterator[House]:
+    with folder() as path, Service(students(60), classes(2)) as service:
+        made = House(path, service, alert_webhook=hook.url, first_date="2026-11-01", retry_seconds=0)
+        made.service.now = lambda: datetime.now(UTC)
+        yield made
+
+
+@pytest.fixture
+def clock() -> Iterator[time_machine.Traveller]:
+    """Half past two of the first night; it goes on."""
+    with time_machine.travel(datetime(2026, 11, 20, 2, 30, tzinfo=UTC), tick=True) as traveller:
+        yield traveller
+
+
+@pytest.fixture
+def watch(clock: time_machine.Traveller, house: House, tmp_path: Path) -> Iterator[Watch]:
+    with graph.job(house, tmp_path / "home") as job:
+        made = Watch(job, house)
+        made.look()
+        yield made
+
+
+def heads(hook: Webhook) -> list[str]:
+    return [text.splitlines()[0].removeprefix("Rollbook, ").partition(": ")[2] for text in hook.texts]
+
+
+def test_each_run_is_told_once_however_often_it_is_looked_at(watch: Watch, house: House, hook: Webhook) -> None:
+    job = watch.job
+    house.service.on(faults.refused(401), path="auth", times=1)
+    assert not job.run(night(1), tags=SYNC).success
+    watch.look()
+    watch.look()
+    watch.since = None  # Dagster's own record of the sensor was lost
+    watch.look()
+    assert job.run(night(1), tags=SYNC).success
+    watch.look()
+    assert job.run(night(1), tags=SYNC).success
+    watch.look()
+    assert heads(hook) == [f"the sync of {night(1)} failed", f"the sync of {night(1)} is good again"]
+    assert "key" in hook.texts[0].splitlines()[1]
+    assert hook.texts[1].splitlines()[1].startswith("60 students, 2 classes; ")
+
+
+def test_a_held_run_and_its_approval_by_hand_are_told(watch: Watch, house: House, hook: Webhook, clock: Any) -> None:
+    job = watch.job
+    assert job.run(night(1), tags=SYNC).success
+    house.service.students = house.service.students[:40]
+    clock.shift(timedelta(days=1))
+    assert not job.run(night(2), tags=SYNC).success
+    watch.look()
+    assert job.run(night(2), options={"approve": True}).success
+    watch.look()
+    assert heads(hook) == [f"the sync of {night(2)} is held", f"the sync of {night(2)} is good again"]
+    assert f"`rollbook sync --date {night(2)} --approve`" in hook.texts[0]
+
+
+def test_what_an_unforeseen_error_says_is_not_passed_on(
+    watch: Watch, hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ValueError("Pupil Number7 has no number")
+
+    monkeypatch.setattr(Rollbook, "merge", broken)
+    result = watch.job.run(night(1), tags=SYNC)
+    watch.look()
+    (text,) = hook.texts
+    assert text.splitlines()[1] == (
+        f"It ended with an unforeseen error (ValueError). Its log is in the UI (run {result.run_id})."
+    )
+    assert "Number7" not in text
+
+
+def test_a_backfill_is_nobodys_alert(watch: Watch, hook: Webhook) -> None:
+    assert not watch.job.run(night(-3), night(-1)).success
+    watch.look()
+    assert hook.texts == []
+
+
+@pytest.mark.parametrize(
+    ("will_retry", "launched", "told"),
+    [("true", True, 0), ("false", True, 1), ("true", False, 1)],
+    ids=["tried again", "given up", "a command's run, which Dagster cannot start again"],
+)
+def test_a_crashed_run_is_told_unless_dagster_tries_it_again(
+    watch: Watch, hook: Webhook, will_retry: str, launched: bool, told: int
+) -> None:
+    instance = watch.job.instance
+    run = instance.create_run_for_job(
+        watch.job.defs.resolve_job_def("nightly_sync"),
+        tags={**SYNC, "dagster/partition": str(night(1)), "dagster/will_retry": will_retry},
+        remote_job_origin=ORIGIN if launched else None,
+    )
+    instance.report_run_failed(run)
+    watch.look()
+    assert [t.splitlines()[1] for t in hook.texts] == [
+        "It ended before it could say why: its process was killed, or could not start. Its log is in the UI (run"
+        f" {run.run_id}). Run `rollbook sync`."
+    ] * told
+
+
+def test_a_late_night_is_told_once_and_so_is_the_sync_that_makes_up_for_it(
+    watch: Watch, hook: Webhook, clock: Any
+) -> None:
+    assert watch.job.run(night(1), tags=SYNC).success
+    clock.move_to(datetime(2026, 11, 21, 4, 14, tzinfo=UTC))
+    watch.look()
+    assert hook.texts == []
+    clock.shift(timedelta(minutes=2))
+    watch.look()
+    watch.look()
+    assert watch.job.run(night(2), tags=SYNC).success
+    watch.look()
+    assert heads(hook) == [f"the sync of {night(2)} is late", f"the sync of {night(2)} is good again"]
+    assert hook.texts[0].splitlines()[1:] == [
+        "It was due at 02:15 (UTC), and no run of it has ended since. See that the machine was on and that the daemon"
+        " runs (`rollbook serve`); `rollbook sync` syncs now.",
+        f"Readers have what was published last: {night(1)}, 60 students, 2 classes.",
+    ]
+
+
+def test_a_night_that_failed_is_not_late_as_well(watch: Watch, house: House, hook: Webhook, clock: Any) -> None:
+    assert watch.job.run(night(1), tags=SYNC).success
+    clock.move_to(datetime(2026, 11, 21, 2, 15, tzinfo=UTC))
+    house.service.on(faults.refused(401), path="auth", times=1)
+    assert not watch.job.run(night(2), tags=SYNC).success
+    clock.shift(timedelta(hours=3))
+    watch.look()
+    assert heads(hook) == [f"the sync of {night(2)} failed"]
+
+
+def test_a_run_that_takes_too_long_is_late_and_said_to_be_under_way(watch: Watch, hook: Webhook, clock: Any) -> None:
+    clock.move_to(datetime(2026, 11, 21, 4, 16, tzinfo=UTC))
+    watch.job.instance.create_run_for_job(
+        watch.job.defs.resolve_job_def("nightly_sync"),
+        tags={**SYNC, "dagster/partition": str(night(2))},
+        status=dg.DagsterRunStatus.STARTED,
+    )
+    watch.look()
+    assert [t.splitlines()[1] for t in hook.texts] == [
+        "It was due at 02:15 (UTC) and is still under way or waiting: look at its run in the UI."
+    ]
+
+
+def test_a_clock_that_was_set_back_hides_no_run(watch: Watch, house: House, hook: Webhook, clock: Any) -> None:
+    clock.shift(timedelta(hours=5))
+    assert watch.job.run(night(1), tags=SYNC).success
+    watch.look()
+    clock.shift(timedelta(hours=-4))
+    watch.look()
+    house.service.on(faults.refused(401), path="auth", times=1)
+    assert not watch.job.run(night(1), tags=SYNC).success
+    watch.look()
+    assert heads(hook)[-1] == f"the sync of {night(1)} failed"
+
+
+def test_the_sensor_keeps_its_place_and_says_why_it_does_nothing(watch: Watch, house: House) -> None:
+    (sensor,) = watch.job.defs.sensors
+    with dg.build_sensor_context(
+        instance=watch.job.instance, repository_def=watch.job.defs.get_repository_def()
+    ) as context:
+        told = sensor.evaluate_tick(context)
+    assert (told.run_requests, told.skip_message) == ([], "looked")
+    assert abs(datetime.fromisoformat(told.cursor) - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+def test_a_commands_run_is_told_by_the_command_and_not_again_by_the_daemon(tmp_path: Path, hook: Webhook) -> None:
+    """And a webhook that is down costs the sync nothing but a line on standard error."""
+    with folder() as path, Service(students(60), classes(2)) as service:
+        house = House(path, service, alert_webhook=hook.url, retry_seconds=0)
+        service.now = lambda: datetime.now(UTC)
+        (tmp_path / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
+        service.on(faults.refused(401), path="auth", times=1)
+        failed = command(house, tmp_path)
+        hook.statuses = [503]
+        good = command(house, tmp_path)
+        assert (failed.returncode, good.returncode) == (1, 0)
+        assert "An alert did not get through: the webhook answered 503" in " ".join(good.stderr.split())
+        assert "Synced" in good.stdout
+        with graph.loaded(graph.environment(house)), dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+            from pipelines import schedules
+
+            alerts = Alerts(house.rollbook(), clock=lambda: datetime.now(UTC) + timedelta(minutes=2))
+            for _ in range(2):
+                schedules.look(instance, alerts, datetime.now(UTC) - timedelta(hours=1))
+    assert [h.split()[-1] for h in heads(hook)] == ["failed", "again"]
+
+
+def command(house: House, home: Path) -> subprocess.CompletedProcess[str]:
+    """`rollbook sync`, as typed."""
+    return subprocess.run(
+        [sys.executable, "-c", "from pipelines.cli import main; main()", "sync"],
+        cwd=ROOT,
+        env={**os.environ, **graph.environment(house), "DAGSTER_HOME": str(home), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
