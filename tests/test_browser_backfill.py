@@ -6,25 +6,16 @@ has a held landing; the others were flattened wrongly and must come right (promi
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
-from pipelines.settings import ROOT
 from tests.fortnight import DAYS, FIRST, HELD, copy, export, landed, rollbook, rows
 from tests.kills import Job, killed_or_done, start
 from tests.nights import folder
+from tests.servers import serving, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -35,18 +26,8 @@ REBUILT = [d for d in RANGE if d != NEVER]
 RECORDS = ("main", "history", "spans")
 
 # Seconds, on a machine that is busy with other things.
-UP_WITHIN = 90.0
 DONE_WITHIN = 120.0
 DOWN_WITHIN = 40.0
-CHROMIUM_FLAGS = [
-    "--no-sandbox",  # there is none for root, as which CI runs
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture(scope="module")
@@ -58,76 +39,6 @@ def warehouses() -> Iterator[tuple[Path, Path]]:
         copy(made, twin)
         rollbook(twin).backfill(RANGE[0], RANGE[-1])
         yield made, twin
-
-
-@contextmanager
-def serving(warehouse: Path, home: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """`rollbook serve` on a free port; what is still running at the end is killed."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    given = {
-        "WAREHOUSE": warehouse,
-        "BASE_URL": "http://127.0.0.1:9",  # nobody: a backfill fetches nothing
-        "API_KEY": "k",
-        "FIRST_DATE": FIRST,
-        "CRON": "0 0 1 1 *",
-    }
-    home.mkdir()
-    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
-    env = os.environ | {f"ROLLBOOK_{k}": str(v) for k, v in given.items()} | {"DAGSTER_HOME": str(home)}
-    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "serve", "--port", str(port)]
-    with (home / "serve.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        url = f"http://127.0.0.1:{port}"
-        wait(UP_WITHIN, lambda: answers(f"{url}/server_info"))
-        yield process, url
-    finally:
-        for left in (process.pid, *children(home)):
-            try:
-                os.kill(left, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        process.wait(10)
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(url, timeout=5).status_code == 200
-    except httpx.TransportError:
-        return False
-
-
-def wait(seconds: float, until: object) -> None:
-    over = time.monotonic() + seconds
-    while not until():  # type: ignore[operator]
-        assert time.monotonic() < over, f"still waiting after {seconds:.0f} seconds"
-        time.sleep(0.25)
-
-
-def children(home: Path) -> list[int]:
-    """All processes that were started for this Dagster instance, however far down."""
-    found, mark = [], f"DAGSTER_HOME={home}".encode()
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (process / "environ").read_bytes().split(b"\0"):
-                found.append(int(process.name))
-        except OSError:
-            continue
-    return found
-
-
-@contextmanager
-def browsing(chromium: str) -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
-        try:
-            page = browser.new_page(viewport={"width": 1500, "height": 1000})
-            page.set_default_timeout(30_000)
-            yield page
-        finally:
-            browser.close()
 
 
 def launch(page: Page, url: str, asset: str) -> None:
@@ -145,7 +56,7 @@ def launch(page: Page, url: str, asset: str) -> None:
 
 
 def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
-    warehouses: tuple[Path, Path], chromium: str, tmp_path: Path
+    warehouses: tuple[Path, Path], browser: Browser, tmp_path: Path
 ) -> None:
     warehouse, twin = warehouses
     published, home = warehouse / "rollbook.duckdb", tmp_path / "home"
@@ -153,7 +64,15 @@ def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
     kept = set((warehouse / "build" / "previous").glob("*"))
     assert was != export(twin / "rollbook.duckdb", RECORDS)
 
-    with serving(warehouse, home) as (process, url), browsing(chromium) as page:
+    settings = {
+        "WAREHOUSE": warehouse,
+        "BASE_URL": "http://127.0.0.1:9",  # nobody: a backfill fetches nothing
+        "API_KEY": "k",
+        "FIRST_DATE": FIRST,
+        "CRON": "0 0 1 1 *",
+    }
+    with serving(home, {f"ROLLBOOK_{k}": str(v) for k, v in settings.items()}) as served:
+        page, url = browser.new_page(viewport={"width": 1500, "height": 1000}), served.url
         launch(page, url, "history/students")
         backfill = page.url.split("?")[0]
         page.goto(f"{backfill}?tab=runs")
@@ -183,7 +102,7 @@ def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
         assert [d for (d,) in rows(published, right)] == REBUILT
         assert len(set((warehouse / "build" / "previous").glob("*")) - kept) == 1  # published once
 
-        assert len(children(home)) > 2
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(DOWN_WITHIN) == 0, (home / "serve.log").read_text()[-2000:]
-        wait(DOWN_WITHIN, lambda: not children(home))
+        assert len(served.family()) > 2
+        served.stop()
+        assert served.process.returncode == 0, served.log.read_text()[-2000:]
+        until(lambda: not served.family(), DOWN_WITHIN)

@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pandas as pd  # noqa: F401 - pyarrow loads it with the first array it makes (0.3 s): before a night, not within
 import pyarrow as pa
 
 from pipelines.flatten.shapes import Shape, shape

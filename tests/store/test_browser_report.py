@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from pipelines.store.report import charts, morning, page
 from tests.school import DAYS, School
@@ -17,22 +16,9 @@ from tests.school import DAYS, School
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
 MADE = datetime(2026, 10, 7, 2, 16, tzinfo=UTC)
-FLAGS = [
-    "--no-sandbox",  # there is none for root, as which CI runs
-    *("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
-]
 # (width, height), and what the device prefers.
 SIGHTS = [((1280, 900), "light"), ((1280, 900), "dark"), ((360, 740), "light"), ((320, 600), "dark")]
 SMALLEST = "Math.min(...[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height))"
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module", params=["counts", "names", "trouble"])
