@@ -5,7 +5,7 @@ The SQL is in `sql/`; which days are brought in, and in what order, is the busin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -57,20 +57,20 @@ class Versions:
         con.execute(sql("added", table=name, **_ids(self.table)))
         return TableCounts(table=name, before=0, added=record.rows[name], changed=0, removed=0)
 
-    def bring(self, places: Iterable[Place]) -> TableCounts:
-        """Splice days in, one after the other, and fold the keys anew that they touched."""
+    def bring(self, places: Sequence[Place]) -> TableCounts:
+        """Splice days in, one after the other, and fold the keys anew that they touched, from the first of them on."""
         self.con.execute(f"CREATE OR REPLACE TEMP TABLE touched_{self.name} (id BIGINT)")
         for place in places:
             self._splice(place)
             if self.table.set in place.turned:
                 self.con.execute(sql("absent", **_parts(self.table)), {"day": place.day})
-        return self._refold()
+        return self._refold(min(place.day for place in places))
 
     def refold(self) -> TableCounts:
         """Fold all keys anew from their runs of days, the lake unread."""
         everyone = f"SELECT DISTINCT {self.parent} AS id FROM spans.{self.name}"
         self.con.execute(f"CREATE OR REPLACE TEMP TABLE touched_{self.name} AS {everyone}")
-        return self._refold()
+        return self._refold(date.min)
 
     def rebuild(self) -> TableCounts:
         """Fold the whole lake anew, by the definition, from runs that are made of nothing but the lake."""
@@ -83,7 +83,7 @@ class Versions:
         if self.records:
             self._define()
         con.execute(f"INSERT INTO touched_{name} {everyone}")
-        con.execute(f"INSERT INTO main.changes {changes_of(self.table)}")
+        con.execute(f"INSERT INTO main.changes {changes_of(self.table, f'SELECT * FROM history.{name}')}")
         counts = self._refresh(count(con, f"SELECT COUNT(*) FROM main.{name}"))
         if self.table.clock_driven:
             self._wind()
@@ -105,7 +105,7 @@ class Versions:
                 columns=names(table.versioned, "o."),
             )
         )
-        self.con.execute(f"INSERT INTO history.{self.name} {self.from_spans()}")
+        self.con.execute(f"INSERT INTO history.{self.name} {self._from_spans(f'spans.{self.name}')}")
 
     def definition(self) -> str:
         """The history as SQL over the lake's days, and nothing else."""
@@ -132,14 +132,6 @@ class Versions:
             **parts,
             columns=names(table.versioned, "t."),
             empty_lists=sql("empty_lists", **parts) if table.is_list else "",
-        )
-
-    def from_spans(self, where: str = "TRUE") -> str:
-        """The history as SQL over its runs; for the keys that `where` admits."""
-        return _fold(
-            self.table,
-            seen=sql("seen_by_span", table=self.name, parent=self.parent, where=where),
-            stated=f"SELECT * FROM spans.{self.name} WHERE span_state = 'stated' AND {where}",
         )
 
     # -- one day ---------------------------------------------------------------------------------------------------
@@ -170,22 +162,37 @@ class Versions:
 
     # -- the touched keys ------------------------------------------------------------------------------------------
 
-    def _refold(self) -> TableCounts:
-        con, name = self.con, self.name
+    def _refold(self, since: date) -> TableCounts:
+        """Fold what the touched keys state from a day on; what they stated before it, and its versions, stay."""
+        con, table, name, parts = self.con, self.table, self.name, _parts(self.table)
         before = count(con, f"SELECT COUNT(*) FROM main.{name}")
         counts = TableCounts(table=name, before=before, added=0, changed=0, removed=0)
         if count(con, f"SELECT COUNT(*) FROM touched_{name}"):
-            mine = f"{self.parent} IN (FROM touched_{name})"
-            con.execute(f"DELETE FROM history.{name} WHERE {mine}")
-            con.execute(f"INSERT INTO history.{name} {self.from_spans(mine)}")
+            day, mine = {"since": since}, f"{self.parent} IN (FROM touched_{name})"
+            con.execute(sql("recent", **parts), day)
+            con.execute(f"CREATE OR REPLACE TEMP TABLE folded AS {self._from_spans('recent')}")
+            con.execute(f"DELETE FROM history.{name} WHERE valid_from >= $since AND {mine}", day)
+            con.execute(sql("begun_earlier", table=name, same=" AND ".join(f"h.{k} = f.{k}" for k in table.key)), day)
+            con.execute(f"INSERT INTO history.{name} FROM folded WHERE valid_from >= $since", day)
             # A warehouse has one institution, so the changes of its table are all of the same key.
             theirs = f" AND {mine}" if self.parent in CHANGE_KEYS else ""
-            con.execute(f"DELETE FROM main.changes WHERE table_name = '{name}'{theirs}")
-            con.execute(f"INSERT INTO main.changes {changes_of(self.table, touched=True)}")
+            con.execute(
+                f"DELETE FROM main.changes WHERE table_name = '{name}' AND snapshot_date >= $since{theirs}", day
+            )
+            told = changes_of(table, sql("lately", **parts, key=names(table.key)))
+            con.execute(f"INSERT INTO main.changes FROM ({told}) WHERE snapshot_date >= $since", day)
             counts = self._refresh(before)
         if self.table.clock_driven:
             self._wind()
         return counts
+
+    def _from_spans(self, spans: str) -> str:
+        """The versions as SQL over a table of runs."""
+        return _fold(
+            self.table,
+            seen=sql("seen_by_span", table=self.name, parent=self.parent, spans=spans),
+            stated=f"SELECT * FROM {spans} WHERE span_state = 'stated'",
+        )
 
     def _refresh(self, before: int) -> TableCounts:
         """Bring the touched keys' current rows up to their open versions; rows that stay as they were are left alone.
@@ -234,15 +241,14 @@ class Versions:
             )
 
 
-def changes_of(table: Table, *, touched: bool = False) -> str:
-    """The changes of one table as SQL over its history; `touched`: of the keys touched now."""
+def changes_of(table: Table, versions: str) -> str:
+    """The changes that versions of one table tell, as SQL."""
     ids = _ids(table)
-    mine = f" WHERE {table.parent_key} IN (FROM touched_{table.name})" if touched else ""
     return sql(
         "changes",
         table=table.name,
         key=names(table.key),
-        history=f"SELECT * FROM history.{table.name}{mine}",
+        history=versions,
         previous=", ".join(f"LAG({c.name}) OVER w AS previous_{c.name}" for c in table.tracked),
         fields="\n".join(sql("changed_field", table=table.name, column=c.name, **ids) for c in table.tracked),
         **ids,

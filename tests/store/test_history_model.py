@@ -164,9 +164,9 @@ def check(world: World, shown: list[model.Shown]) -> None:
         ).fetchall()
         keys = len(table.key)
         assert sorted(((r[0], r[1 : 1 + keys], *r[1 + keys :]) for r in told), key=repr) == sorted(text, key=repr)
-        assert sorted(world.con.execute(changes_of(table)).fetchall(), key=repr) == sorted(
-            world.con.execute(f"SELECT * FROM main.changes WHERE table_name = '{name}'").fetchall(), key=repr
-        )
+        assert sorted(
+            world.con.execute(changes_of(table, f"SELECT * FROM history.{name}")).fetchall(), key=repr
+        ) == sorted(world.con.execute(f"SELECT * FROM main.changes WHERE table_name = '{name}'").fetchall(), key=repr)
         travel(world, table, want, text)
         current = {(k, v) for k, v, _, until in want if until is None}
         kept = ", ".join(c.name for c in table.versioned)
