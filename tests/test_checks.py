@@ -88,8 +88,7 @@ def test_all_rules_hold_before_the_first_day(tmp_path: Path) -> None:
         house = House(tmp_path / "warehouse", service)
         rollbook = house.rollbook()
         rollbook.warehouse.prepare()
-        rollbook.warehouse.begin()
-        with rollbook.warehouse.writing() as con:
+        with rollbook.warehouse.writing() as (con, _):
             assert dict(checks.examine(con, rollbook.lake)) == HOLDS
 
 

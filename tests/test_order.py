@@ -193,8 +193,7 @@ def test_what_has_not_changed_is_not_merged_again(warehouse: Path) -> None:
     before, book = where(), rollbook(warehouse)
     with book.writer():
         assert list(book.resnapshot(DAYS).rebuilt) == list(DAYS)
-        book.warehouse.begin()
-        with book.warehouse.writing() as con:
+        with book.warehouse.writing() as (con, _):
             assert History(con, book.lake).behind() == []
         counts = book.merge()
         book.publish()

@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
+from itertools import chain
 
 import duckdb
 
 from pipelines.store.database import at_once, count, names, sql
 from pipelines.store.lake import Lake
-from pipelines.tables import SETS, TABLES, WALKED, of_set
+from pipelines.tables import SETS, TABLES, WALKED, Table, of_set
 
 SAMPLE_DAYS = 3
 SAMPLE_RECORDS = 500
@@ -36,26 +37,28 @@ class Rule:
 
 def examine(con: duckdb.DuckDBPyConnection, lake: Lake) -> Mapping[str, Found]:
     """Every rule by name, with what does not hold, one sentence each. A rule that holds has none."""
-    found = at_once(con, lambda mine, rule: rule.look(mine, lake), RULES)
-    return {rule.name: sentences for rule, sentences in zip(RULES, found, strict=True)}
+    return {rule.name: rule.look(con, lake) for rule in RULES}
+
+
+def _of_each_table(con: duckdb.DuckDBPyConnection, look: Callable[[duckdb.DuckDBPyConnection, Table], Found]) -> Found:
+    return list(chain.from_iterable(at_once(con, look, TABLES.values())))
 
 
 def _twice(con: duckdb.DuckDBPyConnection, _lake: Lake) -> Found:
-    found = []
-    for table in TABLES.values():
-        key = names(table.key)
-        keys = f"SELECT 1 FROM main.{table.name} GROUP BY {key} HAVING COUNT(*) > 1"
-        if twice := count(con, f"SELECT COUNT(*) FROM ({keys})"):
-            found.append(f"{twice} keys of {table.name} are not unique")
-    return found
+    def look(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
+        keys = f"SELECT 1 FROM main.{table.name} GROUP BY {names(table.key)} HAVING COUNT(*) > 1"
+        twice = count(con, f"SELECT COUNT(*) FROM ({keys})")
+        return [f"{twice} keys of {table.name} are not unique"] if twice else []
+
+    return _of_each_table(con, look)
 
 
 def _overlapping(con: duckdb.DuckDBPyConnection, _lake: Lake) -> Found:
-    return [
-        f"{overlapping} versions of {table.name} overlap"
-        for table in TABLES.values()
-        if (overlapping := count(con, sql("check_overlap", table=table.name, key=names(table.key))))
-    ]
+    def look(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
+        overlapping = count(con, sql("check_overlap", table=table.name, key=names(table.key)))
+        return [f"{overlapping} versions of {table.name} overlap"] if overlapping else []
+
+    return _of_each_table(con, look)
 
 
 def _landed(con: duckdb.DuckDBPyConnection, lake: Lake) -> Found:
@@ -79,26 +82,31 @@ def _unlike(con: duckdb.DuckDBPyConnection, lake: Lake) -> Found:
     days = sample_days(con, lake)
     if not days:
         return []
-    con.execute("CREATE OR REPLACE TEMP TABLE sample_days AS SELECT UNNEST($days) AS snapshot_date", {"days": days})
-    some = {name: _some_records(con, name, days[0]) for name in SETS}
-    of_some = " OR ".join(f"set_name = '{name}' AND {of('id')}" for name, of in some.items())
-    con.execute(
-        f"CREATE OR REPLACE TEMP TABLE sample_seen AS FROM ({lake.scan_observed(days)}) WHERE id IS NULL OR {of_some}"
-    )
-    found = []
-    for table in TABLES.values():
+    some_of = {name: _some_records(con, name, days[0]) for name in SETS}
+
+    def look(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
+        some, found = some_of[table.set], []
         parts = {
             "table": table.name,
             "parent": table.parent_key,
             "columns": names(table.versioned),
-            "some": some[table.set](table.parent_key),
+            "some": some(table.parent_key),
         }
         if differing := count(con, sql("check_current", **parts)):
             found.append(f"{differing} current records of {table.name} are not those of its history")
-        query = sql("check_days", **parts, set=SETS[table.set].name, rows=lake.scan(table, days))
-        for day, differing in con.execute(query).fetchall():
+        query = sql(
+            "check_days",
+            **parts,
+            set=SETS[table.set].name,
+            rows=lake.scan(table, days),
+            observed=lake.scan_observed(days),
+            some_ids=some("id"),
+        )
+        for day, differing in con.execute(query, {"days": days}).fetchall():
             found.append(f"{differing} records of {table.name} are not what was landed on {day}")
-    return found
+        return found
+
+    return _of_each_table(con, look)
 
 
 RULES: tuple[Rule, ...] = (

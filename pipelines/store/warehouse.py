@@ -1,4 +1,4 @@
-"""The database that analysts open, and the one being built: begin, write, check, swap (promise 10).
+"""The database that analysts open, and the one being built: copy, write, check, swap (promise 10).
 
 The next file starts as a copy of the published one, so that what is published is all there ever is to go by; until the
 swap nobody sees it, and a crash leaves only a file that the next writer throws away. What is written into it is the
@@ -67,24 +67,24 @@ class Warehouse:
         for leftover in (self.build / "stage", self.build / "day", self.scratch):
             files.empty(leftover)
 
-    def begin(self, *, anew: bool = False) -> bool:
-        """Start the next file from the published one, or `anew` from nothing.
+    @contextmanager
+    def writing(self, *, anew: bool = False) -> Iterator[tuple[duckdb.DuckDBPyConnection, bool]]:
+        """The next file, begun from the published one or `anew` from nothing, and open for writing.
 
-        Returns whether declarations changed, so that a rebuild is due.
+        With it comes whether declarations changed since the published one was made, so that a rebuild is due. Work that
+        fails leaves no next file: nothing half-done can be published.
         """
         self._drop_next()
-        if self.published.exists() and not anew:
-            shutil.copyfile(self.published, self.next)
-            self.next.chmod(files.PRIVATE_FILE)
-        with self.writing() as con, transaction(con):
-            return schema.ensure(con)
-
-    @contextmanager
-    def writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The next file, open for writing. Work that fails leaves no such file: nothing half-done can be published."""
         try:
+            if self.published.exists() and not anew:
+                shutil.copyfile(self.published, self.next)
+                self.next.chmod(files.PRIVATE_FILE)
             with connect(self.next, scratch=self.scratch) as con:
-                yield con
+                with transaction(con):
+                    redeclared = schema.ensure(con)
+                if redeclared:  # else a new column's statistics would speak of the NULLs that it starts with for ever
+                    con.execute("CHECKPOINT")
+                yield con, redeclared
         except BaseException:
             self._drop_next()
             raise

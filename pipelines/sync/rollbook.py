@@ -261,8 +261,7 @@ class Rollbook:
         """
         if anew:
             self.retention.refuse_to_lose()
-        redeclared = self.warehouse.begin(anew=anew)
-        with self.warehouse.writing() as con:
+        with self.warehouse.writing(anew=anew) as (con, redeclared):
             history = History(con, self.lake)
             if anew or (redeclared and not history.thinned):
                 counts = history.rebuild()

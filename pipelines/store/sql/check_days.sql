@@ -1,8 +1,12 @@
 -- How many records have other rows in the history of $table, on some days, than those days' snapshots state; per day.
 --
 -- A record that was silent about the table, or refused, on a day says nothing: what was known of it stands. One that a
--- proven day did not show has no rows. The days, and what was observed on them, are in sample_days and sample_seen.
-WITH seen AS MATERIALIZED (SELECT snapshot_date, id, state, table_name FROM sample_seen WHERE set_name = '$set'),
+-- proven day did not show has no rows.
+WITH sample_days AS (SELECT UNNEST($$days) AS snapshot_date),
+seen AS MATERIALIZED (
+    SELECT snapshot_date, id, state, table_name FROM ($observed)
+    WHERE set_name = '$set' AND (id IS NULL OR $some_ids)
+),
 stating AS (
     SELECT snapshot_date, id FROM seen
     GROUP BY snapshot_date, id
