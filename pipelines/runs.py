@@ -1,4 +1,4 @@
-"""Dagster's own records: how much room they take, letting go of the oldest, and runs whose process is gone.
+"""Dagster's own records: opening them, how much room they take, letting go of the oldest, runs whose process is gone.
 
 Dagster purges ticks by age (`retention` in dagster.yaml); its runs and their events it keeps for ever. What a run does
 is not known here.
@@ -11,12 +11,14 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
 from dagster._core.storage.dagster_run import FINISHED_STATUSES
 from dagster._core.storage.event_log import SqliteEventLogStorage
+from filelock import FileLock
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +28,20 @@ KEPT_DAYS = 400
 PROCESS_TAG = "rollbook/process"
 # At once; a first pruning after years goes on in the next night.
 MOST_AT_ONCE = 1000
+
+
+@contextmanager
+def opened() -> Iterator[dg.DagsterInstance]:
+    """The records in DAGSTER_HOME, its tables made when they are not there yet. Raises whatever Dagster raises.
+
+    One process at a time: of two that make the tables at once, Dagster lets one fail over what the other has made.
+    """
+    home = Path(os.environ.get("DAGSTER_HOME", ""))
+    lock = FileLock(home / "opening.lock") if home.is_absolute() and home.is_dir() else nullcontext()
+    with lock:
+        instance = dg.DagsterInstance.get()
+    with instance:
+        yield instance
 
 
 def old(instance: dg.DagsterInstance, days: int, now: datetime | None = None) -> list[str]:

@@ -6,8 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +18,8 @@ import dagster as dg
 import pytest
 
 from pipelines import runs
+from pipelines.cli import serve
+from pipelines.errors import RollbookError
 from pipelines.settings import ROOT
 from tests import graph
 from tests.nights import House, folder
@@ -95,3 +100,54 @@ def test_after_a_killed_command_the_next_one_buries_its_run_and_heals(tmp_path: 
         assert [p.name for p in (path / "raw").rglob("*partial*")] == []
         with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
             assert sorted(r.status.value for r in instance.get_runs()) == ["FAILURE", "SUCCESS"]
+
+
+def test_records_that_are_not_there_yet_are_made_once_however_many_open_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = threading.Barrier(4)
+
+    def count(_: int) -> int:
+        together.wait()
+        with runs.opened() as instance:
+            return runs.count(instance)
+
+    for number in range(5):  # with nobody in order about one in two of these goes wrong
+        home = tmp_path / str(number)
+        home.mkdir()
+        (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+        monkeypatch.setenv("DAGSTER_HOME", str(home))
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(count, range(4))) == [0, 0, 0, 0]
+
+
+def test_the_server_makes_the_records_before_it_starts_what_needs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, there = tmp_path / "home", []
+    home.mkdir()
+    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    started = serve._child
+
+    def child(command: list[str]) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        there.append((home / "schedules" / "schedules.db").exists())
+        return started(command if len(there) == 1 else [sys.executable, "-c", ""])
+
+    monkeypatch.setattr(serve, "_child", child)
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    for name, value in graph.EXAMPLE.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RollbookError, match="ended by itself"):
+        serve.serve()
+    assert there == [False, True, True]
+
+
+def test_records_that_do_not_open_end_the_server_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dagster.yaml").write_text("no_such_setting: 1\n")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    for name, value in graph.EXAMPLE.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RollbookError, match="Dagster's records do not open; .* `rollbook doctor`"):
+        serve.serve()

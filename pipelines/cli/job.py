@@ -46,14 +46,12 @@ def backfill(first: date, last: date) -> str:
 
 
 def _run(tags: dict[str, str], *, options: dict[str, Any], partition_key: str | None = None) -> str:
-    import dagster as dg
-
     from pipelines import runs
     from pipelines.definitions import defs
 
     run_id = str(uuid4())
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
-    with dg.DagsterInstance.get() as instance:
+    with runs.opened() as instance:
         runs.bury(instance)
         result = defs.resolve_job_def("nightly_sync").execute_in_process(
             partition_key=partition_key,

@@ -54,11 +54,9 @@ def _prune_runs(*, dry_run: bool) -> None:
     if where is None:
         err.print("[yellow]Warning:[/] DAGSTER_HOME is no folder, so Dagster's runs were not looked at.")
         return
-    import dagster as dg
-
     from pipelines import runs
 
-    with dg.DagsterInstance.get() as instance:
+    with runs.opened() as instance:
         old = runs.old(instance, runs.KEPT_DAYS)
         if not old:
             out.print(f"None of Dagster's runs is older than {runs.KEPT_DAYS} days.")

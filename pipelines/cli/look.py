@@ -203,12 +203,10 @@ class Instance:
         yield from self._inside(found)
 
     def _inside(self, found: Path) -> Iterator[Finding]:
-        import dagster as dg
-
         from pipelines import machine, runs
 
         try:
-            with dg.DagsterInstance.get() as instance:
+            with runs.opened() as instance:
                 count = runs.count(instance)
                 beats = instance.get_daemon_heartbeats()
         except Exception as error:  # noqa: BLE001 - whatever Dagster raises, the instance cannot be used

@@ -52,9 +52,20 @@ def serve(
         web = [sys.executable, "-m", "dagster_webserver", *workspace, "-h", host, "-p", str(port)]
         daemon = [sys.executable, "-m", "dagster._daemon", "run", *workspace]  # what `dagster-daemon` runs
         stack.enter_context(_stopping_on_signals())
+        _make_records()
         children = [stack.enter_context(_child(command)) for command in (web, daemon)]
         out.print(f"The UI is at http://{host}:{port}; the nightly sync runs at {settings.cron} ({settings.timezone}).")
         _watch(children)
+
+
+def _make_records() -> None:
+    """Have Dagster's tables made by one process, before two need them; here it would only be imported to stay."""
+    with _child([sys.executable, "-c", "from pipelines import runs\nwith runs.opened(): pass"]) as child:
+        if child.wait():
+            raise RollbookError(
+                "Dagster's records do not open; its last lines are above. `rollbook doctor` may say more: mend what it"
+                " names, then start `rollbook serve` again"
+            )
 
 
 class _Stop(Exception):  # noqa: N818 - no error: somebody asked
