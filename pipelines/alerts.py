@@ -26,6 +26,7 @@ from pipelines.settings import Settings
 from pipelines.source import post
 from pipelines.source.fetch import utc_now
 from pipelines.store.ask import ask
+from pipelines.store.database import sql
 from pipelines.sync import Rollbook
 
 log = logging.getLogger(__name__)
@@ -178,19 +179,12 @@ class Alerts:
                 if c.added or c.changed or c.removed:
                     yield f"{c.table}: {c.before} rows, {c.added} added, {c.changed} changed, {c.removed} removed"
         if outcome.kind is Kind.SYNCED and outcome.day:
-            row = self._one(
-                """SELECT students, classes, rows_added, rows_changed, rows_removed FROM ops.syncs
-                   WHERE outcome = 'synced' AND snapshot_date = $day ORDER BY landing DESC LIMIT 1""",
-                {"day": outcome.day},
-            )
+            row = self._one(sql("alert_synced"), {"day": outcome.day})
             if row:
                 said = "{} students, {} classes; {} rows added, {} changed, {} removed. Nothing is left to do."
                 yield said.format(*row)
             return
-        row = self._one(
-            """SELECT snapshot_date, students, classes FROM ops.syncs WHERE outcome = 'synced'
-               ORDER BY snapshot_date DESC, landing DESC LIMIT 1"""
-        )
+        row = self._one(sql("alert_last"))
         if row:
             yield "Readers have what was published last: {}, {} students, {} classes.".format(*row)
         else:

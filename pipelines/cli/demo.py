@@ -21,33 +21,14 @@ from pipelines.cli.app import app, err, out, table
 from pipelines.errors import OtherInstitutionError
 from pipelines.settings import PREFIX, ROOT, Settings, load
 from pipelines.store.ask import ask
+from pipelines.store.database import sql
 from pipelines.sync import Rollbook
 
 KEY = "sandbox-key"
 DAYS = 14
 
-QUERIES = (
-    (
-        "Who needs a look: low completion, and not seen for a week?",
-        """SELECT s.student_id, s.name, m.completion_rate, a.days_since_last_activity
-FROM students AS s JOIN student_summaries AS m USING (student_id) JOIN student_activity AS a USING (student_id)
-WHERE m.completion_rate < 50 AND a.days_since_last_activity > 7
-ORDER BY m.completion_rate LIMIT 5""",
-    ),
-    (
-        "Which classes do best, and who teaches them?",
-        """SELECT c.class_title, c.teacher_name, c.student_count, m.average_completion_rate, m.average_score
-FROM classes AS c JOIN class_summaries AS m USING (class_id)
-WHERE c.class_status = 1 ORDER BY m.average_completion_rate DESC LIMIT 5""",
-    ),
-    (
-        "What was one student's record a week ago, and what is it now?",
-        """SELECT valid_from, valid_to, completed_assignments, total_assignments, completion_rate, average_score
-FROM history.student_summaries
-WHERE student_id = (SELECT student_id FROM history.student_summaries GROUP BY 1 ORDER BY COUNT(*) DESC, 1 LIMIT 1)
-ORDER BY valid_from DESC LIMIT 5""",
-    ),
-)
+# Files of SQL that begin with the question they answer.
+QUESTIONS = ("demo_to_watch", "demo_best", "demo_before")
 
 
 @app.command()
@@ -114,23 +95,19 @@ def show(rollbook: Rollbook, last: date) -> None:
     def rows(query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return ask(published, query, parameters).rows
 
-    nights = """SELECT snapshot_date, outcome, proven, students, classes, rows_added, rows_changed, rows_removed
-                FROM ops.syncs ORDER BY snapshot_date"""
     out.print()
     out.print(
         table(
             "What was synced",
             ("night", "outcome", "proven", "students", "classes", "added", "changed", "removed"),
-            rows(nights),
+            rows(sql("demo_nights")),
         )
     )
-    changed = """SELECT table_name, COALESCE(column_name, ''), change, COUNT(*) FROM changes WHERE snapshot_date = $day
-                 GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2 LIMIT 12"""
     out.print()
     headings = ("table", "column", "change", "how often")
-    out.print(table(f"What changed last night ({last})", headings, rows(changed, day=last)))
-    for question, query in QUERIES:
-        out.print(f"\n[bold]{question}[/]")
+    out.print(table(f"What changed last night ({last})", headings, rows(sql("demo_changes"), day=last)))
+    for question, _, query in (sql(name).strip().partition("\n") for name in QUESTIONS):
+        out.print(f"\n[bold]{question.removeprefix('-- ')}[/]")
         out.print(Syntax(query, "sql", background_color="default", word_wrap=True))
         answer = ask(published, query)
         out.print(table("", answer.columns, answer.rows))

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 
 from pipelines.errors import ArgumentError, NothingLandedError
-from pipelines.store.database import in_words, literal
+from pipelines.store.database import in_words, literal, sql
 from pipelines.store.views import QUESTIONS
 
 # What only reads. A PIVOT is several statements in one; the connection itself could not write by them.
@@ -100,13 +100,7 @@ def query_of(con: duckdb.DuckDBPyConnection, question: str) -> str:
         only_reads(con, question)
         return question.strip().rstrip(";")
     name = question.strip().lower()
-    known = {
-        f"{schema}.{table}".removeprefix("main.")
-        for schema, table in con.execute(
-            """SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal
-               UNION ALL SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal"""
-        ).fetchall()
-    }
+    known = {f"{schema}.{table}".removeprefix("main.") for schema, table in con.execute(sql("relations")).fetchall()}
     if name.removeprefix("main.") not in known:
         near = get_close_matches(name, known, n=3)
         meant = f"did you mean {' or '.join(near)}?" if near else f"the questions are {', '.join(QUESTIONS)}"

@@ -65,15 +65,13 @@ FACTS: tuple[Fact, ...] = (
         "student_summaries",
         "completed_at_most_total",
         "No student completed more assignments or assessments than were given.",
-        """SELECT student_id FROM main.student_summaries
-           WHERE completed_assignments > total_assignments OR completed_assessments > total_assessments""",
+        sql("fact_completed"),
     ),
     Fact(
         "class_assignment_activity",
         "submissions_add_up",
         "Students with and without submissions make up the students enrolled.",
-        """SELECT class_id FROM main.class_assignment_activity
-           WHERE students_with_submissions + students_without_submissions <> students_enrolled""",
+        sql("fact_submissions"),
     ),
     *_percentages(),
 )

@@ -19,7 +19,7 @@ from datetime import date
 import duckdb
 
 from pipelines.landing import TableCounts
-from pipelines.store.database import at_once, transaction
+from pipelines.store.database import at_once, sql, transaction
 from pipelines.store.lake import DayRecord, Lake
 from pipelines.store.versions import Place, Versions
 from pipelines.tables import TABLES, Table
@@ -102,11 +102,7 @@ class History:
     def _place(self, record: DayRecord) -> Place:
         """Note a day, and say where among the others it goes."""
         day = {"day": record.snapshot_date}
-        before, after = self.con.execute(
-            """SELECT MAX(snapshot_date) FILTER (snapshot_date < $day), MIN(snapshot_date) FILTER (snapshot_date > $day)
-               FROM spans.days""",
-            day,
-        ).fetchall()[0]
+        before, after = self.con.execute(sql("neighbours"), day).fetchall()[0]
         was = self.con.execute("SELECT set_name FROM spans.proven WHERE day = $day", day).fetchall()
         self._note(record)
         return Place(record.snapshot_date, before, after, frozenset({r[0] for r in was} ^ set(record.proven)))

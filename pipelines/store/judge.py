@@ -74,11 +74,8 @@ def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: 
 def _known(con: duckdb.DuckDBPyConnection, table: Table, current: str) -> set[str]:
     """The columns that a table has in the schema `current`; none when it was declared since."""
     catalog, schema = current.split(".")
-    columns = con.execute(
-        """SELECT column_name FROM duckdb_columns()
-           WHERE database_name = $1 AND schema_name = $2 AND table_name = $3""",
-        [catalog, schema, table.name],
-    )
+    query = "SELECT column_name FROM duckdb_columns() WHERE database_name = $1 AND schema_name = $2 AND table_name = $3"
+    columns = con.execute(query, [catalog, schema, table.name])
     return {r[0] for r in columns.fetchall()}
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import duckdb
 
-from pipelines.store.database import literal
+from pipelines.store.database import literal, sql
 from pipelines.tables import TABLES, Column
 
 SPAN = (
@@ -214,11 +214,7 @@ class Standing:
 
 def _standing(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], Standing]:
     found: dict[tuple[str, str], Standing] = {}
-    for schema, name, about, column, kind, comment in con.execute(
-        """SELECT c.schema_name, c.table_name, t.comment, c.column_name, c.data_type, c.comment
-           FROM duckdb_columns() AS c JOIN duckdb_tables() AS t USING (database_name, schema_name, table_name)
-           WHERE c.database_name = current_database() ORDER BY c.column_index"""
-    ).fetchall():
+    for schema, name, about, column, kind, comment in con.execute(sql("standing")).fetchall():
         table = found.setdefault((schema, name), Standing(about))
         table.columns.append((column, kind))
         table.comments[column] = comment

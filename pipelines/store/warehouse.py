@@ -250,13 +250,11 @@ class Warehouse:
 
     def known_names(self, set_name: str, ids: Iterable[int]) -> Mapping[int, tuple[tuple[str, str], ...]]:
         """The names that each of these records is searched by, in order, those it has."""
-        of = SETS[set_name]
+        of, table = SETS[set_name], of_set(set_name)[0]
+        columns = ", ".join((of.key, *of.names))
+        query = f"SELECT {columns} FROM published.main.{table.name} WHERE {of.key} IN (SELECT UNNEST($1))"
         with self.reading() as con:
-            rows = con.execute(
-                f"""SELECT {of.key}, {", ".join(of.names)} FROM published.main.{of_set(set_name)[0].name}
-                    WHERE {of.key} IN (SELECT UNNEST($ids))""",
-                {"ids": list(ids)},
-            ).fetchall()
+            rows = con.execute(query, [list(ids)]).fetchall()
         return {
             row[0]: tuple((field, value) for field, value in zip(of.names, row[1:], strict=True) if value)
             for row in rows
