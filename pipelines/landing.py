@@ -6,8 +6,8 @@ is these declarations and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
 from typing import Literal
@@ -213,14 +213,3 @@ class Reject:
     reason: str
     record: str
     id: int | None = None
-
-
-@dataclass
-class Known:
-    """What the published tables hold of a set: the current ids, and the names to search a few of them by.
-
-    `names` maps an id to its (field, value) pairs in the order they are asked (promise 2).
-    """
-
-    ids: frozenset[int] = frozenset()
-    names: Mapping[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)

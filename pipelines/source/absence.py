@@ -6,7 +6,7 @@ Only this decides what a vanished record is; acting on it is for those who hold 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,21 +25,17 @@ Names = tuple[tuple[str, str], ...]
 class Published(Protocol):
     """What readers see at present: whom a proven walk could miss, and what they were called."""
 
-    def known_ids(self, set_name: str) -> AbstractSet[int]:
-        """The ids that are current in a set's table; none before anything was published."""
+    def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, Names]:
+        """The records that are current in a set's table and were not received; none before anything was published.
 
-    def known_names(self, set_name: str, ids: Iterable[int]) -> Mapping[int, Names]:
-        """Of each of these ids the (field, value) pairs to search by, in the order of `Set.names`."""
+        Each id with its (field, value) pairs to search by, in the order of `Set.names`.
+        """
 
 
 class NothingPublished:
     """The warehouse before its first sync."""
 
-    def known_ids(self, set_name: str) -> AbstractSet[int]:  # noqa: ARG002 - the protocol's
-        """None."""
-        return frozenset()
-
-    def known_names(self, set_name: str, ids: Iterable[int]) -> Mapping[int, Names]:  # noqa: ARG002
+    def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, Names]:  # noqa: ARG002 - the protocol's
         """None."""
         return {}
 
@@ -69,14 +65,13 @@ def verify(
     removed whatever the others would say. Raises KeyRefusedError; any other refusal or silence is an unclean answer.
     """
     set_ = SETS[proof.set]
-    vanished = sorted(published.known_ids(set_.name) - received)
+    vanished = published.vanished(set_.name, received)
     if len(vanished) > most:
         log.warning("%s: %d records vanished, too many to ask about", set_.name, len(vanished))
         return Verified(unasked=len(vanished))
-    names = published.known_names(set_.name, vanished) if vanished else {}
     absences = []
-    for sought in vanished:
-        absences.append(ask(client, set_, sought, names.get(sought, ()), sink, walks=walks))
+    for sought, names in sorted(vanished.items()):
+        absences.append(ask(client, set_, sought, names, sink, walks=walks))
         if absences[-1].answer == "unclear":
             break
     return Verified(tuple(absences))

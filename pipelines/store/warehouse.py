@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -19,7 +20,6 @@ import duckdb
 
 from pipelines import files
 from pipelines.errors import BusyError, CheckError, DamagedError, RollbookError
-from pipelines.landing import Known
 from pipelines.store import checks, report, schema, thresholds, views
 from pipelines.store.database import connect, literal, transaction
 from pipelines.store.lake import Lake
@@ -240,26 +240,20 @@ class Warehouse:
             row = con.execute("SELECT school_id FROM published.main.institution").fetchone()
             return int(row[0]) if row else None
 
-    def known_ids(self, set_name: str) -> frozenset[int]:
-        """The ids of a set that are current in the published tables."""
-        if not self.published.exists():
-            return frozenset()
-        with self.reading() as con:
-            column = con.execute(f"SELECT {SETS[set_name].key} FROM published.main.{of_set(set_name)[0].name}")
-            return frozenset(column.fetchnumpy()[SETS[set_name].key].tolist())
+    def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, tuple[tuple[str, str], ...]]:
+        """The records of a set that are current in the published tables and were not received.
 
-    def known_names(self, set_name: str, ids: Iterable[int]) -> Mapping[int, tuple[tuple[str, str], ...]]:
-        """The names that each of these records is searched by, in order, those it has."""
-        of, table = SETS[set_name], of_set(set_name)[0]
-        columns = ", ".join((of.key, *of.names))
-        query = f"SELECT {columns} FROM published.main.{table.name} WHERE {of.key} IN (SELECT UNNEST($1))"
+        Each id with the (field, value) pairs that it is searched by, in order, those it has.
+        """
+        if not self.published.exists():
+            return {}
+        of, table = SETS[set_name], f"published.main.{of_set(set_name)[0].name}"
         with self.reading() as con:
-            rows = con.execute(query, [list(ids)]).fetchall()
+            known = con.execute(f"SELECT {of.key} FROM {table}").fetchnumpy()[of.key].tolist()
+            columns = ", ".join((of.key, *of.names))
+            query = f"SELECT {columns} FROM {table} WHERE {of.key} IN (SELECT UNNEST($1))"
+            rows = con.execute(query, [list(set(known) - received)]).fetchall()
         return {
             row[0]: tuple((field, value) for field, value in zip(of.names, row[1:], strict=True) if value)
             for row in rows
         }
-
-    def known(self, set_name: str) -> Known:
-        """The ids of a set, without names."""
-        return Known(ids=self.known_ids(set_name))

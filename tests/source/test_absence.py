@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,16 +34,12 @@ class Current:
     students: list[dict[str, Any]]
     classes: list[dict[str, Any]]
 
-    def known_ids(self, set_name: str) -> frozenset[int]:
-        return frozenset(r[SETS[set_name].id_field] for r in getattr(self, set_name))
-
-    def known_names(self, set_name: str, ids: Iterable[int]) -> Mapping[int, Names]:
+    def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, Names]:
         set_ = SETS[set_name]
-        wanted = set(ids)
         return {
             r[set_.id_field]: tuple((n, r[n]) for n in set_.names if n in r)
             for r in getattr(self, set_name)
-            if r[set_.id_field] in wanted
+            if r[set_.id_field] not in received
         }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import stat
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -74,15 +75,12 @@ class Known:
         self.ids = frozenset(ids)
         self.nameless = nameless
 
-    def known_ids(self, set_name: str) -> frozenset[int]:
-        return self.ids if set_name == "students" else frozenset()
+    def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, Names]:
+        return {i: self.names(i) for i in self.ids - received if set_name == "students"}
 
-    def known_names(self, set_name: str, ids: Iterable[int]) -> Mapping[int, Names]:
-        return {
-            i: (("reference_id", f"R-{i}"), ("email", f"pupil.{i}@school.example"))
-            for i in ids
-            if i not in self.nameless
-        }
+    def names(self, number: int) -> Names:
+        named = (("reference_id", f"R-{number}"), ("email", f"pupil.{number}@school.example"))
+        return () if number in self.nameless else named
 
 
 # --- good nights -----------------------------------------------------------------------------------------------------
@@ -386,8 +384,8 @@ NAME, EMAIL, REFERENCE = "Zebedee Canary", "zebedee.canary@pupils.example", "REF
 
 
 class Canary(Known):
-    def known_names(self, set_name: str, ids: Iterable[int]) -> Mapping[int, Names]:
-        return dict.fromkeys(ids, (("reference_id", REFERENCE), ("email", EMAIL)))
+    def names(self, number: int) -> Names:
+        return (("reference_id", REFERENCE), ("email", EMAIL))
 
 
 @pytest.mark.parametrize(
