@@ -10,6 +10,8 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 ARGS ?=
 N ?= 100000
+# Of the tests: one more than two cores, since some of them only wait for minutes to pass.
+WORKERS ?= 3
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -36,7 +38,7 @@ demo: $(VENV)/.runtime ## Sync a fortnight of a made-up school and show what cam
 
 .PHONY: test
 test: $(VENV)/.dev chromium ## Run all tests (ARGS="-k walk" for some)
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 ##@ Day to day
 
