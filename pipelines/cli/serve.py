@@ -59,7 +59,7 @@ def serve(
 
 
 def _make_records() -> None:
-    """Have Dagster's tables made by one process, before two need them; here it would only be imported to stay."""
+    """Have Dagster's tables made before two processes need them; by a child, or Dagster would stay in memory here."""
     with _child([sys.executable, "-c", "from pipelines import runs\nwith runs.opened(): pass"]) as child:
         if child.wait():
             raise RollbookError(

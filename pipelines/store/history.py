@@ -4,8 +4,7 @@ The function is `sql/fold.sql`. It reads runs of days on which a record was obse
 day is a run of its own (`definition`). The schema `spans` keeps the longest such runs, the same observations written
 shorter. `rebuild` makes them from the lake and folds them. Night by night a day is spliced in between its neighbours,
 which touches only the keys that state otherwise than their runs say, and of those keys only what follows that day is
-folded anew: a night costs no more at the end of a year than at its beginning. All ways run the same SQL, and give the
-same rows.
+folded anew: the merge of a night hardly grows with the year. All ways run the same SQL, and give the same rows.
 
 Which days the history stands on is noted here; then the tables are brought up to them two at a time (`versions`). It
 all happens in a file that is nobody's yet: the transaction that readers see is the swap.

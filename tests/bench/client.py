@@ -14,7 +14,6 @@ from datetime import date
 from pathlib import Path
 
 import httpx
-import pandas as pd  # noqa: F401 - pyarrow loads it with the first array it makes; loading code is no part of a night
 
 from pipelines.settings import load
 from pipelines.sync import Rollbook
