@@ -79,6 +79,11 @@ class Table:
         return self.path.endswith("[]")
 
     @property
+    def field(self) -> str:
+        """The field of a record that holds these rows; empty for the record itself."""
+        return self.path.removesuffix("[]")
+
+    @property
     def parent_key(self) -> str:
         """The column that holds the record's id: the first of the key."""
         return self.key[0]

@@ -77,10 +77,7 @@ def tree(set_name: str) -> Node:
     """The shape of one record of a set."""
     root = Node(unkept=SETS[set_name].unkept)
     for table in of_set(set_name):
-        if table.path == "":
-            node = root
-        else:
-            node = root.below(table.path.removesuffix("[]"), is_list=table.is_list, required=not table.silent)
+        node = root if not table.path else root.below(table.field, is_list=table.is_list, required=not table.silent)
         inherited = table.parent_key if table.path else None  # a child row's first key is the record's id
         for column in table.columns:
             if column.name != inherited:

@@ -188,6 +188,15 @@ def test_unknown_fields_are_counted_by_place_and_type_and_kept_out() -> None:
     assert batch.tables["students"].column_names == [*TABLES["students"].names, "seq"]
 
 
+def test_a_page_read_slowly_and_one_read_fast_make_the_same_rows() -> None:
+    """A page with anything undeclared is read by another type than one as declared; a batch holds both."""
+    pupils = [student(1), student(2, activity_tracking=None), student(3, classes=[])]
+    plain = one(page(*pupils), page(*pupils, number=2))
+    mixed = one(page(*pupils), page(*({**p, "nickname": "x"} for p in pupils), number=2))
+    assert mixed.tables == plain.tables
+    assert [d.count for d in mixed.drift] == [3]
+
+
 def test_of_a_search_result_only_the_sought_record_is_taken() -> None:
     found = page(student(1), student(2), student(3, email=None), kind="search", sought=2)
     batch = one(found)
