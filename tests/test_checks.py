@@ -67,7 +67,7 @@ def house(lived: House, tmp_path: Path) -> House:
 def examined(house: House) -> dict[str, list[str]]:
     """Every rule over the published file."""
     with duckdb.connect(str(house.published), read_only=True) as con:
-        return dict(checks.examine(con, house.rollbook().lake))
+        return dict(checks.examine(con, house.rollbook().lake, house.rollbook().lake.days()))
 
 
 def spoil(house: House, statement: str) -> None:
@@ -89,7 +89,7 @@ def test_all_rules_hold_before_the_first_day(tmp_path: Path) -> None:
         rollbook = house.rollbook()
         rollbook.warehouse.prepare()
         with rollbook.warehouse.writing() as (con, _):
-            assert dict(checks.examine(con, rollbook.lake)) == HOLDS
+            assert dict(checks.examine(con, rollbook.lake, rollbook.lake.days())) == HOLDS
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,7 @@ def test_a_spoiled_file_is_not_published_and_a_rebuild_mends_it(house: House) ->
 def test_the_sample_costs_the_same_however_long_the_history_is(house: House, lived: House) -> None:
     """At most three days are read, the newest among them, and others from night to night."""
     with duckdb.connect(str(house.published), read_only=True) as con:
-        lake = house.rollbook().lake
-        days = checks.sample_days(con, lake)
+        days = [r.snapshot_date for r in checks.sample_days(con, house.rollbook().lake.days())]
     assert days[0] == night(6)
     assert len(days) == len(set(days)) == checks.SAMPLE_DAYS
     drawn = {checks._drawn(newest, date(2026, 1, 1)) for newest in (night(n) for n in range(1, 7))}

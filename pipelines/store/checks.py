@@ -8,7 +8,7 @@ the third year as in the first week. The sample is another one every night; on o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
@@ -16,14 +16,15 @@ from itertools import chain
 
 import duckdb
 
-from pipelines.store.database import at_once, count, names, sql
-from pipelines.store.lake import Lake
+from pipelines.store.database import count, each_table, names, sql
+from pipelines.store.lake import DayRecord, Lake
 from pipelines.tables import SETS, TABLES, WALKED, Table, of_set
 
 SAMPLE_DAYS = 3
 SAMPLE_RECORDS = 500
 
 Found = list[str]
+Sample = Sequence[DayRecord]
 
 
 @dataclass(frozen=True)
@@ -32,19 +33,23 @@ class Rule:
 
     name: str
     sentence: str
-    look: Callable[[duckdb.DuckDBPyConnection, Lake], Found]
+    look: Callable[[duckdb.DuckDBPyConnection, Lake, Sample], Found]
 
 
-def examine(con: duckdb.DuckDBPyConnection, lake: Lake) -> Mapping[str, Found]:
-    """Every rule by name, with what does not hold, one sentence each. A rule that holds has none."""
-    return {rule.name: rule.look(con, lake) for rule in RULES}
+def examine(con: duckdb.DuckDBPyConnection, lake: Lake, days: Mapping[date, DayRecord]) -> Mapping[str, Found]:
+    """Every rule by name, with what does not hold, one sentence each. A rule that holds has none.
+
+    `days` are those of the lake.
+    """
+    sample = sample_days(con, days)
+    return {rule.name: rule.look(con, lake, sample) for rule in RULES}
 
 
 def _of_each_table(con: duckdb.DuckDBPyConnection, look: Callable[[duckdb.DuckDBPyConnection, Table], Found]) -> Found:
-    return list(chain.from_iterable(at_once(con, look, TABLES.values())))
+    return list(chain.from_iterable(each_table(con, look, TABLES.values())))
 
 
-def _twice(con: duckdb.DuckDBPyConnection, _lake: Lake) -> Found:
+def _twice(con: duckdb.DuckDBPyConnection, _lake: Lake, _sample: Sample) -> Found:
     def look(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
         keys = f"SELECT 1 FROM main.{table.name} GROUP BY {names(table.key)} HAVING COUNT(*) > 1"
         twice = count(con, f"SELECT COUNT(*) FROM ({keys})")
@@ -53,7 +58,7 @@ def _twice(con: duckdb.DuckDBPyConnection, _lake: Lake) -> Found:
     return _of_each_table(con, look)
 
 
-def _overlapping(con: duckdb.DuckDBPyConnection, _lake: Lake) -> Found:
+def _overlapping(con: duckdb.DuckDBPyConnection, _lake: Lake, _sample: Sample) -> Found:
     def look(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
         overlapping = count(con, sql("check_overlap", table=table.name, key=names(table.key)))
         return [f"{overlapping} versions of {table.name} overlap"] if overlapping else []
@@ -61,27 +66,30 @@ def _overlapping(con: duckdb.DuckDBPyConnection, _lake: Lake) -> Found:
     return _of_each_table(con, look)
 
 
-def _landed(con: duckdb.DuckDBPyConnection, lake: Lake) -> Found:
+def _landed(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sample) -> Found:
     """Of a day whose last landing was proven: each record that came is a row or a reject of the day's snapshot."""
     found = []
-    for day in sample_days(con, lake):
+    for record in sample:
+        day = record.snapshot_date
         row = con.execute(sql("check_landed"), {"day": day}).fetchone()
         if row is None:
             continue
         listed = ", ".join(f"'{s}'" for s in WALKED)
-        seen = f"SELECT COUNT(*) FROM ({lake.scan_observed([day])}) WHERE set_name IN ({listed}) AND table_name IS NULL"
+        seen = (
+            f"SELECT COUNT(*) FROM ({lake.scan_observed([record])}) WHERE set_name IN ({listed}) AND table_name IS NULL"
+        )
         rejects = count(con, f"{seen} AND state = 'rejected'")
-        rows = sum(count(con, f"SELECT COUNT(*) FROM ({lake.scan(of_set(s)[0], [day])})") for s in WALKED)
+        rows = sum(count(con, f"SELECT COUNT(*) FROM ({lake.scan(of_set(s)[0], [record])})") for s in WALKED)
         if row[0] != rows + rejects:
             found.append(f"{row[0]} records landed on {day}, {rows} became rows and {rejects} rejects")
     return found
 
 
-def _unlike(con: duckdb.DuckDBPyConnection, lake: Lake) -> Found:
+def _unlike(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sample) -> Found:
     """On some days, of some records: the history says what the snapshot states; and the current rows are its last."""
-    days = sample_days(con, lake)
-    if not days:
+    if not sample:
         return []
+    days = [record.snapshot_date for record in sample]
     some_of = {name: _some_records(con, name, days[0]) for name in SETS}
 
     def look(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
@@ -98,8 +106,8 @@ def _unlike(con: duckdb.DuckDBPyConnection, lake: Lake) -> Found:
             "check_days",
             **parts,
             set=SETS[table.set].name,
-            rows=lake.scan(table, days),
-            observed=lake.scan_observed(days),
+            rows=lake.scan(table, sample),
+            observed=lake.scan_observed(sample),
             some_ids=some("id"),
         )
         for day, differing in con.execute(query, {"days": days}).fetchall():
@@ -121,13 +129,12 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def sample_days(con: duckdb.DuckDBPyConnection, lake: Lake) -> list[date]:
+def sample_days(con: duckdb.DuckDBPyConnection, there: Mapping[date, DayRecord]) -> list[DayRecord]:
     """The newest day that the history stands on and the lake holds, and a few others."""
-    there = lake.days()
     stood_on = con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall()
     days = [day for day, digest in stood_on if day in there and there[day].digest == digest]
     others = sorted(days[:-1], key=lambda day: _drawn(days[-1], day))
-    return [*days[-1:], *others[: SAMPLE_DAYS - 1]]
+    return [there[day] for day in (*days[-1:], *others[: SAMPLE_DAYS - 1])]
 
 
 def _some_records(con: duckdb.DuckDBPyConnection, set_name: str, newest: date) -> Callable[[str], str]:

@@ -17,7 +17,7 @@ import duckdb
 from pipelines import machine
 from pipelines.errors import BusyError, DamagedError, MachineError
 from pipelines.files import PRIVATE_FILE, folder
-from pipelines.tables import Column
+from pipelines.tables import Column, Table
 
 # What analysts open must open in their DuckDB, not only in ours: the oldest version still supported upstream.
 STORAGE_VERSION = "v1.4.0"
@@ -33,7 +33,6 @@ THREADS = 2
 CATALOG = "rollbook"
 
 
-T = TypeVar("T")
 R = TypeVar("R")
 
 
@@ -101,24 +100,27 @@ def transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
     con.execute("COMMIT")
 
 
-def at_once(
-    con: duckdb.DuckDBPyConnection, work: Callable[[duckdb.DuckDBPyConnection, T], R], of: Iterable[T]
+def each_table(
+    con: duckdb.DuckDBPyConnection, work: Callable[[duckdb.DuckDBPyConnection, Table], R], tables: Iterable[Table]
 ) -> list[R]:
-    """Do the same work for several things, as many at a time as there are threads; the results in order.
+    """Do the same work for several tables, as many at a time as there are threads; the results in the tables' order.
 
     Each piece gets a connection of its own to what `con` has open, which sees what was committed, and no temporary
-    tables. A table of a few row groups keeps one core busy, so that two pieces take little longer than one.
+    tables. A table of a few row groups keeps one core busy, so that two pieces take little longer than one. Lists hold
+    the most rows, so they are begun first: the largest piece, begun last, would be waited for by itself.
     """
     row = con.execute("SELECT current_database()").fetchone()
     catalog = row[0] if row else CATALOG
 
-    def piece(thing: T) -> R:
+    def piece(table: Table) -> R:
         with con.cursor() as mine:
             mine.execute(f"USE {catalog}")
-            return work(mine, thing)
+            return work(mine, table)
 
+    in_order = list(tables)
     with ThreadPoolExecutor(THREADS) as threads:
-        return list(threads.map(piece, of))
+        done = {t.name: threads.submit(piece, t) for t in sorted(in_order, key=lambda t: not t.is_list)}
+        return [done[t.name].result() for t in in_order]
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from datetime import date
 import duckdb
 
 from pipelines.landing import TableCounts
-from pipelines.store.database import at_once, sql, transaction
+from pipelines.store.database import each_table, sql, transaction
 from pipelines.store.lake import DayRecord, Lake
 from pipelines.store.versions import Place, Versions
 from pipelines.tables import TABLES, Table
@@ -96,7 +96,7 @@ class History:
             with transaction(con):
                 return work(Versions(con, self.lake, self.records, table))
 
-        return at_once(self.con, piece, TABLES.values())
+        return each_table(self.con, piece, TABLES.values())
 
     def _place(self, record: DayRecord) -> Place:
         """Note a day, and say where among the others it goes."""

@@ -10,8 +10,8 @@ from functools import partial
 import duckdb
 
 from pipelines.landing import Hold, TableCounts
-from pipelines.store.database import at_once, literal, names, sql
-from pipelines.store.lake import OBSERVED, Candidate
+from pipelines.store.database import each_table, literal, names, sql
+from pipelines.store.lake import Candidate
 from pipelines.tables import SETS, TABLES, Table, of_set
 
 # A small table loses 10 % with one row; up to this many rows are no landslide, whatever their share.
@@ -19,12 +19,14 @@ NEVER_HELD_ROWS = 5
 
 
 def compare(con: duckdb.DuckDBPyConnection, candidate: Candidate, current: str | None) -> tuple[TableCounts, ...]:
-    """Count per table what a candidate would do to the tables of the schema `current` (None: there are none)."""
+    """Count per table what a candidate would do to the tables of the schema `current` (None: there are none).
+
+    `con` is the one that composed it, and still knows what was `observed`.
+    """
     if current is None:
         rows = candidate.rows()
         return tuple(TableCounts(table=t, before=0, added=rows[t], changed=0, removed=0) for t in TABLES)
-    con.execute(f"CREATE OR REPLACE TABLE observed AS FROM read_parquet({literal(candidate.path(OBSERVED))})")
-    return tuple(at_once(con, partial(_compare, candidate, current), TABLES.values()))
+    return tuple(each_table(con, partial(_compare, candidate, current), TABLES.values()))
 
 
 def _compare(candidate: Candidate, current: str, con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
@@ -52,8 +54,7 @@ def _compare(candidate: Candidate, current: str, con: duckdb.DuckDBPyConnection,
 
 
 def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: str, current: str) -> list[int]:
-    """The records of a set that state anything else than what is current, new ones included."""
-    con.execute(f"CREATE OR REPLACE TEMP TABLE observed AS FROM read_parquet({literal(candidate.path(OBSERVED))})")
+    """The records of a set that state anything else than what is current, new ones included; `con` as above."""
     found: set[int] = set()
     for table in of_set(set_name):
         known = _known(con, table, current)

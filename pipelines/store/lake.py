@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.landing import Proof
-from pipelines.store.database import at_once, literal, names, sql
+from pipelines.store.database import each_table, literal, names, sql
 from pipelines.tables import TABLES, Table, fingerprint, of_set
 
 OBSERVED = "observed"
@@ -159,7 +159,8 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
     """Put a day's statement together from its landings, aside in `folder`; `con` is one in memory.
 
     Of each record the latest landed statement stands; a later landing that is silent or refuses the record takes
-    nothing away from an earlier one. Rows are sorted by key, so that equal statements make equal files.
+    nothing away from an earlier one. Rows are sorted by key, so that equal statements make equal files. What was
+    observed stays in `con` as the table `observed`.
     """
     candidate = Candidate(day, files.empty(folder))
     for name in (*TABLES, OBSERVED):
@@ -173,7 +174,7 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
         con.execute(sql("observe"), of_this)
         if part.proof is not None:
             _state_absences(con, part.proof)
-        at_once(con, partial(_compose, candidate, part), of_set(part.set))
+        each_table(con, partial(_compose, candidate, part), of_set(part.set))
     _copy(con, "SELECT * FROM observed ORDER BY ALL", candidate.path(OBSERVED), {})
     return candidate
 
@@ -199,16 +200,11 @@ def _copy(con: duckdb.DuckDBPyConnection, query: str, path: Path, parameters: di
 class Lake:
     """`snapshots/`: the days that count, and the SQL that reads them."""
 
-    def __init__(self, root: Path, mode: int = files.PRIVATE_FILE, since: date = date.min) -> None:
+    def __init__(self, root: Path, mode: int = files.PRIVATE_FILE) -> None:
         self.root = root
         self.mode = mode
-        self.since = since
         # A reader of a file must be able to enter the folders above it.
         self.folder_mode = mode | (mode & 0o444) >> 2 | files.PRIVATE_FOLDER
-
-    def shown_from(self, day: date | None) -> Lake:
-        """The same lake, seen without the days before this one."""
-        return Lake(self.root, self.mode, day or self.since)
 
     def open_up(self) -> None:
         """Give what is there the modes that are set by now, if those were others when it was written."""
@@ -217,7 +213,10 @@ class Lake:
                 path.chmod(self.folder_mode if path.is_dir() else self.mode)
 
     def days(self) -> dict[date, DayRecord]:
-        """Every whole day of the lake, in order. One whose files are missing or cut short is not whole."""
+        """Every whole day of the lake, in order. One whose files are missing or cut short is not whole.
+
+        It looks at every file of the lake: a night should ask once a stage.
+        """
         found, root = {}, str(self.root)
         for path in sorted(self.root.glob(f"{OBSERVED}/snapshot_date=*/day.json")):
             try:
@@ -228,7 +227,7 @@ class Lake:
                 whole = all(there == noted for there, noted in sizes)
             except (msgspec.DecodeError, OSError):
                 continue
-            if whole and record.snapshot_date >= self.since:
+            if whole:
                 found[record.snapshot_date] = record
         return found
 
@@ -280,32 +279,41 @@ class Lake:
         """Remove what killed writers left: half-written day records, and files of days that were being let go of."""
         for aside in self.root.glob(f"{OBSERVED}/snapshot_date=*/.*{files.PARTIAL}"):
             aside.unlink()
-        there = self.days()
-        self.drop(d for d in gone if d not in there)
+        gone = set(gone)
+        if gone:
+            self.drop(gone - self.days().keys())
 
-    def scan(self, table: Table, days: Sequence[date] | None = None) -> str:
-        """The table's rows as SQL, with `snapshot_date`; a column that older files lack is NULL there."""
-        paths = [self._part(table.name, d) for d in days] if days is not None else self.parts(table.name)
-        known: set[str] = set()
-        for path in paths if days is not None else paths[-1:] + paths[:1]:
-            known |= set(_schema(path).names)
-        return self._select(table, paths, known)
-
-    def _select(self, table: Table, paths: Sequence[Path], known: set[str]) -> str:
+    def scan(self, table: Table, days: Collection[DayRecord]) -> str:
+        """The table's rows on some days (one at least) as SQL, with `snapshot_date`; a column that older files lack is
+        NULL there. Raises DamagedError.
+        """
+        schemas = self._schemas(table, days)
+        known = {name for schema in schemas for name in schema.names}
         columns = ", ".join(
             f"CAST({c.name if c.name in known else 'NULL'} AS {c.type}) AS {c.name}" for c in table.columns
         )
-        return f"SELECT {columns}, snapshot_date FROM {self._read(paths)}"
+        return f"SELECT {columns}, snapshot_date FROM {self._read(table.name, days, alike=len(schemas) == 1)}"
 
-    def scan_observed(self, days: Sequence[date] | None = None) -> str:
-        """What was observed, as SQL: set_name, id, state, table_name, snapshot_date."""
-        return f"SELECT * FROM {self._read([self._part(OBSERVED, d) for d in days] if days is not None else None)}"
+    def _schemas(self, table: Table, days: Collection[DayRecord]) -> list[pa.Schema]:
+        """The schemas that the days' files have: one, or more where declarations have changed between these days."""
+        declared = {record.fingerprint: record.snapshot_date for record in days}
+        found: list[pa.Schema] = []
+        for day in declared.values():
+            schema = _schema(self._part(table.name, day)).remove_metadata()
+            if schema not in found:
+                found.append(schema)
+        return found
 
-    def _read(self, paths: Sequence[Path] | None) -> str:
-        listed = [literal(p) for p in paths] if paths is not None else [literal(self.root / OBSERVED / "*" / PART)]
+    def scan_observed(self, days: Collection[DayRecord]) -> str:
+        """What was observed on some days (one at least), as SQL: set_name, id, state, table_name, snapshot_date."""
+        return f"SELECT * FROM {self._read(OBSERVED, days, alike=True)}"
+
+    def _read(self, name: str, days: Collection[DayRecord], *, alike: bool) -> str:
+        # To join files by name, DuckDB opens every one of them; files that are alike it opens as it comes to them.
+        listed = ", ".join(literal(self._part(name, record.snapshot_date)) for record in days)
         return (
-            f"read_parquet([{', '.join(listed)}], hive_partitioning = true, union_by_name = true, "
-            "hive_types = {'snapshot_date': DATE})"
+            f"read_parquet([{listed}], hive_partitioning = true, hive_types = {{'snapshot_date': DATE}}, "
+            f"union_by_name = {not alike})"
         )
 
     def preview(self, table: Table, day: date, rows: int = 5) -> list[dict[str, object]]:
@@ -315,11 +323,6 @@ class Lake:
             pq.read_table(self._part(table.name, day), columns=shown).slice(0, rows).to_pylist()
         )
         return found
-
-    def parts(self, name: str) -> list[Path]:
-        """All files of one table, oldest day first."""
-        found = sorted(self.root.glob(f"{name}/snapshot_date=*/{PART}"))
-        return [path for path in found if path.parent.name >= f"snapshot_date={self.since}"]
 
     def _part(self, name: str, day: date) -> Path:
         return self.root / name / f"snapshot_date={day}" / PART

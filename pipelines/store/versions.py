@@ -5,7 +5,7 @@ The SQL is in `sql/`; which days are brought in, and in what order, is the busin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -49,9 +49,9 @@ class Versions:
     def begin(self, record: DayRecord) -> TableCounts:
         """The first landed day of all: whatever it states is added, and there is nothing to compare."""
         con, name, day = self.con, self.name, record.snapshot_date
-        said = self.observations([day])
+        said = self.observations([record])
         con.execute(f"INSERT INTO spans.{name} SELECT {self.columns}, span_state, $1, NULL FROM ({said})", [day])
-        rows = f"SELECT * FROM ({self.lake.scan(self.table, [day])})"
+        rows = f"SELECT * FROM ({self.lake.scan(self.table, [record])})"
         con.execute(f"INSERT INTO history.{name} SELECT {self.columns}, snapshot_date, NULL FROM ({rows})")
         con.execute(f"INSERT INTO main.{name} SELECT {names(self.table.columns)} FROM ({rows})")
         con.execute(sql("added", table=name, **_ids(self.table)))
@@ -100,7 +100,7 @@ class Versions:
             sql(
                 "compress",
                 **parts,
-                observations=self.observations(list(self.records)),
+                observations=self.observations(self.records.values()),
                 signed=sql("signed_list" if table.is_list else "signed", **parts, content=self.columns),
                 columns=names(table.versioned, "o."),
             )
@@ -109,14 +109,14 @@ class Versions:
 
     def definition(self) -> str:
         """The history as SQL over the lake's days, and nothing else."""
-        days = list(self.records)
+        days = self.records.values()
         return _fold(
             self.table,
             seen=sql("seen_by_day", table=self.name, parent=self.parent, observations=self.observations(days)),
             stated=f"SELECT *, snapshot_date AS first_day FROM ({self.lake.scan(self.table, days)})",
         )
 
-    def observations(self, days: Sequence[date]) -> str:
+    def observations(self, days: Collection[DayRecord]) -> str:
         """What each record stated on these days, as SQL: rows, an empty list, or nothing."""
         table = self.table
         parts = _parts(table) | {
@@ -138,7 +138,7 @@ class Versions:
 
     def _splice(self, place: Place) -> None:
         con, table, name, parts = self.con, self.table, self.name, _parts(self.table)
-        observations = self.observations([place.day])
+        observations = self.observations([self.records[place.day]])
         con.execute(
             sql(
                 "delta",
@@ -225,7 +225,7 @@ class Versions:
         table = self.table
         self.con.execute(sql("last_stated", **_parts(table)))
         days = [r[0] for r in self.con.execute("SELECT DISTINCT day FROM last_stated ORDER BY 1").fetchall()]
-        there = [d for d in days if d in self.records]
+        there = [self.records[d] for d in days if d in self.records]
         if there:
             clocks = table.clock_driven
             self.con.execute(

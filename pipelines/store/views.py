@@ -8,7 +8,7 @@ from the declarations. Tables, and the comments on them, belong to `schema`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -16,7 +16,7 @@ from importlib.resources import files
 import duckdb
 
 from pipelines.store.database import literal, names, sql
-from pipelines.store.lake import Lake
+from pipelines.store.lake import DayRecord, Lake
 from pipelines.store.schema import SNAPSHOT_DATE
 from pipelines.tables import TABLES, Column, Table
 
@@ -110,21 +110,23 @@ def macros() -> tuple[Macro, ...]:
     return (*as_of, between)
 
 
-def create(con: duckdb.DuckDBPyConnection, lake: Lake) -> None:
-    """Make every view and macro anew, with its comments: the lake may have moved, and its columns may have changed."""
-    create_snapshots(con, lake)
+def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord]) -> None:
+    """Make every view and macro anew, with its comments: the lake may have moved, and its columns may have changed.
+
+    The views of the lake hold these days.
+    """
+    create_snapshots(con, lake, days)
     create_macros(con)
     create_questions(con)
 
 
-def create_snapshots(con: duckdb.DuckDBPyConnection, lake: Lake) -> None:
+def create_snapshots(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord]) -> None:
     """The views of the lake. They name its files, by absolute path: they hold the days that stood when published."""
     for table in TABLES.values():
         columns = snapshot_columns(table)
-        rows = lake.scan(table) if lake.parts(table.name) else _no_rows(columns)
+        rows = lake.scan(table, days) if days else _no_rows(columns)
         about = ((c.name, c.comment) for c in columns)
         _view(con, "snapshots", table.name, rows, f"Every landed day: {table.comment}", about)
-    days = list(lake.days())
     rows = f"SELECT {names(OBSERVED_COLUMNS)} FROM ({lake.scan_observed(days)})" if days else _no_rows(OBSERVED_COLUMNS)
     _view(con, "snapshots", "observed", rows, OBSERVED_COMMENT, ((c.name, c.comment) for c in OBSERVED_COLUMNS))
 

@@ -162,11 +162,12 @@ class Warehouse:
         nothing.
         """
         thresholds.ensure(self.thresholds, self.mode)
+        days = self.lake.days()
         with connect(self.next, scratch=self.scratch) as con:
             with transaction(con):  # a few hundred comments would else each be written by itself
                 thresholds.fill(con, thresholds.read(self.thresholds))
-                views.create(con, self.lake.shown_from(shown_from))
-            found = checks.examine(con, self.lake)
+                views.create(con, self.lake, [r for d, r in days.items() if shown_from is None or d >= shown_from])
+            found = checks.examine(con, self.lake, days)
             if broken := [sentence for sentences in found.values() for sentence in sentences]:
                 raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
             con.execute("CHECKPOINT")

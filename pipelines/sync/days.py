@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import duckdb
+
 from pipelines import files
 from pipelines.errors import ContractChangedError
 from pipelines.flatten import flatten
@@ -60,9 +62,14 @@ class Composer:
         folder = self._aside / f"landing={manifest.landing}"
         return self._flatten(folder, manifest.landing, partial(self.raw.bodies, manifest), SETS)
 
-    def compose(self, manifests: Sequence[Manifest], flattened: Flattened) -> Composed:
-        """The day that these landings add up to, in their order; the last of them is flattened already (promise 7)."""
-        return self._compose(manifests, {manifests[-1].landing: flattened})
+    def weigh(self, manifests: Sequence[Manifest], flattened: Flattened) -> tuple[Composed, Hold]:
+        """The day that these landings add up to, in their order (promise 7), and whether it is a landslide.
+
+        The last of them is the one that is judged, and is flattened already.
+        """
+        with self.warehouse.reading() as con:
+            composed = self._compose(con, manifests, {manifests[-1].landing: flattened})
+            return composed, self._judge(con, composed, manifests[-1])
 
     def commit(self, composed: Composed) -> DayRecord:
         """Move a day into the lake."""
@@ -75,13 +82,14 @@ class Composer:
         flattened = {m.landing: self.flatten(m) for m in counted}
         for m in counted:
             self.raw.refuse(m, flattened[m.landing].rejects)
-        return self.commit(self._compose(counted, flattened))
+        with self.warehouse.computing() as con:
+            composed = self._compose(con, counted, flattened)
+        return self.commit(composed)
 
-    def judge(self, composed: Composed, manifest: Manifest) -> Hold:
+    def _judge(self, con: duckdb.DuckDBPyConnection, composed: Composed, manifest: Manifest) -> Hold:
         """What the day would do to the published tables; the reason is empty when that is a normal night's work."""
         published = self.warehouse.published.exists()
-        with self.warehouse.reading() as con:
-            counts = judge.compare(con, composed.candidate, "published.main" if published else None)
+        counts = judge.compare(con, composed.candidate, "published.main" if published else None)
         hold = judge.landslide(
             counts,
             removed_percent=self.settings.hold_removed_percent,
@@ -118,7 +126,9 @@ class Composer:
                 flattened.records[name] = records
         return flattened
 
-    def _compose(self, manifests: Sequence[Manifest], flattened: dict[int, Flattened]) -> Composed:
+    def _compose(
+        self, con: duckdb.DuckDBPyConnection, manifests: Sequence[Manifest], flattened: dict[int, Flattened]
+    ) -> Composed:
         parts = []
         for name, declared in SETS.items():
             proven = [i for i, m in enumerate(manifests) if declared.walked and m.proof(name) is not None]
@@ -130,8 +140,7 @@ class Composer:
                 staged.append(flattened[m.landing].staging)
             parts.append(Part(name, tuple(staged), manifests[base].proof(name) if proven else None))
         day = manifests[-1].snapshot_date
-        with self.warehouse.computing() as con:
-            candidate = compose(con, day, parts, self.warehouse.build / "day")
+        candidate = compose(con, day, parts, self.warehouse.build / "day")
         return Composed(candidate, parts, tuple(m.landing for m in manifests))
 
 

@@ -249,8 +249,7 @@ class Rollbook:
     def _weigh(self, manifest: Manifest, flattened: Flattened) -> Weighed:
         believe(flattened)
         earlier = [m for m in self.counted(manifest.snapshot_date) if m.landing != manifest.landing]
-        composed = self.composer.compose([*earlier, manifest], flattened)
-        return Weighed(flattened, composed, self.composer.judge(composed, manifest))
+        return Weighed(flattened, *self.composer.weigh([*earlier, manifest], flattened))
 
     @in_words
     def merge(self, *, anew: bool = False) -> list[TableCounts]:

@@ -175,8 +175,9 @@ class Year:
         """Look once at every value of every file of the lake, under the writer's own limits."""
         book = self.book
         with connect(scratch=book.warehouse.scratch) as con:
+            days = book.lake.days().values()
             began = time.perf_counter()
-            for scan in (*(book.lake.scan(t) for t in TABLES.values()), book.lake.scan_observed()):
+            for scan in (*(book.lake.scan(t, days) for t in TABLES.values()), book.lake.scan_observed(days)):
                 con.execute(f"SELECT BIT_XOR(HASH(COLUMNS(*))) FROM ({scan})").fetchall()
             return time.perf_counter() - began
 

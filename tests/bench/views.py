@@ -79,7 +79,7 @@ def _publish(warehouse: Path) -> list[Answered]:
 
             def create() -> None:
                 con.execute("BEGIN")
-                views.create(con, lake)
+                views.create(con, lake, lake.days().values())
                 con.execute("COMMIT")
 
             made = _timed("(publish) views, macros and comments", create)

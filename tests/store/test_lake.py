@@ -133,11 +133,11 @@ def test_a_file_that_cannot_be_read_names_the_command_that_mends_it(
 ) -> None:
     lake = Lake(tmp_path / "snapshots")
     chosen = parts(stage(tmp_path, 1, page(student(1))), students=1)
-    lake.commit(compose(con, DAY, chosen, tmp_path / "day"), [1], chosen)
+    record = lake.commit(compose(con, DAY, chosen, tmp_path / "day"), [1], chosen)
     file = tmp_path / "snapshots" / "students" / f"snapshot_date={DAY}" / "part-0.parquet"
     file.write_bytes(b"no parquet at all")
     with pytest.raises(DamagedError, match=f"rollbook backfill {DAY} {DAY}"):
-        lake.scan(TABLES["students"], [DAY])
+        lake.scan(TABLES["students"], [record])
 
 
 def test_the_files_are_zstd_and_a_preview_shows_nothing_personal(
