@@ -3,6 +3,6 @@
 `shapes` turns the declarations into the types that a record is decoded by; `rows` turns decoded records into columns.
 """
 
-from pipelines.flatten.rows import Batch, flatten, schema
+from pipelines.flatten.rows import Batch, flatten, load, schema
 
-__all__ = ["Batch", "flatten", "schema"]
+__all__ = ["Batch", "flatten", "load", "schema"]

@@ -71,6 +71,11 @@ class Batch:
     records: int = 0
 
 
+def load() -> None:
+    """Load what making columns needs: pyarrow loads pandas for its first array, which takes a third of a second."""
+    pa.array([])
+
+
 def flatten(set_name: str, bodies: Iterable[Landed]) -> Iterator[Batch]:
     """Flatten the landed bodies of one set, in order, batch by batch.
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import duckdb
-
 from pipelines import files
 from pipelines.errors import ContractChangedError
 from pipelines.flatten import flatten
@@ -56,6 +54,7 @@ class Composer:
         self.raw = raw
         self.warehouse = warehouse
         self._aside = warehouse.build / "stage"
+        self._day_aside = warehouse.build / "day"
 
     def flatten(self, manifest: Manifest) -> Flattened:
         """One landing's rows and rejects, aside."""
@@ -63,13 +62,26 @@ class Composer:
         return self._flatten(folder, manifest.landing, partial(self.raw.bodies, manifest), SETS)
 
     def weigh(self, manifests: Sequence[Manifest], flattened: Flattened) -> tuple[Composed, Hold]:
-        """The day that these landings add up to, in their order (promise 7), and whether it is a landslide.
+        """The day that these landings add up to, in their order (promise 7), and what it would do to what is published.
 
-        The last of them is the one that is judged, and is flattened already.
+        The last of them is the one that is judged, and is flattened already. The reason of what it would do is empty
+        when that is a normal night's work.
         """
+        judged = manifests[-1]
+        parts = self._parts(manifests, {judged.landing: flattened})
+        published = "published.main" if self.warehouse.published.exists() else None
         with self.warehouse.reading() as con:
-            composed = self._compose(con, manifests, {manifests[-1].landing: flattened})
-            return composed, self._judge(con, composed, manifests[-1])
+            candidate = compose(con, judged.snapshot_date, parts, self._day_aside)
+            counts = judge.compare(con, candidate, published)
+        hold = judge.landslide(
+            counts,
+            removed_percent=self.settings.hold_removed_percent,
+            changed_percent=self.settings.hold_changed_percent,
+            unasked=judged.unasked,
+        )
+        # Held once, it stays held until it is approved; by then the settings, or what is published, may be others.
+        held_for = judged.reason if judged.verdict is Verdict.HELD else ""
+        return Composed(candidate, parts, _numbers(manifests)), hold or Hold(reason=held_for, counts=counts)
 
     def commit(self, composed: Composed) -> DayRecord:
         """Move a day into the lake."""
@@ -82,23 +94,10 @@ class Composer:
         flattened = {m.landing: self.flatten(m) for m in counted}
         for m in counted:
             self.raw.refuse(m, flattened[m.landing].rejects)
+        parts = self._parts(counted, flattened)
         with self.warehouse.computing() as con:
-            composed = self._compose(con, counted, flattened)
-        return self.commit(composed)
-
-    def _judge(self, con: duckdb.DuckDBPyConnection, composed: Composed, manifest: Manifest) -> Hold:
-        """What the day would do to the published tables; the reason is empty when that is a normal night's work."""
-        published = self.warehouse.published.exists()
-        counts = judge.compare(con, composed.candidate, "published.main" if published else None)
-        hold = judge.landslide(
-            counts,
-            removed_percent=self.settings.hold_removed_percent,
-            changed_percent=self.settings.hold_changed_percent,
-            unasked=manifest.unasked,
-        )
-        # Held once, it stays held until it is approved; by then the settings, or what is published, may be others.
-        held_for = manifest.reason if manifest.verdict is Verdict.HELD else ""
-        return hold or Hold(reason=held_for, counts=counts)
+            candidate = compose(con, counted[-1].snapshot_date, parts, self._day_aside)
+        return self.commit(Composed(candidate, parts, _numbers(counted)))
 
     def changed_students(self, draft: Draft) -> list[int]:
         """The students of a landing under way whose rows are not the published ones; all, when nothing is published."""
@@ -107,7 +106,7 @@ class Composer:
         staged = self._flatten(self._aside / "draft", draft.manifest.landing, draft.bodies, ["students"])
         part = Part("students", (staged.staging,), None)
         with self.warehouse.reading() as con:
-            candidate = compose(con, draft.manifest.snapshot_date, [part], self.warehouse.build / "day")
+            candidate = compose(con, draft.manifest.snapshot_date, [part], self._day_aside)
             return judge.changed_ids(con, candidate, "students", "published.main")
 
     def _flatten(
@@ -126,9 +125,8 @@ class Composer:
                 flattened.records[name] = records
         return flattened
 
-    def _compose(
-        self, con: duckdb.DuckDBPyConnection, manifests: Sequence[Manifest], flattened: dict[int, Flattened]
-    ) -> Composed:
+    def _parts(self, manifests: Sequence[Manifest], flattened: dict[int, Flattened]) -> list[Part]:
+        """What each set contributes to the day of these landings; those not flattened yet are flattened for it."""
         parts = []
         for name, declared in SETS.items():
             proven = [i for i, m in enumerate(manifests) if declared.walked and m.proof(name) is not None]
@@ -139,9 +137,11 @@ class Composer:
                     flattened[m.landing] = self.flatten(m)
                 staged.append(flattened[m.landing].staging)
             parts.append(Part(name, tuple(staged), manifests[base].proof(name) if proven else None))
-        day = manifests[-1].snapshot_date
-        candidate = compose(con, day, parts, self.warehouse.build / "day")
-        return Composed(candidate, parts, tuple(m.landing for m in manifests))
+        return parts
+
+
+def _numbers(manifests: Iterable[Manifest]) -> tuple[int, ...]:
+    return tuple(m.landing for m in manifests)
 
 
 def believe(flattened: Flattened) -> None:

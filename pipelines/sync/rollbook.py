@@ -9,7 +9,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from pipelines import landing, machine
+from pipelines import flatten, landing, machine
 from pipelines.errors import (
     ArgumentError,
     CheckError,
@@ -198,6 +198,7 @@ class Rollbook:
         day = self.partition(day or self.today())
         if approve and (held := self.held(day)) is not None:
             return held
+        flatten.load()  # now, and not between the first answer and the published file
         return fetch(
             self.settings,
             self.raw,

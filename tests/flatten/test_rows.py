@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -228,3 +230,14 @@ def test_bytes_that_are_no_text_cost_one_record_and_its_id_is_still_known() -> N
     assert (reject.id, reject.position) == (2, 2)
     assert reject.reason.startswith("it cannot be read")
     assert ("students", 2, "rejected", None) in rows(batch, "observed")
+
+
+def test_all_that_flattening_needs_is_loaded_before_the_first_record_comes() -> None:
+    asked = (
+        "import sys; from pipelines.flatten import flatten, load; from pipelines.landing import Landed;"
+        "body = Landed('students', 'walk', 1, b'{\"success\": true, \"data\": []}');"
+        "early = 'pandas' in sys.modules; load(); before = set(sys.modules);"
+        "list(flatten('students', [body])); print(early, sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "False []"
