@@ -106,8 +106,8 @@ def each_table(
     """Do the same work for several tables, as many at a time as there are threads; the results in the tables' order.
 
     Each piece gets a connection of its own to what `con` has open, which sees what was committed, and no temporary
-    tables. A table of a few row groups keeps one core busy, so that two pieces take little longer than one. Lists hold
-    the most rows, so they are begun first: the largest piece, begun last, would be waited for by itself.
+    tables. A table of a few row groups keeps one core busy at most, so each piece is given one. Lists hold the most
+    rows, so they are begun first: the largest piece, begun last, would be waited for by itself.
     """
     row = con.execute("SELECT current_database()").fetchone()
     catalog = row[0] if row else CATALOG
@@ -118,9 +118,18 @@ def each_table(
             return work(mine, table)
 
     in_order = list(tables)
-    with ThreadPoolExecutor(THREADS) as threads:
+    with _threads(con, 1), ThreadPoolExecutor(THREADS) as threads:
         done = {t.name: threads.submit(piece, t) for t in sorted(in_order, key=lambda t: not t.is_list)}
         return [done[t.name].result() for t in in_order]
+
+
+@contextmanager
+def _threads(con: duckdb.DuckDBPyConnection, number: int) -> Iterator[None]:
+    con.execute(f"SET threads = {number}")
+    try:
+        yield
+    finally:
+        con.execute(f"SET threads = {THREADS}")
 
 
 @contextmanager
