@@ -11,7 +11,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
@@ -23,7 +23,8 @@ from pipelines.sandbox import Sandbox
 from pipelines.settings import ROOT
 from pipelines.store.database import connect
 from pipelines.store.history import History
-from pipelines.tables import TABLES
+from pipelines.store.lake import DayRecord, Lake
+from pipelines.tables import TABLES, Table
 from tests.fortnight import DAYS, FIRST, HELD, LAST, TWICE, UNPROVEN, copy, export, lake, landed, rollbook, rows
 from tests.kills import Job, killed_or_done, start
 from tests.nights import folder
@@ -199,6 +200,38 @@ def test_what_has_not_changed_is_not_merged_again(warehouse: Path) -> None:
         book.publish()
     assert [c for c in counts if c.added or c.changed or c.removed] == []
     assert where() == before
+
+
+def test_a_new_day_is_merged_without_the_days_that_only_leavers_were_last_seen_on(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a night would read ever more of the lake, as more and more records are gone."""
+    read: set[date] = set()
+    scan = Lake.scan
+
+    def noted(lake: Lake, table: Table, days: Collection[DayRecord]) -> str:
+        read.update(record.snapshot_date for record in days)
+        return scan(lake, table, days)
+
+    with folder() as made:
+        book = rollbook(copy(source, made, DAYS[:-1]))
+        with book.writer():
+            book.merge()
+            book.publish()
+        book = rollbook(copy(source, made, [LAST]))
+        with book.writer(), monkeypatch.context() as patch:
+            patch.setattr(Lake, "scan", noted)
+            book.merge()
+            patch.undo()
+            book.publish()
+        last_seen = f"""SELECT MAX(COALESCE(last_day, DATE '{LAST}')) AS day FROM spans.student_activity
+            WHERE span_state = 'stated' AND student_id {{}} IN (SELECT student_id FROM main.student_activity)
+            GROUP BY student_id"""
+        current, gone = (
+            {day for (day,) in rows(made / "rollbook.duckdb", last_seen.format(which))} for which in ("", "NOT")
+        )
+    assert gone - current, "somebody left on a day that nobody else was last seen on"
+    assert LAST in read <= current
 
 
 def test_a_backfill_of_many_days_publishes_once(warehouse: Path) -> None:

@@ -36,6 +36,8 @@ STUDENTS_PER_CLASS = 25
 CHANGED = 50
 # A student is not listed for three days in so many: a quarter of a percent leave on each day, and come back.
 AWAY_EVERY = 400
+# One student in so many leaves for good, some on every day of a year.
+LEAVER_EVERY = 20
 
 # Rows of a day, of the pupils listed on it: p(id, v), v counting their changes so far. Classes: c(id, v).
 ROWS = {
@@ -129,8 +131,9 @@ class Year:
         On each day of `extra` pupils change as well.
         """
         away = f"({number} + CAST(HASH(id) % {AWAY_EVERY} AS BIGINT)) % {AWAY_EVERY} < 3"
+        left = f"HASH(id, 1) % {LEAVER_EVERY} = 0 AND {number} > HASH(id, 2) % 365"
         for name, count, changed, days, listed in (
-            ("p", self.students, CHANGED, [*range(number + 1), *extra], f"NOT {away}"),
+            ("p", self.students, CHANGED, [*range(number + 1), *extra], f"NOT ({away} OR {left})"),
             ("c", self.classes, 7, list(range(number + 1)), "TRUE"),
         ):
             self.con.execute(
