@@ -56,7 +56,7 @@ def day_of(moment: datetime | None) -> date | None:
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """A table for the terminal; numbers to the right."""
     listed = [list(row) for row in rows]
-    made = Table(title=title, title_justify="left", title_style="bold")
+    made = Table(title=title, title_justify="left", title_style="bold", show_edge=False)
     for place, heading in enumerate(columns):
         numeric = all(type(row[place]) in (int, float) for row in listed if row[place] is not None)
         made.add_column(heading, justify="right" if numeric and listed else "left", no_wrap=place == 0)
