@@ -227,16 +227,16 @@ class Versions:
         days = [r[0] for r in self.con.execute("SELECT DISTINCT day FROM last_stated ORDER BY 1").fetchall()]
         there = [self.records[d] for d in days if d in self.records]
         if there:
-            clocks = table.clock_driven
+            key, clocks = names(table.key, "s."), names(table.clock_driven, "s.")
+            rows = self.lake.scan(table, there)
+            self.con.execute(sql("clocks", **_parts(table), key=key, clocks=clocks, rows=rows))
             self.con.execute(
                 sql(
                     "wind",
-                    **_parts(table),
-                    rows=self.lake.scan(table, there),
-                    set_clocks=", ".join(f"{c.name} = s.{c.name}" for c in clocks),
-                    differs=" OR ".join(f"m.{c.name} IS DISTINCT FROM s.{c.name}" for c in clocks),
+                    table=table.name,
+                    set_clocks=", ".join(f"{c.name} = s.{c.name}" for c in table.clock_driven),
+                    differs=" OR ".join(f"m.{c.name} IS DISTINCT FROM s.{c.name}" for c in table.clock_driven),
                     same=" AND ".join(f"m.{k} = s.{k}" for k in table.key),
-                    on=self.parent,
                 )
             )
 

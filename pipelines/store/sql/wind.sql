@@ -1,4 +1,7 @@
--- The clock-driven values of $table, from the last day that stated each record.
+-- Brings the clock-driven values of the current rows of $table up to these.
+--
+-- From a table, not from the query that makes it: an update whose rows come as they lie in the file takes a tenth of
+-- the time.
 UPDATE main.$table AS m SET $set_clocks
-FROM ($rows) AS s, last_stated AS l
-WHERE $same AND l.id = s.$on AND l.day = s.snapshot_date AND ($differs)
+FROM clocks AS s
+WHERE $same AND ($differs)
