@@ -12,11 +12,14 @@ import logging
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from pipelines.tables import TABLES
@@ -69,6 +72,29 @@ def killed_or_done(process: BaseProcess, *, after: float | None = None) -> bool:
         process.join(10)
     assert process.exitcode in (0, -signal.SIGKILL), f"the writer ended by itself, with {process.exitcode}"
     return process.exitcode != 0
+
+
+class Aim:
+    """Blows at random instants of a piece of work, at the pace that the machine has just now."""
+
+    def __init__(self, seed: int) -> None:
+        self.takes = 1.0
+        self.hits = 0
+        self._random = Random(seed)
+
+    @contextmanager
+    def timing(self) -> Iterator[None]:
+        """What is done meanwhile takes as long as the work that is aimed at."""
+        began = time.monotonic()
+        yield
+        self.takes = max(0.2, time.monotonic() - began)
+
+    def strike(self, process: BaseProcess) -> None:
+        """Kill a writer before it is done. One that was over before the blow shows that the work takes less by now."""
+        if killed_or_done(process, after=self._random.uniform(0, 0.8 * self.takes)):
+            self.hits += 1
+        else:
+            self.takes *= 0.7
 
 
 def _work(job: Job, die_at: int | None) -> None:

@@ -6,9 +6,7 @@ tables must be in the end (promises 7, 10 and 14).
 
 from __future__ import annotations
 
-import random
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, timedelta
@@ -21,7 +19,7 @@ from filelock import FileLock
 from pipelines.sandbox import Sandbox
 from pipelines.tables import TABLES
 from tests.fortnight import DAYS, FIRST, KEY, copy, export, lake, rollbook
-from tests.kills import Job, killed_or_done, start
+from tests.kills import Aim, Job, killed_or_done, start
 from tests.nights import folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -92,22 +90,21 @@ def assert_nothing_left(warehouse: Path) -> None:
 def test_syncs_killed_at_random_instants_leave_a_whole_file_and_the_next_one_makes_it_good(
     sandbox: Sandbox, twin: Path, victim: Path
 ) -> None:
-    rng, kills, takes = random.Random(4), 0, 1.0
+    aim = Aim(4)
     for day in NIGHTS:
         sandbox.day = day
-        began = time.monotonic()
-        rollbook(twin, sandbox.base_url, today=day).sync(day)
-        takes = max(0.2, time.monotonic() - began)
+        with aim.timing():
+            rollbook(twin, sandbox.base_url, today=day).sync(day)
         job = Job("sync", victim, sandbox.base_url, day, day)
         before = read(victim)
         for _ in range(KILLS_A_NIGHT):
-            kills += killed_or_done(start(job), after=rng.uniform(0, 0.8 * takes))
+            aim.strike(start(job))
             assert read(victim) in (before, day)
         assert not killed_or_done(start(job))
         assert read(victim) == day
         assert_nothing_left(victim)
         assert export(victim / "rollbook.duckdb", RECORDS) == export(twin / "rollbook.duckdb", RECORDS)
-    assert kills > KILLS_A_NIGHT * len(NIGHTS) // 3, "most of them were over before the blow"
+    assert aim.hits > KILLS_A_NIGHT * len(NIGHTS) // 3, "most of them were over before the blow"
     rollbook(victim).rebuild()
     assert export(victim / "rollbook.duckdb", RECORDS) == export(twin / "rollbook.duckdb", RECORDS)
 
@@ -121,16 +118,15 @@ def test_backfills_and_rebuilds_killed_at_random_instants_are_made_good_by_the_n
         rollbook(twin, sandbox.base_url, today=day).sync(day)
     copy(twin, victim)
     right = Job("backfill", victim, sandbox.base_url, FIRST, NIGHTS[-1])
-    began = time.monotonic()
-    killed_or_done(start(replace(right, wrongly=True)))
-    takes = time.monotonic() - began
+    aim = Aim(5)
+    with aim.timing():
+        killed_or_done(start(replace(right, wrongly=True)))
     assert export(victim / "rollbook.duckdb", RECORDS) != export(twin / "rollbook.duckdb", RECORDS)
-    rng, kills = random.Random(5), 0
     for n in range(KILLED_BACKFILLS):
         job = replace(right, wrongly=n % 2 == 1, what="rebuild" if n % 3 == 2 else "backfill")
-        kills += killed_or_done(start(job), after=rng.uniform(0, 0.8 * takes))
+        aim.strike(start(job))
         assert read(victim) == NIGHTS[-1]
-    assert kills > KILLED_BACKFILLS // 3, "most of them were over before the blow"
+    assert aim.hits > KILLED_BACKFILLS // 3, "most of them were over before the blow"
     assert not killed_or_done(start(right))
     assert_nothing_left(victim)
     assert export(victim / "rollbook.duckdb", RECORDS) == export(twin / "rollbook.duckdb", RECORDS)
