@@ -243,18 +243,17 @@ class _Columns:
         return done
 
     def _observed(self, ids: Integers, seqs: Integers, records: _Objects) -> pa.Table:
-        def state(state: str, table: str | None, ids: Any, seqs: Any) -> pa.Table:
-            said = (pa.repeat(pa.scalar(word, pa.string()), len(ids)) for word in (self.set_name, state, table))
-            name, word, of = said
-            return pa.table([name, pa.array(ids, pa.int64()), word, of, pa.array(seqs, pa.int64())], schema=OBSERVED)
+        def rows(state: str, ids: Any, seqs: Any, about: str | None = None) -> pa.Table:
+            of, *what = (pa.repeat(pa.scalar(word, pa.string()), len(ids)) for word in (self.set_name, state, about))
+            return pa.table([of, pa.array(ids, pa.int64()), *what, pa.array(seqs, pa.int64())], schema=OBSERVED)
 
-        rejected = list(zip(*self.rejected, strict=True)) or [(), ()]
-        states = [state("stated", None, ids, seqs), state("rejected", None, *rejected)]
+        refused, at = zip(*self.rejected, strict=True) if self.rejected else ((), ())
+        found = [rows("stated", ids, seqs), rows("rejected", refused, at)]
         for table in self.tables:
             if table.silent:
                 silent = ~_there(records.at([table.field]))
-                states.append(state("silent", table.name, ids[silent], seqs[silent]))
-        return pa.concat_tables(states)
+                found.append(rows("silent", ids[silent], seqs[silent], table.name))
+        return pa.concat_tables(found)
 
 
 def _payload(body: Landed) -> tuple[int | None, str, datetime | None]:
