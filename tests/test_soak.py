@@ -1,4 +1,4 @@
-"""A hundred nights of the sandbox's school in a row, with random faults of every kind these tests know.
+"""Sixty nights of the sandbox's school in a row, with random faults of every kind these tests know.
 
 The institution is the sandbox's; it is served by the service that can be told to misbehave (`tests.service`). What was
 landed and counts is kept aside as it arrives, so that at the end the slow model says what every table must hold; and
@@ -59,7 +59,7 @@ from tests.service import Asked, Bend, Reply, Service
 
 pytestmark = [pytest.mark.soak, pytest.mark.slow, pytest.mark.timeout(900)]
 
-NIGHTS = int(os.environ.get("SOAK_NIGHTS", "100"))
+NIGHTS = int(os.environ.get("SOAK_NIGHTS", "60"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
 STUDENTS = 120
 CAP = 25  # records a page, so that a walk has several
@@ -406,7 +406,7 @@ def resident() -> float:
     return pages * os.sysconf("SC_PAGESIZE") / MB
 
 
-def test_a_hundred_nights_with_faults_of_every_kind_end_with_the_sandboxs_truth(soak: Soak) -> None:
+def test_nights_with_faults_of_every_kind_end_with_the_sandboxs_truth(soak: Soak) -> None:
     memory, handles, foretold = [], [], 0
     for number in range(1, NIGHTS + 1):
         soak.night(number)

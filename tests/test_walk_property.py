@@ -190,7 +190,7 @@ def test_one_who_slips_out_of_a_walk_that_adds_up_is_not_lost(first_night: Path,
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=24, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cap=st.integers(2, 3), story=stories)
 def test_nobody_who_was_there_throughout_is_lost_and_nobody_is_made_up(
     first_night: Path, cap: int, story: Story
