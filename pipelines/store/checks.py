@@ -75,10 +75,9 @@ def _landed(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sample) -> Found
         if row is None:
             continue
         listed = ", ".join(f"'{s}'" for s in WALKED)
-        seen = (
-            f"SELECT COUNT(*) FROM ({lake.scan_observed([record])}) WHERE set_name IN ({listed}) AND table_name IS NULL"
-        )
-        rejects = count(con, f"{seen} AND state = 'rejected'")
+        of_records = f"set_name IN ({listed}) AND table_name IS NULL"
+        rejected = f"({lake.scan_observed([record])}) WHERE {of_records} AND state = 'rejected'"
+        rejects = count(con, f"SELECT COUNT(*) FROM {rejected}")
         rows = sum(count(con, f"SELECT COUNT(*) FROM ({lake.scan(of_set(s)[0], [record])})") for s in WALKED)
         if row[0] != rows + rejects:
             found.append(f"{row[0]} records landed on {day}, {rows} became rows and {rejects} rejects")
