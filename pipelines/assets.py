@@ -26,7 +26,7 @@ from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.landing import Manifest, TableCounts
 from pipelines.resources import Options, Writer, in_words, narrow_backfill, settings_or_none
 from pipelines.store.lake import DayRecord
-from pipelines.sync import nothing
+from pipelines.sync import always, nothing, within_hold
 from pipelines.tables import SETS, TABLES, Column
 
 # A run with this tag fetches whatever its day; the schedule and `rollbook sync` set it.
@@ -221,7 +221,10 @@ def land(context: dg.OpExecutionContext, options: Options, writer: Writer) -> No
         (day,) = days_of(context)
         # Whoever started it, from now on it is known for a sync: see `schedules.watch`.
         context.instance.add_run_tags(context.run_id, {SYNC_TAG: context.run.tags.get(SYNC_TAG, "hand")})
-        landed = {day: rollbook.land(day, approve=options.approve, details=options.details.value)}
+        if options.approve:
+            landed = {day: rollbook.to_approve(day)}
+        else:
+            landed = {day: rollbook.land(day, details=options.details.value)}
     else:
         landed = {day: counted[-1] for day in days_of(context) if (counted := rollbook.counted(day))}
         thinned = rollbook.raw.thinned()
@@ -261,7 +264,7 @@ def snapshot(context: dg.OpExecutionContext, options: Options, writer: Writer) -
     made: dict[date, DayRecord] = {}
     if fetches(context, options, rollbook.today()):
         (day,) = days_of(context)
-        pending = rollbook.pending(day, approve=options.approve)
+        pending = rollbook.to_approve(day) if options.approve else rollbook.pending(day)
         manifest, made[day] = rollbook.snapshot(pending, approve=options.approve)
         if manifest.reason:
             context.log.warning(manifest.reason)
@@ -275,7 +278,7 @@ def snapshot(context: dg.OpExecutionContext, options: Options, writer: Writer) -
         return {
             "dagster/partition_row_count": made[day].rows[name],
             "landings": ", ".join(map(str, made[day].landings)),
-            "preview": preview(rollbook.lake.preview(TABLES[name], day)),
+            "preview": preview((rollbook.staged or rollbook.lake).preview(TABLES[name], day)),
             "seconds": clock.seconds,
         }
 
@@ -285,6 +288,8 @@ def snapshot(context: dg.OpExecutionContext, options: Options, writer: Writer) -
 def history(context: dg.OpExecutionContext, options: Options, writer: Writer) -> None:
     """Bring current tables, history and changes up to the snapshots, in the next file; by force, all of it anew."""
     clock, rollbook = Clock(), writer.rollbook
+    if rollbook.staged is None and not fetches(context, options, rollbook.today()):
+        rollbook.resnapshot(days_of(context))  # a retry begins here: what the step before had made is gone
     counts: dict[str, TableCounts] = {c.table: c for c in rollbook.merge(anew=options.force)}
 
     def about(name: str, _day: date) -> Metadata:
@@ -295,14 +300,14 @@ def history(context: dg.OpExecutionContext, options: Options, writer: Writer) ->
         moved = {"added": c.added, "changed": c.changed, "removed": c.removed}
         return {"dagster/row_count": rows, **moved, "seconds": clock.seconds}
 
-    there = rollbook.lake.days()
+    there = (rollbook.staged or rollbook.lake).days()
     HISTORY.mark(context, [d for d in days_of(context) if d in there], about)
 
 
-def publish(context: dg.OpExecutionContext, options: Options, writer: Writer) -> None:  # noqa: ARG001 - as the others
+def publish(context: dg.OpExecutionContext, options: Options, writer: Writer) -> None:
     """Check the next file and let readers see it; then say what the published data contradict."""
     clock, rollbook = Clock(), writer.rollbook
-    page = rollbook.publish()
+    page = rollbook.publish(confirm=always if options.approve else within_hold)
     runs.prune(context.instance)
     published, there = rollbook.warehouse.published, rollbook.lake.days()
     about = {"path": dg.MetadataValue.path(published), "bytes": published.stat().st_size, "seconds": clock.seconds}

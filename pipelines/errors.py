@@ -16,6 +16,7 @@
     ├── BusyError                            another writer holds the warehouse
     ├── DamagedError                         a file of the warehouse cannot be read
     ├── MachineError                         disk, permissions, memory or clock of this machine stand in the way
+    ├── DeclarationError                     what is at rest does not fit the types that are declared now
     ├── ThinnedError                         a rebuild would lose history that raw/ no longer holds
     ├── UndeliveredError                     an alert did not get through
     └── CheckError                           a check that only Rollbook itself can have broken
@@ -128,6 +129,10 @@ class MachineError(RollbookError):
 
     A retry helps once that is mended; the message says how.
     """
+
+
+class DeclarationError(RollbookError):
+    """Values at rest do not fit their column's type in pipelines/tables.py. Correcting the declaration helps."""
 
 
 class ThinnedError(RollbookError):

@@ -133,7 +133,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The record of one landing, kept beside its bodies as `manifest.json`.
 
     `proofs` holds what was proven of each walked set; `unasked` how many vanished records of a set were too many to
-    ask about; `verdict` what was judged, with the `reason` in words, `counts` per table and when. Times are UTC.
+    ask about; `verdict` what was judged, with the `reason` in words, `counts` per table and when. `deferred` says why
+    it could not be judged when it was fetched; it was compared with nothing then, so it proves nothing. Times are UTC.
     """
 
     snapshot_date: date
@@ -152,6 +153,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     search_seconds: float = 0.0
     bodies: int = 0
     bodies_sha256: str = ""
+    deferred: str = ""
     verdict: Verdict | None = None
     reason: str = ""
     judged_at: datetime | None = None
@@ -163,7 +165,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def proof(self, set_name: str) -> Proof | None:
         """The proof of one set, unless its walks or its absences left it unproven (promises 1 and 2)."""
         walk = next((w for w in self.walks if w.set == set_name), None)
-        if walk is None or walk.proof is None:
+        if walk is None or walk.proof is None or self.deferred:
             return None
         if any(a.set == set_name and a.answer == "unclear" for a in self.absences):
             return None
@@ -189,6 +191,13 @@ def held(manifests: Sequence[Manifest]) -> Manifest | None:
     """Of one day's landings the held one that waits for approval, unless a later one was synced (promise 3)."""
     judged = [m for m in manifests if m.verdict not in (None, Verdict.FAILED)]
     return judged[-1] if judged and judged[-1].verdict is Verdict.HELD else None
+
+
+class Discard(msgspec.Struct, frozen=True, kw_only=True):
+    """Why and when (UTC) a landing was moved aside; kept beside its bodies as `discard.json`."""
+
+    reason: str
+    discarded_at: datetime
 
 
 @dataclass(frozen=True)

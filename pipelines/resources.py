@@ -35,8 +35,8 @@ class Options(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     approve: bool = Field(
         default=False,
-        description="Merge what this day's sync held, without fetching again. For this run only; look at the held "
-        "run's table of counts first.",
+        description="Merge what this day's sync held, without fetching again; in a backfill, publish although a table "
+        "would lose more than the hold allows. For this run only; look at the held run's table of counts first.",
     )
     details: Details = Field(
         default=Details.none,

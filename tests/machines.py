@@ -156,9 +156,10 @@ def open_below(root: Path) -> list[str]:
 def left_over(warehouse: Path) -> list[str]:
     """Whatever lies in a warehouse that no finished sync leaves there."""
     build = warehouse / "build"
-    known = {"writer.lock", "writer.txt", "previous", "spill", "stage", "day", "alerts.json", "alerts.lock"}
+    known = {"writer.lock", "writer.txt", "previous", "versions.json", "alerts.json", "alerts.lock"}
+    known |= {"spill", "stage", "day", "lake", "aside"}
     found = [p for p in build.iterdir() if p.name not in known] if build.is_dir() else []
-    for folder in ("spill", "stage", "day"):
+    for folder in ("spill", "stage", "day", "lake"):
         found += [p for p in (build / folder).rglob("*") if p.is_file()]
     found += [p for p in warehouse.rglob("*") if p.name.endswith((".partial", ".wal", ".tmp"))]
     return sorted(str(p.relative_to(warehouse)) for p in found)

@@ -122,6 +122,10 @@ class House:
         with stamina.set_testing(True, attempts=TRIES, cap=True):
             return self.rollbook(**(over or {})).sync(day, **arguments)
 
+    def approve(self, day: date | None = None, *, over: dict[str, Any] | None = None) -> Synced:
+        """Approve of what is held."""
+        return self.rollbook(**(over or {})).approve(day)
+
     @property
     def published(self) -> Path:
         """What analysts open."""

@@ -116,6 +116,10 @@ class Story:
         self.again(*expected, **sync)
         self.service.mend()
 
+    def approve(self) -> None:
+        """What is held is approved."""
+        self.house.approve()
+
     def again(self, *expected: type[RollbookError], **sync: object) -> None:
         """A sync of the same night."""
         self.house.at(self.number)
@@ -174,7 +178,7 @@ def live(story: Story) -> None:
     # A landslide, and its approval.
     service.students = [PUPIL]
     story.night(HeldError)
-    story.again(approve=True)
+    story.approve()
     # Another institution's key; and this one again, so that all of it is told in ops.
     school, service.school = service.school, {"id": 42, "name": "Another School", "key": "another-school"}
     story.night(OtherInstitutionError)

@@ -153,6 +153,6 @@ def test_details_of_a_held_night_come_with_its_approval(house: House) -> None:
         house.at(2).sync(details="all")
     assert payloads(house) == {}
     house.service.requests.clear()
-    house.sync(approve=True)
+    house.approve()
     assert house.service.requests == []
     assert payloads(house).keys() == {1, 2, 3, 4}

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.errors import HeldError, NothingLandedError
+from pipelines.errors import ArgumentError, HeldError, NothingLandedError
 from pipelines.landing import Hold, TableCounts, Verdict
 from tests import faults
 from tests.nights import CLASS_TABLES, STUDENT_TABLES, House, Told, asked, folder, night, pages, plainly
@@ -238,7 +238,7 @@ def test_approval_merges_what_was_held_and_asks_the_service_nothing() -> None:
             told = first_night(house, students(12))
             is_held(house, 2, students(2))
             before = len(service.requests)
-        done = house.sync(night(2), approve=True)  # there is no service any more
+        done = house.approve(night(2))  # there is no service any more
         assert len(service.requests) == before
         assert (done.manifest.landing, done.manifest.verdict) == (1, Verdict.APPROVED)
         assert house.tables() == told.night(2, students(2), classes(1)).tables()
@@ -250,7 +250,7 @@ def test_approval_merges_what_was_held_and_asks_the_service_nothing() -> None:
 def test_approval_is_for_that_run_only(house: House) -> None:
     told = first_night(house, students(60))
     is_held(house, 2, students(30))
-    house.sync(approve=True)
+    house.approve()
     told.night(2, students(30), house.service.classes)
     is_held(house, 3, students(15))
     assert house.tables() == told.tables()
@@ -267,7 +267,7 @@ def test_of_two_held_landings_the_later_is_approved(house: House) -> None:
     told = first_night(house, students(12))
     is_held(house, 2, students(2))
     is_held(house, 2, students(3))
-    house.sync(approve=True)
+    house.approve()
     assert [m.verdict for m in house.landings(night(2))] == [Verdict.HELD, Verdict.APPROVED]
     assert house.tables() == told.night(2, students(3), house.service.classes).tables()
 
@@ -279,7 +279,7 @@ def test_a_failed_sync_after_a_held_one_leaves_it_to_be_approved(house: House) -
     with pytest.raises(Exception, match="refused"):
         house.sync()
     house.service.requests.clear()
-    house.sync(approve=True)
+    house.approve()
     assert house.service.requests == []
     assert house.tables() == told.night(2, students(2), house.service.classes).tables()
 
@@ -292,10 +292,31 @@ def test_a_later_good_sync_supersedes_what_was_held(house: House) -> None:
     told.night(2, students(11), house.service.classes)
     assert house.tables() == told.tables()
     house.service.requests.clear()
-    done = house.sync(approve=True)  # nothing waits for approval: this is a sync like any other
-    assert (done.manifest.landing, done.manifest.verdict) == (3, Verdict.SYNCED)
-    assert asked(house.service.requests) == ["auth", *pages("students", 1), *pages("classes", 1)]
-    assert house.tables() == told.night(2, students(11), house.service.classes).tables()
+    with pytest.raises(ArgumentError, match="Nothing is held on any day"):
+        house.approve()
+    assert house.service.requests == []
+    assert house.tables() == told.tables()
+
+
+def test_approval_with_nothing_held_fetches_nothing_and_publishes_nothing(house: House) -> None:
+    first_night(house, students(12))
+    house.at(2).service.students = students(2)
+    before, requests = house.state(), len(house.service.requests)
+    for day in (None, night(1), night(2)):
+        with pytest.raises(ArgumentError, match="Nothing is held") as caught:
+            house.approve(day)
+        assert caught.value.exit_code == 2
+    assert len(house.service.requests) == requests
+    assert house.state() == before
+
+
+def test_approval_without_a_date_is_for_the_newest_held_day(house: House) -> None:
+    told = first_night(house, students(12))
+    is_held(house, 2, students(3))
+    is_held(house, 3, students(2))
+    done = house.at(5).approve()
+    assert (done.manifest.snapshot_date, done.manifest.verdict) == (night(3), Verdict.APPROVED)
+    assert house.tables() == told.night(3, students(2), house.service.classes).tables()
 
 
 def test_a_held_night_may_be_approved_after_later_nights(house: House) -> None:
@@ -305,7 +326,7 @@ def test_a_held_night_may_be_approved_after_later_nights(house: House) -> None:
     house.service.students = students(12)
     house.at(3).sync()
     assert house.tables() == first_night_and_third(house).tables()
-    house.sync(night(2), approve=True)
+    house.approve(night(2))
     told.night(2, students(2), house.service.classes).night(3, students(12), house.service.classes)
     assert house.tables() == told.tables()
 
@@ -323,8 +344,8 @@ def test_a_held_night_that_is_no_landslide_any_more_is_still_approved(house: Hou
         over = {"hold_removed_percent": 100}
     else:
         is_held(house, 3, students(2))
-        house.sync(night(3), approve=True)
-    done = house.sync(night(2), approve=True, over=over)
+        house.approve(night(3))
+    done = house.approve(night(2), over=over)
     assert done.manifest.verdict is Verdict.APPROVED
     told.night(2, students(2), house.service.classes)
     if not over:
@@ -348,8 +369,8 @@ def test_a_held_landing_that_is_judged_again_is_still_held(house: House) -> None
 def test_a_past_night_that_holds_nothing_cannot_be_approved(house: House) -> None:
     first_night(house, students(3))
     house.at(3)
-    with pytest.raises(NothingLandedError, match="past day can only be rebuilt"):
-        house.sync(night(2), approve=True)
+    with pytest.raises(ArgumentError, match=f"Nothing is held on {night(2)}"):
+        house.approve(night(2))
 
 
 # --- too many to ask about -------------------------------------------------------------------------------------------
@@ -364,7 +385,7 @@ def test_too_many_vanished_are_held_unasked_and_merged_by_approval_alone(house: 
     assert isinstance(error.report, Hold)
     assert error.report.reason == "3 students vanished, too many to ask the service about one by one"
     assert asked(house.service.requests) == ["auth", *pages("students", 1), *pages("classes", 1)]
-    house.sync(approve=True)
+    house.approve()
     assert house.tables() == told.night(2, students(60)[3:], house.service.classes).tables()
 
 

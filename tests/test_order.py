@@ -311,7 +311,7 @@ def test_a_held_landing_is_left_out_and_a_day_with_nothing_else_says_how_to_merg
 def test_a_held_landing_counts_from_its_approval_on(warehouse: Path, source: Path) -> None:
     """Approved last of all, it is what it would have been: the last word on a day long past."""
     book = rollbook(warehouse)
-    book.sync(HELD, approve=True)
+    book.approve(HELD)
     late = export(warehouse / "rollbook.duckdb", RECORDS)
     assert late != export(source / "rollbook.duckdb", RECORDS)
     with arriving(warehouse, shuffled(4)) as published:

@@ -149,7 +149,7 @@ def test_a_day_that_waits_for_approval_stays_and_can_still_be_approved(nights: N
     nights.play(6, keep_days=KEEP)
     assert night(4) in nights.days("raw")
     assert night(3) not in nights.days("raw")
-    nights.house.at(10).sync(night(4), approve=True, over={"keep_days": KEEP})
+    nights.house.at(10).approve(night(4), over={"keep_days": KEEP})
     told = Told()
     for n in range(1, 11):
         listed = [student(i) for i in range(1 + n, 31 + n)]
@@ -231,11 +231,15 @@ def test_with_the_days_restored_to_raw_a_rebuild_is_as_ever(nights: Nights) -> N
     assert nights.house.tables() == nights.told.tables()
 
 
-def test_with_nothing_published_there_is_nothing_to_lose(thinned: Nights) -> None:
-    """The disk took the published files and raw/ was thinned: a rebuild makes what can be made."""
+def test_with_nothing_published_a_rebuild_is_refused_until_the_loss_is_accepted(thinned: Nights) -> None:
+    """The disk took the published files and raw/ was thinned: what can be made is made when somebody says so."""
     thinned.house.published.unlink()
     shutil.rmtree(thinned.house.warehouse / "build" / "previous")
-    assert list(thinned.house.rollbook().rebuild().rebuilt) == [night(n) for n in range(6, 11)]
+    with pytest.raises(ThinnedError):
+        thinned.house.rollbook().rebuild()
+    done = thinned.house.rollbook().rebuild(accept_loss=True)
+    assert list(done.rebuilt) == [night(n) for n in range(6, 11)]
+    assert list(thinned.house.rollbook().rebuild().rebuilt) == list(done.rebuilt)
 
 
 def test_a_damaged_published_file_is_put_back_with_its_whole_history(thinned: Nights) -> None:
@@ -317,6 +321,7 @@ def test_a_column_declared_after_days_are_gone_keeps_their_history(
                 assert "class_room" not in {r[0] for r in con.execute("DESCRIBE history.classes").fetchall()}
                 versions = con.execute("SELECT class_id, valid_from, valid_to FROM history.classes").fetchall()
             shutil.copy(book.warehouse.next, house.published)
+            book.warehouse.own.note(house.published)
     assert sorted(versions) == [(i, night(1), None) for i in (501, 502, 503)]
     thinned.play(1)
     assert house.query(rooms) == [

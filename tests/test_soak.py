@@ -263,7 +263,7 @@ class Soak:
         try:
             self.house.sync()
         except HeldError:
-            self.attempt(lambda: self.house.sync(approve=True))
+            self.attempt(lambda: self.house.approve())
 
     # -- the machine -----------------------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ def test_an_open_hold_is_told_with_the_command_that_merges_it_until_it_is_merged
         snapshot_date=night(2), landing=1, reason=hold.reason, approve=f"rollbook sync --date {night(2)} --approve"
     )
     assert "10 of 20 rows of students would be removed" in hold.reason
-    house.sync(approve=True)
+    house.approve()
     assert status(house).holds == ()
 
 

@@ -85,7 +85,7 @@ def start_afresh(rollbook: Rollbook, school_id: int) -> None:
         )
     if bound is not None:
         with rollbook.writer():
-            rollbook.repair.clear()
+            rollbook.recovery.clear()
 
 
 def show(rollbook: Rollbook, last: date) -> None:

@@ -40,9 +40,9 @@ def sync(day: date, *, approve: bool = False, details: str = "none") -> str:
     return _run({SYNC_TAG: "command"}, partition_key=str(day), options=options)
 
 
-def backfill(first: date, last: date) -> str:
+def backfill(first: date, last: date, *, confirmed: bool = False) -> str:
     """Run the job for a range of days, as a backfill from the UI does; returns the run's id. Raises RunFailedError."""
-    return _run({RANGE_START: str(first), RANGE_END: str(last)}, options={})
+    return _run({RANGE_START: str(first), RANGE_END: str(last)}, options={"approve": confirmed})
 
 
 def _run(tags: dict[str, str], *, options: dict[str, Any], partition_key: str | None = None) -> str:

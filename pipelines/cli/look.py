@@ -140,6 +140,8 @@ def _lines(known: Status) -> Iterator[tuple[str, str]]:
     yield "next run", f"{known.next_run:%Y-%m-%d %H:%M %Z} ({known.cron} in {known.timezone}), if `rollbook serve` runs"
     for hold in known.holds:
         yield "held", f"{hold.snapshot_date}: {hold.reason}. If it is right: {hold.approve}"
+    for gone in known.discarded:
+        yield "discarded", f"{gone.snapshot_date}, landing {gone.landing}: {gone.reason}. To put it back: {gone.undo}"
     yield "history", _days(known)
     yield "on disk", _sizes(known)
 

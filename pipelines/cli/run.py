@@ -1,22 +1,26 @@
-"""The commands that write: sync, backfill, rebuild; and the sandbox to try them on."""
+"""The commands that write: sync, backfill, rebuild, discard; and the sandbox to try them on."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipelines.cli import job
 from pipelines.cli.app import app, day_of, err, out, table
-from pipelines.landing import Manifest
+from pipelines.errors import ArgumentError, HeldError
+from pipelines.landing import Hold, Manifest
 from pipelines.settings import Details, load
-from pipelines.sync import Backfilled, Rollbook
+from pipelines.sync import Backfilled, Rollbook, within_hold
 
 Day = Annotated[datetime, typer.Argument(formats=["%Y-%m-%d"], metavar="DAY")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Publish without asking.")]
 
 
 @app.command()
@@ -26,7 +30,10 @@ def sync(
         typer.Option("--date", formats=["%Y-%m-%d"], metavar="DAY", help="The snapshot's date; today by default."),
     ] = None,
     approve: Annotated[
-        bool, typer.Option("--approve", help="Merge what this day's sync held, without fetching again.")
+        bool,
+        typer.Option(
+            "--approve", help="Merge what this day's sync held (or the newest held day's), without fetching again."
+        ),
     ] = False,
     details: Annotated[
         Details, typer.Option(help="Fetch single-student records as well: of none, of the changed, of all.")
@@ -38,30 +45,91 @@ def sync(
     argument is missing or malformed, 3 when it was held. Readers keep the last published file unless it is synced.
     """
     rollbook = Rollbook(load())
-    chosen = rollbook.partition(day_of(day) or rollbook.today())
+    if approve:
+        held = rollbook.to_approve(day_of(day))
+        tell_held(held, rollbook.synced_since(held.snapshot_date))
+        chosen = held.snapshot_date
+    else:
+        chosen = rollbook.partition(day_of(day) or rollbook.today())
     with watching():
         job.sync(chosen, approve=approve, details=details)
     tell(rollbook.counted(chosen)[-1])
 
 
 @app.command()
-def backfill(first: Day, last: Day) -> None:
-    """Rebuild the days FIRST to LAST from what was landed then, and put history right.
+def backfill(first: Day, last: Day, yes: Yes = False) -> None:
+    """Rebuild the days FIRST to LAST from what was landed then, and bring history up to them.
 
     Nothing is fetched: the service keeps no history. A day on which nothing was landed is named and left out; held
-    landings stay held. Exits 1 when no day of the range was landed.
+    landings stay held. Asks before it publishes when a table would lose more than a sync may remove unheld. Exits 1
+    when no day of the range was landed or too many of its records are refused, 3 when it was not confirmed.
     """
     rollbook = Rollbook(load())
     days = (rollbook.partition(first.date()), rollbook.partition(last.date()))
     rollbook.in_order(*days)
-    job.backfill(*days)
+    try:
+        job.backfill(*days, confirmed=yes)
+    except job.RunFailedError as error:
+        if error.exit_code != HeldError.exit_code or not asked(error.message):
+            raise
+        job.backfill(*days, confirmed=True)
     _tell_backfill(rollbook.landed(*days))
 
 
 @app.command()
-def rebuild() -> None:
-    """Make the lake, the tables and the history anew from raw/ alone, by the definition of history."""
-    _tell_backfill(Rollbook(load()).rebuild())
+def rebuild(
+    yes: Yes = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss", help="Go on without the days whose raw bodies have expired (ROLLBOOK_KEEP_DAYS)."
+        ),
+    ] = False,
+) -> None:
+    """Make the lake, the tables and the history from raw/ alone, by the definition of history.
+
+    Asks before it publishes when a table would lose more than a sync may remove unheld, or the history a day that raw/
+    does not hold. Exits 1 when too many records are refused, 3 when it was not confirmed; nothing is changed then.
+    """
+
+    def confirm(what: Hold) -> bool:
+        return yes or within_hold(what) or shown(what)
+
+    _tell_backfill(Rollbook(load()).rebuild(confirm=confirm, accept_loss=accept_loss))
+
+
+@app.command()
+def discard(
+    day: Day,
+    landing: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Which of the day's landings; by default the last that counts."),
+    ] = None,
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why; kept beside the landing and shown in ops.syncs. No names.")
+    ] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Put a discarded landing back.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Take back what was landed on a day: it counts for nothing from then on, and history follows.
+
+    For a day that was landed with a wrong clock, a service that served nonsense, an approval in error. The landing is
+    moved aside within raw/ and stays readable; --undo puts it back. Shows what would change and asks first. A day whose
+    raw bodies have expired cannot be discarded. Exits 3 when it was not confirmed; nothing is changed then.
+    """
+    rollbook, of = Rollbook(load()), day.date()
+
+    def confirm(what: Hold) -> bool:
+        return yes or shown(what)
+
+    if undo:
+        back = rollbook.undo_discard(of, landing, confirm=confirm)
+        out.print(f"[bold green]Put back[/] landing {back.landing} of {of}; it counts again ({back.verdict}).")
+        return
+    if not reason.strip():
+        raise ArgumentError('Say why: add --reason "...", which is kept beside the landing')
+    gone = rollbook.discard(of, landing, reason=reason.strip(), confirm=confirm)
+    out.print(f"[bold green]Discarded[/] landing {gone.landing} of {of}. `rollbook discard {of} --undo` puts it back.")
 
 
 @app.command()
@@ -110,6 +178,38 @@ def watching() -> Iterator[None]:
             yield
         finally:
             Writer.watch = None
+
+
+def shown(what: Hold) -> bool:
+    """Show what would change, and ask whether it may."""
+    moved = [c for c in what.counts if c.added or c.changed or c.removed]
+    if moved:
+        rows = ((c.table, c.before, c.added, c.changed, c.removed) for c in moved)
+        out.print(table("What would change", ("table", "rows now", "added", "changed", "removed"), rows))
+    else:
+        out.print("No current row would change.")
+    return asked(f"Note: {what.reason}." if what.reason else "")
+
+
+def asked(why: str) -> bool:
+    """Ask whether to go on; without a terminal nobody can answer, and the answer is no."""
+    if not sys.stdin.isatty():
+        return False
+    if why:
+        err.print(f"[bold yellow]{escape(why)}[/]")
+    return typer.confirm("Go on?", default=False)
+
+
+def tell_held(held: Manifest, synced_since: list[date]) -> None:
+    """Say what an approval lets through."""
+    out.print(f"Approving landing {held.landing} of {held.snapshot_date}, held because {escape(held.reason)}.")
+    rows = (
+        (c.table, c.before, c.added, c.changed, c.removed) for c in held.counts if c.changed or c.removed or c.added
+    )
+    out.print(table("When it was held", ("table", "rows then", "added", "changed", "removed"), rows))
+    if synced_since:
+        days = _days(synced_since)
+        err.print(f"[yellow]Note:[/] newer days have been synced since ({days}): they stay what they are.")
 
 
 def tell(manifest: Manifest) -> None:

@@ -4,6 +4,7 @@
                                   pages.jsonl    where each body lies (`landing.Body`), one a line
                                   manifest.json  `landing.Manifest`
                                   rejects.jsonl  the records that flattening refused, if any
+    raw/snapshot_date=D/discarded=N/             a landing that was taken back: as above, and discard.json says why
     raw/thinned.json                             the days that were let go of, which the history alone still tells
 
 A landing is written in a hidden folder beside its final name, fsynced, and renamed: a half-written one never looks
@@ -22,11 +23,11 @@ import msgspec
 
 from pipelines import files
 from pipelines.errors import DamagedError
-from pipelines.landing import Body, Drift, Landed, Manifest, Reject, TableCounts, Verdict
+from pipelines.landing import Body, Discard, Drift, Landed, Manifest, Reject, TableCounts, Verdict
 from pipelines.source.bodies import MANIFEST, LandingFolder, LandingWriter, damaged, drop_if_empty, encode, name
 
-REJECTS, THINNED = "rejects.jsonl", "thinned.json"
-_DAY, _LANDING = "snapshot_date=", "landing="
+REJECTS, THINNED, DISCARD = "rejects.jsonl", "thinned.json", "discard.json"
+_DAY, _LANDING, _DISCARDED = "snapshot_date=", "landing=", "discarded="
 
 
 class RawStore:
@@ -38,7 +39,7 @@ class RawStore:
     def begin(self, snapshot_date: date) -> LandingWriter:
         """Start the day's next landing."""
         day = files.folder(self.root / f"{_DAY}{snapshot_date}")
-        number = max((n for n, _ in _landings(day)), default=0) + 1
+        number = max((n for n, _ in (*_landings(day), *_landings(day, _DISCARDED))), default=0) + 1
         while True:
             partial = day / f".{_LANDING}{number}{files.PARTIAL}"
             try:
@@ -111,6 +112,35 @@ class RawStore:
         files.write(folder / MANIFEST, encode(judged))
         return judged
 
+    def defer(self, manifest: Manifest, reason: str) -> Manifest:
+        """Note that a landing without a verdict could not be compared with what was landed before, and why."""
+        deferred = msgspec.structs.replace(manifest, deferred=reason)
+        files.write(self._folder(manifest.snapshot_date, manifest.landing) / MANIFEST, encode(deferred))
+        return deferred
+
+    def discard(self, manifest: Manifest, reason: str, at: datetime) -> None:
+        """Move a landing aside: it stays readable and counts for nothing. The reason is written first."""
+        folder = self._folder(manifest.snapshot_date, manifest.landing)
+        files.write(folder / DISCARD, msgspec.json.encode(Discard(reason=reason, discarded_at=at)))
+        folder.rename(folder.with_name(f"{_DISCARDED}{manifest.landing}"))
+        files.sync(folder.parent)
+
+    def undo_discard(self, manifest: Manifest) -> None:
+        """Put a discarded landing back, with the verdict it had."""
+        aside = self._folder(manifest.snapshot_date, manifest.landing)
+        folder = aside.rename(aside.with_name(f"{_LANDING}{manifest.landing}"))
+        files.sync(folder.parent)
+        (folder / DISCARD).unlink(missing_ok=True)
+
+    def discarded(self, day: date | None = None) -> list[tuple[Manifest, Discard]]:
+        """The landings that were taken back, of all days or of one, each with why. Raises DamagedError."""
+        folders = [self.root / f"{_DAY}{day}"] if day else [folder for _, folder in self._days()]
+        return [(_manifest(f), _discard(f)) for folder in folders for _, f in _landings(folder, _DISCARDED)]
+
+    def discarded_days(self) -> list[date]:
+        """The days of which a landing was taken back, in order."""
+        return [day for day, folder in self._days() if any(_landings(folder, _DISCARDED))]
+
     def refuse(self, manifest: Manifest, rejects: Iterable[Reject]) -> None:
         """Keep the records of a landing that flattening refused, beside it; what was kept before is replaced."""
         path = self._folder(manifest.snapshot_date, manifest.landing) / REJECTS
@@ -151,6 +181,11 @@ class RawStore:
                 shutil.rmtree(folder.rename(folder.with_name(f".{folder.name}{files.PARTIAL}")))
         files.sync(self.root)
 
+    def forget_thinned(self, days: Container[date]) -> None:
+        """Strike days from the list of those that the history alone still tells: their loss was accepted."""
+        left = [d for d in self.thinned() if d not in days]
+        files.write(self.root / THINNED, msgspec.json.encode(sorted(left)))
+
     def sweep(self) -> int:
         """Remove what killed writers left half-written; returns how many. Only under the warehouse's lock."""
         swept = 0
@@ -177,16 +212,26 @@ class RawStore:
         return iter(sorted(found))
 
     def _folder(self, day: date, landing: int) -> Path:
-        return self.root / f"{_DAY}{day}" / f"{_LANDING}{landing}"
+        """Where a landing lies, also one that was discarded: a number is given once."""
+        folder = self.root / f"{_DAY}{day}" / f"{_LANDING}{landing}"
+        aside = folder.with_name(f"{_DISCARDED}{landing}")
+        return aside if aside.exists() and not folder.exists() else folder
 
     def _of(self, manifest: Manifest) -> LandingFolder:
         return LandingFolder(self._folder(manifest.snapshot_date, manifest.landing), manifest)
 
 
-def _landings(day: Path) -> list[tuple[int, Path]]:
-    """The landings of a day's folder, by number; anything else in it is passed over."""
-    numbered = ((folder.name.removeprefix(_LANDING), folder) for folder in day.glob(f"{_LANDING}*"))
+def _landings(day: Path, prefix: str = _LANDING) -> list[tuple[int, Path]]:
+    """The landings of a day's folder, by number, or those that were discarded; anything else in it is passed over."""
+    numbered = ((folder.name.removeprefix(prefix), folder) for folder in day.glob(f"{prefix}*"))
     return sorted((int(number), folder) for number, folder in numbered if number.isdecimal())
+
+
+def _discard(folder: Path) -> Discard:
+    try:
+        return msgspec.json.decode((folder / DISCARD).read_bytes(), type=Discard)
+    except (OSError, ValueError) as error:
+        raise damaged(folder, DISCARD, type(error).__name__) from None
 
 
 def _manifest(folder: Path) -> Manifest:

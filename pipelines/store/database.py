@@ -15,7 +15,7 @@ from typing import TypeVar
 import duckdb
 
 from pipelines import machine
-from pipelines.errors import BusyError, DamagedError, MachineError
+from pipelines.errors import BusyError, DamagedError, DeclarationError, MachineError
 from pipelines.files import PRIVATE_FILE, folder
 from pipelines.tables import Column, Table
 
@@ -71,7 +71,7 @@ def connect(
         "temp_directory": str(folder(scratch)),
         "preserve_insertion_order": True,
     }
-    with in_words(path or about, scratch):
+    with in_words(path or about, scratch), _declared_types():
         connection = duckdb.connect(config=config)
         try:
             if path is not None:
@@ -147,6 +147,21 @@ def in_words(path: Path | None, root: Path) -> Iterator[None]:
         raise _worded(error, path, root) from error
 
 
+@contextmanager
+def _declared_types() -> Iterator[None]:
+    """Raise DeclarationError for a value at rest that does not fit its column's declared type."""
+    try:
+        yield
+    except duckdb.ConversionException as error:
+        column = found[1] if (found := _COLUMN.search(str(error))) else "a column"
+        # DuckDB's own words repeat the value.
+        raise DeclarationError(
+            f"The snapshots hold values of {column} that do not fit the type which pipelines/tables.py declares for it"
+            " now. Correct the declaration, or run `rollbook rebuild`, which flattens everything again from raw/ by it"
+            " and says what it refuses"
+        ) from None
+
+
 # What DuckDB raises about a file depends on where it notices: a full disk ends a COMMIT with a TransactionException; a
 # failed checksum, or bytes that are no Parquet, come as a bare Error.
 _OF_FILES = (
@@ -158,6 +173,7 @@ _OF_FILES = (
 )
 _DAY_OF_THE_LAKE = re.compile(r"[\w.-]+/snapshot_date=(\d{4}-\d{2}-\d{2})/[\w.-]+\.parquet")
 _FILE = re.compile(r"([\w.-]+\.duckdb)\b")
+_COLUMN = re.compile(r"source column (\w+)")
 
 
 def _is_about_files(error: duckdb.Error) -> bool:

@@ -13,6 +13,7 @@ all happens in a file that is nobody's yet: the transaction that readers see is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import date
 
 import duckdb
@@ -36,19 +37,19 @@ class History:
         self.lake = lake
         self.records = lake.days()
 
-    def stands_on(self) -> dict[date, str]:
+    def merged_days(self) -> dict[date, str]:
         """The landed days that the history holds, with the content digest of each."""
         return dict(self.con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall())
 
     def behind(self) -> list[date]:
         """The days of the lake that the history does not hold yet, or holds otherwise."""
-        held = self.stands_on()
-        return [d for d, record in self.records.items() if held.get(d) != record.digest]
+        merged = self.merged_days()
+        return [d for d, record in self.records.items() if merged.get(d) != record.digest]
 
     @property
     def thinned(self) -> bool:
-        """Whether the history stands on days that the lake no longer holds: folding the lake would lose them."""
-        return not self.stands_on().keys() <= self.records.keys()
+        """Whether the history holds days that the lake no longer holds: folding the lake would lose them."""
+        return not self.merged_days().keys() <= self.records.keys()
 
     def refold(self) -> list[TableCounts]:
         """Fold all runs of days anew, the lake unread: for declarations that changed while days are gone from it.
@@ -65,7 +66,7 @@ class History:
         days = sorted(days)
         if not days:
             return []
-        if len(days) == len(self.records) == 1 and not self.stands_on():
+        if len(days) == len(self.records) == 1 and not self.merged_days():
             (record,) = self.records.values()
             with transaction(self.con):
                 self._note(record)
@@ -75,6 +76,18 @@ class History:
         with transaction(self.con):
             places = [self._place(self.records[day]) for day in days]
         return self._each(lambda table: table.bring(places))
+
+    def forget(self, days: Iterable[date]) -> list[TableCounts]:
+        """Take days out of the history, as if nothing had ever been landed on them: what was landed was taken back.
+
+        The lake is not read for it, so that days which the history alone still holds stay in it.
+        """
+        places = []
+        with transaction(self.con):
+            for day in sorted(days):
+                places.append(self._around(day))
+                self._unnote(day)
+        return self._each(lambda table: table.forget(places)) if places else []
 
     def rebuild(self) -> list[TableCounts]:
         """Fold the whole lake anew, by the definition, from runs that are made of nothing but the lake."""
@@ -100,16 +113,24 @@ class History:
 
     def _place(self, record: DayRecord) -> Place:
         """Note a day, and say where among the others it goes."""
-        day = {"day": record.snapshot_date}
-        before, after = self.con.execute(sql("neighbours"), day).fetchall()[0]
-        was = self.con.execute("SELECT set_name FROM spans.proven WHERE day = $day", day).fetchall()
+        was = self._around(record.snapshot_date)
         self._note(record)
-        return Place(record.snapshot_date, before, after, frozenset({r[0] for r in was} ^ set(record.proven)))
+        return replace(was, turned=was.turned ^ set(record.proven))
+
+    def _around(self, day: date) -> Place:
+        """Between which merged days a day is, and the sets that it proves complete, if it is merged itself."""
+        parameters = {"day": day}
+        before, after = self.con.execute(sql("neighbours"), parameters).fetchall()[0]
+        proven = self.con.execute("SELECT set_name FROM spans.proven WHERE day = $day", parameters).fetchall()
+        return Place(day, before, after, frozenset(r[0] for r in proven))
+
+    def _unnote(self, day: date) -> None:
+        self.con.execute("DELETE FROM spans.days WHERE snapshot_date = $1", [day])
+        self.con.execute("DELETE FROM spans.proven WHERE day = $1", [day])
 
     def _note(self, record: DayRecord) -> None:
         day = record.snapshot_date
-        self.con.execute("DELETE FROM spans.days WHERE snapshot_date = $1", [day])
-        self.con.execute("DELETE FROM spans.proven WHERE day = $1", [day])
+        self._unnote(day)
         self.con.execute("INSERT INTO spans.days VALUES ($1, $2)", [day, record.digest])
         for name in record.proven:
             self.con.execute("INSERT INTO spans.proven VALUES ($1, $2)", [day, name])

@@ -32,8 +32,8 @@ def compare(con: duckdb.DuckDBPyConnection, candidate: Candidate, current: str |
 def _compare(candidate: Candidate, current: str, con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
     new = f"read_parquet({literal(candidate.path(table.name))})"
     known = _known(con, table, current)
-    # A column declared since the last publish is new for everybody: that is no change in the records.
-    tracked = [c.name for c in table.tracked if c.name in known]
+    # A column declared since the last publish, or with another type, is new for everybody: no record changed by it.
+    tracked = [c.name for c in table.tracked if (c.name, c.type) in known]
     old = f"{current}.{table.name}" if known else f"(FROM {new} LIMIT 0)"
     row = con.execute(
         sql(
@@ -62,7 +62,7 @@ def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: 
             changed = sql(
                 "changed_ids",
                 table=table.name,
-                columns=names(tuple(c for c in table.versioned if c.name in known)),
+                columns=names(tuple(c for c in table.versioned if (c.name, c.type) in known)),
                 new=f"read_parquet({literal(candidate.path(table.name))})",
                 current=f"{current}.{table.name}",
                 parent=table.parent_key,
@@ -72,12 +72,35 @@ def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: 
     return sorted(found)
 
 
-def _known(con: duckdb.DuckDBPyConnection, table: Table, current: str) -> set[str]:
-    """The columns that a table has in the schema `current`; none when it was declared since."""
+def _known(con: duckdb.DuckDBPyConnection, table: Table, current: str) -> set[tuple[str, str]]:
+    """The columns, with their types, that a table has in the schema `current`; none when it was declared since."""
     catalog, schema = current.split(".")
-    query = "SELECT column_name FROM duckdb_columns() WHERE database_name = $1 AND schema_name = $2 AND table_name = $3"
-    columns = con.execute(query, [catalog, schema, table.name])
-    return {r[0] for r in columns.fetchall()}
+    query = (
+        "SELECT column_name, data_type FROM duckdb_columns()"
+        " WHERE database_name = $1 AND schema_name = $2 AND table_name = $3"
+    )
+    return set(con.execute(query, [catalog, schema, table.name]).fetchall())
+
+
+def lost(con: duckdb.DuckDBPyConnection, before: str, after: str) -> tuple[TableCounts, ...]:
+    """Count per table what the schema `after` adds, changes and lacks of the rows of the schema `before`."""
+    found = []
+    for table in TABLES.values():
+        known = _known(con, table, before)
+        if known:
+            query = sql(
+                "lost",
+                table=table.name,
+                key=names(table.key),
+                columns=names(tuple(c for c in table.versioned if (c.name, c.type) in known)),
+                parent=table.parent_key,
+                before=before,
+                after=after,
+            )
+            rows, added, changed, removed, sample = con.execute(query).fetchall()[0]
+            counts = {"before": rows, "added": added, "changed": changed, "removed": removed}
+            found.append(TableCounts(table=table.name, **counts, sample=tuple(sample or ())))
+    return tuple(found)
 
 
 def landslide(

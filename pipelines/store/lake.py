@@ -222,7 +222,7 @@ class Lake:
             try:
                 record = msgspec.json.decode(path.read_bytes(), type=DayRecord)
                 # Thousands of files a year, several times a night: as text, a path costs a tenth of a Path.
-                part = f"snapshot_date={record.snapshot_date}/{PART}"
+                part = f"{_day_folder(record.snapshot_date)}/{PART}"
                 sizes = ((os.stat(f"{root}/{n}/{part}").st_size, s) for n, s in record.sizes.items())  # noqa: PTH116
                 whole = all(there == noted for there, noted in sizes)
             except (msgspec.DecodeError, OSError):
@@ -233,40 +233,45 @@ class Lake:
 
     def commit(self, candidate: Candidate, landings: Iterable[int], parts: Iterable[Part]) -> DayRecord:
         """Move a composed day in. Until `day.json` is back, the day does not count as whole."""
-        day = candidate.day
-        rows = candidate.rows()
-        marker = self._part(OBSERVED, day).with_name("day.json")
+        paths = {name: candidate.path(name) for name in (*TABLES, OBSERVED)}
+        record = DayRecord(
+            snapshot_date=candidate.day,
+            landings=tuple(landings),
+            proven=tuple(sorted(p.set for p in parts if p.proof is not None)),
+            fingerprint=fingerprint(),
+            digest=_digest_of({name: files.digest(path) for name, path in paths.items()}),
+            sizes={name: path.stat().st_size for name, path in paths.items()},
+            rows=candidate.rows(),
+        )
+        self._move(record, paths)
+        shutil.rmtree(candidate.folder, ignore_errors=True)
+        return record
+
+    def take(self, record: DayRecord, root: Path) -> None:
+        """Move a whole day in from another lake."""
+        self._move(record, {name: root / name / _day_folder(record.snapshot_date) / PART for name in record.sizes})
+
+    def _move(self, record: DayRecord, paths: Mapping[str, Path]) -> None:
+        day = record.snapshot_date
+        marker = self._own(OBSERVED, day).with_name("day.json")
         marker.unlink(missing_ok=True)
-        digests, sizes = {}, {}
-        for name in (*TABLES, OBSERVED):
-            source, target = candidate.path(name), self._part(name, day)
-            files.folder(self.root.parent)
+        files.folder(self.root.parent)
+        for name, source in paths.items():
+            target = self._own(name, day)
             for above in (self.root, self.root / name, target.parent):
                 files.folder(above, self.folder_mode)
-            digests[name], sizes[name] = files.digest(source), source.stat().st_size
             source.chmod(self.mode)
             files.sync(source)
             source.replace(target)
             files.sync(target.parent)
-        record = DayRecord(
-            snapshot_date=day,
-            landings=tuple(landings),
-            proven=tuple(sorted(p.set for p in parts if p.proof is not None)),
-            fingerprint=fingerprint(),
-            digest=_digest_of(digests),
-            sizes=sizes,
-            rows=rows,
-        )
         files.write(marker, msgspec.json.encode(record), self.mode)
-        shutil.rmtree(candidate.folder, ignore_errors=True)
-        return record
 
     def drop(self, days: Iterable[date]) -> None:
         """Take days out of the lake, each at once: without its `day.json` it is none."""
         for day in days:
-            self._part(OBSERVED, day).with_name("day.json").unlink(missing_ok=True)
+            self._own(OBSERVED, day).with_name("day.json").unlink(missing_ok=True)
             for name in (*TABLES, OBSERVED):
-                shutil.rmtree(self._part(name, day).parent, ignore_errors=True)
+                shutil.rmtree(self._own(name, day).parent, ignore_errors=True)
 
     def damaged(self) -> list[date]:
         """The days whose files are not what was written, though they are as long: every one of them is read."""
@@ -325,11 +330,54 @@ class Lake:
         return found
 
     def _part(self, name: str, day: date) -> Path:
-        return self.root / name / f"snapshot_date={day}" / PART
+        """The file to read."""
+        return self._own(name, day)
+
+    def _own(self, name: str, day: date) -> Path:
+        """The file in this lake's own folder."""
+        return self.root / name / _day_folder(day) / PART
+
+
+class StagedLake(Lake):
+    """Days made aside over another lake, which stays as it is until `move_in`.
+
+    A day that was made here hides the same day below; a `hidden` day is not there at all. So a backfill can be merged
+    and shown to a person before a single file of the lake is another.
+    """
+
+    def __init__(self, below: Lake, root: Path) -> None:
+        super().__init__(files.empty(root), below.mode)
+        self.below = below
+        self.hidden: frozenset[date] = frozenset()
+
+    def hide(self, days: Iterable[date]) -> None:
+        """Leave these days out."""
+        self.hidden |= frozenset(days)
+
+    def days(self) -> dict[date, DayRecord]:
+        """Every whole day, made here or below, in order."""
+        found = self.below.days() | super().days()
+        return {day: found[day] for day in sorted(found) if day not in self.hidden}
+
+    def move_in(self) -> None:
+        """Give the lake below the days that were made here, and take the hidden ones out of it."""
+        for day, record in super().days().items():
+            if day not in self.hidden:
+                self.below.take(record, self.root)
+        self.below.drop(self.hidden & self.below.days().keys())
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def _part(self, name: str, day: date) -> Path:
+        mine = self._own(name, day)
+        return mine if mine.exists() else self.below._part(name, day)
 
 
 def _digest_of(digests: Mapping[str, str]) -> str:
     return sha256(msgspec.json.encode(sorted(digests.items()))).hexdigest()
+
+
+def _day_folder(day: date) -> str:
+    return f"snapshot_date={day}"
 
 
 def _schema(path: Path) -> pa.Schema:

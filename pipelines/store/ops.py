@@ -6,16 +6,18 @@ They are published with the work they record, in the same file, and can always b
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import date, datetime
 from typing import Protocol
 
 import duckdb
 import pyarrow as pa
 
-from pipelines.landing import Body, Manifest, Reject, Verdict
-from pipelines.store.database import transaction
+from pipelines.landing import Body, Discard, Manifest, Reject, Verdict
+from pipelines.store.database import count, transaction
 
-Recorded = tuple[object, int, str]
+# What of a landing is compared with what the tables tell already.
+_TOLD = "snapshot_date, landing, outcome, verdict"
+DISCARDED = "discarded"
 
 
 class Telling(Protocol):
@@ -23,6 +25,9 @@ class Telling(Protocol):
 
     def manifests(self) -> list[Manifest]:
         """All manifests, in order of day and landing."""
+
+    def discarded(self) -> list[tuple[Manifest, Discard]]:
+        """Those that were taken back, each with why."""
 
     def pages(self, manifest: Manifest) -> Iterable[Body]:
         """The landed bodies of one."""
@@ -36,17 +41,26 @@ def record(con: duckdb.DuckDBPyConnection, raw: Telling, *, again: bool = False)
 
     What was told of landings that `raw/` no longer holds stands.
     """
-    told = set() if again else set(con.execute("SELECT snapshot_date, landing, verdict FROM ops.syncs").fetchall())
-    fresh = [m for m in raw.manifests() if m.verdict and (m.snapshot_date, m.landing, str(m.verdict)) not in told]
+    told = set() if again else set(con.execute(f"SELECT {_TOLD} FROM ops.syncs").fetchall())
+    fresh = [m for m in raw.manifests() if m.verdict and _told(m, _outcome(m)) not in told]
+    taken_back = [(m, d) for m, d in raw.discarded() if _told(m, DISCARDED) not in told]
     with transaction(con):
         for manifest in fresh:
             _forget(con, manifest)
-            _insert(con, "syncs", [_sync(manifest)])
+            _insert(con, "syncs", [_sync(manifest, _outcome(manifest), manifest.reason)])
             _insert(con, "pages", [_page(manifest, b) for b in raw.pages(manifest)])
             _insert(con, "rejects", [_reject(manifest, r) for r in raw.rejects(manifest)])
             day = (manifest.snapshot_date, manifest.landing)
             _insert(con, "drift", [(*day, d.set, d.field, d.type, d.count) for d in manifest.drift])
-    return len(fresh)
+        for manifest, discard in taken_back:
+            _forget(con, manifest)
+            _insert(con, "syncs", [_sync(manifest, DISCARDED, discard.reason)])
+    return len(fresh) + len(taken_back)
+
+
+def expire_rejects(con: duckdb.DuckDBPyConnection, before: date) -> int:
+    """Remove the rejected records of earlier days, whose raw bodies expire with them; returns how many there were."""
+    return count(con, "DELETE FROM ops.rejects WHERE snapshot_date < $before", {"before": before})
 
 
 def _forget(con: duckdb.DuckDBPyConnection, manifest: Manifest) -> None:
@@ -67,8 +81,15 @@ def _insert(con: duckdb.DuckDBPyConnection, table: str, rows: list[tuple[object,
         con.unregister("fresh")
 
 
-def _sync(m: Manifest) -> tuple[object, ...]:
-    outcome = {Verdict.HELD: "held", Verdict.FAILED: "failed"}.get(m.verdict or Verdict.FAILED, "synced")
+def _told(m: Manifest, outcome: str) -> tuple[object, ...]:
+    return (m.snapshot_date, m.landing, outcome, str(m.verdict))
+
+
+def _outcome(m: Manifest) -> str:
+    return {Verdict.HELD: "held", Verdict.FAILED: "failed"}.get(m.verdict or Verdict.FAILED, "synced")
+
+
+def _sync(m: Manifest, outcome: str, reason: str) -> tuple[object, ...]:
     received = {w.set: w.received for w in m.walks}
     answers = [a.answer for a in m.absences]
     return (
@@ -79,7 +100,7 @@ def _sync(m: Manifest) -> tuple[object, ...]:
         outcome,
         m.proven,
         str(m.verdict),
-        m.reason,
+        reason,
         received.get("students", 0),
         received.get("classes", 0),
         sum(w.walks for w in m.walks),

@@ -31,6 +31,11 @@ class Place:
     after: date | None
     turned: frozenset[str]
 
+    @property
+    def around(self) -> dict[str, date | None]:
+        """The three days, as parameters."""
+        return {"day": self.day, "before": self.before, "after": self.after}
+
 
 class Versions:
     """The history of one table, through a connection of its own; its caller has begun the transaction."""
@@ -70,6 +75,20 @@ class Versions:
         """Fold all keys anew from their runs of days, the lake unread."""
         everyone = f"SELECT DISTINCT {self.parent} AS id FROM spans.{self.name}"
         self.con.execute(f"CREATE OR REPLACE TEMP TABLE touched_{self.name} AS {everyone}")
+        return self._refold(date.min)
+
+    def forget(self, places: Sequence[Place]) -> TableCounts:
+        """Take days out of all runs, one after the other, and fold every key anew. `places` are as they were before."""
+        everyone = (
+            f"SELECT {self.parent} AS id FROM spans.{self.name} UNION SELECT {self.parent} FROM history.{self.name}"
+        )
+        self.con.execute(f"CREATE OR REPLACE TEMP TABLE touched_{self.name} AS {everyone}")
+        for place in places:
+            self.con.execute(sql("near", **_parts(self.table)), place.around)
+            self.con.execute(f"CREATE OR REPLACE TEMP TABLE new_rows AS FROM spans.{self.name} LIMIT 0")
+            # What led up to the day adjoins what follows it, and may be all there is by now.
+            until = "CASE WHEN $after IS NULL THEN NULL ELSE CAST($before AS DATE) END"
+            self._join_pieces(place, until=until, follows=2)
         return self._refold(date.min)
 
     def rebuild(self) -> TableCounts:
@@ -155,10 +174,15 @@ class Versions:
         con.execute(
             f"CREATE OR REPLACE TEMP TABLE new_rows AS FROM ({observations}) WHERE {self.parent} IN (FROM delta)"
         )
-        around = {"day": place.day, "before": place.before, "after": place.after}
-        con.execute(sql("splice", **parts, columns=self.columns, content=self.columns), around)
-        con.execute(sql("unsplice", **parts), around)
-        con.execute(f"INSERT INTO spans.{name} SELECT * FROM pieces")
+        self._join_pieces(place, until="CAST($before AS DATE)", follows=3)
+
+    def _join_pieces(self, place: Place, *, until: str, follows: int) -> None:
+        """Replace the runs around a day by what led up to it, the day itself and what follows, joined where alike."""
+        parts = _parts(self.table)
+        spliced = sql("splice", **parts, columns=self.columns, content=self.columns, until=until, follows=str(follows))
+        self.con.execute(spliced, place.around)
+        self.con.execute(sql("unsplice", **parts), place.around)
+        self.con.execute(f"INSERT INTO spans.{self.name} SELECT * FROM pieces")
 
     # -- the touched keys ------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """The database that analysts open, and the one being built: copy, write, check, swap (promise 10).
 
-The next file starts as a copy of the published one, so that what is published is all there ever is to go by; until the
-swap nobody sees it, and a crash leaves only a file that the next writer throws away. What is written into it is the
-business of `history` and `ops`.
+The next file starts as a copy of a file that Rollbook wrote and nobody has changed since (`identity`); until the swap
+nobody sees it, and a crash leaves only a file that the next writer throws away. What is written into it is the business
+of `history` and `ops`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ import duckdb
 
 from pipelines import files
 from pipelines.errors import BusyError, CheckError, DamagedError, RollbookError
-from pipelines.store import checks, report, schema, thresholds, views
-from pipelines.store.database import connect, literal, transaction
+from pipelines.landing import TableCounts
+from pipelines.store import checks, judge, ops, report, schema, thresholds, views
+from pipelines.store.database import connect, count, literal, sql, transaction
+from pipelines.store.identity import OwnFiles
 from pipelines.store.lake import Lake
 from pipelines.store.report import Report
 from pipelines.tables import SETS, of_set
@@ -42,6 +44,8 @@ class Warehouse:
         self.build = build or root / "build"
         self.next = self.build / "next.duckdb"
         self.previous = self.build / "previous"
+        self.aside = self.build / "aside"
+        self.own = OwnFiles(self.build)
         self.thresholds = root / thresholds.FILE
         self.page = root / report.FILE
         self.lake = Lake(root / "snapshots", mode)
@@ -50,6 +54,11 @@ class Warehouse:
     def scratch(self) -> Path:
         """Where DuckDB spills to."""
         return self.build / "spill"
+
+    @property
+    def staged_lake(self) -> Path:
+        """Where days are made that are not in the lake yet."""
+        return self.build / "lake"
 
     def prepare(self) -> None:
         """Make the folders; a group that may read what is published may enter the warehouse's own folder."""
@@ -61,24 +70,29 @@ class Warehouse:
 
     def sweep(self) -> None:
         """Remove what a killed writer left: a next file that nobody finished, staged rows, spilled data."""
-        self._drop_next()
+        self.drop_next()
         for aside in self.root.glob(f".*{files.PARTIAL}"):
             aside.unlink()
-        for leftover in (self.build / "stage", self.build / "day", self.scratch):
+        for leftover in (self.build / "stage", self.build / "day", self.staged_lake, self.scratch):
             files.empty(leftover)
 
     @contextmanager
-    def writing(self, *, anew: bool = False) -> Iterator[tuple[duckdb.DuckDBPyConnection, bool]]:
-        """The next file, begun from the published one or `anew` from nothing, and open for writing.
+    def writing(self, base: Path | None) -> Iterator[tuple[duckdb.DuckDBPyConnection, bool]]:
+        """The next file, begun as a copy of `base` or from nothing, and open for writing.
 
-        With it comes whether declarations changed since the published one was made, so that a rebuild is due. Work that
-        fails leaves no next file: nothing half-done can be published.
+        With it comes whether declarations changed since the base was made, so that a rebuild is due. Work that fails
+        leaves no next file: nothing half-done can be published. Raises BusyError for a base that somebody has changed.
         """
-        self._drop_next()
+        self.drop_next()
         try:
-            if self.published.exists() and not anew:
-                shutil.copyfile(self.published, self.next)
+            if base is not None:
+                shutil.copyfile(base, self.next)
                 self.next.chmod(files.PRIVATE_FILE)
+                if not self.own.recognises(base):
+                    raise BusyError(
+                        f"Another program is writing to {base.name}. Close it there, or open it read-only (readers need"
+                        " no more), then run the sync again: it begins from a file that nobody has changed"
+                    )
             with connect(self.next, scratch=self.scratch) as con:
                 with transaction(con):
                     redeclared = schema.ensure(con)
@@ -86,14 +100,14 @@ class Warehouse:
                     con.execute("CHECKPOINT")
                 yield con, redeclared
         except BaseException:
-            self._drop_next()
+            self.drop_next()
             raise
 
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection in memory that sees the published file as `published`, when there is one."""
         with connect(scratch=self.scratch, about=self.published) as con:
-            if self.published.exists():
+            if self.published.is_file():
                 con.execute(f"ATTACH {literal(self.published)} AS published (READ_ONLY)")
             yield con
 
@@ -103,24 +117,41 @@ class Warehouse:
         with connect(scratch=self.scratch) as con:
             yield con
 
-    def stands_on(self) -> dict[date, str]:
-        """The landed days that the published history stands on, with the digest of each. Raises DamagedError."""
-        if not self.published.exists():
-            return {}
-        with self.reading() as con:
-            return dict(con.execute("SELECT snapshot_date, digest FROM published.spans.days ORDER BY 1").fetchall())
+    def merged_days(self, path: Path | None = None) -> dict[date, str]:
+        """The landed days that the history of the published file, or of another, holds, with the digest of each.
 
-    def stand_on_alike(self) -> dict[date, str]:
-        """The landed days that the published history and that of every kept older file stand on, digest and all.
-
-        What is let go of must be in all of them: any may be put back one day, and the lake could not add it then.
+        Raises DamagedError.
         """
-        alike = set(self.stands_on().items())
-        for kept in self.previous.glob("*.duckdb"):
+        path = path or self.published
+        if not path.is_file():
+            return {}
+        with connect(path, scratch=self.scratch, read_only=True) as con:
+            return dict(con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall())
+
+    def merged_everywhere(self) -> dict[date, str]:
+        """The landed days that the published history and that of every kept older file hold, digest and all.
+
+        A day that expires must be in all of them: any may be put back one day, and the lake could not add it then.
+        """
+        alike = set(self.merged_days().items())
+        for kept in self.kept():
             if self.is_sound(kept):
-                with connect(kept, scratch=self.scratch, read_only=True) as con:
-                    alike &= set(con.execute("SELECT snapshot_date, digest FROM spans.days").fetchall())
+                alike &= set(self.merged_days(kept).items())
         return dict(alike)
+
+    def expire_rejects(self, before: date) -> None:
+        """Remove rejected records of earlier days from the kept older files, as from the published one."""
+        query = "SELECT COUNT(*) FROM ops.rejects WHERE snapshot_date < $before"
+        for kept in filter(self.own.recognises, self.kept()):
+            with connect(kept, scratch=self.scratch, read_only=True) as con:
+                if not count(con, query, {"before": before}):
+                    continue
+            with files.replacing(kept) as aside:
+                shutil.copyfile(kept, aside)
+                with connect(aside, scratch=self.scratch) as con:
+                    ops.expire_rejects(con, before)
+                    con.execute("CHECKPOINT")
+                self.own.note(aside)
 
     def is_sound(self, path: Path | None = None, *, thoroughly: bool = False) -> bool:
         """Whether the published file, or another, can be read: its catalog, or `thoroughly` every value in it."""
@@ -137,21 +168,6 @@ class Warehouse:
             return False
         return True
 
-    def mend(self, *, thoroughly: bool = False) -> Path | None:
-        """Put a kept older file in the place of a damaged published one; returns which, None if none was needed.
-
-        What was merged since is not lost: the next merge brings in whatever days of the lake the file does not hold.
-        With no sound file left, the damaged one stays where it is, for `rollbook rebuild` to replace.
-        """
-        if not self.published.exists() or self.is_sound(thoroughly=thoroughly):
-            return None
-        for kept in sorted(self.previous.glob("*.duckdb"), reverse=True):
-            if self.is_sound(kept, thoroughly=True):
-                with files.replacing(self.published, self.mode) as aside:
-                    shutil.copyfile(kept, aside)
-                return kept.relative_to(self.root)
-        return None
-
     def publish(
         self, *, shown_from: date | None = None, at: datetime | None = None, names: bool = False
     ) -> Report | None:
@@ -166,6 +182,8 @@ class Warehouse:
         with connect(self.next, scratch=self.scratch) as con:
             with transaction(con):  # a few hundred comments would else each be written by itself
                 thresholds.fill(con, thresholds.read(self.thresholds))
+                if shown_from is not None:
+                    ops.expire_rejects(con, shown_from)
                 views.create(con, self.lake, [r for d, r in days.items() if shown_from is None or d >= shown_from])
             found = checks.examine(con, self.lake, days)
             if broken := [sentence for sentences in found.values() for sentence in sentences]:
@@ -174,9 +192,12 @@ class Warehouse:
         self.next.chmod(self.mode)
         files.sync(self.next)
         self._keep()
+        self.own.note(self.next)
         self._drop_wal()
         self.next.replace(self.published)
         files.sync(self.root)
+        if shown_from is not None:
+            self.expire_rejects(shown_from)
         return self.tell(at=at or datetime.now(UTC), names=names)
 
     def tell(self, trouble: str = "", *, at: datetime, names: bool = False) -> Report | None:
@@ -184,7 +205,7 @@ class Warehouse:
 
         After the data: a page must not speak of what readers cannot see yet, nor keep it from them.
         """
-        if not self.published.exists():
+        if not self.published.is_file():
             return None
         try:
             with connect(self.published, scratch=self.scratch, read_only=True) as con:
@@ -199,10 +220,6 @@ class Warehouse:
             return made
         return None
 
-    def _drop_next(self) -> None:
-        for leftover in (self.next, self.next.with_name(self.next.name + ".wal")):
-            leftover.unlink(missing_ok=True)
-
     def kept(self) -> list[Path]:
         """The published files before this one that are kept, the newest first."""
         return sorted(self.previous.glob("*.duckdb"), reverse=True)
@@ -214,9 +231,12 @@ class Warehouse:
         """
         if not self.is_sound(kept, thoroughly=True):
             raise DamagedError(f"{kept.name} cannot be read: put another one back (`rollbook restore` lists them)")
+        is_ours = self.own.recognises(kept)
         with files.replacing(self.published, self.mode) as aside:
             shutil.copyfile(kept, aside)
             self._keep()
+            if is_ours:
+                self.own.note(aside)
             self._drop_wal()
 
     def _drop_wal(self) -> None:
@@ -224,18 +244,44 @@ class Warehouse:
         self.published.with_name(PUBLISHED + ".wal").unlink(missing_ok=True)
 
     def _keep(self) -> None:
-        """Keep the file that is about to be replaced, and of the older ones the last few."""
-        if self.published.exists():
-            taken = datetime.fromtimestamp(self.published.stat().st_mtime, UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")
-            kept = self.previous / f"{taken}.duckdb"
+        """Keep the file that is about to be replaced, and of the older ones the last few.
+
+        What is in its place and is not as Rollbook wrote it is moved aside, and never deleted here.
+        """
+        if self.own.recognises(self.published):
+            kept = self.previous / f"{_taken(self.published)}.duckdb"
             if not kept.exists():
                 os.link(self.published, kept)
-        for old in sorted(self.previous.glob("*.duckdb"))[:-KEPT]:
+        elif os.path.lexists(self.published):
+            aside = files.folder(self.aside) / f"{PUBLISHED}-{_taken(self.published)}"
+            if self.published.is_file() and not self.published.is_symlink():
+                if not aside.exists():
+                    os.link(self.published, aside)  # readers have it until the new one takes its place
+            else:
+                self.published.rename(aside)
+            log.warning("%s was not as Rollbook wrote it; it is now %s", PUBLISHED, aside.relative_to(self.root))
+        altered = sorted(p for p in self.aside.glob("*") if p.is_file())
+        for old in (*self.kept()[KEPT:], *altered[:-KEPT]):
             old.unlink()
+
+    def lost(self) -> tuple[tuple[TableCounts, ...], list[date]]:
+        """What the next file lacks of the published one: rows of the current tables, and landed days."""
+        if not self.published.is_file():
+            return (), []
+        with self.reading() as con:
+            con.execute(f"ATTACH {literal(self.next)} AS next (READ_ONLY)")
+            counts = judge.lost(con, "published.main", "next.main")
+            days = con.execute(sql("lost_days"))
+            return counts, sorted(row[0] for row in days.fetchall())
+
+    def drop_next(self) -> None:
+        """Remove the next file: it shall not be published."""
+        for leftover in (self.next, self.next.with_name(self.next.name + ".wal")):
+            leftover.unlink(missing_ok=True)
 
     def bound_to(self) -> int | None:
         """The id of the institution that the published file belongs to."""
-        if not self.published.exists():
+        if not self.published.is_file():
             return None
         with self.reading() as con:
             row = con.execute("SELECT school_id FROM published.main.institution").fetchone()
@@ -246,7 +292,7 @@ class Warehouse:
 
         Each id with the (field, value) pairs that it is searched by, in order, those it has.
         """
-        if not self.published.exists():
+        if not self.published.is_file():
             return {}
         of, table = SETS[set_name], f"published.main.{of_set(set_name)[0].name}"
         with self.reading() as con:
@@ -258,3 +304,8 @@ class Warehouse:
             row[0]: tuple((field, value) for field, value in zip(of.names, row[1:], strict=True) if value)
             for row in rows
         }
+
+
+def _taken(path: Path) -> str:
+    """When a file was written, for its name (UTC)."""
+    return datetime.fromtimestamp(path.lstat().st_mtime, UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")

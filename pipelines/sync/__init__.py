@@ -5,14 +5,24 @@
     merge       bring the history up to the lake, in the next file (store)
     publish     check the next file and swap it in (store), let go of what need not be kept (`retention`)
 
-Each stage leaves what it did on disk, so that a killed run is taken up by the next one: `repair` recomposes days whose
-verdict was given and whose snapshot was not written, `merge` takes whatever day the history does not hold yet. All of
-it happens under the writer's lock (`lock`); what is said of it is in `words`.
+Each stage leaves what it did on disk, so that a killed run is taken up by the next one: before anything is judged,
+`recovery` brings the lake and the published file to the state that all counted landings imply. All of it happens under
+the writer's lock (`lock`); what is said of it is in `words`.
 """
 
 from pipelines.sync.days import REJECTED_MOST
 from pipelines.sync.results import Backfilled, Synced
-from pipelines.sync.rollbook import Rollbook
+from pipelines.sync.rollbook import Confirm, Rollbook, always, within_hold
 from pipelines.sync.words import nothing, unproven
 
-__all__ = ["REJECTED_MOST", "Backfilled", "Rollbook", "Synced", "nothing", "unproven"]
+__all__ = [
+    "REJECTED_MOST",
+    "Backfilled",
+    "Confirm",
+    "Rollbook",
+    "Synced",
+    "always",
+    "nothing",
+    "unproven",
+    "within_hold",
+]

@@ -15,8 +15,9 @@ from pipelines.settings import Settings
 from pipelines.source.fetch import Draft
 from pipelines.source.raw import RawStore
 from pipelines.store import judge
-from pipelines.store.lake import Candidate, DayRecord, Part, Staging, compose
+from pipelines.store.lake import Candidate, DayRecord, Lake, Part, Staging, compose
 from pipelines.store.warehouse import Warehouse
+from pipelines.sync import words
 from pipelines.tables import SETS
 
 # More refused records than this share of a set are no longer bad records: the contract has changed.
@@ -69,7 +70,7 @@ class Composer:
         """
         judged = manifests[-1]
         parts = self._parts(manifests, {judged.landing: flattened})
-        published = "published.main" if self.warehouse.published.exists() else None
+        published = "published.main" if self.warehouse.published.is_file() else None
         with self.warehouse.reading() as con:
             candidate = compose(con, judged.snapshot_date, parts, self._day_aside)
             counts = judge.compare(con, candidate, published)
@@ -83,25 +84,32 @@ class Composer:
         held_for = judged.reason if judged.verdict is Verdict.HELD else ""
         return Composed(candidate, parts, _numbers(manifests)), hold or Hold(reason=held_for, counts=counts)
 
-    def commit(self, composed: Composed) -> DayRecord:
-        """Move a day into the lake."""
-        record = self.warehouse.lake.commit(composed.candidate, composed.landings, composed.parts)
+    def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
+        """Move a day into the lake, or into another one."""
+        record = (lake or self.warehouse.lake).commit(composed.candidate, composed.landings, composed.parts)
         files.empty(self._aside)
         return record
 
-    def again(self, counted: Sequence[Manifest]) -> DayRecord:
-        """Make a day anew from the landings that count for it, none of them judged again (promise 8)."""
+    def recompose(self, counted: Sequence[Manifest], lake: Lake | None = None) -> DayRecord:
+        """Make a day from the landings that count for it, none of them judged again (G8); in the lake, or another one.
+
+        Raises ContractChangedError when too many records of a landing are refused by now: they were not when it was
+        judged, so a declaration has changed.
+        """
         flattened = {m.landing: self.flatten(m) for m in counted}
+        for m in counted:
+            if refused := too_many_refused(flattened[m.landing]):
+                raise ContractChangedError(words.refused_by_now(m, refused))
         for m in counted:
             self.raw.refuse(m, flattened[m.landing].rejects)
         parts = self._parts(counted, flattened)
         with self.warehouse.computing() as con:
             candidate = compose(con, counted[-1].snapshot_date, parts, self._day_aside)
-        return self.commit(Composed(candidate, parts, _numbers(counted)))
+        return self.commit(Composed(candidate, parts, _numbers(counted)), lake)
 
     def changed_students(self, draft: Draft) -> list[int]:
         """The students of a landing under way whose rows are not the published ones; all, when nothing is published."""
-        if not self.warehouse.published.exists():
+        if not self.warehouse.published.is_file():
             return sorted(draft.ids["students"])
         staged = self._flatten(self._aside / "draft", draft.manifest.landing, draft.bodies, ["students"])
         part = Part("students", (staged.staging,), None)
@@ -146,10 +154,17 @@ def _numbers(manifests: Iterable[Manifest]) -> tuple[int, ...]:
 
 def believe(flattened: Flattened) -> None:
     """Refuse a landing of which too many records were refused. Raises ContractChangedError."""
+    if refused := too_many_refused(flattened):
+        raise ContractChangedError(
+            f"{refused}. The service no longer says what its contract says: ask its representative what changed;"
+            " nothing was merged"
+        )
+
+
+def too_many_refused(flattened: Flattened) -> str:
+    """How many records of a set were refused and why, if these are more than a few bad ones; else empty."""
     for name, count in flattened.rejected().items():
         if count > REJECTED_MOST * flattened.records[name]:
             reason = next(r.reason for r in flattened.rejects if r.set == name)
-            raise ContractChangedError(
-                f"{count} of {flattened.records[name]} {name} were refused, the first because {reason}. The service"
-                " no longer says what its contract says: ask its representative what changed; nothing was merged"
-            )
+            return f"{count} of {flattened.records[name]} {name} were refused, the first because {reason}"
+    return ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import logging
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from functools import partial, wraps
@@ -15,32 +16,50 @@ from pipelines.errors import (
     CheckError,
     ContractChangedError,
     DamagedError,
+    DeclarationError,
     HeldError,
     MachineError,
     NothingLandedError,
     OtherInstitutionError,
+    RollbookError,
     ServiceError,
     SettingError,
+    ThinnedError,
 )
-from pipelines.landing import Manifest, TableCounts, Verdict
+from pipelines.landing import Hold, Manifest, TableCounts, Verdict
 from pipelines.settings import Details, Settings
 from pipelines.source.fetch import Draft, fetch, utc_now
 from pipelines.source.pages import Progress
 from pipelines.source.raw import RawStore
-from pipelines.store import ops
+from pipelines.store import judge, ops
 from pipelines.store.history import History
-from pipelines.store.lake import DayRecord
+from pipelines.store.lake import DayRecord, StagedLake
 from pipelines.store.report import Report
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import words
 from pipelines.sync.days import Composer, Flattened, believe
 from pipelines.sync.lock import alone
-from pipelines.sync.repair import Repair
+from pipelines.sync.recovery import Base, Recovery
 from pipelines.sync.results import Backfilled, Synced, Weighed
 from pipelines.sync.retention import Retention
 
+log = logging.getLogger(__name__)
+
 P = ParamSpec("P")
 T = TypeVar("T")
+
+# Whether what somebody asked for may be published, given what it takes away; its reason is empty when that is not much.
+Confirm = Callable[[Hold], bool]
+
+
+def within_hold(asked: Hold) -> bool:
+    """Confirm what takes no more away than a normal night may."""
+    return not asked.reason
+
+
+def always(asked: Hold) -> bool:  # noqa: ARG001 - the signature of Confirm
+    """Confirm whatever it is."""
+    return True
 
 
 def in_words(work: Callable[Concatenate[Rollbook, P], T]) -> Callable[Concatenate[Rollbook, P], T]:
@@ -52,7 +71,7 @@ def in_words(work: Callable[Concatenate[Rollbook, P], T]) -> Callable[Concatenat
             with machine.in_words(self.raw.root.parent):
                 return work(self, *args, **kwargs)
         except DamagedError as error:
-            done = self.repair.put_right() if self._is_writer else None
+            done = self.recovery.put_right() if self._is_writer else None
             if done is None:
                 raise
             raise DamagedError(done) from error
@@ -70,6 +89,8 @@ TROUBLE = (
     SettingError,
     MachineError,
     DamagedError,
+    DeclarationError,
+    ThinnedError,
 )
 
 
@@ -108,27 +129,42 @@ class Rollbook:
         self.lake = self.warehouse.lake
         self.composer = Composer(settings, self.raw, self.warehouse)
         self.retention = Retention(self.raw, self.warehouse)
-        self.repair = Repair(self.raw, self.warehouse, self.composer)
+        self.recovery = Recovery(self.raw, self.warehouse, self.composer)
+        # The writer's: days made again that are not in the lake yet, and what kept it from being brought up to date.
+        self.staged: StagedLake | None = None
+        self._blocked: RollbookError | None = None
         self._is_writer = False
 
     # -- the whole -------------------------------------------------------------------------------------------------
 
-    def sync(self, day: date | None = None, *, approve: bool = False, details: Details = "none") -> Synced:
-        """Fetch, judge, merge, publish: the nightly job. With `approve`, merge what that day holds, without fetching.
+    def sync(self, day: date | None = None, *, details: Details = "none") -> Synced:
+        """Fetch, judge, merge, publish: the nightly job.
 
         Raises RollbookError; whatever is raised, readers keep the last published file.
         """
         with self.writer():
-            manifest = self.land(day, approve=approve, details=details)
-            manifest, record = self.snapshot(manifest, approve=approve)
-            counts = self.merge()
-            self.publish()
-            return Synced(manifest, record, tuple(counts))
+            return self._finish(self.land(day, details=details))
 
-    def backfill(self, first: date, last: date) -> Backfilled:
-        """Flatten the landed days of a range again from raw, put history right, publish once (promise 8).
+    def approve(self, day: date | None = None) -> Synced:
+        """Merge and publish what a day's sync held (default: the newest held day), without fetching (G3).
 
-        Raises NothingLandedError when not a single day of the range has a landing that counts.
+        Raises ArgumentError when nothing is held.
+        """
+        with self.writer():
+            return self._finish(self.to_approve(day), approve=True)
+
+    def _finish(self, manifest: Manifest, *, approve: bool = False) -> Synced:
+        manifest, record = self.snapshot(manifest, approve=approve)
+        counts = self.merge()
+        self.publish()
+        return Synced(manifest, record, tuple(counts))
+
+    def backfill(self, first: date, last: date, *, confirm: Confirm = within_hold) -> Backfilled:
+        """Flatten the landed days of a range again from raw, bring history up to them, publish once (G8).
+
+        Raises NothingLandedError when not a single day of the range has a landing that counts; ContractChangedError
+        when too many of its records are refused by now; and HeldError when a table would lose more than the hold allows
+        and that is not confirmed. Nothing is changed then.
         """
         days = self.in_order(first, last)
         with self.writer():
@@ -136,47 +172,92 @@ class Rollbook:
             if not done.rebuilt:
                 raise NothingLandedError(". ".join(done.skipped.values()), list(done.skipped))
             done.counts = tuple(self.merge())
-            self.publish()
+            self.publish(confirm=confirm)
             return done
 
-    def rebuild(self) -> Backfilled:
-        """Make everything anew from `raw/` alone: the lake, the history by its definition, the record of the work.
+    def rebuild(self, *, confirm: Confirm = within_hold, accept_loss: bool = False) -> Backfilled:
+        """Make everything from `raw/` alone: the lake, the history by its definition, the record of the work.
 
-        A day that the lake holds and `raw/` does not is gone afterwards. Raises NothingLandedError, and leaves all as
-        it was, when `raw/` holds no landing that counts; and ThinnedError when days were let go of that the history
-        stands on.
+        A day that the lake holds and `raw/` does not is gone afterwards. Raises NothingLandedError when `raw/` holds no
+        landing that counts; ThinnedError when expired days would be lost, unless `accept_loss`; and what `backfill`
+        raises. All is left as it was then.
         """
-        with self.writer():
-            self.retention.refuse_to_lose()
+        with self.writer(recover=False):
+            expired = self.recovery.expired_days()
+            if not accept_loss:
+                self.retention.refuse_to_lose()
             done = self.resnapshot(self.raw.days())
-            if not done.rebuilt:
+            if not done.rebuilt or self.staged is None:
                 raise NothingLandedError(
                     f"{self.raw.root} holds no landing that counts, so there is nothing to rebuild from: restore it"
                     " from a backup. Everything else was left as it is"
                 )
-            self.lake.drop(d for d in self.lake.days() if d not in done.rebuilt)
-            done.counts = tuple(self.merge(anew=True))
-            self.publish()
+            self.staged.hide(d for d in self.lake.days() if d not in done.rebuilt)
+            done.counts = tuple(self._merge(Base(None)))
+            self._confirm(confirm, accepted=expired)
+            if expired:
+                self.raw.forget_thinned(expired)
+            self.publish(confirm=always)
+            self._judge_deferred(self.recovery.deferred())
             return done
 
-    def restore(self, kept: Path) -> None:
-        """Put an earlier published file back; the next sync brings it up to the lake by itself. Raises DamagedError."""
+    def discard(self, day: date, number: int | None = None, *, reason: str, confirm: Confirm = within_hold) -> Manifest:
+        """Take back a landing of a day (default: the last one that counts, else the held one); history follows.
+
+        It is moved aside within `raw/`, stays readable and counts for nothing. Raises ArgumentError when there is no
+        such landing, or its raw bodies have expired; and HeldError when it is not confirmed. Nothing is changed then.
+        """
         with self.writer():
+            self._ready()
+            manifests = self._not_expired(day)
+            held = [m for m in manifests if m.verdict is Verdict.HELD]
+            chosen = [m for m in manifests if m.landing == number] if number else landing.counted(manifests) or held
+            if not chosen:
+                raise ArgumentError(words.no_such_landing(day, number, manifests))
+            found = chosen[-1]
+            left = [m for m in manifests if m.landing != found.landing]
+            self._change_day(day, left, lambda: self.raw.discard(found, reason, self.clock()), confirm)
+            return found
+
+    def undo_discard(self, day: date, number: int | None = None, *, confirm: Confirm = within_hold) -> Manifest:
+        """Put back a landing that was discarded (default: the last one). Raises as `discard` does."""
+        with self.writer():
+            self._ready()
+            manifests = self._not_expired(day)
+            aside = [m for m, _ in self.raw.discarded(day)]
+            found = next((m for m in reversed(aside) if number in (None, m.landing)), None)
+            if found is None:
+                raise ArgumentError(words.nothing_discarded(day, number, [m.landing for m in aside]))
+            back = sorted([*manifests, found], key=lambda m: m.landing)
+            self._change_day(day, back, lambda: self.raw.undo_discard(found), confirm)
+            return found
+
+    def restore(self, kept: Path) -> None:
+        """Put an earlier published file back; the next writer brings it up to date first. Raises DamagedError."""
+        with self.writer(recover=False):
             self.warehouse.restore(kept)
             self.warehouse.tell(at=self.clock(), names=self.settings.report_names)
 
     @contextmanager
-    def writer(self) -> Iterator[None]:
-        """Be the one writer (promise 14): wait for another for a while, then raise BusyError.
+    def writer(self, *, recover: bool = True) -> Iterator[None]:
+        """Be the one writer (G14): wait for another for a while, then raise BusyError.
 
-        What a killed writer left half-done is put right first.
+        The warehouse is first brought to the state that all counted landings imply (G4). Where that fails, `land`
+        still fetches and keeps what the service says; everything else raises what stood in the way.
         """
         with machine.in_words(self.warehouse.root):
             self.warehouse.prepare()
             with alone(self.warehouse.build, self.clock()):
-                self._is_writer = True
+                self._is_writer, self.staged, self._blocked = True, None, None
                 try:
-                    self.heal()
+                    if recover:
+                        try:
+                            self.recover()
+                        except RollbookError as error:
+                            log.warning("The warehouse could not be brought up to date: %s", error.message)
+                            self._blocked = error
+                    else:
+                        self.recovery.sweep()
                     yield
                 finally:
                     self._is_writer = False
@@ -187,29 +268,54 @@ class Rollbook:
         """The date in ROLLBOOK_TIMEZONE."""
         return self.clock().astimezone(self.settings.zone).date()
 
+    @in_words
+    def recover(self) -> None:
+        """Bring the warehouse to the state that all counted landings imply, before anything is judged (G4).
+
+        Days of the lake that are missing or behind are composed again; the published file is merged from the newest
+        sound one that Rollbook wrote, or from the lake where there is none. Raises ThinnedError when expired days
+        would be lost.
+        """
+        self.recovery.recover_lake()
+        base = self.recovery.base()
+        if base is not None:
+            try:
+                self._merge(base)
+                self.publish()
+            except CheckError:
+                if base.file is None or self.recovery.expired_days():
+                    raise
+                self._merge(Base(None))  # what the file holds is wrong: the lake knows better
+                self.publish()
+        self._judge_deferred(self.recovery.deferred())
+
     @telling
     @in_words
-    def land(self, day: date | None = None, *, approve: bool = False, details: Details = "none") -> Manifest:
-        """Fetch everything once and land it; with `approve`, the day's held landing, if it has one, instead.
+    def land(self, day: date | None = None, *, details: Details = "none") -> Manifest:
+        """Fetch everything once and land it.
 
         Raises the client's errors, OtherInstitutionError, NothingLandedError, and ArgumentError for a day that is no
-        partition.
+        partition. Where the warehouse could not be brought up to date, what was fetched is kept to be judged later,
+        and what stood in the way is raised.
         """
         day = self.partition(day or self.today())
-        if approve and (held := self.held(day)) is not None:
-            return held
         flatten.load()  # now, and not between the first answer and the published file
-        return fetch(
+        blocked = self._blocked
+        manifest = fetch(
             self.settings,
             self.raw,
-            self.warehouse,
+            None if blocked else self.warehouse,
             day=day,
             bound_to=self.bound_to(),
             newest=self.newest(),
-            choose_details=None if details == "none" else partial(self._chosen, details),
+            choose_details=None if details == "none" or blocked else partial(self._chosen, details),
             clock=self.clock,
             progress=self.progress,
         )
+        if blocked is not None:
+            self.raw.defer(manifest, blocked.message)
+            raise blocked
+        return manifest
 
     @telling
     @in_words
@@ -218,7 +324,8 @@ class Rollbook:
 
         Raises ContractChangedError (verdict failed) and HeldError (verdict held); both leave the lake as it was.
         """
-        if manifest.counts_for_its_day:  # judged before, and `heal` saw to its snapshot
+        self._ready()
+        if manifest.counts_for_its_day:  # judged before, and `recover` saw to its snapshot
             return manifest, self.lake.days()[manifest.snapshot_date]
         flattened = self.composer.flatten(manifest)
         judged = partial(self.raw.judge, rejected=flattened.rejected(), drift=flattened.drift, at=self.clock())
@@ -259,51 +366,88 @@ class Rollbook:
         `anew` folds the whole lake by the definition, into an empty file; that raises ThinnedError when days
         would be lost.
         """
+        self._ready()
         if anew:
             self.retention.refuse_to_lose()
-        with self.warehouse.writing(anew=anew) as (con, redeclared):
-            history = History(con, self.lake)
+        return self._merge(Base(None) if anew else self._published())
+
+    def _published(self) -> Base:
+        published = self.warehouse.published
+        return Base(published if published.is_file() else None)
+
+    def _merge(self, base: Base, gone: Set[date] | None = None) -> list[TableCounts]:
+        """As `merge`, from a base. `gone` are days on which nothing counts any more (default: as `raw/` says)."""
+        anew = base.file is None
+        gone = self.recovery.discarded_days() if gone is None else gone
+        with self.warehouse.writing(base.file) as (con, redeclared):
+            history = History(con, self.staged or self.lake)
+            counts = history.forget(gone & history.merged_days().keys())
             if anew or (redeclared and not history.thinned):
                 counts = history.rebuild()
             else:
                 # Days are gone that a rebuild would need: what is still there is merged again for what is new in it.
                 days = history.records if redeclared else history.behind()
-                counts = [*(history.refold() if redeclared else ()), *history.catch_up(days)]
+                counts = [*(history.refold() if redeclared else ()), *history.catch_up(days)] or counts
             ops.record(con, self.raw, again=anew or redeclared)
         return counts
 
     @telling
     @in_words
-    def publish(self) -> Report | None:
+    def publish(self, *, confirm: Confirm = within_hold) -> Report | None:
         """Check the next file and swap it in; then let go of what ROLLBOOK_KEEP_DAYS does not ask for any more.
 
         Returns the morning page, if one could be made. Raises CheckError, or SettingError for a malformed
-        thresholds.csv, with the last published file left in place.
+        thresholds.csv, with the last published file left in place; and HeldError when days were made again, a table
+        would lose more than the hold allows by that, and it is not confirmed.
         """
         if not self.warehouse.next.exists():  # run by itself: there may be days that no merge has seen
             self.merge()
+        if self.staged is not None:
+            self._confirm(confirm)
+            self.staged.move_in()
+            self.staged = None
         keep = self.settings.keep_days
         page = self.warehouse.publish(
-            shown_from=self.retention.kept_from(keep, self.today()) if keep else None,
+            shown_from=self.retention.kept_from(keep) if keep else None,
             at=self.clock(),
             names=self.settings.report_names,
         )
         self.retention.thin(self.thinnable(keep))
         return page
 
+    def _confirm(self, confirm: Confirm, accepted: Container[date] = ()) -> None:
+        """Ask whether the next file may take the published one's place, lost days that are `accepted` apart.
+
+        Raises HeldError when it may not.
+        """
+        counts, days = self.warehouse.lost()
+        policy = self.settings
+        hold = judge.landslide(counts, removed_percent=policy.hold_removed_percent, changed_percent=100, unasked={})
+        reason = words.would_lose(hold.reason if hold else "", [d for d in days if d not in accepted])
+        asked = Hold(reason=reason, counts=counts)
+        if not confirm(asked):
+            self.warehouse.drop_next()
+            self.staged = None
+            raise HeldError(words.held_back(reason or "it was not confirmed"), asked)
+
     @in_words
     def resnapshot(self, days: Iterable[date]) -> Backfilled:
-        """Flatten days again from what was landed and counts; verdicts stay as they are (promise 8)."""
+        """Flatten days again from what was landed and counts, aside; verdicts stay as they are (G8).
+
+        The lake is only changed by the publish. Raises ContractChangedError.
+        """
         done, thinned = Backfilled(), self.raw.thinned()
+        staged = self.staged or StagedLake(self.lake, self.warehouse.staged_lake)
         for day in days:
             counted = done.look(day, self.raw.manifests(day), thinned)
             if counted:
-                done.rebuilt[day] = self.composer.again(counted)
+                done.rebuilt[day] = self.composer.recompose(counted, staged)
+        self.staged = staged
         return done
 
     def thinnable(self, keep_days: int | None) -> list[date]:
         """The days whose raw bodies and snapshots may go if so many days are to be kept; none, without a number."""
-        return self.retention.thinnable(keep_days, self.today()) if keep_days else []
+        return self.retention.thinnable(keep_days) if keep_days else []
 
     def prune(self) -> list[date]:
         """Let go of what ROLLBOOK_KEEP_DAYS does not ask for now, without a sync; returns the days.
@@ -311,15 +455,46 @@ class Rollbook:
         The views of the published file let go of them first, so that none of them reads a file that is gone.
         """
         with self.writer():
+            self._ready()
             days = self.thinnable(self.settings.keep_days)
             if days:
                 self.publish()
             return days
 
-    @in_words
-    def heal(self) -> list[date]:
-        """Recompose the days whose snapshot is not what was landed and counts; returns them."""
-        return self.repair.heal()
+    def _ready(self) -> None:
+        """Raise what kept the warehouse from being brought up to date, if anything did."""
+        if self._blocked is not None:
+            raise self._blocked
+
+    def _judge_deferred(self, landings: Iterable[Manifest]) -> None:
+        """Judge what was landed while nothing could be compared. It proves nothing, so it adds and updates only."""
+        merged = False
+        for manifest in landings:
+            try:
+                self.snapshot(manifest)
+                merged = True
+            except (HeldError, ContractChangedError) as error:
+                log.warning("%s", error.message)
+        if merged:
+            self.merge()
+            self.publish()
+
+    def _change_day(
+        self, day: date, manifests: Sequence[Manifest], change: Callable[[], None], confirm: Confirm
+    ) -> None:
+        """Let a day consist of other landings, once that is confirmed; `change` makes it so in `raw/`."""
+        counted = landing.counted(manifests)
+        self.staged = StagedLake(self.lake, self.warehouse.staged_lake)
+        if counted:
+            self.composer.recompose(counted, self.staged)
+        else:
+            self.staged.hide([day])
+        self._merge(self._published(), gone=frozenset() if counted else frozenset({day}))
+        self._confirm(confirm, accepted=frozenset({day}))
+        self.warehouse.drop_next()
+        self.staged = None
+        change()
+        self.recover()  # as a writer would that finds it so after a kill
 
     # -- what is known ---------------------------------------------------------------------------------------------
 
@@ -361,14 +536,27 @@ class Rollbook:
         """The landings that add up to what a day states, in order."""
         return landing.counted(self.raw.manifests(day))
 
-    def pending(self, day: date, *, approve: bool = False) -> Manifest:
-        """The day's landing that waits for its verdict; with `approve` the held one; else the last that counts.
+    def to_approve(self, day: date | None = None) -> Manifest:
+        """The held landing that an approval merges: the day's, or that of the newest held day.
+
+        Raises ArgumentError when nothing is held.
+        """
+        days = self.raw.days() if day is None else [day]
+        found = next((held for d in reversed(days) if (held := self.held(d)) is not None), None)
+        if found is None:
+            raise ArgumentError(words.nothing_held(day))
+        return found
+
+    def synced_since(self, day: date) -> list[date]:
+        """The later days of which something counts."""
+        return [d for d in self.raw.days() if d > day and self.counted(d)]
+
+    def pending(self, day: date) -> Manifest:
+        """The day's landing that waits for its verdict, else the last that counts.
 
         This is how a stage that runs by itself finds its work. Raises NothingLandedError when there is none.
         """
         manifests = self.raw.manifests(day)
-        if approve and (held := self.held(day)) is not None:
-            return held
         waiting = [m for m in manifests if m.verdict is None or m.counts_for_its_day]
         if not waiting:
             raise NothingLandedError(words.nothing(day, manifests, self.raw.thinned()), [day])
@@ -385,6 +573,15 @@ class Rollbook:
                 if manifest.school_id is not None:
                     return manifest.school_id
         return self.warehouse.bound_to()
+
+    def _not_expired(self, day: date) -> list[Manifest]:
+        """The landings of a day. Raises ArgumentError when they have expired: nothing of it can be changed then."""
+        if day in self.recovery.expired_days():
+            raise ArgumentError(
+                f"What was landed on {day} has expired (ROLLBOOK_KEEP_DAYS): the history alone holds that day, and"
+                " nothing of it can be taken back or put back. Restore it to raw/ from a backup first"
+            )
+        return self.raw.manifests(day)
 
     def _chosen(self, details: Details, draft: Draft) -> list[int]:
         """The students whose details are fetched: all that were shown, or those whose rows changed."""

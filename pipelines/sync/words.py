@@ -16,8 +16,59 @@ def held(manifest: Manifest, hold: Hold) -> str:
     )
 
 
+def refused_by_now(manifest: Manifest, refused: str) -> str:
+    """Why a landing that was accepted once cannot be flattened any more."""
+    return (
+        f"{manifest.snapshot_date}, landing {manifest.landing}: {refused}. It was accepted when it was fetched, so a"
+        " declaration in pipelines/tables.py does not fit it any more: correct that, then run this again. Nothing was"
+        " changed"
+    )
+
+
+def would_lose(rows: str, lost_days: Sequence[date]) -> str:
+    """What a rebuild, a backfill or a discard would take away, in words; empty when that is not much."""
+    reasons = [rows] if rows else []
+    if lost_days:
+        span = str(lost_days[0]) if len(lost_days) == 1 else f"{lost_days[0]} to {lost_days[-1]}"
+        count = "1 day" if len(lost_days) == 1 else f"{len(lost_days)} days"
+        reasons.append(f"the history would lose {count} ({span}) that raw/ does not hold")
+    return "; ".join(reasons)
+
+
+def held_back(reason: str) -> str:
+    """Why something was not published, and what to do."""
+    return (
+        f"Held: {reason}. Nothing was changed. If it is right, run it again with --yes (in the UI: with"
+        " `approve: true` in the launchpad)"
+    )
+
+
+def nothing_held(day: date | None) -> str:
+    """Why there is nothing to approve."""
+    of = f"on {day}" if day else "on any day"
+    return f"Nothing is held {of}, so there is nothing to approve. `rollbook status` lists what is held"
+
+
+def no_such_landing(day: date, landing: int | None, manifests: Sequence[Manifest]) -> str:
+    """Why there is nothing to discard."""
+    if not manifests:
+        return f"Nothing was landed on {day}, so there is nothing to discard"
+    there = ", ".join(f"{m.landing} ({m.verdict or 'not judged'})" for m in manifests)
+    asked = "no landing that counts or is held" if landing is None else f"no landing {landing}"
+    return f"{day} has {asked}; it has {there}. Name one of them with --landing"
+
+
+def nothing_discarded(day: date, landing: int | None, numbers: Sequence[int]) -> str:
+    """Why there is nothing to put back."""
+    if not numbers:
+        return f"Nothing that was landed on {day} was discarded, so there is nothing to put back"
+    return f"Landing {landing} of {day} was not discarded; choose from {', '.join(map(str, numbers))} with --landing"
+
+
 def unproven(manifest: Manifest) -> str:
     """Why a landing that counts removes nothing, in words; empty when both sets were proven."""
+    if manifest.deferred:
+        return "it could not be compared with the nights before when it was fetched, so nothing was removed"
     reasons = []
     for w in manifest.walks:
         if manifest.proof(w.set) is None:

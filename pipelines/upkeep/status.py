@@ -47,6 +47,15 @@ class OpenHold(msgspec.Struct, frozen=True, kw_only=True):
     approve: str
 
 
+class DiscardedLanding(msgspec.Struct, frozen=True, kw_only=True):
+    """A landing that was taken back, and the command that puts it back."""
+
+    snapshot_date: date
+    landing: int
+    reason: str
+    undo: str
+
+
 class Days(msgspec.Struct, frozen=True, kw_only=True):
     """A number of days, and the first and last of them."""
 
@@ -87,6 +96,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     timezone: str
     sizes: Sizes
     holds: tuple[OpenHold, ...]
+    discarded: tuple[DiscardedLanding, ...]
     history: Days
     on_disk: Days
     thinned: Days
@@ -126,6 +136,7 @@ def look(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
         timezone=settings.timezone,
         sizes=sizes(rollbook, dagster_home),
         holds=tuple(_holds(found.manifests)),
+        discarded=tuple(_discarded(rollbook, found)),
         history=_days(standing),
         on_disk=_days(lake),
         thinned=_days([d for d in standing if d not in lake]),
@@ -171,7 +182,7 @@ def sizes(rollbook: Rollbook, dagster_home: Path | None) -> Sizes:
 
 def _standing(rollbook: Rollbook, found: Found) -> list[date]:
     try:
-        return list(rollbook.warehouse.stands_on())
+        return list(rollbook.warehouse.merged_days())
     except RollbookError as error:
         found.problems.append(error.message)
         return []
@@ -183,6 +194,16 @@ def _holds(told: list[Manifest]) -> Iterator[OpenHold]:
         if m.verdict is Verdict.HELD:
             approve = f"rollbook sync --date {day} --approve"
             yield OpenHold(snapshot_date=day, landing=m.landing, reason=m.reason, approve=approve)
+
+
+def _discarded(rollbook: Rollbook, found: Found) -> Iterator[DiscardedLanding]:
+    for day in rollbook.raw.discarded_days():
+        try:
+            for m, why in rollbook.raw.discarded(day):
+                undo = f"rollbook discard {day} --landing {m.landing} --undo"
+                yield DiscardedLanding(snapshot_date=day, landing=m.landing, reason=why.reason, undo=undo)
+        except RollbookError as error:
+            found.problems.append(error.message)
 
 
 def _days(days: object) -> Days:

@@ -182,7 +182,7 @@ def test_a_held_night_is_on_the_page_until_it_is_approved(small: School) -> None
     assert "This page shows older records." in html
     assert "Readers keep what was published" in text(html)
     assert f"{DAYS[1].day} September 2026</h1>" in html
-    small.rollbook(DAYS[2]).sync(DAYS[2], approve=True)
+    small.rollbook(DAYS[2]).approve(DAYS[2])
     html = (small.warehouse / "report.html").read_text()
     assert "This page shows older records." not in html
     assert f"{DAYS[2].day} September 2026</h1>" in html

@@ -1,7 +1,7 @@
 -- sync_log: One row per night since the first sync: what became of it, in words. Of several syncs the last one counts.
 --
 --   snapshot_date   The night, by the date of its snapshot.
---   outcome         synced, held, failed, or missing when there was no sync.
+--   outcome         synced, held, failed, discarded, or missing when there was no sync.
 --   said            What happened, in words.
 --   syncs           Syncs of that date.
 --   proven          Whether both sets were proven complete; if not, nothing was removed.
@@ -20,7 +20,8 @@ WITH nights AS (
 last AS (
     SELECT *, COUNT(*) OVER (PARTITION BY snapshot_date) AS syncs
     FROM ops.syncs
-    QUALIFY ROW_NUMBER() OVER (PARTITION BY snapshot_date ORDER BY landing DESC) = 1
+    -- Of several, one that was discarded is the night's outcome only where nothing else is left.
+    QUALIFY ROW_NUMBER() OVER (PARTITION BY snapshot_date ORDER BY outcome = 'discarded', landing DESC) = 1
 )
 SELECT
     n.snapshot_date,
@@ -30,6 +31,7 @@ SELECT
         CASE
             WHEN s.outcome IS NULL THEN 'No sync: nothing was landed, and the service keeps no history.'
             WHEN s.outcome = 'held' THEN FORMAT('Held: {}. Readers kept what was published before.', s.reason)
+            WHEN s.outcome = 'discarded' THEN FORMAT('Discarded: {}. It counts for nothing.', s.reason)
             WHEN s.outcome = 'failed' THEN FORMAT('Failed: {}. Readers kept what was published before.', s.reason)
             ELSE FORMAT('Synced {:,} students and {:,} classes: ', s.students, s.classes)
                 || CASE WHEN s.rows_added + s.rows_changed + s.rows_removed = 0 THEN 'nothing changed.'

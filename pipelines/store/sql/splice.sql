@@ -6,13 +6,13 @@ WITH near AS (
       AND (s.last_day IS NULL OR s.last_day >= COALESCE($$before, $$day))
 ),
 pieces AS (
-    SELECT $columns, span_state, first_day, CAST($$before AS DATE) AS last_day, 1 AS place
+    SELECT $columns, span_state, first_day, $until AS last_day, 1 AS place
     FROM near WHERE first_day <= $$before AND (last_day IS NULL OR last_day >= $$before)
     UNION ALL
     SELECT $columns, span_state, $$day, CASE WHEN $$after IS NULL THEN NULL ELSE $$day END, 2
     FROM new_rows SEMI JOIN delta ON delta.id = new_rows.$parent
     UNION ALL
-    SELECT $columns, span_state, CAST($$after AS DATE), last_day, 3
+    SELECT $columns, span_state, CAST($$after AS DATE), last_day, $follows
     FROM near WHERE first_day <= $$after AND (last_day IS NULL OR last_day >= $$after)
 ),
 shared AS (
