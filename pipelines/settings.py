@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date
 from functools import cached_property
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
@@ -23,16 +24,29 @@ from pipelines.errors import SettingError
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "ROLLBOOK_"
 Details = Literal["none", "changed", "all"]
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _split(address: str) -> SplitResult:
+    """Take an address apart. The errors do not quote it, as urlsplit's own do: it may hold a password."""
+    if not address.isprintable() or "\\" in address or " " in address:
+        raise ValueError(
+            "must hold no spaces, control characters or backslashes, which programs read differently (in a password,"
+            " write them as %20, %5C and so on)"
+        )
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        raise ValueError("has an invalid host") from None
+    try:
+        parts.port  # noqa: B018 - reading it is the check: a port out of range raises here
+    except ValueError:
+        raise ValueError("has an invalid port") from None
+    return parts
 
 
 def _base_url(value: str) -> str:
     url = value.strip().rstrip("/")
-    parts = urlsplit(url)
-    try:
-        parts.port  # noqa: B018 - reading it is the check: a port out of range raises here
-    except ValueError:
-        raise ValueError("has a port that is no port") from None
+    parts = _split(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be an address such as https://records.example.org")
     if parts.username or parts.password or parts.query or parts.fragment:
@@ -45,8 +59,15 @@ def _base_url(value: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine: only to it is anything sent unencrypted."""
-    return host in LOOPBACK or host.startswith("127.")
+    """Whether a host is this machine: only to it is anything sent unencrypted.
+
+    That is `localhost`, or an address of the loopback network in its usual form. Any other name is looked up, and what
+    it begins with says nothing about where it leads.
+    """
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _api_key(value: SecretStr) -> SecretStr:
@@ -73,7 +94,7 @@ def _cron(value: str) -> str:
 
 
 def _webhook(value: SecretStr) -> SecretStr:
-    parts = urlsplit(value.get_secret_value().strip())
+    parts = _split(value.get_secret_value().strip())
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be the address that the chat service gave out, beginning with https://")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
@@ -82,11 +103,7 @@ def _webhook(value: SecretStr) -> SecretStr:
 
 
 def _smtp_url(value: SecretStr) -> SecretStr:
-    parts = urlsplit(value.get_secret_value().strip())
-    try:
-        parts.port  # noqa: B018 - as above
-    except ValueError:
-        raise ValueError("has a port that is no port") from None
+    parts = _split(value.get_secret_value().strip())
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
         raise ValueError("must be like smtp://user:password@mail.example.org:587 (or smtps:// for TLS from the start)")
     return SecretStr(value.get_secret_value().strip())

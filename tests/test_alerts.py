@@ -351,7 +351,7 @@ def test_encryption_is_used_where_offered_and_only_with_a_certificate_that_holds
         ({"alert_webhook": "hooks.example.org/x"}, "ROLLBOOK_ALERT_WEBHOOK must be the address"),
         ({"alert_webhook": "http://hooks.example.org/x"}, "ROLLBOOK_ALERT_WEBHOOK must begin with https://"),
         ({"smtp_url": "mail.school.invalid"}, "ROLLBOOK_SMTP_URL must be like smtp://"),
-        ({"smtp_url": "smtp://mail.example.org:70000"}, "ROLLBOOK_SMTP_URL has a port that is no port"),
+        ({"smtp_url": "smtp://mail.example.org:70000"}, "ROLLBOOK_SMTP_URL has an invalid port"),
         ({"smtp_url": "smtp://mail.example.org"}, "ROLLBOOK_ALERT_TO is not set, though ROLLBOOK_SMTP_URL is"),
         ({"alert_to": "it at school"}, "ROLLBOOK_ALERT_TO must be one mail address"),
     ],

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from pipelines.errors import SettingError
-from pipelines.settings import ROOT, Settings, load
+from pipelines.settings import ROOT, Settings, is_loopback, load
 
 GOOD = {"ROLLBOOK_BASE_URL": "https://records.example.org/", "ROLLBOOK_API_KEY": "k3y"}
 
@@ -54,7 +54,7 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
         ("BASE_URL", "http://records.example.org", "must begin with https://"),
         ("BASE_URL", "https://me:pw@records.example.org", "must hold no user"),
         ("BASE_URL", "https://records.example.org/svcapi", "must end before /svcapi"),
-        ("BASE_URL", "https://records.example.org:99999", "has a port that is no port"),
+        ("BASE_URL", "https://records.example.org:99999", "has an invalid port"),
         ("API_KEY", "two words", "must be the key as issued"),
         ("API_KEY", "schlüssel", "must be the key as issued"),
         ("TIMEZONE", "Mars/Olympus", "is 'Mars/Olympus', which is no time zone"),
@@ -78,9 +78,66 @@ def test_a_malformed_setting_is_one_line_that_names_it(
     assert caught.value.exit_code == 2
 
 
-def test_plain_http_is_for_loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    for host in ("127.0.0.1:8765", "localhost", "[::1]:80"):
-        assert setting(monkeypatch, ROLLBOOK_BASE_URL=f"http://{host}").base_url == f"http://{host}"
+@pytest.mark.parametrize("host", ["127.0.0.1:8765", "127.9.8.7", "localhost", "LOCALHOST:80", "[::1]:80"])
+def test_plain_http_reaches_this_machine(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    there = setting(monkeypatch, ROLLBOOK_BASE_URL=f"http://{host}", ROLLBOOK_ALERT_WEBHOOK=f"http://{host}/hook")
+    assert there.base_url == f"http://{host}"
+    assert there.alert_webhook is not None
+
+
+ELSEWHERE = [
+    "127.records.evil.example",
+    "127.0.0.1.evil.example",
+    "localhost.evil.example",
+    "localhost.",
+    "127.1",
+    "0x7f.1",
+    "2130706433",
+    "0127.0.0.1",
+    "127.0.0.1.",
+    "0.0.0.0",  # noqa: S104 - nothing listens there
+    "[::]",
+    "[::ffff:10.0.0.1]",
+    "\uff11\uff12\uff17.0.0.1",
+    "127.0.0.1@evil.example",
+    "127.0.0.1%2eevil.example",
+    "127.0.0.1\\@evil.example",
+    "evil.example\\@127.0.0.1",
+    "evil.example#@127.0.0.1",
+    "evil.example?@127.0.0.1",
+    "127.0.0.1\t.evil.example",
+]
+
+
+@pytest.mark.parametrize("host", ELSEWHERE)
+@pytest.mark.parametrize(("name", "address"), [("BASE_URL", "http://{}"), ("ALERT_WEBHOOK", "http://{}/hook")])
+def test_plain_http_goes_nowhere_that_only_looks_like_this_machine(
+    monkeypatch: pytest.MonkeyPatch, name: str, address: str, host: str
+) -> None:
+    with pytest.raises(SettingError, match=rf"^ROLLBOOK_{name} must"):
+        setting(monkeypatch, **{f"ROLLBOOK_{name}": address.format(host)})
+
+
+@pytest.mark.parametrize("host", ELSEWHERE)
+def test_a_mail_password_goes_unencrypted_to_this_machine_only(host: str) -> None:
+    assert not is_loopback(host.strip("[]"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SMTP_URL", "smtp://me:hidden\u2100value@mail.example.org"),
+        ("SMTP_URL", "smtp://me:hidden-value@[::1"),
+        ("ALERT_WEBHOOK", "https://hidden\u2100value.example.org/hook"),
+        ("ALERT_WEBHOOK", "https://chat.example.org:port/hidden-value"),
+    ],
+)
+def test_an_address_that_cannot_be_taken_apart_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    with pytest.raises(SettingError, match=f"^ROLLBOOK_{name} ") as caught:
+        setting(monkeypatch, ROLLBOOK_ALERT_TO="it@school.example", **{f"ROLLBOOK_{name}": value})
+    assert "hidden" not in caught.value.message
 
 
 def test_the_key_is_shown_neither_by_the_settings_nor_by_their_errors(monkeypatch: pytest.MonkeyPatch) -> None:
