@@ -7,7 +7,7 @@
     ├── ServiceError                         the records service did not do its part
     │   ├── UnreachableError                 no usable answer within the retries
     │   ├── NotTheContractError              an answer came, but not the contract's
-    │   ├── RefusedError                     the service said no: status, error_code, message
+    │   ├── RefusedError                     the service said no: status and error_code
     │   │   └── KeyRefusedError              401: the key is missing, wrong or revoked
     │   └── RedirectError                    the service pointed elsewhere; the key stays here
     ├── OtherInstitutionError                the key belongs to another institution
@@ -82,14 +82,14 @@ class NotTheContractError(ServiceError):
 class RefusedError(ServiceError):
     """The service refused a request, in the contract's error body or another. A retry does not help.
 
-    `status` is the HTTP status, `error_code` and `reason` are the body's own (empty when it had none).
+    `status` is the HTTP status, `error_code` the body's own, if it has the form of one; else it is empty. The
+    service's own words go no further.
     """
 
-    def __init__(self, message: str, *, status: int, error_code: str = "", reason: str = "") -> None:
+    def __init__(self, message: str, *, status: int, error_code: str = "") -> None:
         super().__init__(message)
         self.status = status
         self.error_code = error_code
-        self.reason = reason
 
 
 class KeyRefusedError(RefusedError):

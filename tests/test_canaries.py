@@ -58,9 +58,8 @@ PUPIL = student(
     profile_image="https://img.school.example/zebedee.png",
 )
 CLASS = school_class(501, teacher={"teacher_id": 9, "name": "Thaddeus Teachbird", "email": "teachbird@school.example"})
-# A message of the service is told, but for the key and addresses; to a search, which holds a name, not at all.
-ECHO = f"{KEY} of zebedee.canarybird@pupils.example may not"
-LOUD_ECHO = f"{ECHO}, nor see Zebedee Canarybird, REF-CANARY-9"
+# No message of the service is told: it may repeat the key, a name, or what a chat service takes for a command.
+ECHO = f"<!channel> {KEY} of zebedee.canarybird@pupils.example may not see Zebedee Canarybird, REF-CANARY-9"
 # Where records themselves are kept. What analysts open is of that kind, too.
 OF_RECORDS = (".zst", ".parquet", ".duckdb", "rejects.jsonl")
 
@@ -156,7 +155,7 @@ def live(story: Story) -> None:
     ):
         service.on(bend, path="students", search=True, times=None)
         story.night()
-    service.on(faults.refused(401, "AUTH_REQUIRED", LOUD_ECHO), path="students", search=True)
+    service.on(faults.refused(401, "AUTH_REQUIRED", ECHO), path="students", search=True)
     story.night(KeyRefusedError)
     # Whatever a list, a detail or the auth check may answer.
     service.students = everybody
@@ -165,14 +164,16 @@ def live(story: Story) -> None:
         ("students", faults.cut_short(), UnreachableError),
         ("students", echo, NotTheContractError),
         ("students", faults.unsuccessful(ECHO), RefusedError),
+        ("classes", faults.refused(403, "Zebedee Canarybird", ECHO), RefusedError),
+        ("classes", faults.redirect("https://zebedee.canarybird.example/"), RedirectError),
         ("classes", faults.redirect(f"https://{KEY}@elsewhere.example/{KEY}?search=Zebedee"), RedirectError),
         ("auth", faults.refused(401, KEY, ECHO), KeyRefusedError),
         ("auth", faults.wrong_envelope({"success": True, "data": {"name": "Zebedee"}}), NotTheContractError),
     ):
         service.on(bend, path=path, times=None)
         story.night(error)
-    service.on(faults.refused(500, KEY, LOUD_ECHO), path="student/9", times=None)
-    service.on(faults.refused(404, KEY, LOUD_ECHO), path="student/7", times=None)
+    service.on(faults.refused(500, KEY, ECHO), path="student/9", times=None)
+    service.on(faults.refused(404, KEY, ECHO), path="student/7", times=None)
     service.on(echo, path="student/8", times=None)
     story.night(details="all")
     # A landslide, and its approval.
@@ -187,7 +188,7 @@ def live(story: Story) -> None:
 
 
 def echo(asked: Asked, reply: Reply) -> Reply:
-    return Reply(body=LOUD_ECHO.encode())
+    return Reply(body=ECHO.encode())
 
 
 @pytest.fixture(scope="module")
@@ -262,7 +263,7 @@ def test_the_key_is_in_no_log_no_error_and_no_file(lived: tuple[Path, Heard]) ->
 
 def test_pupils_are_in_no_log_and_no_error(lived: tuple[Path, Heard]) -> None:
     _, heard = lived
-    assert len(heard.errors) == 11
+    assert len(heard.errors) == 13
     assert [r.name for r in heard.records if r.name.startswith("pipelines")], "nothing was heard at all"
     for text in (heard.logs(), heard.told()):
         assert [n for n in NAMES if n.lower() in text.lower()] == []

@@ -49,7 +49,6 @@ BODY_SECONDS = 300.0
 BODY_BYTES = 256 * 2**20
 TRANSIENT = frozenset({429, 500, 501, 502, 503, 504})
 UNAUTHORIZED = 401
-TEXT_MOST = 200
 
 T = TypeVar("T")
 
@@ -200,7 +199,7 @@ class Client:
         """What an answer other than the contract's 200 means: a TransientError, or the final word."""
         if 300 <= reply.status < 400:
             return RedirectError(
-                f"{self.host} answered {request.what} with a redirect ({reply.status}){self._target(reply)}, which is"
+                f"{self.host} answered {request.what} with a redirect {self._target(reply)} ({reply.status}), which is"
                 " not followed: the key is sent to the configured host only. Set ROLLBOOK_BASE_URL to the service's"
                 " own address."
             )
@@ -217,24 +216,21 @@ class Client:
         return TransientError(f"the answer ({status}) is not the contract's JSON", contract=True)
 
     def _key_refused(self, request: _Request, no: Refusal | None) -> KeyRefusedError:
-        code, reason = self._told(request, no)
         return KeyRefusedError(
             f"The records service at {self.host} does not accept the API key (401). Ask the service representative"
             " who issued it for one that is accepted, and set ROLLBOOK_API_KEY.",
             status=UNAUTHORIZED,
-            error_code=code,
-            reason=reason,
+            error_code=self._code(request, no),
         )
 
     def _refused(self, request: _Request, status: int, no: Refusal | None) -> RefusedError:
-        code, reason = self._told(request, no)
-        told = " ".join(filter(None, (str(status), code))) + (f': "{reason}"' if reason else "")
+        code = self._code(request, no)
+        told = f"{status} {code}".strip()
         return RefusedError(
             f"The records service at {self.host} refused {request.what} ({told}). Asking again will not help: show"
             " this to the service representative.",
             status=status,
             error_code=code,
-            reason=reason,
         )
 
     def _given_up(self, request: _Request, fault: TransientError, patience: Patience) -> ServiceError:
@@ -252,28 +248,26 @@ class Client:
             " how long one request may be tried."
         )
 
-    def _told(self, request: _Request, no: Refusal | None) -> tuple[str, str]:
-        """The service's error code and reason, fit to be shown. A search's answer may repeat the name searched for."""
-        if no is None:
-            return "", ""
-        if "search" in request.params:
-            return (no.error_code if _CODE.fullmatch(no.error_code) else ""), ""
-        return self._fit(no.error_code), self._fit(no.reason)
+    def _code(self, request: _Request, no: Refusal | None) -> str:
+        """The service's error code, if it has the form of one and repeats nothing that was sent.
 
-    def _fit(self, text: str) -> str:
-        """A text of the service without the key, addresses and control characters, and not too long."""
-        text = _EMAIL.sub("***", text.replace(self._key, "***"))
-        text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-        return text if len(text) <= TEXT_MOST else text[: TEXT_MOST - 1] + "…"
+        All else that a service says of an error is its own words, which may name a pupil: none of it is told.
+        """
+        if no is None or not _CODE.fullmatch(no.error_code):
+            return ""
+        sent = (self._key, str(request.params.get("search", "")))
+        return "" if any(_repeats(no.error_code, text) for text in sent) else no.error_code
 
     def _target(self, reply: _Reply) -> str:
-        """The host a redirect points to, if it names another."""
+        """Where a redirect points, without its words."""
+        location = reply.headers.get("location", "")
         try:
-            host = httpx.URL(reply.headers.get("location", "")).netloc.decode()
+            host = httpx.URL(location).netloc.decode()
         except (httpx.InvalidURL, UnicodeDecodeError):
-            return ""
-        host = host.rpartition("@")[2]
-        return f" to {self._fit(host)}" if host and host != self.host else ""
+            return "to another host"
+        if host and host != self.host:
+            return "to another host"
+        return "to another path of its own" if location else "that names no target"
 
 
 @dataclass(frozen=True)
@@ -285,8 +279,8 @@ class _Request:
     what: str
 
 
-_EMAIL = re.compile(r"[^\s<>\"'(),;:]+@[^\s<>\"'(),;:]+")
-_CODE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
+# As in AUTH_REQUIRED. Longer ones are sentences.
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,39}")
 _FAULTS: tuple[tuple[type[Exception], str], ...] = (
     (httpx.ConnectTimeout, "no connection within the timeout"),
     (httpx.TimeoutException, "no answer within the timeout"),
@@ -296,6 +290,12 @@ _FAULTS: tuple[tuple[type[Exception], str], ...] = (
     (httpx.DecodingError, "the answer's compression was garbled"),
     (httpx.ProxyError, "the proxy gave no connection"),
 )
+
+
+def _repeats(code: str, sent: str) -> bool:
+    """Whether a code holds what was sent, or a part of it, in whatever spelling."""
+    code, sent = ("".join(filter(str.isalnum, text)).casefold() for text in (code, sent))
+    return bool(sent) and (sent in code or code in sent)
 
 
 def silence() -> None:

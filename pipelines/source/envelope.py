@@ -77,11 +77,13 @@ class Institution:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The service's no: `success: false`, or the contract's error body. What is missing is empty."""
+    """The service's no: `success: false`, or the contract's error body; its message, which may name anybody, is left.
+
+    A code that is missing is empty.
+    """
 
     status: int | None
     error_code: str
-    reason: str
 
 
 class _School(msgspec.Struct):
@@ -108,7 +110,6 @@ class _Detail(msgspec.Struct):
 class _Refusal(msgspec.Struct):
     success: Any = None
     error: Any = None
-    message: Any = None
     status_code: Any = None
     error_code: Any = None
 
@@ -180,8 +181,7 @@ def refusal(content: bytes) -> Refusal | None:
     if said.success is not False and said.error is not True:
         return None
     status = said.status_code if type(said.status_code) is int else None
-    code, reason = (text if isinstance(text, str) else "" for text in (said.error_code, said.message))
-    return Refusal(status, code, reason)
+    return Refusal(status, said.error_code if isinstance(said.error_code, str) else "")
 
 
 def mended(content: bytes, mark: bytes = NO_TEXT) -> bytes:
