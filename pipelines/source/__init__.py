@@ -1,5 +1,6 @@
 """The only code that speaks HTTP: the client, the walk and its proof, the verified absence, the raw landing.
 
+    deadline    how long one exchange may last
     client      one GET at a time, with the key, the timeouts and the retries
     patience    which faults are retried, and how long each is waited for
     envelope    the contract's JSON around the records: pages, the auth check, refusals

@@ -57,6 +57,11 @@ class Patience:
         """Seconds since the first try began."""
         return max(time.monotonic() - self._started, self.waits)
 
+    @property
+    def left(self) -> float:
+        """Seconds until the last try must have begun."""
+        return max(self.ceiling - self.spent, 0.0)
+
     def __call__(self, error: Exception) -> float | bool:
         """How long to wait before trying again, or False."""
         if not isinstance(error, TransientError):

@@ -19,6 +19,7 @@ from pipelines import __version__
 from pipelines.errors import UndeliveredError
 from pipelines.settings import is_loopback
 from pipelines.source.client import silence
+from pipelines.source.deadline import Deadline, bound
 
 # Seconds. Nothing waits for an alert but the alerts after it, and those wait for at most a few of these.
 TIMEOUT = 10.0
@@ -42,7 +43,11 @@ def to_webhook(url: SecretStr, text: str) -> None:
             verify=True if https else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             headers={"User-Agent": f"Rollbook/{__version__}"},
         ) as client:
-            status = client.post(address, json={"text": text}).status_code
+            deadline = Deadline()
+            bound(client, deadline)
+            deadline.begin(TIMEOUT)
+            with client.stream("POST", address, json={"text": text}) as response:  # its body is not even read
+                status = response.status_code
     except httpx.ReadTimeout:
         return
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:

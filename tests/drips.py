@@ -1,0 +1,75 @@
+"""A server below HTTP, on loopback: it takes a request and sends whatever bytes a test has it send, at its pace.
+
+For what a well-behaved server library would not send: headers that never end, bodies that trickle, packed zeros.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+# A client that should have gone by then is let go, so that a test fails instead of hanging.
+MOST_SECONDS = 6.0
+
+Send = Callable[[bytes], None]
+
+
+@dataclass
+class Drip:
+    """The server's address, and the head of each request it took."""
+
+    url: str = ""
+    heads: list[bytes] = field(default_factory=list)
+
+
+@contextmanager
+def sending(pieces: Callable[[], Iterable[bytes]], *, every: float = 0.0) -> Iterator[Drip]:
+    """Answer each connection's first request with these pieces, one `every` so many seconds, then close."""
+    made, done, threads = Drip(), threading.Event(), []
+
+    def talk(connection: socket.socket) -> None:
+        over = threading.Timer(MOST_SECONDS, connection.shutdown, (socket.SHUT_RDWR,))
+        over.start()
+        with connection, suppress(OSError):
+            made.heads.append(connection.recv(65_536))
+            for piece in pieces():
+                connection.sendall(piece)
+                if every and done.wait(every):
+                    break
+        over.cancel()
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            threads.append(threading.Thread(target=talk, args=(connection,), daemon=True))
+            threads[-1].start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        made.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
+        try:
+            yield made
+        finally:
+            done.set()
+            listening.shutdown(socket.SHUT_RDWR)
+            serving.join(5)
+            for thread in threads:
+                thread.join(MOST_SECONDS + 1)
+
+
+def head(**headers: str) -> bytes:
+    """The head of a 200."""
+    lines = ["HTTP/1.1 200 Said", *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items()), "", ""]
+    return "\r\n".join(lines).encode()
+
+
+def chunk(content: bytes) -> bytes:
+    """A piece of a body of unknown length."""
+    return b"%x\r\n%s\r\n" % (len(content), content)
