@@ -16,13 +16,8 @@ from typing import Annotated, Any
 import msgspec
 
 from pipelines.landing import MAX_ID
+from pipelines.records import NESTED_MOST, UNREADABLE, Id, id_reader, is_nested, split, whole
 from pipelines.tables import SETS, Column, of_set
-
-# Integers and floats agree exactly up to here, so an integral float below it is an integer without loss.
-EXACT_FLOAT = 2**53
-
-# What reading a record may raise: not JSON or not as declared, bytes that are no UTF-8, objects nested without end.
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _TYPES: dict[str, Any] = {
     "BIGINT": Annotated[int, msgspec.Meta(ge=-(2**63), le=MAX_ID)],
@@ -31,7 +26,6 @@ _TYPES: dict[str, Any] = {
     "VARCHAR": str,
     "BOOLEAN": bool,
 }
-_ID = Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
 _PERCENT = Annotated[float, msgspec.Meta(ge=0, le=100)]
 
 
@@ -62,7 +56,7 @@ class Node:
         """The msgspec type of this object; a `strict` one refuses fields that are not declared."""
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         for key, column in self.columns.items():
-            kind = _ID if column.id else _PERCENT if column.percent else _TYPES[column.type]
+            kind = Id if column.id else _PERCENT if column.percent else _TYPES[column.type]
             fields.append((key, kind) if column.required else (key, kind | None, None))
         for key, node in self.objects.items():
             inner: Any = node.struct(f"{name}_{key}", strict=strict)
@@ -93,7 +87,7 @@ class Shape:
         self.id_path = tuple(SETS[set_name].id_field.split("."))
         self.record = self.tree.struct(set_name, strict=False)
         strict = self.tree.struct(set_name, strict=True)
-        self._id_only = msgspec.json.Decoder(_only(self.id_path))
+        self.id_of = id_reader(self.id_path)
         self._page = msgspec.json.Decoder(_envelope(list[strict]))  # type: ignore[valid-type]
         self._raw = msgspec.json.Decoder(_envelope(list[msgspec.Raw]))
 
@@ -106,38 +100,29 @@ class Shape:
 
     def raws(self, content: bytes) -> list[msgspec.Raw]:
         """The records of a page, each still as JSON."""
-        return self._raw.decode(content).data  # type: ignore[no-any-return]
+        return split(self._raw, content).data  # type: ignore[no-any-return]
 
     def one(self, raw: msgspec.Raw, drift: Counter[tuple[str, str]]) -> tuple[Any | None, int | None, str]:
         """Read one record: (the record, its id, ""), or (None, its id if readable, what is wrong in words).
 
         Fields that are not declared are counted in `drift` by (path, JSON type).
         """
+        content = bytes(raw)
+        found = self.id_of(content)
+        if is_nested(content):
+            return None, found, f"it is nested more than {NESTED_MOST} levels deep"
         try:
-            value = msgspec.json.decode(raw)
+            value = msgspec.json.decode(content)
         except UNREADABLE as error:
-            return None, self._id_of_unreadable(raw), f"it cannot be read: {_in_words(str(error))}"
+            return None, found, f"it cannot be read: {_in_words(str(error))}"
         if not isinstance(value, dict):
-            return None, None, f"expected an object, got {json_type(value)}"
+            return None, found, f"expected an object, got {json_type(value)}"
         _settle(value, self.tree, "", drift)
-        found = self._id(value)
         try:
             record = msgspec.convert(value, self.record)
         except msgspec.ValidationError as error:
             return None, found, _in_words(str(error))
         return record, found, ""
-
-    def _id_of_unreadable(self, raw: msgspec.Raw) -> int | None:
-        """The id of a record that is broken elsewhere, a lone surrogate in a name for one."""
-        try:
-            return self._id(msgspec.to_builtins(self._id_only.decode(raw)))
-        except UNREADABLE:
-            return None
-
-    def _id(self, value: Any) -> int | None:
-        for step in self.id_path:
-            value = value.get(step) if isinstance(value, dict) else None
-        return value if type(value) is int and 1 <= value <= MAX_ID else None
 
 
 @cache
@@ -156,21 +141,13 @@ def _envelope(data: Any) -> Any:
     return msgspec.defstruct("Envelope", [("data", data)], gc=False)
 
 
-def _only(path: tuple[str, ...]) -> Any:
-    """A type that reads the value at `path` and passes over everything else."""
-    kind: Any = Any
-    for step in reversed(path):
-        kind = msgspec.defstruct("Only", [(step, kind, None)])
-    return kind
-
-
 def _settle(value: dict[str, Any], node: Node, path: str, drift: Counter[tuple[str, str]]) -> None:
     """Make integral floats the integers they are, where one is declared, and count what is not declared."""
     for key, item in value.items():
         column = node.columns.get(key)
         if column is not None:
-            if column.type == "BIGINT" and type(item) is float and item.is_integer() and abs(item) < EXACT_FLOAT:
-                value[key] = int(item)
+            if column.type == "BIGINT" and type(item) is float and (number := whole(item)) is not None:
+                value[key] = number
         elif (below := node.objects.get(key)) is not None:
             for inner in _objects(item, is_list=below.is_list):
                 _settle(inner, below, f"{path}{key}{'[]' if below.is_list else ''}.", drift)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.landing import Body, Landed, Manifest
-from pipelines.source.envelope import REPLACEMENT, mended
+from pipelines.records import REPLACEMENT, mended
 from pipelines.source.pages import Kind
 
 BODIES, PAGES, MANIFEST = "bodies.zst", "pages.jsonl", "manifest.json"

@@ -1,41 +1,25 @@
 """The contract's JSON around the records, read as far as the walk needs it: pages, the auth check, refusals.
 
 Everything raises `msgspec.DecodeError` for a body that is not the contract's. The records themselves stay bytes:
-only their ids are read here, and checking them against the declarations is flattening's business.
+only their ids are read here, as `records` reads them, and checking them against the declarations is flattening's
+business.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
-from typing import Annotated, Any
+from functools import cache, partial
+from typing import Any
 
 import msgspec
 
 from pipelines.landing import MAX_ID
+from pipelines.records import REPLACEMENT, UNREADABLE, Id, as_id, id_reader, is_nested, mended, split, whole
 from pipelines.tables import Set
 
-# Integers and floats agree exactly up to here, so an integral float below it is an integer without loss.
-EXACT_FLOAT = 2**53
 TIMESTAMP = "%Y-%m-%d %H:%M:%S"
-# What takes the place of half a surrogate pair: bytes that no text holds, or the character for "not readable".
-NO_TEXT = b"\xed\xa0\x80"
-REPLACEMENT = rb"\ufffd"
-
-# What msgspec raises for a body it cannot read. Bytes that are no UTF-8 are noticed only where text is made of them.
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-_Id = Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
-_SURROGATE_HINT = re.compile(rb"\\u[dD][89a-fA-F]")
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a whole pair
-    rb"|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})"
-    rb"|.)",
-    re.DOTALL,
-)
 
 
 class Pagination(msgspec.Struct):
@@ -49,7 +33,7 @@ class Pagination(msgspec.Struct):
     def __post_init__(self) -> None:
         """Make integral floats integers, and refuse what counts nothing."""
         for name, least in (("page", 1), ("limit", 1), ("total_count", 0), ("total_pages", 0)):
-            value = _integer(getattr(self, name))
+            value = whole(getattr(self, name))
             if value is None or not least <= value <= MAX_ID:
                 raise ValueError(f"{name} counts nothing")
             setattr(self, name, value)
@@ -118,25 +102,17 @@ class _Refusal(msgspec.Struct):
 def page_of(set_: Set) -> Callable[[bytes], Page]:
     """The reader of one set's pages. Contract: "Response envelope (success)", "Pagination object"."""
     field = set_.id_field
-    id_only = msgspec.defstruct("IdOnly", [(field, _Id)], gc=False)
-    any_id = msgspec.json.Decoder(msgspec.defstruct("AnyId", [(field, Any, None)], gc=False))
-    fast = msgspec.json.Decoder(_envelope(list[id_only]))  # type: ignore[valid-type]
+    id_of = id_reader((field,))
+    fast = msgspec.json.Decoder(_envelope(list[msgspec.defstruct("IdOnly", [(field, Id)], gc=False)]))  # type: ignore[misc]
     slow = msgspec.json.Decoder(_envelope(list[msgspec.Raw]))
-
-    def one(raw: msgspec.Raw) -> int | None:
-        try:
-            found = _integer(getattr(any_id.decode(raw), field))
-        except UNREADABLE:
-            return None
-        return found if found is not None and 1 <= found <= MAX_ID else None
 
     def read(content: bytes) -> Page:
         try:
             said = fast.decode(content)
             ids = [getattr(record, field) for record in said.data]
         except UNREADABLE:
-            said = _decode(slow, mended(content))
-            ids = [one(raw) for raw in said.data]
+            said = _decode(partial(split, slow), mended(content))
+            ids = [id_of(bytes(raw)) for raw in said.data]
         if not said.success:
             raise msgspec.ValidationError("success is not true")
         p = said.pagination
@@ -147,11 +123,11 @@ def page_of(set_: Set) -> Callable[[bytes], Page]:
 
 def institution(content: bytes) -> Institution:
     """Read the auth check's answer. Contract: "Institution (auth check result)"."""
-    said = _decode(_auth, content)
-    school_id = _integer(said.data.school.id)
+    said = _decode(_auth.decode, content)
+    school_id = as_id(said.data.school.id)
     if not said.success or said.data.authenticated is not True:
         raise msgspec.ValidationError("success and authenticated are not both true")
-    if school_id is None or not 1 <= school_id <= MAX_ID:
+    if school_id is None:
         raise msgspec.ValidationError("school.id is no id")
     try:
         timestamp = datetime.strptime(said.data.timestamp, TIMESTAMP)  # noqa: DTZ007 - the contract gives no zone
@@ -167,7 +143,9 @@ def detail(content: bytes) -> None:
         content.decode()
     except UnicodeDecodeError:
         raise msgspec.DecodeError("not UTF-8") from None
-    said = _decode(_detail, mended(content, REPLACEMENT))
+    if is_nested(content):
+        raise msgspec.DecodeError("nested beyond reason")
+    said = _decode(_detail.decode, mended(content, REPLACEMENT))
     if not said.success or said.error is True:
         raise msgspec.ValidationError("success is not true")
 
@@ -175,24 +153,13 @@ def detail(content: bytes) -> None:
 def refusal(content: bytes) -> Refusal | None:
     """The service's no, when the body is one. Contract: "Errors"."""
     try:
-        said = _decode(_refusal, mended(content))
+        said = _decode(_refusal.decode, mended(content))
     except msgspec.DecodeError:
         return None
     if said.success is not False and said.error is not True:
         return None
     status = said.status_code if type(said.status_code) is int else None
     return Refusal(status, said.error_code if isinstance(said.error_code, str) else "")
-
-
-def mended(content: bytes, mark: bytes = NO_TEXT) -> bytes:
-    r"""The body with each lone surrogate escape replaced: by bytes that are no UTF-8, or by another `mark`.
-
-    A service that cuts a name in the middle of an emoji writes ``"\ud83d"``, which is JSON's grammar but no text.
-    msgspec gives up on the whole body there; after this, only on the record that holds it (promise 9).
-    """
-    if _SURROGATE_HINT.search(content) is None:
-        return content
-    return _ESCAPE.sub(lambda found: mark if found["lone"] else found[0], content)
 
 
 _auth = msgspec.json.Decoder(_AuthEnvelope)
@@ -204,18 +171,9 @@ def _envelope(data: Any) -> Any:
     return msgspec.defstruct("Envelope", [("success", bool), ("data", data), ("pagination", Pagination)], gc=False)
 
 
-def _decode(decoder: msgspec.json.Decoder[Any], content: bytes) -> Any:
-    """Decode; what is no text, or nested beyond reason, is no more the contract's than what is no JSON."""
+def _decode(decode: Callable[[bytes], Any], content: bytes) -> Any:
+    """Decode; undecodable or over-nested bodies are malformed."""
     try:
-        return decoder.decode(content)
+        return decode(content)
     except UNREADABLE:
         raise msgspec.DecodeError("not the contract's") from None
-
-
-def _integer(value: object) -> int | None:
-    """An integer, or a float that is one without loss (the contract's numbers come from many hands)."""
-    if type(value) is int:
-        return value
-    if type(value) is float and value.is_integer() and abs(value) < EXACT_FLOAT:
-        return int(value)
-    return None

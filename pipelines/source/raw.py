@@ -75,7 +75,7 @@ class RawStore:
 
         Of a walked set these are the pages of the counted walks, then those of the searches that found their record
         (searches that found nothing are kept as evidence, but state nothing). Half a surrogate pair, which no text
-        can hold, is replaced on the way: see `envelope.mended`. Raises DamagedError for a body that is not what was
+        can hold, is replaced on the way: see `records.mended`. Raises DamagedError for a body that is not what was
         landed.
         """
         return self._of(manifest).bodies(set_name)

@@ -9,14 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from pipelines.records import REPLACEMENT, mended
 from pipelines.source.envelope import (
-    REPLACEMENT,
     Institution,
     Page,
     Refusal,
     detail,
     institution,
-    mended,
     page_of,
     refusal,
 )
@@ -77,10 +76,12 @@ def test_a_record_that_is_not_utf8_costs_only_itself() -> None:
     assert page_of(SETS["students"])(body).ids == [1, 2, None]
 
 
-def test_a_record_nested_beyond_reason_is_no_crash() -> None:
-    body = page('[{"id": 1, "deep": ' + "[" * 100_000 + "]" * 100_000 + "}]")
-    with pytest.raises(msgspec.DecodeError):
-        page_of(SETS["students"])(body)
+def test_what_is_nested_beyond_reason_costs_a_record_or_is_malformed() -> None:
+    deep = "[" * 100_000 + "]" * 100_000
+    assert page_of(SETS["students"])(page('[{"id": 1, "deep": ' + deep + '}, {"id": 2}]')).ids == [1, 2]
+    for read in (institution, detail):
+        with pytest.raises(msgspec.DecodeError):
+            read(f'{{"success": true, "data": {deep}}}'.encode())
 
 
 def test_classes_are_known_by_their_own_key() -> None:
