@@ -224,6 +224,49 @@ def test_half_an_emoji_costs_its_record_alone(house: House) -> None:
     assert reason.startswith("it cannot be read")
 
 
+LONG = 50_000_000
+
+
+@pytest.mark.parametrize(
+    ("over", "reason"),
+    [
+        ({"name": "N" * LONG}, "name: expected str of length <= 65536"),
+        ({"nickname": "N" * (LONG // 10)}, ""),  # nobody knows the field, so nobody keeps it
+        ({"summary": {"N" * (LONG // 10): 1}}, ""),
+        ({"id": "N" * (LONG // 10)}, "id: expected int, got str"),
+    ],
+    ids=["a name", "an unknown field", "an unknown field's name", "an id"],
+)
+def test_one_endless_text_costs_its_record_and_fills_nothing(over: Record, reason: str) -> None:
+    """Fifty megabytes were more than DuckDB's memory holds, and the message was that the disk has no room."""
+    with folder() as root, Service(students(20), classes(1)) as service:
+        house = House(root / "warehouse", service, walks=1)
+        house.at(1).sync()
+        service.students[4] = student(5, **over)
+        for number in (2, 3):  # the night goes on, and so does the next
+            house.at(number).sync()
+        rejects = house.query('SELECT snapshot_date, page, "position", reason, LENGTH(record) FROM ops.rejects')
+        assert rejects == ([(night(n), 1, 5, reason, 65_537) for n in (2, 3)] if reason else [])
+        assert house.query("SELECT COUNT(*), MAX(LENGTH(name)) FROM students") == [(20, len("Pupil Number20"))]
+        assert house.query("SELECT outcome FROM ops.syncs") == [("synced",)] * 3
+        assert house.published.stat().st_size < 20_000_000
+        assert max(len(m.encode()) for (m,) in house.query("SELECT field FROM ops.drift") or [("",)]) < 200
+
+
+def test_texts_as_long_as_may_be_are_kept_in_any_number(house: House) -> None:
+    longest = "\U0001f44d" * 65_536
+    sync(house, 1, [student(i, **dict.fromkeys(("name", "first_name", "last_name"), longest)) for i in range(1, 101)])
+    assert house.query("SELECT COUNT(*), MIN(LENGTH(name)) FROM students") == [(100, 65_536)]
+
+
+def test_one_endless_detail_costs_one_detail(house: House) -> None:
+    house.service.students = students(9)
+    house.service.details[5] = {"id": 5, "essay": "N" * LONG}
+    house.at(1).sync(details="all")
+    assert house.query("SELECT student_id FROM student_details ORDER BY 1") == [(i,) for i in range(1, 10) if i != 5]
+    assert house.query("SELECT set_name, id, reason FROM ops.rejects") == [("details", 5, "it is longer than 4 MB")]
+
+
 # --- what passes -----------------------------------------------------------------------------------------------------
 
 

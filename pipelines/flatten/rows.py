@@ -22,12 +22,18 @@ import pyarrow as pa
 from msgspec.structs import astuple
 from numpy.typing import NDArray
 
-from pipelines.flatten.shapes import Shape, shape
+from pipelines.flatten.shapes import Shape, shape, shortened
 from pipelines.landing import Drift, Landed, Reject
 from pipelines.tables import TABLES, Table, of_set
 
 # Records per batch: large enough that Arrow's own cost vanishes, small enough to stay flat in memory.
 BATCH = 5_000
+# And bytes of their bodies, where a few records are as long as thousands.
+BATCH_BYTES = 64 * 2**20
+# A single student's record is kept whole, as one value; a longer one is more than the warehouse can hold in memory.
+DETAIL_BYTES = 4 * 2**20
+# Characters of a refused record that are kept with its reason. The whole is in raw/.
+RECORD_MOST = 2**16
 
 _ARROW: dict[str, pa.DataType] = {
     "BIGINT": pa.int64(),
@@ -86,7 +92,7 @@ def flatten(set_name: str, bodies: Iterable[Landed]) -> Iterator[Batch]:
     with _no_collector():
         for body in bodies:
             columns.take(body)
-            if columns.records >= BATCH:
+            if columns.records >= BATCH or columns.size >= BATCH_BYTES:
                 yield columns.batch()
         yield columns.batch(last=True)
 
@@ -151,6 +157,7 @@ class _Columns:
 
     def _empty(self) -> None:
         self.records = 0
+        self.size = 0
         self.rejects: list[Reject] = []
         self.rejected: list[tuple[int, int]] = []
         self.kept: list[Any] = []
@@ -159,7 +166,12 @@ class _Columns:
 
     def take(self, body: Landed) -> None:
         """Take the records of one body."""
+        self.size += len(body.content)
         if self.shape is None:
+            if len(body.content) > DETAIL_BYTES:
+                too_long = f"it is longer than {DETAIL_BYTES // 2**20} MB"
+                self._reject(body, 0, body.sought, too_long, msgspec.Raw(body.content))
+                return
             self.payloads.append(_payload(body))
             self._number(1)
             return
@@ -206,7 +218,7 @@ class _Columns:
     def _reject(self, body: Landed, position: int, found: int | None, reason: str, raw: msgspec.Raw) -> None:
         self.seq += 1
         self.records += 1
-        text = bytes(raw).decode(errors="replace")
+        text = shortened(bytes(raw).decode(errors="replace"), RECORD_MOST)
         self.rejects.append(Reject(self.set_name, body.page, position + 1, reason, text, found))
         if found is not None:
             self.rejected.append((found, self.seq))

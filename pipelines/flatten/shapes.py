@@ -19,11 +19,17 @@ from pipelines.landing import MAX_ID
 from pipelines.records import NESTED_MOST, UNREADABLE, Id, id_reader, is_nested, split, whole
 from pipelines.tables import SETS, Column, of_set
 
+# Characters. Names have a hundred, URLs a few thousand. One of fifty million is more than the warehouse can hold in
+# memory to compare, and would fail every night: it costs its record instead.
+TEXT_MOST = 2**16
+# Characters of an unknown field's name that are told.
+FIELD_MOST = 100
+
 _TYPES: dict[str, Any] = {
     "BIGINT": Annotated[int, msgspec.Meta(ge=-(2**63), le=MAX_ID)],
     "DOUBLE": float,
     "DATE": date,
-    "VARCHAR": str,
+    "VARCHAR": Annotated[str, msgspec.Meta(max_length=TEXT_MOST)],
     "BOOLEAN": bool,
 }
 _PERCENT = Annotated[float, msgspec.Meta(ge=0, le=100)]
@@ -137,6 +143,11 @@ def json_type(value: object) -> str:
     return names.get(type(value), "null")
 
 
+def shortened(text: str, most: int) -> str:
+    """A text as it is shown: so many characters, and a sign that there were more."""
+    return text if len(text) <= most else text[:most] + "…"
+
+
 def _envelope(data: Any) -> Any:
     return msgspec.defstruct("Envelope", [("data", data)], gc=False)
 
@@ -152,7 +163,7 @@ def _settle(value: dict[str, Any], node: Node, path: str, drift: Counter[tuple[s
             for inner in _objects(item, is_list=below.is_list):
                 _settle(inner, below, f"{path}{key}{'[]' if below.is_list else ''}.", drift)
         elif key not in node.unkept:
-            drift[path + key, json_type(item)] += 1
+            drift[path + shortened(key, FIELD_MOST), json_type(item)] += 1
 
 
 def _objects(item: object, *, is_list: bool) -> Iterable[dict[str, Any]]:

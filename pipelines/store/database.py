@@ -28,6 +28,8 @@ ROW_GROUP_SIZE = 61_440
 # Enough for a million students with spilling; small enough to sit beside everything else on a school's server.
 MEMORY_LIMIT = "256MB"
 THREADS = 2
+# Bytes. What does not fit into memory goes to the disk: with more than this left, it was not the disk that had no room.
+ROOM_TO_SPILL = 1_000_000_000
 
 # The name of an opened file within DuckDB, whatever the file is called.
 CATALOG = "rollbook"
@@ -188,6 +190,12 @@ def _worded(error: duckdb.Error, path: Path | None, root: Path) -> MachineError 
     if told is not None:
         return MachineError(told)
     if isinstance(error, duckdb.OutOfMemoryException):
+        if machine.free(root) > ROOM_TO_SPILL:
+            return MachineError(
+                f"A step of the work takes more memory than the {MEMORY_LIMIT} that DuckDB may use here, so some"
+                " records are unusually large: look for the longest values in the newest landing below raw/ and tell"
+                f" the service's representative. {machine.AGAIN}"
+            )
         return MachineError(
             f"There is no room for what DuckDB must hold: {MEMORY_LIMIT} of memory, and the disk of {root}, where"
             f" {machine.in_bytes(machine.free(root))} are left. Make room, then run the sync again. {machine.AGAIN}"

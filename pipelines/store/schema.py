@@ -113,7 +113,7 @@ FIXED: tuple[tuple[str, str, str, tuple[Column, ...]], ...] = (
             Column("position", "BIGINT", "Its place on the page, from 1."),
             Column("id", "BIGINT", "Its id, if it could be read."),
             Column("reason", "VARCHAR", "Why it was refused, in words."),
-            Column("record", "VARCHAR", "The record as received, JSON."),
+            Column("record", "VARCHAR", "The record as received, JSON; of a long one its first 65,536 characters."),
         ),
     ),
     (

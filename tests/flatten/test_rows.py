@@ -241,3 +241,11 @@ def test_all_that_flattening_needs_is_loaded_before_the_first_record_comes() -> 
     )
     done = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False []"
+
+
+def test_a_batch_holds_no_more_bytes_than_memory_should(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.flatten.rows.BATCH_BYTES", 10_000)
+    bodies = [page(*(student(100 * n + i) for i in range(8)), number=n) for n in range(1, 6)]
+    batches = list(flatten("students", bodies))
+    assert [b.records for b in batches] == [16, 16, 8]
+    assert all(5_000 < len(b.content) < 10_000 for b in bodies)

@@ -1,0 +1,31 @@
+"""What is made of DuckDB's own errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from pipelines import machine
+from pipelines.errors import MachineError
+from pipelines.store.database import in_words
+
+
+def refused_memory(tmp_path: Path) -> str:
+    with pytest.raises(MachineError) as caught, in_words(None, tmp_path):
+        raise duckdb.OutOfMemoryException("Out of Memory Error: could not allocate block of size 47.6 MiB")
+    return caught.value.message
+
+
+def test_memory_that_runs_out_is_called_a_full_disk_only_where_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "free", lambda path: 20 * 10**9)
+    assert refused_memory(tmp_path) == (
+        "A step of the work takes more memory than the 256MB that DuckDB may use here, so some records are unusually"
+        " large: look for the longest values in the newest landing below raw/ and tell the service's representative."
+        f" {machine.AGAIN}"
+    )
+    monkeypatch.setattr(machine, "free", lambda path: 10 * 10**6)
+    assert "10.0 MB are left. Make room" in refused_memory(tmp_path)
