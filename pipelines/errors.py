@@ -11,7 +11,7 @@
     │   │   └── KeyRefusedError              401: the key is missing, wrong or revoked
     │   └── RedirectError                    the service pointed elsewhere; the key stays here
     ├── OtherInstitutionError                the key belongs to another institution
-    ├── ContractChangedError                 too many records were refused to believe the rest
+    ├── ContractChangedError                 too many records were refused to trust the rest
     ├── NothingLandedError                   a past day that was never fetched
     ├── BusyError                            another writer holds the warehouse
     ├── DamagedError                         a file of the warehouse cannot be read

@@ -22,6 +22,9 @@ EXACT_FLOAT = 2**53
 # The contract's records are four levels deep. A parser's own limit depends on how deep its caller stands, so that one
 # night could read what another cannot; this one is far below it.
 NESTED_MOST = 64
+# Characters. Names have a hundred, URLs a few thousand. One of fifty million is more than the warehouse can hold in
+# memory to compare, and would fail every night: it costs its record instead.
+TEXT_MOST = 2**16
 # What takes the place of what cannot be read: bytes that no text holds, or the character for "not readable".
 NO_TEXT = b"\xed\xa0\x80"
 REPLACEMENT = rb"\ufffd"
@@ -124,3 +127,8 @@ def mended(content: bytes, mark: bytes = NO_TEXT) -> bytes:
     if _SURROGATE_HINT.search(content) is None:
         return content
     return _ESCAPE.sub(lambda found: mark if found["lone"] else found[0], content)
+
+
+def legible(content: bytes) -> bytes:
+    """The auth check's body with whatever in it is no text replaced: it has one record, and no night may hang on it."""
+    return mended(shallow(content).decode(errors="replace").encode(), REPLACEMENT)

@@ -46,7 +46,8 @@ class Set:
     """A set of records that one endpoint lists: its key, and the names a vanished record is searched by.
 
     A `walked` set is read page by page and may be proven complete; the others only ever add and update. Fields in
-    `unkept` are the contract's, read elsewhere and kept in no table.
+    `unkept` are the contract's, read elsewhere and kept in no table. In a `lenient` set a value that is not as declared
+    and not required is NULL; in any other it refuses its record.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Set:
     walked: bool = False
     names: tuple[str, ...] = ()
     unkept: tuple[str, ...] = ()
+    lenient: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ SETS: dict[str, Set] = {
     for s in (
         Set("students", key="student_id", id_field="id", walked=True, names=("reference_id", "email")),
         Set("classes", key="class_id", id_field="class_id", walked=True, names=("class_code", "class_title")),
-        Set("auth", key="school_id", id_field="school.id", unkept=("authenticated", "timestamp")),
+        Set("auth", key="school_id", id_field="school.id", unkept=("authenticated", "timestamp"), lenient=True),
         Set("details", key="student_id", id_field="student_id"),
     )
 }

@@ -1,8 +1,8 @@
 """The faults a service can be told to have (`Service.on`): each bends one answer.
 
 On the wire: `reset`, `cut_short`, `hang`. Around the JSON: `status`, `unavailable`, `html`, `not_json`,
-`wrong_envelope`, `unsuccessful`, `refused`, `redirect`. In what a page states: `moved_total`, `stated`. In what it
-holds: `repeated`, `empty`, `short`, `over_full`, `records`.
+`wrong_envelope`, `unsuccessful`, `refused`, `redirect`. In what the auth check says: `institution`. In what a page
+states: `moved_total`, `stated`. In what it holds: `repeated`, `empty`, `short`, `over_full`, `records`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
+from tests.records import MISSING
 from tests.service import Asked, Bend, Reply, Service, no
 
 
@@ -80,6 +81,16 @@ def redirect(location: str, code: int = 302) -> Bend:
     return lambda asked, reply: Reply(status=code, body=b"", headers={"location": location})
 
 
+def institution(**over: Any) -> Bend:
+    """The auth check says something else; what is given as MISSING is left out."""
+
+    def bend(asked: Asked, reply: Reply) -> Reply:
+        data = _there(reply.payload["data"] | {k: _there(v) if isinstance(v, dict) else v for k, v in over.items()})
+        return _with(reply, payload={**reply.payload, "data": data})
+
+    return bend
+
+
 def moved_total(by: int) -> Bend:
     """`total_count` is another, and `total_pages` with it."""
 
@@ -144,6 +155,10 @@ def _page(change: Callable[[dict[str, Any], list[Any]], list[Any]]) -> Bend:
         return _with(reply, payload=payload)
 
     return bend
+
+
+def _there(fields: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in fields.items() if v is not MISSING}
 
 
 def _with(reply: Reply, **over: Any) -> Reply:

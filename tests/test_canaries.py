@@ -143,7 +143,7 @@ def live(story: Story) -> None:
     story.night(details="changed")
     service.students = [*students(8), PUPIL | {"id": "Zebedee"}]
     story.night()
-    service.students = [*students(6), *({**PUPIL, "id": i, "name": None} for i in (7, 8, 9))]
+    service.students = [*students(3), *({**PUPIL, "id": i, "name": None} for i in range(4, 10))]
     story.night(ContractChangedError)
     # The pupil is gone, and is searched for by name: in vain, without an answer, and with a loud one.
     service.students = students(8)

@@ -374,38 +374,89 @@ def test_unknown_fields_stay_out_of_the_tables_and_are_told_once_a_sync(house: H
 
 @pytest.mark.parametrize(
     ("set_name", "count", "bad", "fails"),
-    [("students", 10, 2, False), ("students", 10, 3, True), ("classes", 5, 1, False), ("classes", 5, 2, True)],
+    [
+        ("classes", 1, 1, False),  # one bad record costs one record
+        ("classes", 4, 1, False),
+        ("classes", 2, 2, True),  # not one of several can be read: that is the contract
+        ("classes", 5, 5, True),
+        ("classes", 6, 5, False),
+        ("students", 10, 5, False),
+        ("students", 10, 6, True),  # more than five, and more than a fifth
+        ("students", 30, 6, False),
+        ("students", 30, 7, True),
+    ],
 )
-def test_more_than_a_fifth_refused_means_the_contract_has_changed(
+def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(
     house: House, set_name: str, count: int, bad: int, fails: bool
 ) -> None:
-    sync(house, 1, students(10), classes(5))
+    everybody, listed = (students(count), classes(1)) if set_name == "students" else (students(3), classes(count))
+    sync(house, 1, everybody, listed)
     before = house.state()
-    told = Told().night(1, students(10), classes(5))
+    told = Told().night(1, everybody, listed)
     if set_name == "students":
-        shown = [student(i, email=None) if i <= bad else student(i) for i in range(1, 10)] + [student(50)]
-        listed, refused = classes(5), list(range(1, bad + 1))
+        shown, there = [student(i, email=None) if i <= bad else student(i) for i in range(1, count + 1)], listed
+        refused = list(range(1, bad + 1))
     else:
-        shown = [*students(9), student(50)]
-        listed = [school_class(c, summary=None) if c <= 500 + bad else school_class(c) for c in range(501, 506)]
+        shown, there = everybody, [school_class(c["class_id"], summary=None) for c in listed[:bad]] + listed[bad:]
         refused = list(range(501, 501 + bad))
     if not fails:
-        sync(house, 2, shown, listed)
-        assert house.tables() == told.night(2, shown, listed, refused=refused).tables()
+        sync(house, 2, shown, there)
+        assert house.tables() == told.night(2, shown, there, refused=refused).tables()
+        assert house.query("SELECT id FROM ops.rejects ORDER BY 1") == [(i,) for i in refused]
         return
     with pytest.raises(ContractChangedError) as caught:
-        sync(house, 2, shown, listed)
+        sync(house, 2, shown, there)
     assert caught.value.exit_code == 1
     assert f"{bad} of {count} {set_name} were refused" in caught.value.message
     assert house.state() == before
     (manifest,) = house.landings(night(2))
     assert (manifest.verdict, manifest.reason) == (Verdict.FAILED, caught.value.message)
     assert manifest.rejected == {set_name: bad}
-    sync(
-        house, 3, students(10), classes(5)
-    )  # the failed night is told of with the next publish, and counts for nothing
-    assert house.tables() == told.night(3, students(10), classes(5)).tables()
+    sync(house, 3, everybody, listed)  # the failed night is told of with the next publish, and counts for nothing
+    assert house.tables() == told.night(3, everybody, listed).tables()
     assert house.query("SELECT id FROM ops.rejects ORDER BY 1") == [(i,) for i in refused]
+
+
+# --- the auth check --------------------------------------------------------------------------------------------------
+
+ODD: list[Any] = [MISSING, None, 7, 7.5, True, [], ["a"], {}, {"en": "School"}]
+
+
+@pytest.mark.parametrize("value", [*ODD, "N" * 100_000], ids=lambda v: str(v)[:9])
+def test_what_the_auth_check_says_beside_the_id_and_the_time_fails_no_night(house: House, value: Any) -> None:
+    """Whatever is odd there is NULL; the sets do not stand or fall with the name of a key."""
+    house.service.on(
+        faults.institution(school={"id": 41, "name": value, "key": value}, api_key_name=value), path="auth"
+    )
+    sync(house, 1, students(3))
+    assert house.query("SELECT * FROM institution") == [(41, None, None, None)]
+    assert house.query("SELECT proven, rejected FROM ops.syncs") == [(True, 0)]
+    (manifest,) = house.landings(night(1))
+    assert (manifest.school_id, manifest.school_name) == (41, None)
+    sync(house, 2, students(3))
+    assert house.query("SELECT * FROM institution") == [(41, "Made-up School", "made-up-school", "nightly")]
+
+
+@pytest.mark.parametrize("value", [MISSING, None, True, 1, "yes"], ids=str)
+def test_authenticated_may_be_said_in_any_way_but_no(house: House, value: Any) -> None:
+    house.service.on(faults.institution(authenticated=value), path="auth")
+    sync(house, 1, students(3))
+    assert house.query("SELECT school_id FROM institution") == [(41,)]
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        (rb"Made-up \ud83d", "Made-up \ufffd"),
+        (b"Schule f\xfcr alle", "Schule f\ufffdr alle"),
+        (b"S\xc3\xbcd", "S\u00fcd"),
+    ],
+)
+def test_a_school_whose_name_is_no_text_is_synced(house: House, written: bytes, stored: str) -> None:
+    house.service.on(_rewritten({b"Made-up School": written}), path="auth", times=None)
+    sync(house, 1, students(3))
+    assert house.query("SELECT school_name FROM institution") == [(stored,)]
+    assert house.landings(night(1))[0].school_name == stored
 
 
 # --- silence ---------------------------------------------------------------------------------------------------------

@@ -16,12 +16,9 @@ from typing import Annotated, Any
 import msgspec
 
 from pipelines.landing import MAX_ID
-from pipelines.records import NESTED_MOST, UNREADABLE, Id, id_reader, is_nested, split, whole
+from pipelines.records import NESTED_MOST, TEXT_MOST, UNREADABLE, Id, id_reader, is_nested, split, whole
 from pipelines.tables import SETS, Column, of_set
 
-# Characters. Names have a hundred, URLs a few thousand. One of fifty million is more than the warehouse can hold in
-# memory to compare, and would fail every night: it costs its record instead.
-TEXT_MOST = 2**16
 # Characters of an unknown field's name that are told.
 FIELD_MOST = 100
 
@@ -62,7 +59,7 @@ class Node:
         """The msgspec type of this object; a `strict` one refuses fields that are not declared."""
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         for key, column in self.columns.items():
-            kind = Id if column.id else _PERCENT if column.percent else _TYPES[column.type]
+            kind = _kind(column)
             fields.append((key, kind) if column.required else (key, kind | None, None))
         for key, node in self.objects.items():
             inner: Any = node.struct(f"{name}_{key}", strict=strict)
@@ -90,6 +87,7 @@ class Shape:
 
     def __init__(self, set_name: str) -> None:
         self.tree = tree(set_name)
+        self.lenient = SETS[set_name].lenient
         self.id_path = tuple(SETS[set_name].id_field.split("."))
         self.record = self.tree.struct(set_name, strict=False)
         strict = self.tree.struct(set_name, strict=True)
@@ -124,6 +122,8 @@ class Shape:
         if not isinstance(value, dict):
             return None, found, f"expected an object, got {json_type(value)}"
         _settle(value, self.tree, "", drift)
+        if self.lenient:
+            _forgive(value, self.tree)
         try:
             record = msgspec.convert(value, self.record)
         except msgspec.ValidationError as error:
@@ -164,6 +164,24 @@ def _settle(value: dict[str, Any], node: Node, path: str, drift: Counter[tuple[s
                 _settle(inner, below, f"{path}{key}{'[]' if below.is_list else ''}.", drift)
         elif key not in node.unkept:
             drift[path + shortened(key, FIELD_MOST), json_type(item)] += 1
+
+
+def _forgive(value: dict[str, Any], node: Node) -> None:
+    """Make NULL of whatever is not as declared and need not be there."""
+    for key, item in value.items():
+        column, below = node.columns.get(key), node.objects.get(key)
+        if column is not None and not column.required:
+            try:
+                msgspec.convert(item, _kind(column))
+            except msgspec.ValidationError:
+                value[key] = None
+        elif below is not None and isinstance(item, dict):
+            _forgive(item, below)
+
+
+def _kind(column: Column) -> Any:
+    """The type of a column's value, where there is one."""
+    return Id if column.id else _PERCENT if column.percent else _TYPES[column.type]
 
 
 def _objects(item: object, *, is_list: bool) -> Iterable[dict[str, Any]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
@@ -17,10 +18,14 @@ import pyarrow as pa
 from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.landing import Body, Landed, Manifest
-from pipelines.records import REPLACEMENT, mended
+from pipelines.records import REPLACEMENT, legible, mended
 from pipelines.source.pages import Kind
 
 BODIES, PAGES, MANIFEST = "bodies.zst", "pages.jsonl", "manifest.json"
+
+
+# In a list, half a character refuses its record. What comes by itself is kept, with a mark in the character's place.
+_READABLE: dict[str, Callable[[bytes], bytes]] = {"auth": legible, "detail": partial(mended, mark=REPLACEMENT)}
 
 
 def _codec() -> pa.Codec:
@@ -155,13 +160,11 @@ class LandingFolder:
             raise damaged(self.path, BODIES, type(error).__name__) from None
         with file:
             for body in pages:
-                content = self._content(file, codec, body)
-                mark = {"mark": REPLACEMENT} if body.kind == "detail" else {}
                 yield Landed(
                     set=body.set,
                     kind=body.kind,
                     page=body.page,
-                    content=mended(content, **mark),
+                    content=_READABLE.get(body.kind, mended)(self._content(file, codec, body)),
                     sought=body.sought,
                     received_at=body.received_at,
                 )

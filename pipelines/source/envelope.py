@@ -16,7 +16,19 @@ from typing import Any
 import msgspec
 
 from pipelines.landing import MAX_ID
-from pipelines.records import REPLACEMENT, UNREADABLE, Id, as_id, id_reader, is_nested, mended, split, whole
+from pipelines.records import (
+    REPLACEMENT,
+    TEXT_MOST,
+    UNREADABLE,
+    Id,
+    as_id,
+    id_reader,
+    is_nested,
+    legible,
+    mended,
+    split,
+    whole,
+)
 from pipelines.tables import Set
 
 TIMESTAMP = "%Y-%m-%d %H:%M:%S"
@@ -122,11 +134,15 @@ def page_of(set_: Set) -> Callable[[bytes], Page]:
 
 
 def institution(content: bytes) -> Institution:
-    """Read the auth check's answer. Contract: "Institution (auth check result)"."""
-    said = _decode(_auth.decode, content)
+    """Read the auth check's answer: the id and the time, and a name if there is one that can be told.
+
+    The contract has `authenticated` always true on success, so that only a plain no is one. Contract: "Institution
+    (auth check result)".
+    """
+    said = _decode(_auth.decode, legible(content))
     school_id = as_id(said.data.school.id)
-    if not said.success or said.data.authenticated is not True:
-        raise msgspec.ValidationError("success and authenticated are not both true")
+    if not said.success or said.data.authenticated is False:
+        raise msgspec.ValidationError("success or authenticated is false")
     if school_id is None:
         raise msgspec.ValidationError("school.id is no id")
     try:
@@ -134,7 +150,7 @@ def institution(content: bytes) -> Institution:
     except ValueError:
         raise msgspec.ValidationError("timestamp is no time") from None
     name = said.data.school.name
-    return Institution(school_id, name if isinstance(name, str) else None, timestamp)
+    return Institution(school_id, name if isinstance(name, str) and len(name) <= TEXT_MOST else None, timestamp)
 
 
 def detail(content: bytes) -> None:

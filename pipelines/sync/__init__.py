@@ -10,19 +10,19 @@ Each stage leaves what it did on disk, so that a killed run is taken up by the n
 the writer's lock (`lock`); what is said of it is in `words`.
 """
 
-from pipelines.sync.days import REJECTED_MOST
+from pipelines.sync.days import too_many_rejected
 from pipelines.sync.results import Backfilled, Synced
 from pipelines.sync.rollbook import Confirm, Rollbook, always, within_hold
 from pipelines.sync.words import nothing, unproven
 
 __all__ = [
-    "REJECTED_MOST",
     "Backfilled",
     "Confirm",
     "Rollbook",
     "Synced",
     "always",
     "nothing",
+    "too_many_rejected",
     "unproven",
     "within_hold",
 ]

@@ -18,9 +18,11 @@ from pipelines.store import judge
 from pipelines.store.lake import Candidate, DayRecord, Lake, Part, Staging, compose
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import words
-from pipelines.tables import SETS
+from pipelines.tables import SETS, WALKED
 
-# More refused records than this share of a set are no longer bad records: the contract has changed.
+# So many refused records of a set are bad records, whatever their share: one bad class of four costs one record. More
+# than these, and more than this share of the set, are no longer bad records: the contract has changed.
+NEVER_TOO_MANY = 5
 REJECTED_MOST = 0.20
 
 
@@ -98,7 +100,7 @@ class Composer:
         """
         flattened = {m.landing: self.flatten(m) for m in counted}
         for m in counted:
-            if refused := too_many_refused(flattened[m.landing]):
+            if refused := mass_refusal(flattened[m.landing]):
                 raise ContractChangedError(words.refused_by_now(m, refused))
         for m in counted:
             self.raw.refuse(m, flattened[m.landing].rejects)
@@ -152,19 +154,35 @@ def _numbers(manifests: Iterable[Manifest]) -> tuple[int, ...]:
     return tuple(m.landing for m in manifests)
 
 
-def believe(flattened: Flattened) -> None:
+def check_reject_rate(flattened: Flattened) -> None:
     """Refuse a landing of which too many records were refused. Raises ContractChangedError."""
-    if refused := too_many_refused(flattened):
+    if refused := mass_refusal(flattened):
         raise ContractChangedError(
             f"{refused}. The service no longer says what its contract says: ask its representative what changed;"
             " nothing was merged"
         )
 
 
-def too_many_refused(flattened: Flattened) -> str:
-    """How many records of a set were refused and why, if these are more than a few bad ones; else empty."""
-    for name, count in flattened.rejected().items():
-        if count > REJECTED_MOST * flattened.records[name]:
+def mass_refusal(flattened: Flattened) -> str:
+    """How many records of a set were refused and why, if these are more than a few bad ones; else empty.
+
+    Only walked sets are looked at: a school's name or a student's detail that is refused costs no more than itself.
+    """
+    rejected = flattened.rejected()
+    for name in WALKED:
+        count, records = rejected.get(name, 0), flattened.records[name]
+        if too_many_rejected(count, records):
             reason = next(r.reason for r in flattened.rejects if r.set == name)
-            return f"{count} of {flattened.records[name]} {name} were refused, the first because {reason}"
+            return f"{count} of {records} {name} were refused, the first because {reason}"
     return ""
+
+
+def too_many_rejected(rejected: int, records: int) -> bool:
+    """Whether so many refused records of a set mean that the contract has changed.
+
+    Where there are several and not one can be read, that is no matter of numbers: no good record speaks against it. A
+    single one may well be bad by itself.
+    """
+    if 1 < records == rejected:
+        return True
+    return rejected > NEVER_TOO_MANY and rejected > REJECTED_MOST * records

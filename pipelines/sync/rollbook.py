@@ -37,7 +37,7 @@ from pipelines.store.lake import DayRecord, StagedLake
 from pipelines.store.report import Report
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import words
-from pipelines.sync.days import Composer, Flattened, believe
+from pipelines.sync.days import Composer, Flattened, check_reject_rate
 from pipelines.sync.lock import alone
 from pipelines.sync.recovery import Base, Recovery
 from pipelines.sync.results import Backfilled, Synced, Weighed
@@ -355,7 +355,7 @@ class Rollbook:
         return self._weigh(manifest, self.composer.flatten(manifest))
 
     def _weigh(self, manifest: Manifest, flattened: Flattened) -> Weighed:
-        believe(flattened)
+        check_reject_rate(flattened)
         earlier = [m for m in self.counted(manifest.snapshot_date) if m.landing != manifest.landing]
         return Weighed(flattened, *self.composer.weigh([*earlier, manifest], flattened))
 

@@ -25,7 +25,7 @@ from pipelines.landing import Landed
 from pipelines.settings import ROOT
 from pipelines.source.client import LIMIT, Client
 from pipelines.source.envelope import Institution, institution, page_of
-from pipelines.sync import REJECTED_MOST, Rollbook
+from pipelines.sync import Rollbook, too_many_rejected
 from pipelines.tables import SETS, WALKED
 from pipelines.upkeep import room, status
 
@@ -226,7 +226,7 @@ def _page(name: str, content: bytes, total: int) -> Finding:
         drift += len(batch.drift)
     unknown = f", {drift} unknown fields (they are kept in raw/ and named in ops.drift)" if drift else ""
     says = f"{records} of {total:,} {name} read, {rejects} refused{unknown}"
-    if rejects > REJECTED_MOST * records:
+    if too_many_rejected(rejects, records):
         more = "the service no longer says what its contract says, and a sync would fail; ask its representative"
         return Finding("one page", Outcome.FAILED, f"{says}: {more}")
     return Finding("one page", Outcome.WARNING if rejects or drift else Outcome.OK, says)

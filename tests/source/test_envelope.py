@@ -137,6 +137,12 @@ def test_the_auth_check_says_whose_key_it_is_and_what_time_it_is() -> None:
     assert institution(auth()) == Institution(41, "Made-up School", there)
 
 
+@pytest.mark.parametrize("name", [None, 7, True, [], {}, "N" * 100_000])
+def test_a_name_that_is_none_is_left_out(name: Any) -> None:
+    assert institution(auth(school={"id": 41.0, "name": name})).school_name is None
+    assert institution(auth(school={"id": 41}, api_key_name=name, authenticated=None)).school_id == 41
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -149,6 +155,7 @@ def test_the_auth_check_says_whose_key_it_is_and_what_time_it_is() -> None:
         auth(timestamp="2026-13-20 02:15:00"),
         auth(timestamp=None),
         auth(authenticated=False),
+        auth(school=[41]),
         json.dumps(AUTH | {"success": False}).encode(),
         b'{"success": true}',
         b"not json",
