@@ -67,11 +67,15 @@ def _overlapping(con: duckdb.DuckDBPyConnection, _lake: Lake, _sample: Sample) -
 
 
 def _landed(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sample) -> Found:
-    """Of a day whose last landing was proven: each record that came is a row or a reject of the day's snapshot."""
+    """Of a day whose last landing was proven: each record that came is a row or a reject of the day's snapshot.
+
+    Records are compared by their ids, which the walk and flattening read in the same way: a record may come as often
+    as the service likes, and only Rollbook itself can lose one.
+    """
     found = []
     for record in sample:
         day = record.snapshot_date
-        row = con.execute(sql("check_landed"), {"day": day}).fetchone()
+        row = con.execute(sql("check_landed"), {"day": day, "landing": record.landings[-1]}).fetchone()
         if row is None:
             continue
         listed = ", ".join(f"'{s}'" for s in WALKED)

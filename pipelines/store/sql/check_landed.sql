@@ -1,4 +1,3 @@
--- How many records the last landing of one day brought, if it was proven.
-SELECT students + classes + slipped FROM ops.syncs
-WHERE snapshot_date = $$day AND outcome = 'synced'
-QUALIFY ROW_NUMBER() OVER (ORDER BY landing DESC) = 1 AND proven
+-- How many different records one landing of a day brought, if it was proven: all ids of a proven walk can be read.
+SELECT students + classes - repeated + slipped FROM ops.syncs
+WHERE snapshot_date = $$day AND landing = $$landing AND proven
