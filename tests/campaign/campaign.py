@@ -1,0 +1,345 @@
+"""The campaign: night after night something happens to a warehouse, and after each thing it must hold what the model says.
+
+What happens is in `events_*`; here is what all of them are made of: a sync with its outcome foretold, an operator's
+call, damage, a look at the whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from datetime import time as clock
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from pipelines.errors import DamagedError, HeldError, RollbookError
+from tests.campaign import damage
+from tests.campaign.ledger import Landing, Ledger, Showing, differences
+from tests.campaign.operator import EXPIRED, Operator
+from tests.campaign.reader import Reader
+from tests.campaign.school import School, shown
+from tests.machines import left_over
+from tests.nights import House, night, plainly
+from tests.service import Service
+
+KEEP_DAYS = 10  # from the middle of the campaign on
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that may happen, whenever it is `ready`; `play` returns False when it came to nothing."""
+
+    name: str
+    play: Callable[[Campaign], bool | None]
+    ready: Callable[[Campaign], bool]
+
+
+EVENTS: dict[str, Event] = {}
+
+
+def event(ready: Callable[[Campaign], bool] = lambda c: True) -> Callable[[Any], Any]:
+    """Let something be able to happen."""
+
+    def register(play: Callable[[Campaign], bool | None]) -> Callable[[Campaign], bool | None]:
+        name = play.__name__.replace("_", " ")
+        EVENTS[name] = Event(name, play, ready)
+        return play
+
+    return register
+
+
+class Campaign:
+    """A warehouse, its school and service, the model of what must come of it, and what has happened so far."""
+
+    def __init__(self, warehouse: Path, service: Service, reader: Reader, seed: int, nights: int) -> None:
+        self.service = service
+        self.house = House(warehouse, service)
+        self.operator = Operator(self.house)
+        self.reader = reader
+        self.random = Random(seed)
+        self.school = School(self.random)
+        self.ledger = Ledger()
+        self.nights = nights
+        self.number = 0
+        self.played: Counter[str] = Counter()
+        self.history: list[str] = []
+        # The files that were published, and found to be right, by their digests.
+        self.known: set[str] = set()
+        # Folders and notes of other people, which nobody may delete.
+        self.notes: list[str] = []
+        # Whether the published file must hold all that counts by now.
+        self.fresh = False
+        # Whether files of the lake were spoiled that nobody may have noticed yet.
+        self.worn = False
+        # Whether nothing more happens this night.
+        self.off = False
+
+    # -- a night ---------------------------------------------------------------------------------------------------
+
+    def play(self) -> None:
+        """All nights, and a last look."""
+        for number in range(1, self.nights + 1):
+            with plainly() if self.random.random() < 0.6 else nullcontext():
+                self.night(number)
+        self.last_look()
+
+    def night(self, number: int) -> None:
+        """A day passes; some things happen; in most nights a plain sync follows."""
+        self.number = number
+        self.history.append(f"night {number}")
+        self.set_clocks()
+        if number == self.nights // 2:
+            self.house.over["keep_days"] = KEEP_DAYS
+        self.school.live()
+        self.off = False
+        for _ in range(0 if number == 1 else self.random.choice([2, 2, 3, 3, 4])):
+            if not self.off:
+                self.happen(self.draw())
+        a_sync_follows = number == 1 or (not self.off and self.random.random() < 0.6)
+        if a_sync_follows and self.sync() == "held":
+            self.approve()  # a few missed nights add up, and every later one would be held as well
+
+    def draw(self) -> Event:
+        """Mostly one that has come up least so far, else any."""
+        ready = [e for e in EVENTS.values() if e.ready(self)]
+        fewest = min(self.played[e.name] for e in ready)
+        if self.random.random() < 0.85:
+            ready = [e for e in ready if self.played[e.name] == fewest]
+        return self.random.choice(ready)
+
+    def happen(self, what: Event) -> None:
+        """One thing happens, and everything is as it must be afterwards."""
+        self.history.append(f"  {what.name}")
+        if what.play(self) is not False:
+            self.played[what.name] += 1
+        self.check()
+
+    def last_look(self) -> None:
+        """What is published last is what counts, and it can be made again from what is there; nothing lies about."""
+        self.history.append("the end")
+        self.sync()
+        if self.ledger.expired():
+            self.operate(lambda: self.operator.backfill(night(1), self.today))
+        else:
+            self.operate(self.operator.rebuild)
+        assert self.fresh
+        assert left_over(self.warehouse) == []
+        assert self.reader.reads > self.nights, "nobody read"
+
+    # -- where and when --------------------------------------------------------------------------------------------
+
+    @property
+    def warehouse(self) -> Path:
+        return self.house.warehouse
+
+    @property
+    def published(self) -> Path:
+        return self.house.published
+
+    @property
+    def today(self) -> date:
+        return night(self.number)
+
+    def note(self, what: str) -> None:
+        """Add to the story that a failure tells."""
+        self.history.append(f"    {what}")
+
+    def set_clocks(self, here: timedelta = timedelta(0)) -> None:
+        """A quarter past two of this night at the service, and here as well unless the clock is off."""
+        there = datetime.combine(self.today, clock(2, 15), UTC)
+        self.house.now = there + here
+        self.service.now = lambda: there
+
+    @contextmanager
+    def clock_off_by(self, days: int) -> Iterator[None]:
+        """The clock of this machine is wrong."""
+        self.set_clocks(timedelta(days=days))
+        yield
+        self.set_clocks()
+
+    # -- what is done ----------------------------------------------------------------------------------------------
+
+    def showing(self, **over: Any) -> Showing:
+        """What the service shows tonight, but for this."""
+        return self.school.showing(self.number, **over)
+
+    def sync(
+        self,
+        showing: Showing | None = None,
+        *,
+        label: date | None = None,
+        trouble: Callable[[Service, Random], None] | None = None,
+    ) -> str:
+        """A sync that is shown this; it must come to what the model says. Returns to what."""
+        showing, label, lost = showing or self.showing(), label or self.today, self.is_lost()
+        foretold, error, came = self.try_to_sync(showing, label, trouble)
+        if self.worn and isinstance(error, DamagedError):
+            foretold, error, came = self.try_to_sync(showing, label, trouble)
+        if lost:  # landed or not, it must not be published
+            assert error is not None, "no file remembers the expired days, and the sync is green"
+            if isinstance(error, EXPIRED):
+                self.accept_loss()
+            return "lost"
+        assert outcome(error) == outcome_of(foretold), f"{foretold.verdict} was due, and there was {error!r}"
+        assert len(came) == 1 or foretold.verdict == "failed", came
+        self.note(f"sync: {foretold.verdict}")
+        self.settle(recovered=error is None or self.operator.recovers_first)
+        return foretold.verdict
+
+    def try_to_sync(
+        self, showing: Showing, label: date, trouble: Callable[[Service, Random], None] | None
+    ) -> tuple[Landing, RollbookError | None, list[str | None]]:
+        """A sync: the landing that is due, how it failed, and the verdicts of what has landed."""
+        foretold = self.ledger.receive(showing, label)
+        with shown(self.service, showing):
+            if trouble is not None:
+                trouble(self.service, self.random)
+            error = self.run(self.operator.sync)
+        return foretold, error, self.adopt(showing, label)
+
+    def operate(
+        self,
+        work: Callable[[], None],
+        *,
+        fails: type[RollbookError] | None = None,
+        done: Callable[[], None] = lambda: None,
+        behind: bool = False,
+    ) -> None:
+        """An operator's call, which works, or `fails` in this way; `done` tells the model.
+
+        What is published afterwards may be `behind` what counts.
+        """
+        lost = self.is_lost()
+        error = self.run(work)
+        if self.worn and isinstance(error, DamagedError) and fails is not DamagedError:
+            error = self.run(work)
+        if lost and isinstance(error, EXPIRED):
+            self.accept_loss()
+            return
+        if fails is None and error is not None:
+            raise error
+        assert fails is None or isinstance(error, fails), f"{fails} was due, and there was {error!r}"
+        if error is None:
+            done()
+        self.settle(recovered=error is None and not behind, behind=behind)
+
+    def approve(self) -> None:
+        """Somebody approves of what is held: of the newest such day, or of one by name."""
+        waiting = self.ledger.waiting()
+        if not waiting:  # the sync met a loss instead
+            return
+        named = self.random.random() < 0.5
+        day = self.random.choice(sorted(waiting)) if named else max(waiting)
+        self.note(f"approve {day if named else 'the newest'}")
+        asked = len(self.service.requests)
+        self.operate(
+            lambda: self.operator.approve(day, named=named),
+            done=lambda: self.ledger.become(waiting[day], verdict="approved"),
+        )
+        assert len(self.service.requests) == asked, "an approval fetches nothing"
+
+    def run(self, work: Callable[[], None]) -> RollbookError | None:
+        """Do some work; returns how it failed."""
+        try:
+            work()
+        except RollbookError as error:
+            assert error.message
+            self.note(f"{type(error).__name__}: {error.message[:160]}")
+            return error
+        return None
+
+    def damage(self, what: str, work: Callable[[], Any]) -> None:
+        """Other hands change files; what readers find until the next sync is not Rollbook's doing."""
+        if what:
+            self.note(what)
+        self.reader.disturb()
+        self.fresh = False
+        work()
+
+    # -- what must be ----------------------------------------------------------------------------------------------
+
+    def adopt(self, showing: Showing, label: date) -> list[str | None]:
+        """Let the model know of landings that have come of this, each with the verdict that it must have."""
+        disk = damage.landings(self.warehouse / "raw")
+        new = sorted(disk.keys() - self.ledger.on_disk().keys())
+        for key in new:
+            landing = self.ledger.receive(showing, label)
+            if disk[key] in (None, "failed"):
+                landing = replace(landing, verdict=str(disk[key]))
+            assert (key[0], str(disk[key])) == (label, landing.verdict), (
+                f"{key} of {label}: {disk[key]}, {landing.verdict}"
+            )
+            self.ledger.land(key, landing)
+        return [disk[key] for key in new]
+
+    def settle(self, *, recovered: bool = True, behind: bool = False) -> None:
+        """The writer is done. What is published is all that counts, if it `recovered`; or `behind` that on purpose."""
+        self.fresh = (self.fresh or recovered) and not behind
+        self.check()
+        if self.fresh or behind:
+            self.reader.calm()
+
+    def check(self) -> None:
+        """Everything that must hold at any time."""
+        self.see_what_expired()
+        disk = {k: str(v) for k, v in damage.landings(self.warehouse / "raw").items()}
+        assert disk == self.ledger.on_disk(), "what is landed is not what was"
+        if self.fresh and self.ledger.counted():
+            found, expected = self.house.tables(), self.ledger.tables()
+            assert found == expected, "\n".join(["the tables are not what counts:", *differences(found, expected)])
+            self.known.add(damage.digest(self.published))
+            for note in self.notes:
+                assert list(self.warehouse.rglob(f"{note}.txt")), f"{note}, a file of other people, is gone"
+        assert self.reader.complaints() == []
+
+    def look_after_kill(self, was_fresh: bool) -> None:
+        """Readers have the file from before or the whole next one; what counts is for the next writer to bring in."""
+        self.fresh = False
+        if was_fresh and damage.digest(self.published) not in self.known:
+            found, expected = self.house.tables(), self.ledger.tables()
+            assert found == expected, "\n".join(["neither the old nor the new night:", *differences(found, expected)])
+            self.known.add(damage.digest(self.published))
+
+    def see_what_expired(self) -> None:
+        """Days may only go from disk when they are old enough by the newest counted day, and nothing of them waits."""
+        there = {day for day, _ in damage.landings(self.warehouse / "raw")}
+        gone = {day for day, _ in self.ledger.on_disk()} - there
+        newest, waiting = self.ledger.newest(), self.ledger.waiting()
+        for day in sorted(gone):
+            assert newest is not None
+            assert "keep_days" in self.house.over, f"{day} is gone"
+            assert day <= newest - timedelta(days=KEEP_DAYS), f"{day} is gone, and {newest} is the newest day"
+            assert day not in waiting, f"{day} is gone, which waits for approval"
+            self.played["a day expires"] += 1
+            for key, landing in list(self.ledger.landings.items()):
+                if landing.day == day:
+                    self.ledger.become(key, expired=True)
+
+    def is_lost(self) -> bool:
+        """Whether days have expired that no file remembers any more."""
+        files = [self.published, *self.operator.kept()]
+        return bool(self.ledger.expired()) and not self.known & {damage.digest(f) for f in files}
+
+    def accept_loss(self) -> None:
+        """Go on without the expired days."""
+        self.note("the loss of the expired days is accepted")
+        self.operator.rebuild_accepting_the_loss()
+        self.ledger.forget_expired()
+        self.known.clear()
+        self.settle()
+
+
+def outcome(error: RollbookError | None) -> str:
+    """What a sync came to."""
+    if error is None:
+        return "counted"
+    return "held" if isinstance(error, HeldError) and error.exit_code == 3 else "failed"
+
+
+def outcome_of(landing: Landing) -> str:
+    """What a sync must come to."""
+    return "counted" if landing.counts else landing.verdict

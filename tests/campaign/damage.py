@@ -1,0 +1,102 @@
+"""What happens to a warehouse's files by other hands than Rollbook's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from datetime import date
+from pathlib import Path
+from random import Random
+
+import duckdb
+
+from tests.campaign.ledger import Key
+
+LOCK_SECONDS = 10
+EDITS = (
+    "UPDATE main.students SET name = 'Edited By Hand' WHERE student_id % 3 = 0",
+    "DELETE FROM main.students WHERE student_id % 2 = 0",
+    "DELETE FROM history.students WHERE valid_to IS NOT NULL",
+    "UPDATE history.student_summaries SET average_score = 100",
+    "DELETE FROM main.classes",
+)
+
+
+def digest(path: Path) -> str:
+    """What a file is known by; empty when it is none."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def cut(path: Path, random: Random) -> None:
+    """The end of a file is lost."""
+    content = path.read_bytes()
+    path.write_bytes(content[: random.randrange(len(content))])
+
+
+def scribble(path: Path, random: Random) -> None:
+    """Bytes all over a file are others."""
+    content = bytearray(path.read_bytes())
+    for place in range(random.randrange(min(300_000, len(content) // 2)), len(content) - 64, 50_000):
+        content[place : place + 64] = random.randbytes(64)
+    path.write_bytes(content)
+
+
+def replace_by_folder(path: Path, note: str) -> None:
+    """Somebody has put a folder, with a note of theirs in it, where the file was."""
+    if path.is_dir():
+        return
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    (path / f"{note}.txt").write_text(note)
+
+
+def remove(path: Path) -> None:
+    """A file, or what is in its place, is gone."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def edit(path: Path, random: Random) -> None:
+    """An analyst opens the file for writing, as soon as no reader has it open, and changes rows."""
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            with duckdb.connect(path) as con:
+                con.execute(random.choice(EDITS))
+                return
+        except duckdb.IOException:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
+def spoil_snapshot(snapshots: Path, random: Random) -> str:
+    """A file of a snapshot, or all of a day's, is lost or spoiled; returns what was done."""
+    part = random.choice(sorted(snapshots.glob("*/snapshot_date=*/part-0.parquet")))
+    match random.randrange(4):
+        case 0:
+            part.unlink()
+            return f"{part.relative_to(snapshots)} lost"
+        case 1:
+            cut(part, random)
+            return f"{part.relative_to(snapshots)} cut short"
+        case 2:
+            part.write_bytes(random.randbytes(part.stat().st_size))
+            return f"{part.relative_to(snapshots)} spoiled"
+        case _:
+            for folder in snapshots.glob(f"*/{part.parent.name}"):
+                shutil.rmtree(folder)
+            return f"{part.parent.name} lost"
+
+
+def landings(raw: Path) -> dict[Key, str | None]:
+    """The landings on disk, with their verdicts, as their manifests say."""
+    found: dict[Key, str | None] = {}
+    for path in raw.glob("snapshot_date=*/landing=*/manifest.json"):
+        day, number = path.parts[-3].removeprefix("snapshot_date="), path.parts[-2].removeprefix("landing=")
+        found[date.fromisoformat(day), int(number)] = json.loads(path.read_bytes()).get("verdict")
+    return found

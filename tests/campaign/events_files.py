@@ -1,0 +1,151 @@
+"""What happens to the files of the warehouse, alone and together with a bad night of the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from pipelines.errors import DamagedError
+from tests.campaign import damage
+from tests.campaign.campaign import Campaign, event
+from tests.campaign.events_service import can_lose_many, lose_many
+from tests.nights import night
+
+
+def is_there(c: Campaign) -> bool:
+    """Whether a file is published."""
+    return c.published.is_file()
+
+
+@event(is_there)
+def the_published_file_is_deleted(c: Campaign) -> None:
+    hurt(c, lambda path, _: damage.remove(path))
+
+
+@event(is_there)
+def the_published_file_is_cut_short(c: Campaign) -> None:
+    hurt(c, damage.cut)
+
+
+@event(is_there)
+def the_published_file_is_scribbled_on(c: Campaign) -> None:
+    hurt(c, damage.scribble)
+
+
+@event(is_there)
+def a_folder_is_in_the_published_files_place(c: Campaign) -> None:
+    note = f"note-{len(c.notes)}"
+    c.notes.append(note)
+    hurt(c, lambda path, _: damage.replace_by_folder(path, note))
+
+
+@event(lambda c: c.fresh)
+def an_analyst_changes_rows_of_the_published_file(c: Campaign) -> None:
+    hurt(c, damage.edit)
+
+
+@event(lambda c: bool(restorable(c)))
+def an_older_file_is_restored(c: Campaign) -> None:
+    restore(c, c.random.choice(restorable(c)))
+    maybe_sync(c)
+
+
+@event(lambda c: bool(c.operator.kept()))
+def a_kept_file_is_spoiled(c: Campaign) -> None:
+    kept = c.random.choice(c.operator.kept())
+    c.note(f"{kept.name} is spoiled")
+    fresh = kept.with_suffix(".spoiled")  # a file of its own: the published one may be linked here as well
+    fresh.write_bytes(kept.read_bytes()[: c.random.choice([0, 5_000, 20_000])])
+    fresh.replace(kept)
+    if not c.is_lost():
+        c.operate(lambda: c.operator.restore(kept), fails=DamagedError)
+
+
+@event(lambda c: bool(c.operator.kept()))
+def a_kept_file_is_deleted(c: Campaign) -> None:
+    kept = c.random.choice(c.operator.kept())
+    c.note(f"{kept.name} is deleted")
+    kept.unlink()
+
+
+@event()
+def the_build_folder_is_deleted(c: Campaign) -> None:
+    damage.remove(c.warehouse / "build")
+    maybe_sync(c)
+
+
+@event(lambda c: any((c.warehouse / "snapshots").glob("*/snapshot_date=*/part-0.parquet")))
+def a_snapshot_is_lost_or_spoiled(c: Campaign) -> None:
+    c.note(damage.spoil_snapshot(c.warehouse / "snapshots", c.random))
+    c.worn = True
+    maybe_sync(c)
+
+
+# --- together with a bad night ---------------------------------------------------------------------------------------
+
+
+@event(lambda c: is_there(c) and can_lose_many(c))
+def the_published_file_is_deleted_and_most_students_vanish(c: Campaign) -> None:
+    c.damage("the published file is deleted", lambda: damage.remove(c.published))
+    lose_many(c)
+
+
+@event(lambda c: bool(restorable(c)) and can_lose_many(c))
+def an_older_file_is_restored_and_most_students_vanish(c: Campaign) -> None:
+    restore(c, restorable(c)[-1])
+    lose_many(c)
+
+
+@event(lambda c: is_there(c) and can_lose_many(c))
+def all_but_the_landed_days_is_deleted_and_most_students_vanish(c: Campaign) -> None:
+    c.damage("the published file is deleted", lambda: damage.remove(c.published))
+    for made in ("build", "snapshots"):
+        damage.remove(c.warehouse / made)
+    lose_many(c)
+
+
+@event(lambda c: bool(restorable(c)))
+def an_older_file_is_restored_and_a_newcomer_slips_out_of_the_list(c: Campaign) -> None:
+    newcomer = c.school.join()
+    c.sync()
+    if kept := restorable(c):
+        restore(c, kept[-1])
+    c.sync(c.showing(hidden=frozenset({newcomer})))
+
+
+@event(lambda c: bool(c.ledger.expired()) and c.operator.recovers_first)
+def all_files_that_remember_expired_days_are_lost(c: Campaign) -> None:
+    c.damage("the published file and all kept ones are deleted", lambda: damage.remove(c.published))
+    for kept in c.operator.kept():
+        kept.unlink()
+    assert c.is_lost()
+    assert c.sync() == "lost"
+
+
+# --- what several have in common -------------------------------------------------------------------------------------
+
+
+def hurt(c: Campaign, work: Callable[[Path, Random], None]) -> None:
+    """Something is done to the published file; mostly a sync comes next, sometimes something else."""
+    c.damage("", lambda: work(c.published, c.random))
+    maybe_sync(c)
+
+
+def maybe_sync(c: Campaign) -> None:
+    """Mostly a sync."""
+    if c.random.random() < 0.6:
+        c.sync()
+
+
+def restorable(c: Campaign) -> list[Path]:
+    """The kept files that are as they were published, the newest first."""
+    return [p for p in c.operator.kept() if damage.digest(p) in c.known]
+
+
+def restore(c: Campaign, kept: Path) -> None:
+    """An operator puts a kept file back; until the next sync it is what readers see."""
+    was = damage.digest(kept)
+    c.note(f"restore {kept.name}")
+    c.operate(lambda: c.operator.restore(kept), behind=True)
+    assert damage.digest(c.published) == was, f"{night(c.number)}: what was restored is not there"

@@ -1,0 +1,144 @@
+"""What happens at the service, and on the way to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipelines.errors import ArgumentError
+from tests.campaign.campaign import Campaign, event
+from tests.campaign.ledger import Showing
+from tests.campaign.school import lasting_fault, passing_faults
+from tests.nights import night
+
+
+@event()
+def a_plain_night(c: Campaign) -> None:
+    c.sync()
+
+
+@event()
+def a_missed_night(c: Campaign) -> None:
+    c.off = True
+
+
+@event()
+def a_second_sync_of_the_day(c: Campaign) -> None:
+    c.sync()
+    for pupil in c.random.sample(sorted(c.school.pupils), 3):
+        c.school.change(pupil)
+    c.sync()
+
+
+@event()
+def an_unproven_walk(c: Campaign) -> None:
+    sets = c.random.choice([{"students"}, {"classes"}, {"students", "classes"}])
+    c.sync(c.showing(unproven=frozenset(sets), hidden=some(c, 2)))
+
+
+@event()
+def a_record_slips_out_of_the_list(c: Campaign) -> None:
+    c.sync(c.showing(hidden=some(c, c.random.randint(1, 8))))
+
+
+@event()
+def a_record_is_removed(c: Campaign) -> None:
+    c.school.leave(c.random.randint(1, 3))
+    c.sync()
+
+
+@event()
+def a_search_is_not_answered(c: Campaign) -> None:
+    c.school.leave(1)
+    c.sync(c.showing(unanswered=True, hidden=some(c, 1)))
+
+
+@event()
+def a_few_records_are_refused(c: Campaign) -> None:
+    c.sync(c.showing(broken=some(c, c.random.randint(1, 3)) | {c.random.choice(sorted(c.school.rooms))}))
+
+
+@event()
+def too_many_records_are_refused(c: Campaign) -> None:
+    assert c.sync(c.showing(broken=some(c, len(c.school.pupils) // 2))) in ("failed", "lost")
+
+
+@event()
+def faults_pass(c: Campaign) -> None:
+    c.sync(trouble=passing_faults)
+
+
+@event()
+def a_fault_lasts(c: Campaign) -> None:
+    assert c.sync(c.showing(silent=True), trouble=lasting_fault) in ("failed", "lost")
+
+
+@event(lambda c: can_lose_many(c))
+def a_mass_removal_is_held(c: Campaign) -> None:
+    lose_many(c)
+    c.off = c.random.random() < 0.5
+
+
+@event(lambda c: can_lose_many(c))
+def a_mass_change_is_held(c: Campaign) -> None:
+    showing = c.showing()
+    renamed = {i: r | {"name": f"{r['name']} {c.number}"} for i, r in showing.students.items()}
+    assert c.sync(replace(showing, students=renamed)) in ("held", "lost")
+
+
+@event(lambda c: can_lose_many(c))
+def a_mass_removal_is_approved_the_same_night(c: Campaign) -> None:
+    lose_many(c)
+    c.approve()
+
+
+@event(lambda c: any(day < c.today for day in c.ledger.waiting()))
+def what_an_earlier_night_held_is_approved(c: Campaign) -> None:
+    c.approve()
+
+
+@event(lambda c: not c.ledger.waiting() and "approve" in c.operator.can)
+def an_approval_finds_nothing_held(c: Campaign) -> None:
+    asked = len(c.service.requests)
+    c.operate(c.operator.approve_nothing, fails=ArgumentError)
+    assert len(c.service.requests) == asked
+
+
+@event(lambda c: c.today > night(1))
+def the_clock_is_a_year_ahead(c: Campaign) -> None:
+    with c.clock_off_by(365):
+        c.note(f"it is {c.house.now.date()} here")
+        assert c.is_lost() or c.run(c.operator.sync) is not None, "what was fetched is filed under another year"
+        if "keep_days" in c.house.over and not c.is_lost():
+            c.operate(c.operator.prune)
+    c.check()
+
+
+@event(lambda c: (c.ledger.newest() or c.today) < c.today)
+def the_clock_is_a_day_behind(c: Campaign) -> None:
+    yesterday = night(c.number - 1)
+    with c.clock_off_by(-1):
+        c.sync(c.school.showing(c.number - 1), label=yesterday)
+
+
+# --- what several have in common -------------------------------------------------------------------------------------
+
+
+def some(c: Campaign, count: int) -> frozenset[int]:
+    """So many students of tonight."""
+    return frozenset(c.random.sample(sorted(c.school.pupils), count))
+
+
+def can_lose_many(c: Campaign) -> bool:
+    """Whether enough of the school is known, and the service still has it."""
+    known = {key[0] for key in c.ledger.current()["students"]} & c.school.pupils.keys()
+    return len(known) >= 40
+
+
+def lose_many(c: Campaign) -> None:
+    """Two thirds of the known students are gone, from the lists and from every search: nobody sees that unasked."""
+    known = sorted({key[0] for key in c.ledger.current()["students"]} & c.school.pupils.keys())
+    gone = set(c.random.sample(known, len(known) * 2 // 3))
+    showing: Showing = c.showing()
+    left = {i: r for i, r in showing.students.items() if i not in gone}
+    c.note(f"{len(gone)} of {len(known)} students are gone")
+    assert c.sync(replace(showing, students=left)) in ("held", "lost")

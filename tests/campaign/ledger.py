@@ -1,0 +1,209 @@
+"""The plain model: what was landed, which of it counts, and what must be published of it.
+
+It is told what the service shows (`Showing`) and says by itself what a sync must come to and what every table must
+hold. Nothing of the code under test decides anything here; the history is folded by the slow `tests.model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any
+
+from tests import model
+from tests.nights import SET_OF, Tables, Told, class_rows, student_rows
+
+Record = dict[str, Any]
+Key = tuple[date, int]  # a landing: its day, and its number within the day
+Current = dict[str, dict[model.Row, model.Row]]  # per table, the rows that hold now
+
+SETS = ("students", "classes")
+COUNTED = ("synced", "unproven", "approved")
+# The one value that moves nightly and makes no version; it is folded like a table, of which only the last row counts.
+CLOCK = "days_since_last_activity"
+
+
+@dataclass(frozen=True)
+class Showing:
+    """What the service shows to one sync.
+
+    `students` and `classes` are all it has, by id. Of those, `hidden` are on no page of a list but found by a search,
+    and `broken` are not what the contract says. The total of an `unproven` set moves in every walk. With `unanswered`
+    no search gets an answer; with `silent` the service fails for good somewhere.
+    """
+
+    students: Mapping[int, Record]
+    classes: Mapping[int, Record]
+    hidden: frozenset[int] = frozenset()
+    broken: frozenset[int] = frozenset()
+    unproven: frozenset[str] = frozenset()
+    unanswered: bool = False
+    silent: bool = False
+
+    def records(self, set_name: str) -> Mapping[int, Record]:
+        """All the records of a set."""
+        return self.students if set_name == "students" else self.classes
+
+
+@dataclass(frozen=True)
+class Landing:
+    """What one sync received: per set the ids with what each stated, and whether the set was proven complete.
+
+    `place` is the position among all landings of its day. An `expired` one is gone from disk and still counts.
+    """
+
+    day: date
+    verdict: str
+    shown: Mapping[str, model.Shown]
+    place: int = 0
+    discarded: bool = False
+    expired: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is part of what its day states."""
+        return self.verdict in COUNTED and not self.discarded
+
+
+@dataclass
+class Ledger:
+    """All landings, whatever became of them."""
+
+    landings: dict[Key, Landing] = field(default_factory=dict)
+    _current: Current = field(default_factory=dict)
+
+    # -- what a sync must come to ----------------------------------------------------------------------------------
+
+    def receive(self, showing: Showing, day: date) -> Landing:
+        """The landing of a sync that is shown this, with the verdict that it must get."""
+        now = self.current()
+        shown = {s: _received(showing, s, day, {key[0] for key in now[s]}) for s in SETS}
+        landing = Landing(day, "synced" if all(s.proven for s in shown.values()) else "unproven", shown, place=2**20)
+        if showing.silent or any(_too_many_broken(s) for s in shown.values()):
+            return replace(landing, verdict="failed")
+        if any(now.values()) and is_mass_change(now, self.current(plus=landing)):
+            return replace(landing, verdict="held")
+        return landing
+
+    def would_lose(self, key: Key, *, discarded: bool) -> bool:
+        """Whether a discard of a landing, or its undoing, takes more rows away than may go without a question."""
+        changed = Ledger(self.landings | {key: replace(self.landings[key], discarded=discarded)})
+        return is_mass_removal(self.current(), changed.current())
+
+    # -- what is known ---------------------------------------------------------------------------------------------
+
+    def counted(self) -> list[Landing]:
+        """The landings that count, in order."""
+        return [x for _, x in sorted(self.landings.items()) if x.counts]
+
+    def newest(self) -> date | None:
+        """The newest day that counts."""
+        return max((x.day for x in self.counted()), default=None)
+
+    def on_disk(self) -> dict[Key, str]:
+        """The landings that must be there to be read, with their verdicts."""
+        return {k: x.verdict for k, x in self.landings.items() if not x.discarded and not x.expired}
+
+    def expired(self) -> list[date]:
+        """The days that only the history remembers."""
+        return sorted({x.day for x in self.landings.values() if x.expired and x.counts})
+
+    def waiting(self) -> dict[date, Key]:
+        """The held landings that may be approved: the last of their day, failed ones aside."""
+        last: dict[date, Key] = {}
+        for key, landing in sorted(self.landings.items()):
+            if landing.verdict != "failed" and not landing.discarded:
+                last[landing.day] = key
+        return {day: key for day, key in last.items() if self.landings[key].verdict == "held"}
+
+    def current(self, plus: Landing | None = None) -> Current:
+        """The rows that hold now; with `plus`, those that would."""
+        if plus is None and self._current:
+            return self._current
+        counted = [*self.counted(), *([plus] if plus else [])]
+        found: Current = {}
+        for table, set_name in SET_OF.items():
+            versions = model.versions(_days(counted, set_name), table)
+            found[table] = {key: values for key, values, _, until in versions if until is None}
+        if plus is None:
+            self._current = found
+        return found
+
+    def tables(self) -> Tables:
+        """What `House.tables` must be."""
+        told, counted = Told(), self.counted()
+        told.since = counted[0].day
+        told.shown = {s: [replace(x.shown[s], landing=x.place) for x in counted] for s in SETS}
+        clocks = model.versions(_days(counted, "students"), CLOCK)
+        told.clocks = {key[0]: value for key, (value,), _, until in clocks if until is None}
+        return told.tables()
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def land(self, key: Key, landing: Landing) -> None:
+        """A landing has come."""
+        assert key not in self.landings, f"the landing number {key} is taken by {self.landings[key].verdict} records"
+        self.landings[key] = replace(landing, place=key[1])
+        self._current = {}
+
+    def become(self, key: Key, **values: Any) -> None:
+        """A landing is approved, discarded, put back, expired."""
+        self.landings[key] = replace(self.landings[key], **values)
+        self._current = {}
+
+    def forget_expired(self) -> None:
+        """Somebody accepted that the expired days are lost."""
+        self.landings = {k: x for k, x in self.landings.items() if not x.expired}
+        self._current = {}
+
+
+def is_mass_change(before: Current, after: Current) -> bool:
+    """Whether somebody has to look first: too many rows of a table removed, or changed."""
+    changed = {t: sum(after[t].get(key, old) != old for key, old in rows.items()) for t, rows in before.items()}
+    return is_mass_removal(before, after) or any(n > 0.75 * len(before[t]) for t, n in changed.items() if before[t])
+
+
+def is_mass_removal(before: Current, after: Current) -> bool:
+    """Whether a table loses more than five rows, and more than a tenth of them."""
+    removed = {t: len(rows.keys() - after[t].keys()) for t, rows in before.items()}
+    return any(n > 5 and n > 0.10 * len(before[t]) for t, n in removed.items())
+
+
+def _received(showing: Showing, set_name: str, day: date, current: set[int]) -> model.Shown:
+    """What is received of a set when these ids are current: those on a page, and those missing that a search finds."""
+    has = showing.records(set_name)
+    received = set(has) - showing.hidden
+    missing = current - received
+    proven = set_name not in showing.unproven and not (showing.unanswered and missing)
+    if proven:
+        received |= missing & set(has)
+    said = {i: None if i in showing.broken else _stated(set_name, has[i]) for i in received}
+    return model.Shown(day, 2**20, proven, said)
+
+
+def _stated(set_name: str, record: Record) -> dict[str, model.Said]:
+    if set_name == "classes":
+        return class_rows(record)
+    activity = record.get("activity_tracking")
+    clock = None if activity is None else {(record["id"],): (activity.get(CLOCK),)}
+    return student_rows(record) | {CLOCK: clock}
+
+
+def _too_many_broken(shown: model.Shown) -> bool:
+    broken = sum(said is None for said in shown.records.values())
+    return broken > 5 and broken > 0.20 * len(shown.records)
+
+
+def _days(landings: Iterable[Landing], set_name: str) -> dict[date, model.Day]:
+    return model.days_of([replace(x.shown[set_name], landing=x.place) for x in landings])
+
+
+def differences(found: Tables, expected: Tables, most: int = 4) -> Iterator[str]:
+    """The first rows of each table that are not as they must be."""
+    for table in expected:
+        have, want = set(found.get(table, [])), set(expected[table])
+        if have != want or len(found[table]) != len(expected[table]):
+            yield f"{table}: {len(found[table])} rows, expected {len(expected[table])}"
+            yield from (f"  surplus  {row}" for row in sorted(have - want, key=repr)[:most])
+            yield from (f"  missing  {row}" for row in sorted(want - have, key=repr)[:most])

@@ -1,0 +1,165 @@
+"""The made-up school of the campaign, which lives from night to night, and the service that shows it to a sync."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+from tests import faults
+from tests.campaign.ledger import CLOCK, Record, Showing
+from tests.records import school_class, student
+from tests.service import Asked, Bend, Reply, Service
+
+CAP = 25  # records a page, so that a walk of the students has several
+FEWEST, MOST = 45, 85
+
+# Each goes by itself when asked again.
+PASSING: dict[str, Callable[[], Bend]] = {
+    "reset": faults.reset,
+    "cut short": faults.cut_short,
+    "a 500": lambda: faults.status(500),
+    "a 429 with Retry-After": lambda: faults.unavailable(429, 1),
+    "a page for people": faults.html,
+    "half a JSON": faults.not_json,
+    "another envelope": faults.wrong_envelope,
+}
+LASTING: dict[str, Callable[[], Bend]] = {
+    "gone": lambda: faults.status(503),
+    "reset for good": faults.reset,
+    "401": lambda: faults.refused(401, "AUTH_REQUIRED"),
+    "403": faults.refused,
+    "success false": faults.unsuccessful,
+    "redirect": lambda: faults.redirect("https://elsewhere.example/"),
+    "a page for people for good": faults.html,
+}
+
+
+class School:
+    """Some students and a few classes. Ids are of one length, so that no name is part of another's."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.pupils = {i: _pupil(i, random) for i in range(1001, 1001 + random.randint(55, 70))}
+        self.rooms = {i: school_class(i) for i in range(501, 501 + random.randint(7, 10))}
+        self.left: dict[int, Record] = {}
+        self.next_id = 2001
+
+    def live(self) -> None:
+        """A day passes: a few records change, somebody may come, leave or come back."""
+        chance = self.random
+        for pupil in chance.sample(sorted(self.pupils), 4):
+            self.change(pupil)
+        room = self.rooms[chance.choice(sorted(self.rooms))]
+        room["student_count"] = chance.randint(1, 40)
+        room["summary"] = room["summary"] | {"average_score": chance.choice([None, chance.randint(0, 100)])}
+        if chance.random() < 0.5 and len(self.pupils) < MOST:
+            self.join()
+        if chance.random() < 0.5 and len(self.pupils) > FEWEST:
+            self.leave(1)
+
+    def change(self, pupil: int) -> None:
+        """Something about a student is another."""
+        record, chance = self.pupils[pupil], self.random
+        match chance.randrange(5):
+            case 0:
+                record["name"] = f"Renamed {chance.randrange(10**6)}"
+            case 1:
+                record["summary"] = record["summary"] | {"average_score": chance.choice([None, chance.randint(0, 100)])}
+            case 2:
+                record["classes"] = record["classes"][1:] if len(record["classes"]) > 1 else _enrolled(chance, 2)
+            case 3:
+                record["activity_tracking"] = record["activity_tracking"] | {
+                    "assignment_submission_count": chance.randrange(99)
+                }
+            case _:
+                record["profile_image"] = chance.choice([None, f"https://img.school.example/{chance.random()}.png"])
+
+    def join(self) -> int:
+        """Somebody comes, or comes back; returns the id."""
+        if self.left and self.random.random() < 0.3:
+            pupil = self.random.choice(sorted(self.left))
+            self.pupils[pupil] = self.left.pop(pupil)
+            return pupil
+        self.next_id += 1
+        self.pupils[self.next_id] = _pupil(self.next_id, self.random)
+        return self.next_id
+
+    def leave(self, count: int) -> list[int]:
+        """So many leave; returns their ids."""
+        gone = self.random.sample(sorted(self.pupils), count)
+        self.left |= {i: self.pupils.pop(i) for i in gone}
+        return gone
+
+    def showing(self, night: int, **over: Any) -> Showing:
+        """What there is to be shown on a night: clocks move, and some records are silent about some of their parts."""
+        pupils = copy.deepcopy(self.pupils)
+        for pupil, record in pupils.items():
+            record["activity_tracking"][CLOCK] = night
+            match (pupil * 31 + night * 17) % 23:
+                case 0:
+                    record["activity_tracking"] = None
+                case 1:
+                    del record["activity_tracking"]
+                case 2:
+                    del record["classes"]
+        return Showing(**({"students": pupils, "classes": copy.deepcopy(self.rooms)} | over))
+
+
+@contextmanager
+def shown(service: Service, showing: Showing) -> Iterator[None]:
+    """Let the service show this, and nothing that was planned before, until the block ends."""
+    service.students = [_as_served(i, r, showing) for i, r in showing.students.items()]
+    service.classes = [_as_served(i, r, showing) for i, r in showing.classes.items()]
+    if showing.hidden:
+        service.on(_hiding(service, showing), path="students", times=None)
+    for set_name in showing.unproven:
+        # Of several pages the later ones disagree; of a single one the total is not what came.
+        service.on(faults.moved_total(1), path=set_name, page=1, times=None)
+    if showing.unanswered:
+        service.on(faults.status(500), search=True, times=None)
+    try:
+        yield
+    finally:
+        service.mend()
+
+
+def passing_faults(service: Service, random: Random) -> None:
+    """A few faults, anywhere."""
+    for _ in range(random.randint(1, 3)):
+        bend = PASSING[random.choice(sorted(PASSING))]()
+        service.on(bend, path=random.choice(["students", "classes"]), page=random.choice([1, 1, 2]))
+
+
+def lasting_fault(service: Service, random: Random) -> None:
+    """A fault that does not pass, from some page on."""
+    bend = LASTING[random.choice(sorted(LASTING))]()
+    path = random.choice(["auth", "students", "classes"])
+    service.on(bend, path=path, times=None, skip=random.randint(0, 1) if path == "students" else 0)
+
+
+def _pupil(pupil: int, random: Random) -> Record:
+    return student(pupil, classes=_enrolled(random, random.randint(0, 3)))
+
+
+def _enrolled(random: Random, count: int) -> list[Record]:
+    rooms = random.sample(range(501, 508), count)
+    return [
+        {"class_id": c, "class_title": f"Class {c}", "course_name": random.choice([None, "Algebra"])} for c in rooms
+    ]
+
+
+def _as_served(ident: int, record: Record, showing: Showing) -> Record:
+    if ident not in showing.broken:
+        return record
+    return record | ({"registration_date": "not a date"} if "id" in record else {"summary": None})
+
+
+def _hiding(service: Service, showing: Showing) -> Bend:
+    def bend(asked: Asked, reply: Reply) -> Reply:
+        listed = [s for s in service.students if s["id"] not in showing.hidden]
+        return service._list(asked, listed, ())
+
+    return bend
