@@ -142,10 +142,11 @@ def test_an_answer_that_is_not_the_contracts_fails(house: House) -> None:
         (timedelta(hours=-5), "UTC", WARNING, "another zone (UTC-5 h)"),
         (timedelta(hours=5, minutes=45), "UTC", WARNING, "another zone (UTC+5.75 h)"),
         (timedelta(hours=5, minutes=38), "UTC", WARNING, "set this machine's clock"),
-        (timedelta(days=3), "UTC", WARNING, "set this machine's clock"),
+        (timedelta(days=3), "UTC", FAILED, "a sync would fetch nothing: set this machine's clock"),
+        (timedelta(days=-365), "UTC", FAILED, "a sync would fetch nothing: set this machine's clock"),
     ],
 )
-def test_a_clock_that_disagrees_is_a_warning_unless_it_is_a_zones(
+def test_a_clock_that_disagrees_is_a_warning_unless_it_is_a_zones_or_another_day(
     house: House, ahead: timedelta, zone: str, outcome: Outcome, words: str
 ) -> None:
     house.service.now = lambda: (datetime.now(UTC) + ahead).replace(tzinfo=None)

@@ -444,14 +444,35 @@ def test_a_clock_set_back_within_the_day_does_no_harm(house: House, told: Told) 
     healed(house, told)
 
 
-def test_a_clock_that_ran_ahead_and_was_set_right_goes_on_from_the_right_day(house: House) -> None:
-    """The service's date says that it is right now."""
+@pytest.mark.parametrize("ahead", [2, 4, 365])
+@pytest.mark.parametrize("over", [{}, {"keep_days": 1}])
+def test_a_clock_that_ran_ahead_lands_nothing_and_the_next_right_night_is_as_ever(
+    house: House, told: Told, ahead: int, over: dict[str, int]
+) -> None:
+    """Else a night is filed under a day to come, and every right one after it comes to nothing."""
+    before, right, days = house.state(), house.now, house.rollbook().raw.days()
+    house.service.now = lambda: right
+    house.now += timedelta(days=ahead)
+    with pytest.raises(
+        MachineError, match=f"It is {house.now.date()} by .* and {right.date()} by that of the"
+    ) as caught:
+        house.sync(over=over)
+    assert caught.value.message.count("clock") == 2
+    assert (house.state(), house.rollbook().raw.days()) == (before, days)
+    house.now = right
+    healed(house, told)
+    assert max(house.rollbook().raw.days()) == right.date()
+
+
+def test_a_clock_a_day_behind_the_service_may_be_a_zones_but_not_once_it_was_ahead(house: House) -> None:
+    """Set back over midnight, with the service where it was: tonight's records are not last night's."""
     right = house.now
-    house.now += timedelta(days=4)
     house.service.now = lambda: right
     house.sync()
-    house.now = right
-    assert house.sync().manifest.snapshot_date == night(3)
+    house.now -= timedelta(days=1)
+    with pytest.raises(MachineError, match="which is before its last sync"):
+        house.sync()
+    assert len(house.landings(night(2))) == 1
 
 
 def test_a_clock_of_before_the_first_day_names_the_setting(house: House) -> None:

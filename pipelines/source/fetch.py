@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import httpx
 
@@ -39,11 +39,18 @@ log = logging.getLogger(__name__)
 
 # After so many details in a row without any answer the service is taken to be gone, and the rest are not asked for.
 UNREACHABLE_MOST = 5
+# Right clocks in two zones show the same date, or two that adjoin. Further apart, one of the clocks is wrong.
+ZONES_APART = timedelta(days=1)
 
 
 def utc_now() -> datetime:
     """The clock."""
     return datetime.now(UTC)
+
+
+def apart(here: date, there: date) -> bool:
+    """Whether two clocks show dates that no two zones have at once."""
+    return abs(here - there) > ZONES_APART
 
 
 @dataclass(frozen=True)
@@ -82,9 +89,9 @@ def fetch(
     too; without it none are.
 
     Raises the client's errors, OtherInstitutionError, NothingLandedError for a day that it is neither here nor at the
-    service, and MachineError when the clock here was set back. Any of these leaves a landing with the verdict `failed`
-    and the reason, so that raw/ tells of every sync, except where the day it would be filed under is not known to be
-    right.
+    service, and MachineError when the two clocks are further apart than zones are, or the one here was set back. Any of
+    these leaves a landing with the verdict `failed` and the reason, so that raw/ tells of every sync, except where the
+    day it would be filed under is not known to be right.
     """
     with Client(settings, timeouts=timeouts) as client:
         started = clock()
@@ -151,8 +158,7 @@ class _Fetch:
         self.published = published
         self.started = started
         self.progress: Progress | None = None
-        self.dated = False
-        self.clock_is_wrong = False
+        self.is_dated: bool | None = None  # not known before the service says which day it is there
         self.school_id: int | None = None
         self.school_name: str | None = None
         self.walks: list[Walk] = []
@@ -163,7 +169,10 @@ class _Fetch:
         self.search_seconds = 0.0
 
     def authenticate(self, bound_to: int | None, today: date, newest: Manifest | None) -> None:
-        """Ask whose key it is and what time it is there; refuse another institution's, or another day's, fetch."""
+        """Ask whose key it is and what time it is there; refuse another institution's, or another day's, fetch.
+
+        A day is today's here or the service's own, no later than today, and within a day of the service's date.
+        """
         answer = self.client.get("auth", read=institution)
         self.writer.add(
             set_name="auth",
@@ -173,9 +182,10 @@ class _Fetch:
             received_at=answer.received_at,
             records=1,
         )
-        said = answer.said
+        said, day = answer.said, self.writer.snapshot_date
         there = said.timestamp.date()
-        self.dated = self.writer.snapshot_date in (today, there)
+        was_set_back = newest is not None and self.started < newest.started_at and today < newest.snapshot_date <= there
+        self.is_dated = day in (today, there) and day <= today and not apart(day, there) and not was_set_back
         self.school_id, self.school_name = said.school_id, said.school_name
         if bound_to not in (None, said.school_id):
             raise OtherInstitutionError(
@@ -183,18 +193,24 @@ class _Fetch:
                 " Nothing was fetched: set ROLLBOOK_API_KEY to this institution's key, or ROLLBOOK_WAREHOUSE to"
                 " another folder."
             )
-        if not self.dated:
+        if day != today and not self.is_dated:
             raise NothingLandedError(
-                f"Nothing can be fetched for {self.writer.snapshot_date}: it is {today} here and {there} at the"
-                " service, which keeps no history. Sync without a date; a past day can only be rebuilt from what was"
-                " landed then (rollbook backfill)."
+                f"Nothing can be fetched for {day}: it is {today} here and {there} at the service, which keeps no"
+                " history. Sync without a date; a past day can only be rebuilt from what was landed then (rollbook"
+                " backfill)."
             )
-        if newest is not None and self.started < newest.started_at and today < newest.snapshot_date <= there:
-            self.clock_is_wrong = True
+        if newest is not None and was_set_back:
             raise MachineError(
                 f"The clock of this machine says {self.started:%Y-%m-%d %H:%M} UTC, which is before its last sync"
                 f" ({newest.started_at:%Y-%m-%d %H:%M} UTC, of {newest.snapshot_date}), and at the service it is"
                 f" {there}. Nothing was fetched: set the clock right, then run `rollbook sync`."
+            )
+        if not self.is_dated:
+            raise MachineError(
+                f"It is {today} by the clock of this machine (in {self.settings.timezone}) and {there} by that of the"
+                " records service: no two zones are so far apart, so one of them is wrong. Nothing was fetched: set"
+                " this machine's clock right, or tell the service's representative. Where the service plays another"
+                " day on purpose, name it with --date."
             )
 
     def walk_sets(self) -> None:
@@ -237,7 +253,8 @@ class _Fetch:
 
     def fail(self, error: RollbookError, finished: datetime, today: date) -> None:
         """Keep what came under the verdict `failed`, unless its day is in doubt."""
-        if self.clock_is_wrong or (not self.dated and self.writer.snapshot_date != today):
+        assumed = self.writer.snapshot_date == today
+        if not (assumed if self.is_dated is None else self.is_dated):
             self.writer.abandon()
             return
         failed = self._manifest(finished, Verdict.FAILED, error.message)

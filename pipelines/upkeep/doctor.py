@@ -25,6 +25,7 @@ from pipelines.landing import Landed
 from pipelines.settings import ROOT
 from pipelines.source.client import LIMIT, Client
 from pipelines.source.envelope import Institution, institution, page_of
+from pipelines.source.fetch import apart
 from pipelines.sync import Rollbook, too_many_rejected
 from pipelines.tables import SETS, WALKED
 from pipelines.upkeep import room, status
@@ -200,7 +201,8 @@ class Doctor:
 def clock(said: datetime, now: datetime, rollbook: Rollbook) -> Finding:
     """Compare the service's time, which names no zone, with ours. Contract: "Institution (auth check result)".
 
-    A difference is never more than a warning: what a sync is labelled with is the date here.
+    A difference is a warning, as a sync is labelled with the date here, unless the dates are further apart than zones
+    are: then nothing would be fetched.
     """
     utc = now.astimezone(UTC).replace(tzinfo=None)
     here = now.astimezone(rollbook.settings.zone).replace(tzinfo=None)
@@ -209,11 +211,14 @@ def clock(said: datetime, now: datetime, rollbook: Rollbook) -> Finding:
             return Finding("clock", Outcome.OK, f"agrees with the service's, taken as {name}")
     off = said - utc
     words = f"the service's says {said:%Y-%m-%d %H:%M}, this machine's {utc:%Y-%m-%d %H:%M} UTC"
+    to_do = "set this machine's clock (timedatectl), or tell the service"
+    if apart(here.date(), said.date()):
+        return Finding("clock", Outcome.FAILED, f"{words}, and a sync would fetch nothing: {to_do}")
     if abs(off) <= ZONES_MOST and abs(off - round(off / QUARTER) * QUARTER) <= SKEW_MOST:
         hours = off / timedelta(hours=1)
         guess = f"either the service is in another zone (UTC{hours:+.4g} h), or one of the clocks is wrong"
         return Finding("clock", Outcome.WARNING, f"{words}: {guess}")
-    return Finding("clock", Outcome.WARNING, f"{words}: set this machine's clock (timedatectl), or tell the service")
+    return Finding("clock", Outcome.WARNING, f"{words}: {to_do}")
 
 
 def _page(name: str, content: bytes, total: int) -> Finding:
