@@ -16,10 +16,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pipelines.errors import DamagedError, HeldError, RollbookError
+from pipelines.errors import DamagedError, HeldError, RollbookError, ThinnedError
 from tests.campaign import damage
-from tests.campaign.ledger import Landing, Ledger, Showing, differences
-from tests.campaign.operator import EXPIRED, Operator
+from tests.campaign.ledger import SETS, Key, Landing, Ledger, Showing, differences
+from tests.campaign.operator import Operator
 from tests.campaign.reader import Reader
 from tests.campaign.school import School, shown
 from tests.machines import left_over
@@ -69,6 +69,8 @@ class Campaign:
         self.history: list[str] = []
         # The files that were published, and found to be right, by their digests.
         self.known: set[str] = set()
+        # What was shown to the landings that have no verdict yet.
+        self.unjudged: dict[Key, Showing] = {}
         # Folders and notes of other people, which nobody may delete.
         self.notes: list[str] = []
         # Whether the published file must hold all that counts by now.
@@ -179,15 +181,14 @@ class Campaign:
         foretold, error, came = self.try_to_sync(showing, label, trouble)
         if self.worn and isinstance(error, DamagedError):
             foretold, error, came = self.try_to_sync(showing, label, trouble)
-        if lost:  # landed or not, it must not be published
-            assert error is not None, "no file remembers the expired days, and the sync is green"
-            if isinstance(error, EXPIRED):
+        if lost and error is not None:  # it is landed, and judged once somebody has accepted the loss
+            if isinstance(error, ThinnedError):
                 self.accept_loss()
             return "lost"
         assert outcome(error) == outcome_of(foretold), f"{foretold.verdict} was due, and there was {error!r}"
         assert len(came) == 1 or foretold.verdict == "failed", came
         self.note(f"sync: {foretold.verdict}")
-        self.settle(recovered=error is None or self.operator.recovers_first)
+        self.settle()
         return foretold.verdict
 
     def try_to_sync(
@@ -217,7 +218,7 @@ class Campaign:
         error = self.run(work)
         if self.worn and isinstance(error, DamagedError) and fails is not DamagedError:
             error = self.run(work)
-        if lost and isinstance(error, EXPIRED):
+        if lost and isinstance(error, ThinnedError):
             self.accept_loss()
             return
         if fails is None and error is not None:
@@ -260,6 +261,10 @@ class Campaign:
         self.fresh = False
         work()
 
+    def forget_lost_notes(self) -> None:
+        """Somebody deleted a folder, and what Rollbook had moved into it with it."""
+        self.notes = [note for note in self.notes if list(self.warehouse.rglob(f"{note}.txt"))]
+
     # -- what must be ----------------------------------------------------------------------------------------------
 
     def adopt(self, showing: Showing, label: date) -> list[str | None]:
@@ -270,6 +275,8 @@ class Campaign:
             landing = self.ledger.receive(showing, label)
             if disk[key] in (None, "failed"):
                 landing = replace(landing, verdict=str(disk[key]))
+            if disk[key] is None:
+                self.unjudged[key] = showing
             assert (key[0], str(disk[key])) == (label, landing.verdict), (
                 f"{key} of {label}: {disk[key]}, {landing.verdict}"
             )
@@ -285,6 +292,7 @@ class Campaign:
 
     def check(self) -> None:
         """Everything that must hold at any time."""
+        self.see_what_was_judged_later()
         self.see_what_expired()
         disk = {k: str(v) for k, v in damage.landings(self.warehouse / "raw").items()}
         assert disk == self.ledger.on_disk(), "what is landed is not what was"
@@ -318,6 +326,16 @@ class Campaign:
             for key, landing in list(self.ledger.landings.items()):
                 if landing.day == day:
                     self.ledger.become(key, expired=True)
+
+    def see_what_was_judged_later(self) -> None:
+        """What was landed while nothing could be compared is judged by a later writer, and proves nothing."""
+        disk = damage.landings(self.warehouse / "raw")
+        for key, showing in sorted(self.unjudged.items()):
+            if disk.get(key) is not None:
+                landing = self.ledger.receive(replace(showing, unproven=frozenset(SETS)), key[0])
+                assert disk[key] == landing.verdict, f"{key}, judged later: {disk[key]}, and {landing.verdict} was due"
+                self.ledger.become(key, verdict=landing.verdict, shown=landing.shown)
+                del self.unjudged[key]
 
     def is_lost(self) -> bool:
         """Whether days have expired that no file remembers any more."""

@@ -72,6 +72,7 @@ def a_kept_file_is_deleted(c: Campaign) -> None:
 @event()
 def the_build_folder_is_deleted(c: Campaign) -> None:
     damage.remove(c.warehouse / "build")
+    c.forget_lost_notes()
     maybe_sync(c)
 
 
@@ -102,6 +103,7 @@ def all_but_the_landed_days_is_deleted_and_most_students_vanish(c: Campaign) -> 
     c.damage("the published file is deleted", lambda: damage.remove(c.published))
     for made in ("build", "snapshots"):
         damage.remove(c.warehouse / made)
+    c.forget_lost_notes()
     lose_many(c)
 
 
@@ -114,7 +116,7 @@ def an_older_file_is_restored_and_a_newcomer_slips_out_of_the_list(c: Campaign) 
     c.sync(c.showing(hidden=frozenset({newcomer})))
 
 
-@event(lambda c: bool(c.ledger.expired()) and c.operator.recovers_first)
+@event(lambda c: bool(c.ledger.expired()))
 def all_files_that_remember_expired_days_are_lost(c: Campaign) -> None:
     c.damage("the published file and all kept ones are deleted", lambda: damage.remove(c.published))
     for kept in c.operator.kept():
