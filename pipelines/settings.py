@@ -122,6 +122,19 @@ def _mode(value: str) -> str:
     return value.strip()
 
 
+def _hosts(value: str) -> str:
+    names = [name.strip().lower() for name in value.split(",")]
+    for name in names:
+        parts = urlsplit(f"//{name}")
+        try:
+            parts.port  # noqa: B018 - as above
+        except ValueError:
+            raise ValueError(f"holds {name!r}, whose port is not a port") from None
+        if not parts.hostname or parts.netloc != name or "@" in name or not name.isascii() or " " in name:
+            raise ValueError("must be a host's name such as rollbook.example.org, or several with commas between")
+    return ", ".join(names)
+
+
 class Place(BaseSettings):
     """Where the warehouse is: all that a command needs which only reads what is published, and no key."""
 
@@ -159,6 +172,8 @@ class Settings(Place):
     alert_to: Annotated[str, AfterValidator(_addresses)] | None = Field(default=None, validate_default=True)
     alert_from: Annotated[str, AfterValidator(_addresses)] | None = None
 
+    ui_hosts: Annotated[str, AfterValidator(_hosts)] | None = None
+
     @field_validator("alert_to")
     @classmethod
     def _somebody(cls, value: str | None, info: ValidationInfo) -> str | None:
@@ -170,6 +185,11 @@ class Settings(Place):
     def zone(self) -> ZoneInfo:
         """The zone in which a snapshot's date is today's date."""
         return ZoneInfo(self.timezone)
+
+    @cached_property
+    def ui_names(self) -> list[str]:
+        """The names by which browsers reach the UI, besides this machine's own."""
+        return self.ui_hosts.split(", ") if self.ui_hosts else []
 
     @cached_property
     def file_mode(self) -> int:

@@ -1,4 +1,4 @@
-"""`rollbook serve`: Dagster's webserver and daemon, side by side, until told to stop.
+"""`rollbook serve`: Dagster's webserver behind its guard, and the daemon beside it, until told to stop.
 
 Two processes of their own and not `dagster dev`: started in the background, that one ignores the signals that a
 service manager stops it with, and leaves its children behind when it is killed.
@@ -33,7 +33,11 @@ _SET_PARENT_DEATH_SIGNAL = 1
 @app.command()
 def serve(
     host: Annotated[
-        str, typer.Option(help="Where the UI listens. It asks nobody for a password: keep it to loopback.")
+        str,
+        typer.Option(
+            help="Where the UI listens. It asks nobody for a password: keep it to loopback. It answers to this name and"
+            " to loopback's; ROLLBOOK_UI_HOSTS adds others."
+        ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The UI's port.")] = 3000,
     demo: Annotated[
@@ -49,7 +53,7 @@ def serve(
             prepare(stack.enter_context(Sandbox(api_key=KEY)).base_url, DAYS)
         settings = load()
         workspace = ["-w", str(ROOT / "workspace.yaml")]
-        web = [sys.executable, "-m", "dagster_webserver", *workspace, "-h", host, "-p", str(port)]
+        web = [sys.executable, "-m", "pipelines.guard", host, str(port), *settings.ui_names]
         daemon = [sys.executable, "-m", "dagster._daemon", "run", *workspace]  # what `dagster-daemon` runs
         stack.enter_context(_stopping_on_signals())
         _make_records()

@@ -1,0 +1,125 @@
+"""The UI's door: Dagster's webserver asks nobody for a password, so a guard stands in front of it.
+
+Any page that an operator has open can make the browser send requests to this machine, and Dagster by itself checks
+neither who is asked nor who asks: it takes a mutation from an image's address. What the guard lets through comes from
+the UI's own pages, or from a program, which sends no `Origin`.
+
+`python -m pipelines.guard HOST PORT [NAME ...]` serves the UI behind it, as `rollbook serve` does. The names imported
+from Dagster below are not public; they were checked against 1.13.27, the version that pyproject.toml pins.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+import uvicorn
+from dagster import DagsterInstance, __version__
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import WorkspaceFileTarget
+from dagster._utils.interrupts import setup_interrupt_handlers
+from dagster_webserver.app import create_app_from_workspace_process_context
+from dagster_webserver.cli import (
+    DEFAULT_DB_STATEMENT_TIMEOUT,
+    DEFAULT_POOL_MAX_OVERFLOW,
+    DEFAULT_POOL_RECYCLE,
+)
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pipelines.settings import ROOT
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - names no host: a browser cannot be asking for it
+POLL_MS = 2000  # how often the UI asks for what changed; Dagster's own default
+
+WRONG_HOST = (
+    "This is Rollbook's UI, and it does not answer to the name it was asked by. If the name in your browser's address"
+    " bar is right, put it into ROLLBOOK_UI_HOSTS (with its port, if it shows one) and start `rollbook serve` again.\n"
+)
+FOREIGN = (
+    "Another web site asked for this, and only the UI's own pages may. If the UI is behind a proxy, have that pass the"
+    " Host header on, and put the name in your browser's address bar into ROLLBOOK_UI_HOSTS.\n"
+)
+ONLY_POST = "Queries are sent to /graphql by POST, as application/json. For a query by hand, use a GraphQL client.\n"
+
+
+class Guard:
+    """ASGI middleware: only the UI's own pages, under the names that it is known by, and programs get through.
+
+    Every request must be for one of the `hosts`. What a page sent must come from that same host and port, WebSockets
+    included; and `/graphql` takes JSON by POST only, which no page can send to another site unasked.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
+        self.app = app
+        self.hosts = frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse with 403 and what to do, or pass on."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+        elif refusal := self.refusal(scope):
+            await PlainTextResponse(refusal, 403)(scope, receive, send)
+        else:
+            await self.app(scope, receive, _unframed(send))
+
+    def refusal(self, scope: Scope) -> str | None:
+        """Why a request is refused, in words; None when it may pass."""
+        headers = Headers(scope=scope)
+        asked = [host.lower() for host in headers.getlist("host")]
+        if len(asked) != 1 or asked[0] not in self.hosts:
+            return WRONG_HOST
+        if any(origin.lower().partition("://")[2] != asked[0] for origin in headers.getlist("origin")):
+            return FOREIGN  # also `null`, as which a page in a sandbox asks
+        if scope["type"] == "websocket":
+            return None
+        if scope["method"] not in ("GET", "HEAD") and headers.get("sec-fetch-site", "none") not in (
+            "same-origin",
+            "none",
+        ):
+            return FOREIGN
+        types = [kind.partition(";")[0].strip().lower() for kind in headers.getlist("content-type")]
+        if scope["path"].rstrip("/") == "/graphql" and (scope["method"] != "POST" or types != ["application/json"]):
+            return ONLY_POST
+        return None
+
+
+def _unframed(send: Send) -> Send:
+    """Have no other site show the UI in a frame of its own, where a click could be stolen."""
+
+    async def framed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message)["X-Frame-Options"] = "SAMEORIGIN"
+        await send(message)
+
+    return framed
+
+
+def known_as(host: str, port: int, names: Iterable[str] = ()) -> set[str]:
+    """What a browser may put into `Host` for a UI that listens on this host and port, and has these names besides.
+
+    A name without a port stands for itself (behind a proxy) and for itself with the port that is served.
+    """
+    listens = [] if host in EVERY_ADDRESS else [f"[{host}]" if ":" in host else host.lower()]
+    known = set()
+    for name in (*LOOPBACK, *listens, *names):
+        known |= {name} if urlsplit(f"//{name}").port else {name, f"{name}:{port}"}
+    return known
+
+
+def serve(host: str, port: int, names: Iterable[str] = ()) -> None:
+    """Serve Dagster's UI behind the guard until SIGTERM or Ctrl-C. DAGSTER_HOME must be set."""
+    setup_interrupt_handlers()
+    with DagsterInstance.get() as instance:
+        instance.optimize_for_webserver(DEFAULT_DB_STATEMENT_TIMEOUT, DEFAULT_POOL_RECYCLE, DEFAULT_POOL_MAX_OVERFLOW)
+        workspace = WorkspaceFileTarget([str(ROOT / "workspace.yaml")])
+        with WorkspaceProcessContext(instance, workspace, version=__version__) as context:
+            app = create_app_from_workspace_process_context(context, live_data_poll_rate=POLL_MS)
+            uvicorn.run(Guard(app, known_as(host, port, names)), host=host, port=port, log_level="warning")
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

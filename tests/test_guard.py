@@ -1,0 +1,196 @@
+"""The guard by itself: which requests reach the UI, by every header that says who is asked and who asks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from pipelines.errors import SettingError
+from pipelines.guard import FOREIGN, ONLY_POST, WRONG_HOST, Guard, known_as
+from pipelines.settings import load
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - a name, and nothing listens
+OWN = "127.0.0.1:3000"
+JSON = {"content-type": "application/json"}
+
+
+async def ui(scope: Scope, receive: Receive, send: Send) -> None:
+    """Stands for Dagster's webserver."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.accept"})
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"the UI"})
+
+
+def ask(method: str, path: str, *headers: tuple[str, str], known: set[str] | None = None) -> list[Message]:
+    """What comes back for a request with these headers, of which there may be several of a name."""
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    websocket = method == "WEBSOCKET"
+    scope: dict[str, Any] = {
+        "type": "websocket" if websocket else "http",
+        "path": path,
+        "headers": [(n.encode(), v.encode()) for n, v in headers],
+        "extensions": {"websocket.http.response": {}},
+    }
+    if not websocket:
+        scope["method"] = method
+    asyncio.run(Guard(ui, known or known_as("127.0.0.1", 3000))(scope, receive, send))
+    return sent
+
+
+def answer(method: str, path: str, headers: dict[str, str], **more: Any) -> str:
+    """The text that comes back, or, of a WebSocket, what was sent first."""
+    sent = ask(method, path, *headers.items(), **more)
+    if sent[0]["type"] == "websocket.accept":
+        return "accepted"
+    assert sent[0]["status"] == (200 if sent[1]["body"] == b"the UI" else 403)
+    text: bytes = sent[1]["body"]
+    return text.decode()
+
+
+@pytest.mark.parametrize(
+    "host", [OWN, "127.0.0.1", "localhost:3000", "LocalHost:3000", "localhost", "[::1]:3000", "[::1]"]
+)
+def test_the_ui_answers_to_this_machines_own_names(host: str) -> None:
+    assert answer("GET", "/runs", {"host": host}) == "the UI"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example", "evil.example:3000", "127.0.0.1.evil.example:3000", "localhost.evil.example", "localhost.:3000",
+        "127.0.0.1:8080", "localhost@evil.example", "127.0.0.1:3000, evil.example", "127.0.0.1:03000", "0.0.0.0:3000", "",
+    ],
+)  # fmt: skip
+def test_it_answers_to_no_other_name(host: str) -> None:
+    for method in ("GET", "POST", "WEBSOCKET"):
+        assert answer(method, "/graphql", {"host": host} | JSON) == WRONG_HOST
+
+
+def test_a_request_that_names_two_hosts_or_none_is_refused() -> None:
+    both = ask("GET", "/", ("host", OWN), ("host", "evil.example"))
+    assert [m.get("status") for m in both] == [403, None]
+    assert answer("GET", "/", {}) == WRONG_HOST
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "asked"),
+    [
+        (EVERYWHERE, (), {"localhost:3000": "the UI", "0.0.0.0:3000": WRONG_HOST, "192.168.1.5:3000": WRONG_HOST}),
+        ("192.168.1.5", (), {"192.168.1.5:3000": "the UI", "192.168.1.5": "the UI", "192.168.1.6:3000": WRONG_HOST}),
+        ("fe80::1", (), {"[fe80::1]:3000": "the UI", "fe80::1": WRONG_HOST}),
+        ("::", (), {"[::1]:3000": "the UI", "[::]:3000": WRONG_HOST}),
+        ("127.0.0.1", ("ui.example",), {"ui.example": "the UI", "ui.example:3000": "the UI", "ui.example:81": WRONG_HOST}),
+        ("127.0.0.1", ("ui.example:81",), {"ui.example:81": "the UI", "ui.example": WRONG_HOST}),
+    ],
+)  # fmt: skip
+def test_it_is_known_by_what_it_listens_on_and_by_the_names_that_are_set(
+    host: str, names: tuple[str, ...], asked: dict[str, str]
+) -> None:
+    known = known_as(host, 3000, names)
+    assert {name: answer("GET", "/", {"host": name}, known=known) for name in asked} == asked
+
+
+@pytest.mark.parametrize(
+    ("origin", "comes_back"),
+    [
+        ("http://127.0.0.1:3000", "the UI"), ("https://127.0.0.1:3000", "the UI"), ("http://127.0.0.1:8080", FOREIGN),
+        ("http://localhost:3000", FOREIGN), ("http://127.0.0.1", FOREIGN), ("http://evil.example", FOREIGN), ("null", FOREIGN),
+        ("", FOREIGN), ("127.0.0.1:3000", FOREIGN), ("http://127.0.0.1:3000.evil.example", FOREIGN),
+    ],
+)  # fmt: skip
+def test_a_page_is_the_uis_own_or_gets_nothing(origin: str, comes_back: str) -> None:
+    headers = {"host": OWN, "origin": origin}
+    assert answer("POST", "/graphql", headers | JSON) == comes_back
+    assert answer("GET", "/runs", headers) == comes_back
+    assert answer("POST", "/report_asset_materialization/forged", headers) == comes_back
+    assert answer("WEBSOCKET", "/graphql", headers) == ("accepted" if comes_back == "the UI" else comes_back)
+
+
+@pytest.mark.parametrize(
+    ("site", "comes_back"),
+    [("same-origin", "the UI"), ("none", "the UI"), ("same-site", FOREIGN), ("cross-site", FOREIGN)],
+)
+def test_what_the_browser_says_of_the_asking_site_counts_where_something_could_change(
+    site: str, comes_back: str
+) -> None:
+    assert answer("POST", "/graphql", {"host": OWN, "sec-fetch-site": site} | JSON) == comes_back
+    assert answer("GET", "/runs", {"host": OWN, "sec-fetch-site": site}) == "the UI"  # a link in a mail or a chat
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/graphql", "/graphql/"])
+def test_graphql_is_asked_by_post_alone(method: str, path: str) -> None:
+    assert answer(method, path, {"host": OWN} | JSON) == ONLY_POST
+
+
+@pytest.mark.parametrize(
+    ("content_type", "comes_back"),
+    [
+        ("application/json", "the UI"), ("Application/JSON; charset=utf-8", "the UI"), ("text/plain", ONLY_POST),
+        ("text/plain; application/json", ONLY_POST), ("application/x-www-form-urlencoded", ONLY_POST),
+        ("multipart/form-data; boundary=application/json", ONLY_POST), ("application/graphql", ONLY_POST), ("", ONLY_POST),
+    ],
+)  # fmt: skip
+def test_graphql_takes_json_alone(content_type: str, comes_back: str) -> None:
+    assert answer("POST", "/graphql", {"host": OWN, "content-type": content_type}) == comes_back
+
+
+def test_graphql_without_a_content_type_or_with_two_is_refused() -> None:
+    assert answer("POST", "/graphql", {"host": OWN}) == ONLY_POST
+    two = ask("POST", "/graphql", ("host", OWN), ("content-type", "application/json"), ("content-type", "text/plain"))
+    assert two[0]["status"] == 403
+
+
+def test_no_other_site_may_frame_what_is_let_through() -> None:
+    assert ask("GET", "/", ("host", OWN))[0]["headers"] == [(b"x-frame-options", b"SAMEORIGIN")]
+
+
+def test_refusals_say_what_to_do_as_plain_text() -> None:
+    start, body = ask("GET", "/", ("host", "evil.example"))
+    assert dict(start["headers"])[b"content-type"] == b"text/plain; charset=utf-8"
+    assert (
+        b"put it into ROLLBOOK_UI_HOSTS (with its port, if it shows one) and start `rollbook serve` again"
+        in body["body"]
+    )
+
+
+def test_the_guard_leaves_the_servers_own_messages_alone() -> None:
+    seen = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope["type"])
+
+    asyncio.run(Guard(app, ())({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
+    assert seen == ["lifespan"]
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ("ui.example", ["ui.example"]),
+        (" UI.example, 10.0.0.5:81 ,[::2]", ["ui.example", "10.0.0.5:81", "[::2]"]),
+        ("", []),
+    ],
+)
+def test_the_setting_holds_names(value: str, names: list[str]) -> None:
+    assert load(base_url="https://x.example", api_key="k", ui_hosts=value or None).ui_names == names
+
+
+@pytest.mark.parametrize(
+    "value", ["http://ui.example", "ui.example/path", "me@ui.example", "a,,b", "ui.example:99999", "a b", ","]
+)
+def test_a_malformed_setting_is_named(value: str) -> None:
+    with pytest.raises(SettingError, match="^ROLLBOOK_UI_HOSTS "):
+        load(base_url="https://x.example", api_key="k", ui_hosts=value)
