@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import file_digest
 from pathlib import Path
+from typing import IO
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -52,6 +54,25 @@ def replacing(path: Path, mode: int = PRIVATE_FILE) -> Iterator[Path]:
         sync(path.parent)
     finally:
         aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def handing_out(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file to write to; when the block ends well, it takes the place of `path` at once and durably.
+
+    For folders that others may write to as well: its name cannot be foreseen, nothing that was put there is opened, and
+    it is the owner's alone from its first byte on. A link in the place of `path` is replaced, and not followed.
+    """
+    with tempfile.NamedTemporaryFile(prefix=".rollbook-", suffix=PARTIAL, dir=path.parent, delete=False) as file:
+        aside = Path(file.name)
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            aside.replace(path)
+            sync(path.parent)
+        finally:
+            aside.unlink(missing_ok=True)
 
 
 def write(path: Path, content: bytes, mode: int = PRIVATE_FILE) -> None:

@@ -1,4 +1,9 @@
-"""Reading the published file, for the command line: a query in, columns and rows out. Nothing is ever written."""
+"""Reading the published file, for the command line: a query in, columns and rows out. Nothing is ever written.
+
+DuckDB's own parser decides what a query may do. Its statement's type alone does not tell: a SELECT may hold a COPY, and
+an EXPLAIN ANALYZE runs whatever it explains. So a query is one SELECT whose whole syntax tree only reads. It then runs
+on a connection that is read-only, opens no files but the published one and the lake's, and cannot be set otherwise.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +18,18 @@ from typing import Any
 import duckdb
 
 from pipelines.errors import ArgumentError, NothingLandedError
-from pipelines.store.database import in_words, literal, sql
-from pipelines.store.views import QUESTIONS
+from pipelines.store.database import MEMORY_LIMIT, in_words, literal, sql
+from pipelines.store.views import QUESTIONS, macros
 
-# What only reads. A PIVOT is several statements in one; the connection itself could not write by them.
-READS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI)
+# The kinds of queries in a syntax tree that only read. A CTE may also be a COPY_QUERY_NODE, a DELETE_QUERY_NODE, ...
+READING_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
+# The table functions that neither open files, change settings, nor run a text as a query; and all `duckdb_...()`.
+READING_FUNCTIONS = {
+    *("range", "generate_series", "unnest", "repeat", "json_each", "json_tree", "histogram", "histogram_values"),
+    *(macro.name for macro in macros()),
+}
 
 _NAME = re.compile(r"(\w+\.)?\w+")
-_EXPLAIN = re.compile(r"\s*EXPLAIN(\s+ANALYZE)?\b(\s*\([^)]*\))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -38,14 +47,12 @@ def ask(published: Path, query: str, parameters: dict[str, Any] | None = None, *
     Raises NothingLandedError before the first publish, and ArgumentError for a query that would write or that DuckDB
     refuses.
     """
-    with reading(published) as con:
-        only_reads(con, query)
-        try:
-            result = con.execute(query, parameters or {})
+    with open_published(published) as con:
+        statement = lock(con, published, query)
+        with refusals():
+            result = con.execute(statement, parameters or {})
             columns = tuple(c[0] for c in result.description or ())
             rows = result.fetchall() if most is None else result.fetchmany(most + 1)
-        except duckdb.Error as error:
-            raise ArgumentError(f"DuckDB refused the query: {error}") from None
     return Answer(columns, rows[:most], most is not None and len(rows) > most)
 
 
@@ -58,47 +65,82 @@ def open_published(published: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-@contextmanager
-def reading(published: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The published file, read-only; of other files only the lake's, which its views read.
+def lock(
+    con: duckdb.DuckDBPyConnection, published: Path, query: str, *, scratch: Path | None = None
+) -> duckdb.Statement:
+    """Make the published file's connection fit for one query, and for nothing but reading; returns it, parsed.
 
-    Raises NothingLandedError before the first publish.
+    From here on no files can be opened but the published one and the lake's, which its views read. What does not fit
+    into memory is spilled to `scratch`, a private folder; without one it fails. Raises ArgumentError for a query that
+    would do more than read.
     """
+    statement = only_reads(con, query)
     lake = f"{published.parent / 'snapshots'}/"
-    with open_published(published) as con:
-        con.execute(f"SET allowed_directories = [{literal(lake)}]")
-        con.execute("SET enable_external_access = false")
-        con.execute("SET lock_configuration = true")
-        yield con
+    con.execute(f"SET allowed_directories = [{literal(lake)}]")
+    con.execute(f"SET temp_directory = {literal(scratch or '')}")
+    if scratch is not None:
+        con.execute(f"SET memory_limit = {literal(MEMORY_LIMIT)}")
+    con.execute("SET enable_progress_bar = false")  # which would stand in the output of a query that takes seconds
+    con.execute("SET enable_external_access = false")
+    con.execute("SET lock_configuration = true")
+    return statement
 
 
-def only_reads(con: duckdb.DuckDBPyConnection, query: str) -> None:
-    """Refuse, in a sentence, what is not one query that reads. Raises ArgumentError."""
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn what DuckDB says about a query into an ArgumentError."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise ArgumentError(f"DuckDB refused the query: {error}") from None
+
+
+def only_reads(con: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
+    """The one statement that a query is. Raises ArgumentError, in a sentence, for what is not one query that reads."""
     try:
         statements = con.extract_statements(query)
     except duckdb.Error as error:
         raise ArgumentError(f"DuckDB does not understand the query: {error}") from None
     if len(statements) != 1:
         raise ArgumentError(f"Ask one query at a time: this is {len(statements)}")
-    kind = statements[0].type
-    if kind is duckdb.StatementType.EXPLAIN and (inner := _EXPLAIN.sub("", query, count=1)) != query:
-        only_reads(con, inner)
-    elif kind not in READS:
-        raise ArgumentError(
-            f"This only reads, and {kind.name} could write or change something: only a sync changes what is published."
-            " Ask with SELECT, FROM, WITH, SUMMARIZE, DESCRIBE or SHOW; for work of your own, ATTACH the file"
-            " read-only from a database of your own"
-        )
+    kind = _kind(statements[0])
+    if kind == "MULTI":
+        raise ArgumentError("DuckDB runs this as several statements. Name the values of a PIVOT: ON column IN (...)")
+    if kind != "SELECT":
+        raise _more_than_reading(kind)
+    row = con.execute(sql("syntax_tree"), {"query": statements[0].query}).fetchone()
+    nodes, functions = (part or [] for part in row or ([], []))
+    if not nodes:  # DuckDB made no tree of it
+        raise _more_than_reading("what DuckDB cannot take apart")
+    for node in set(nodes) - READING_NODES:
+        raise _more_than_reading(node.removesuffix("_QUERY_NODE"))
+    for name in set(functions) - READING_FUNCTIONS:
+        if not name.startswith("duckdb_"):
+            raise _more_than_reading(f"the function {name}")
+    return statements[0]
+
+
+def _kind(statement: duckdb.Statement) -> str:
+    try:
+        return statement.type.name
+    except ValueError:  # DuckDB's Python package has no name for it yet
+        return "this kind of statement"
+
+
+def _more_than_reading(what: str) -> ArgumentError:
+    return ArgumentError(
+        f"This only reads, and {what} could do more: only a sync changes what is published. Ask with SELECT, FROM,"
+        " WITH, SUMMARIZE, DESCRIBE or SHOW; for work of your own, ATTACH the file read-only from another database"
+    )
 
 
 def query_of(con: duckdb.DuckDBPyConnection, question: str) -> str:
     """A question as a query: the name of a view or table, or a query as it is.
 
-    Raises ArgumentError for a name that is none, with those it may have meant, and for a query that would write.
+    Raises ArgumentError for a name of neither, with those it may have meant.
     """
     if not _NAME.fullmatch(question.strip()):
-        only_reads(con, question)
-        return question.strip().rstrip(";")
+        return question
     name = question.strip().lower()
     known = {f"{schema}.{table}".removeprefix("main.") for schema, table in con.execute(sql("relations")).fetchall()}
     if name.removeprefix("main.") not in known:

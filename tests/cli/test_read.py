@@ -70,12 +70,13 @@ def test_sql_reads_a_query_from_standard_input_and_the_lakes_views(fortnight: Sc
         ("DROP TABLE students", "DROP"),
         ("CREATE TEMP TABLE t AS SELECT 1", "CREATE"),
         ("COPY students TO '{out}'", "COPY"),
-        ("EXPLAIN ANALYZE COPY students TO '{out}'", "COPY"),
+        ("WITH x AS (COPY students TO '{out}') SELECT 1", "COPY"),
+        ("/* a comment */ EXPLAIN ANALYZE COPY students TO '{out}'", "EXPLAIN"),
         ("ATTACH '{out}' AS other", "ATTACH"),
         ("SET threads = 1", "SET"),
-        ("CHECKPOINT", "could write or change something"),
+        ("CHECKPOINT", "could do more"),
         ("PRAGMA enable_profiling", "PRAGMA"),
-        ("INSTALL httpfs", "could write or change something"),
+        ("INSTALL httpfs", "could do more"),
     ],
 )
 def test_sql_refuses_to_write_in_a_sentence(fortnight: School, tmp_path: Path, query: str, word: str) -> None:
@@ -89,10 +90,15 @@ def test_sql_refuses_to_write_in_a_sentence(fortnight: School, tmp_path: Path, q
 
 
 @pytest.mark.parametrize(
-    "query", ["SELECT * FROM read_csv('/etc/passwd')", "FROM '/etc/passwd'", "FROM glob('/etc/*')"]
+    ("query", "said"),
+    [
+        ("SELECT * FROM read_csv('/etc/passwd')", "the function read_csv could do more"),
+        ("FROM '/etc/passwd'", "DuckDB refused the query"),
+        ("FROM glob('/etc/*')", "the function glob could do more"),
+    ],
 )
-def test_sql_reads_the_warehouse_and_no_other_file(fortnight: School, query: str) -> None:
-    assert "DuckDB refused the query" in error(run_at(fortnight, "sql", query), 2)
+def test_sql_reads_the_warehouse_and_no_other_file(fortnight: School, query: str, said: str) -> None:
+    assert said in error(run_at(fortnight, "sql", query), 2)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import stat
+import subprocess
+import sys
+import threading
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -15,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.errors import ArgumentError, NothingLandedError
+from pipelines.settings import ROOT
 from pipelines.store import export as module
 from pipelines.store.export import Format, export
 from tests.school import School
@@ -126,6 +132,100 @@ def test_the_file_is_the_owners_alone_and_nothing_is_left_beside_it(
     assert [p.name for p in folder.iterdir()] == ["f"]
 
 
+@pytest.mark.parametrize("form", list(Format))
+def test_a_file_in_progress_is_the_owners_alone_from_its_first_byte_on(
+    fortnight: School, tmp_path: Path, form: Format
+) -> None:
+    """Wherever it is written, and whatever the umask of who exports."""
+    folder, scratch = tmp_path / "mine", tmp_path / "scratch"
+    folder.mkdir()
+    scratch.mkdir()
+    seen: set[tuple[str, int]] = set()
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            for path in (*folder.iterdir(), *scratch.rglob("*")):
+                with suppress(OSError):
+                    seen.add((path.parent.name, stat.S_IMODE(path.lstat().st_mode) & 0o077))
+
+    before = os.umask(0)
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        export(
+            fortnight.published, "SELECT name, sleep_ms(20) FROM students LIMIT 30", form, folder / "f", scratch=scratch
+        )
+    finally:
+        done.set()
+        watcher.join()
+        os.umask(before)
+    assert {mode for _, mode in seen} == {0}
+    assert "mine" in {place for place, _ in seen}
+
+
+@pytest.mark.parametrize("form", list(Format))
+def test_no_link_that_somebody_planted_is_written_through(fortnight: School, tmp_path: Path, form: Format) -> None:
+    victim, folder = tmp_path / "victim", tmp_path / "shared"
+    victim.write_text("precious")
+    folder.mkdir()
+    for name in ("f", ".f.partial", ".f.partial.plain"):
+        (folder / name).symlink_to(victim)
+    write(fortnight, "courses", form, folder / "f")
+    assert victim.read_text() == "precious"
+    assert not (folder / "f").is_symlink()
+    assert stat.S_IMODE((folder / "f").stat().st_mode) == 0o600
+
+
+def test_headings_that_pupils_wrote_are_disarmed_too(nasty: School, out: Path) -> None:
+    names = ", ".join(f"'{n}'" for n in ('=HYPERLINK("http://x.example","click")', "+1+1"))
+    write(nasty, f"PIVOT students ON name IN ({names}) USING COUNT(*) GROUP BY is_registered", Format.CSV, out)
+    assert read(out, Format.CSV)[0] == ["is_registered", '\'=HYPERLINK("http://x.example","click")', "'+1+1"]
+
+
+@pytest.mark.parametrize("form", list(Format))
+def test_two_columns_of_a_name_and_a_comment_at_the_end_are_no_hindrance(
+    fortnight: School, out: Path, form: Format
+) -> None:
+    assert write(fortnight, "SELECT 1 AS a, 'x' AS a -- twice", form, out) == 1
+    if form is not Format.PARQUET:
+        assert [[str(v) for v in row] for row in read(out, form)] == [["a", "a"], ["1", "x"]]
+
+
+@pytest.mark.parametrize("form", list(Format))
+def test_a_query_that_fails_on_its_way_leaves_the_older_file(fortnight: School, out: Path, form: Format) -> None:
+    out.write_text("older")
+    with pytest.raises(ArgumentError, match="DuckDB refused the query: .*so far and no further"):
+        write(fortnight, "SELECT IF(i < 50000, i, ERROR('so far and no further')) FROM range(60000) t(i)", form, out)
+    assert (out.read_text(), os.listdir(out.parent)) == ("older", ["out"])  # noqa: PTH208
+
+
+def test_what_parquet_cannot_hold_is_said(fortnight: School, out: Path) -> None:
+    with pytest.raises(ArgumentError, match="A column cannot be written to Parquet, CAST it to VARCHAR"):
+        write(fortnight, "SELECT INTERVAL 1 MONTH AS a", Format.PARQUET, out)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+@pytest.mark.parametrize("form", [Format.CSV, Format.PARQUET])
+def test_a_large_answer_takes_little_memory(fortnight: School, out: Path, form: Format) -> None:
+    """Two million rows of 200 bytes: 400 MB, which pass through in batches."""
+    program = f"""
+from pathlib import Path
+from pipelines.store.export import Format, export
+def peak(): return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
+small = "SELECT i, repeat('x', 200) AS a FROM range(20000) t(i)"
+export(Path({str(fortnight.published)!r}), small, Format({form.value!r}), Path({str(out)!r}), scratch=Path({str(out.parent)!r}))
+before = peak()
+large = "SELECT i, repeat('x', 190) || i AS a FROM range(2000000) t(i)"
+export(Path({str(fortnight.published)!r}), large, Format({form.value!r}), Path({str(out)!r}), scratch=Path({str(out.parent)!r}))
+print(peak() - before)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=110
+    )
+    assert 0 < float(done.stdout) < 200  # MB
+
+
 def test_more_rows_than_excel_holds_are_refused_and_the_older_file_stays(
     fortnight: School, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,7 +241,7 @@ def test_more_rows_than_excel_holds_are_refused_and_the_older_file_stays(
     [
         ("rooster", "There is no view or table 'rooster': did you mean roster?"),
         ("zzzzzzzz", "the questions are roster, student_progress"),
-        ("DELETE FROM students", "DELETE could write"),
+        ("DELETE FROM students", "DELETE could do more"),
         ("SELECT 1; SELECT 2", "Ask one query at a time"),
         ("SELECT nothing FROM roster", "DuckDB refused the query"),
         ("SELECT FROM WHERE", "DuckDB does not understand"),
