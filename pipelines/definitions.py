@@ -1,11 +1,15 @@
 """Everything that Dagster sees, assembled. Nothing else belongs here."""
 
+import os
+
 import dagster as dg
 
-from pipelines import checks
+from pipelines import checks, files
 from pipelines.assets import graph
 from pipelines.resources import Options, Writer
 from pipelines.schedules import nightly, nightly_sync, watch
+
+files.keep_private(os.environ.get("DAGSTER_HOME"))  # Dagster's own commands load this, and set no umask
 
 defs = dg.Definitions(
     assets=[graph(checks)],

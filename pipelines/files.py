@@ -9,16 +9,33 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import file_digest
 from pathlib import Path
 from typing import IO
+
+from filelock import FileLock, Timeout
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 
 # Half-written files carry this ending; no reader's glob matches it, and the next writer sweeps them up.
 PARTIAL = ".partial"
+
+# A process's own folder for a while, and the lock in it that tells whether the process is still there.
+ASIDE, LOCK = "aside-", "lock"
+
+
+def keep_private(home: str | None) -> None:
+    """From here on, what this process and its children make is the owner's alone, and so is Dagster's `home`.
+
+    Every entry says so first: the command, the code location, the UI. Dagster by itself leaves its databases and logs
+    open to all; in a folder that others cannot enter, older ones are out of reach, too.
+    """
+    os.umask(0o077)
+    if home and Path(home).is_absolute():
+        with suppress(OSError):  # no such folder, or another account's: both are for `rollbook doctor` to say
+            Path(home).chmod(PRIVATE_FOLDER)
 
 
 def folder(path: Path, mode: int = PRIVATE_FOLDER) -> Path:
@@ -73,6 +90,32 @@ def handing_out(path: Path) -> Iterator[IO[bytes]]:
             sync(path.parent)
         finally:
             aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def aside(within: Path) -> Iterator[Path]:
+    """A private folder for what one process needs for a while; removed when the block ends, however it ends.
+
+    What a killed process leaves is for `sweep_aside`: a folder whose lock nobody holds is nobody's.
+    """
+    while True:
+        made = Path(tempfile.mkdtemp(prefix=ASIDE, dir=folder(within)))
+        lock = FileLock(made / LOCK, mode=PRIVATE_FILE)
+        with suppress(FileNotFoundError):  # swept before it was locked
+            lock.acquire()
+            break
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        lock.release()
+
+
+def sweep_aside(within: Path) -> None:
+    """Remove what killed processes left of their folders `aside`; those of living ones stay."""
+    for left in within.glob(f"{ASIDE}*"):
+        with suppress(Timeout, FileNotFoundError), FileLock(left / LOCK, timeout=0):  # held, or gone by now
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def write(path: Path, content: bytes, mode: int = PRIVATE_FILE) -> None:

@@ -10,6 +10,7 @@ from Dagster below are not public; they were checked against 1.13.27, the versio
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from urllib.parse import urlsplit
@@ -29,6 +30,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pipelines import files
 from pipelines.settings import ROOT
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -112,6 +114,7 @@ def known_as(host: str, port: int, names: Iterable[str] = ()) -> set[str]:
 
 def serve(host: str, port: int, names: Iterable[str] = ()) -> None:
     """Serve Dagster's UI behind the guard until SIGTERM or Ctrl-C. DAGSTER_HOME must be set."""
+    files.keep_private(os.environ.get("DAGSTER_HOME"))
     setup_interrupt_handlers()
     with DagsterInstance.get() as instance:
         instance.optimize_for_webserver(DEFAULT_DB_STATEMENT_TIMEOUT, DEFAULT_POOL_RECYCLE, DEFAULT_POOL_MAX_OVERFLOW)

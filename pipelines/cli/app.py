@@ -14,6 +14,7 @@ from rich.logging import RichHandler
 from rich.markup import escape
 from rich.table import Table
 
+from pipelines import files
 from pipelines.errors import RollbookError
 from pipelines.settings import ROOT
 
@@ -32,7 +33,7 @@ err = Console(stderr=True, highlight=False)
 
 def main() -> None:
     """Run a command; what Rollbook reports on purpose becomes one line and an exit code, without a traceback."""
-    os.environ.setdefault("DAGSTER_HOME", str(ROOT / "dagster_home"))
+    files.keep_private(os.environ.setdefault("DAGSTER_HOME", str(ROOT / "dagster_home")))
     logging.basicConfig(
         level=logging.WARNING, format="%(message)s", handlers=[RichHandler(console=err, show_path=False)]
     )

@@ -87,9 +87,9 @@ def diff() -> None:
     """Show what a sync would do now, without doing it: walk everything, compare, write nothing.
 
     Both sets are read as a sync would read them, and vanished records are asked for by name. What is fetched goes to
-    a temporary folder that is removed at the end; the warehouse, its raw bodies and Dagster's records stay as they
-    are. Per table it shows what would be added, changed and removed, whether the walks were proven complete, and
-    whether the sync would be held, and why.
+    a folder in the warehouse's build/ that is removed at the end; what is published, the raw bodies and Dagster's
+    records stay as they are. Per table it shows what would be added, changed and removed, whether the walks were
+    proven complete, and whether the sync would be held, and why.
 
     Exits 0 whatever it finds, and 1 only when the service could not be asked at all.
     """
@@ -199,6 +199,10 @@ class Instance:
         if not os.access(found, os.W_OK | os.X_OK):
             yield Finding("Dagster", Outcome.FAILED, f"{found} cannot be written to by this account: chown it")
             return
+        if found.stat().st_mode & 0o077:  # another account's, else it would have been closed by now
+            yield Finding(
+                "Dagster", Outcome.WARNING, f"{found} can be read by others of this machine: chmod 700 {found}"
+            )
         if not (found / "dagster.yaml").exists():
             says = f"{found} has no dagster.yaml: copy dagster_home/dagster.yaml there, else two syncs run at a time"
             yield Finding("Dagster", Outcome.WARNING, says)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -14,12 +16,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from pipelines import files
 from pipelines.cli.app import app, err, out, table
 from pipelines.errors import ArgumentError
 from pipelines.settings import ROOT, load, place
 from pipelines.store.ask import Answer, ask
 from pipelines.store.export import Format
-from pipelines.store.warehouse import PUBLISHED
+from pipelines.store.warehouse import BUILD, PUBLISHED
 
 NEWEST = "SELECT MAX(snapshot_date) FROM spans.days"
 
@@ -65,9 +68,17 @@ def export(
     from pipelines.store.export import export as write
 
     chosen = form or _by_name(target)
-    with tempfile.TemporaryDirectory() as scratch:
-        rows = write(place().warehouse_path / PUBLISHED, question, chosen, target.expanduser(), scratch=Path(scratch))
+    warehouse = place().warehouse_path
+    with _scratch(warehouse / BUILD) as scratch:
+        rows = write(warehouse / PUBLISHED, question, chosen, target.expanduser(), scratch=Path(scratch))
     out.print(f"Wrote {rows:,} rows to {escape(str(target))}.")
+
+
+def _scratch(build: Path) -> AbstractContextManager[Path | str]:
+    """Where an export's temporary files go: beside the writer's own; for analysts who may only read, where they may."""
+    if os.access(build, os.W_OK | os.X_OK):
+        return files.aside(build)
+    return tempfile.TemporaryDirectory(prefix="rollbook-")
 
 
 def _by_name(target: Path) -> Format:

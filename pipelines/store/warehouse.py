@@ -30,7 +30,7 @@ from pipelines.tables import SETS, of_set
 
 log = logging.getLogger(__name__)
 
-PUBLISHED = "rollbook.duckdb"
+PUBLISHED, BUILD = "rollbook.duckdb", "build"
 KEPT = 3
 
 
@@ -41,7 +41,7 @@ class Warehouse:
         self.root = root
         self.mode = mode
         self.published = root / PUBLISHED
-        self.build = build or root / "build"
+        self.build = build or root / BUILD
         self.next = self.build / "next.duckdb"
         self.previous = self.build / "previous"
         self.aside = self.build / "aside"
@@ -75,6 +75,7 @@ class Warehouse:
             aside.unlink()
         for leftover in (self.build / "stage", self.build / "day", self.staged_lake, self.scratch):
             files.empty(leftover)
+        files.sweep_aside(self.build)
 
     @contextmanager
     def writing(self, base: Path | None) -> Iterator[tuple[duckdb.DuckDBPyConnection, bool]]:

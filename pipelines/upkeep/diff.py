@@ -1,15 +1,16 @@
 """What a sync would do now: everything is fetched and compared, and nothing of it stays.
 
-Bodies and rows go to a folder of their own, outside the warehouse, that is removed whatever happens.
+Bodies and rows go to a folder of their own within the warehouse's `build/`, as private as the rest of it, that is
+removed at the end. That of a killed process is removed by the next writer.
 """
 
 from __future__ import annotations
 
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines import files, machine
 from pipelines.errors import ContractChangedError
 from pipelines.landing import Manifest, TableCounts
 from pipelines.source.raw import RawStore
@@ -29,17 +30,18 @@ class Diff:
 
 
 def diff(rollbook: Rollbook) -> Diff:
-    """Walk, compare with what is published, write nothing to the warehouse.
+    """Walk, compare with what is published, change nothing of it. Waits for no writer, and keeps none waiting.
 
     Raises what fetching raises: a service that cannot be asked leaves nothing to compare.
     """
     day = rollbook.partition(rollbook.today())
-    with tempfile.TemporaryDirectory(prefix="rollbook-diff-") as made:  # the owner's alone, as mkdtemp makes it
-        aside = _Aside(rollbook, Path(made))
+    with machine.in_words(rollbook.warehouse.root), files.aside(rollbook.warehouse.build) as made:
+        aside = _Aside(rollbook, made)
         # Landings of one day add up: what was landed today already has its part in what the next one does.
         landed = rollbook.raw.root / f"snapshot_date={day}"
         if landed.is_dir():
-            shutil.copytree(landed, aside.raw.root / landed.name)
+            unfinished = shutil.ignore_patterns(f".*{files.PARTIAL}")  # a sync's that is under way
+            shutil.copytree(landed, aside.raw.root / landed.name, ignore=unfinished)
         manifest = aside.land(day)
         try:
             weighed = aside.weigh(manifest)

@@ -1,0 +1,199 @@
+"""Files are the owner's alone: what every entry makes, whatever the umask was, and what is only there for a while."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pipelines import files
+from pipelines.settings import ROOT
+from pipelines.store.warehouse import Warehouse
+from pipelines.upkeep.diff import diff
+from tests import faults
+from tests.nights import House, folder
+from tests.records import classes, students
+from tests.servers import until
+from tests.service import KEY, Service
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with folder() as warehouse, Service(students(120), classes(3)) as service:
+        yield House(warehouse / "w", service)
+
+
+def shown(*roots: Path) -> dict[str, str]:
+    """What others may read, write or enter below some folders, and how."""
+    paths = [p for root in roots for p in (root, *root.rglob("*")) if not p.is_symlink()]
+    modes = {str(p.relative_to(roots[0].parent)): stat.S_IMODE(p.stat().st_mode) for p in paths}
+    return {name: f"{mode:o}" for name, mode in modes.items() if mode & 0o077}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "open_to_others"),
+    [
+        ("600", {}),
+        ("640", {"w": "750", "w/rollbook.duckdb": "640", "w/report.html": "640", "w/thresholds.csv": "640"}),
+    ],
+)
+def test_a_sync_shows_others_nothing_but_what_the_setting_publishes(
+    house: House, tmp_path: Path, mode: str, open_to_others: dict[str, str]
+) -> None:
+    """Under the most generous umask, and with a DAGSTER_HOME that was open to all, its old databases included."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
+    home.chmod(0o777)
+    settings = {
+        "BASE_URL": house.service.url,
+        "API_KEY": KEY,
+        "WAREHOUSE": str(house.warehouse),
+        "PUBLISHED_MODE": mode,
+    }
+    house.service.now = lambda: datetime.now(UTC)
+    done = subprocess.run(
+        [sys.executable, "-c", "import os; os.umask(0); from pipelines.cli import main; main()", "sync"],
+        env={**os.environ, "DAGSTER_HOME": str(home)} | {f"ROLLBOOK_{k}": v for k, v in settings.items()},
+        cwd=ROOT, capture_output=True, text=True, timeout=110, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert [p.name for p in home.rglob("*") if p.name.endswith(".db")] != []
+    assert shown(home) == {"home/dagster.yaml": "644"}  # which the test wrote, and nobody else can reach
+    lake = {"750", "640"} if mode == "640" else set()
+    opened = shown(house.warehouse)
+    assert {how for what, how in opened.items() if what.startswith("w/snapshots")} == lake
+    assert {k: v for k, v in opened.items() if not k.startswith("w/snapshots")} == open_to_others
+
+
+def test_the_code_location_keeps_what_it_makes_private(tmp_path: Path) -> None:
+    """As Dagster's own commands load it, which set no umask."""
+    program = (
+        "import os; os.umask(0); import pipelines.definitions;"
+        f"open({str(tmp_path / 'f')!r}, 'w').close(); os.mkdir({str(tmp_path / 'd')!r})"
+    )
+    (tmp_path / "home").mkdir(mode=0o755)
+    env = {**os.environ, "DAGSTER_HOME": str(tmp_path / "home")}
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, check=True, timeout=100)
+    assert {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()} == {
+        "f": 0o600,
+        "d": 0o700,
+        "home": 0o700,
+    }
+
+
+def test_a_folder_for_a_while_is_private_and_goes_with_its_block(tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    before = os.umask(0)
+    try:
+        with files.aside(build) as made:
+            (made / "bodies").write_text("private")
+            assert {p.name: stat.S_IMODE(p.stat().st_mode) for p in (build, made)} == {"build": 0o700, made.name: 0o700}
+    finally:
+        os.umask(before)
+    assert list(build.iterdir()) == []
+
+
+def test_a_folder_for_a_while_goes_when_its_block_fails_too(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="as it may"), files.aside(tmp_path):
+        raise RuntimeError("as it may")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_writer_sweeps_what_a_dead_process_left_and_nothing_of_a_living_one(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path / "w")
+    warehouse.prepare()
+    process = multiprocessing.get_context("fork").Process(target=_leave, args=(warehouse.build,), daemon=True)
+    process.start()
+    until(lambda: list(warehouse.build.glob("aside-*/bodies")), 10, every=0.02)
+    with files.aside(warehouse.build) as mine:
+        warehouse.sweep()
+        assert len(list(warehouse.build.glob("aside-*"))) == 2
+        process.kill()
+        process.join(10)
+        warehouse.sweep()
+        assert list(warehouse.build.glob("aside-*")) == [mine]
+
+
+def _leave(build: Path) -> None:
+    with files.aside(build) as made:
+        (made / "bodies").write_text("private")
+        signal.pause()
+
+
+def test_folders_come_and_go_while_a_writer_sweeps(tmp_path: Path) -> None:
+    """Neither the one nor the other fails, however close they come."""
+    failed: list[BaseException] = []
+    done = threading.Event()
+
+    def sweep() -> None:
+        try:
+            while not done.is_set():
+                files.sweep_aside(tmp_path)
+        except BaseException as error:  # noqa: BLE001 - whichever it is, it shall be none
+            failed.append(error)
+
+    sweeper = threading.Thread(target=sweep)
+    sweeper.start()
+    try:
+        for number in range(300):
+            with files.aside(tmp_path) as made:
+                (made / "f").write_text(str(number))
+                assert (made / "f").read_text() == str(number)
+    finally:
+        done.set()
+        sweeper.join()
+    assert failed == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_diff_leaves_bodies_nowhere_once_the_next_writer_has_begun(house: House, tmp_path: Path) -> None:
+    house.sync()
+    house.at(2)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    house.service.on(faults.hang(100), path="students", page=2)
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=_diff, args=(house, temporary), daemon=True)
+    process.start()
+    until(lambda: list(house.warehouse.rglob("aside-*/raw/**/bodies.zst")), 20, every=0.02)
+    process.kill()
+    process.join(10)
+    assert shown(house.warehouse / "build") == {}
+    house.service.mend()
+    with house.rollbook().writer():
+        assert list((house.warehouse / "build").glob("aside-*")) == []
+    assert list(temporary.iterdir()) == []
+
+
+def _diff(house: House, temporary: Path) -> None:
+    import tempfile
+
+    tempfile.tempdir = str(temporary)
+    diff(house.rollbook())
+
+
+def test_two_diffs_at_once_and_a_sync_beside_them_do_not_meet(house: House) -> None:
+    house.sync()
+    house.at(2)
+    del house.service.students[0]
+    found, threads = [], []
+    with house.rollbook().writer():  # as long as a sync takes
+        for _ in range(2):
+            threads.append(threading.Thread(target=lambda: found.append(diff(house.rollbook()))))
+            threads[-1].start()
+        for thread in threads:
+            thread.join(60)
+    assert [(d.outcome, {c.table: c.removed for c in d.counts}["students"]) for d in found] == [("synced", 1)] * 2
+    assert list((house.warehouse / "build").glob("aside-*")) == []
