@@ -14,6 +14,7 @@
     ├── ContractChangedError                 too many records were refused to trust the rest
     ├── NothingLandedError                   a past day that was never fetched
     ├── BusyError                            another writer holds the warehouse
+    ├── BehindError                          what is published is not what was landed, and only a writer may change that
     ├── DamagedError                         a file of the warehouse cannot be read
     ├── MachineError                         disk, permissions, memory or clock of this machine stand in the way
     ├── DeclarationError                     what is at rest does not fit the types that are declared now
@@ -118,6 +119,10 @@ class NothingLandedError(RollbookError):
 
 class BusyError(RollbookError):
     """Another sync is writing to the warehouse. A retry helps once it is done."""
+
+
+class BehindError(RollbookError):
+    """What is published is not what was landed, and only a writer may change that. A sync helps."""
 
 
 class DamagedError(RollbookError):

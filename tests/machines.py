@@ -157,7 +157,7 @@ def left_over(warehouse: Path) -> list[str]:
     """Whatever lies in a warehouse that no finished sync leaves there."""
     build = warehouse / "build"
     known = {"writer.lock", "writer.txt", "previous", "versions.json", "alerts.json", "alerts.lock"}
-    known |= {"spill", "stage", "day", "lake", "aside"}
+    known |= {"spill", "stage", "day", "lake", "altered"}
     found = [p for p in build.iterdir() if p.name not in known] if build.is_dir() else []
     for folder in ("spill", "stage", "day", "lake"):
         found += [p for p in (build / folder).rglob("*") if p.is_file()]

@@ -14,10 +14,19 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.errors import CheckError, ContractChangedError, DamagedError, HeldError, RollbookError, ThinnedError
+from pipelines.errors import (
+    BehindError,
+    CheckError,
+    ContractChangedError,
+    DamagedError,
+    HeldError,
+    RollbookError,
+    ThinnedError,
+)
 from pipelines.landing import Verdict
 from pipelines.sync import always
 from pipelines.tables import TABLES
+from pipelines.upkeep.diff import diff
 from tests.nights import House, Told, folder, night, plainly
 from tests.records import classes, school_class, student, students
 from tests.service import Asked, Reply, Service
@@ -164,11 +173,11 @@ def test_a_stop_between_snapshot_and_publish_is_made_good_before_the_next_night_
 def test_what_somebody_put_in_the_published_files_place_is_moved_aside_and_kept(house: House) -> None:
     make_a_folder_of_it(house)
     house.sync()
-    (aside,) = (house.warehouse / "build" / "aside").iterdir()
+    (aside,) = (house.warehouse / "build" / "altered").iterdir()
     assert (aside / "somebody's file").read_text() == "kept"
     change_rows(house)
     house.sync()
-    assert len(list((house.warehouse / "build" / "aside").iterdir())) == 2
+    assert len(list((house.warehouse / "build" / "altered").iterdir())) == 2
     assert house.query("SELECT COUNT(*) FROM history.students WHERE name = 'Mine Now'") == [(0,)]
 
 
@@ -209,7 +218,7 @@ def test_a_moved_warehouse_is_recognised_and_not_made_again(house: House, tmp_pa
     shutil.copytree(house.warehouse, tmp_path / "moved")
     house.warehouse = tmp_path / "moved"
     house.sync()
-    assert not (house.warehouse / "build" / "aside").exists()
+    assert not (house.warehouse / "build" / "altered").exists()
 
 
 def test_a_file_of_unknown_origin_in_an_empty_warehouse_is_neither_read_nor_replaced(house: House) -> None:
@@ -229,6 +238,16 @@ def test_what_the_published_file_has_wrong_is_made_right_from_the_lake(house: Ho
         patch.setattr("pipelines.store.checks.examine", lambda *_: next(answers, {}))
         house.sync()
     assert house.tables() == told.night(4, [*students(60), student(100)], classes(4)).tables()
+
+
+@pytest.mark.parametrize("loss", [delete, cut_short, restore_the_first_night, change_rows])
+def test_a_look_at_what_a_sync_would_do_compares_with_no_such_file(house: House, loss: Callable[[House], None]) -> None:
+    assert diff(house.rollbook()).outcome == "synced"
+    loss(house)
+    before = house.state()
+    with pytest.raises(BehindError, match="is not what was landed"):
+        diff(house.rollbook())
+    assert house.state() == before
 
 
 # --- what cannot be judged now is landed all the same ----------------------------------------------------------------
@@ -423,7 +442,7 @@ def test_refused_records_of_expired_days_are_in_no_file_any_more(house: House) -
             assert con.execute("SELECT COUNT(*) FROM ops.rejects").fetchall() == [(0,)]
     assert house.query("SELECT rejected FROM ops.syncs ORDER BY snapshot_date")[3] == (1,)
     house.sync()  # and the kept files are still Rollbook's own
-    assert not (house.warehouse / "build" / "aside").exists()
+    assert not (house.warehouse / "build" / "altered").exists()
 
 
 def test_retention_counts_back_from_the_newest_counted_day_not_from_a_clock(house: House) -> None:

@@ -50,8 +50,11 @@ class OwnFiles:
         """Note files as they are now: Rollbook wrote them, and vouches for what is in them."""
         self._save([*self._load(), *(_described(path, files.digest(path)) for path in paths)])
 
-    def recognises(self, path: Path) -> bool:
-        """Whether a file is there and is what Rollbook wrote, byte for byte."""
+    def recognises(self, path: Path, *, noting: bool = True) -> bool:
+        """Whether a file is there and is what Rollbook wrote, byte for byte.
+
+        One that was copied or moved is noted, so that the next look is cheap; not by who is no writer.
+        """
         if path.is_symlink() or not path.is_file() or _has_wal(path):
             return False
         known = self._load()
@@ -63,7 +66,8 @@ class OwnFiles:
         found = _described(path, files.digest(path))
         if found.sha256 not in {v.sha256 for v in known}:
             return False
-        self._save([*known, found])  # copied or moved: the next look is cheap again
+        if noting:
+            self._save([*known, found])
         return True
 
     def _load(self) -> list[OwnFile]:

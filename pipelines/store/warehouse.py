@@ -44,7 +44,7 @@ class Warehouse:
         self.build = build or root / BUILD
         self.next = self.build / "next.duckdb"
         self.previous = self.build / "previous"
-        self.aside = self.build / "aside"
+        self.altered = self.build / "altered"
         self.own = OwnFiles(self.build)
         self.thresholds = root / thresholds.FILE
         self.page = root / report.FILE
@@ -254,14 +254,14 @@ class Warehouse:
             if not kept.exists():
                 os.link(self.published, kept)
         elif os.path.lexists(self.published):
-            aside = files.folder(self.aside) / f"{PUBLISHED}-{_taken(self.published)}"
+            aside = files.folder(self.altered) / f"{PUBLISHED}-{_taken(self.published)}"
             if self.published.is_file() and not self.published.is_symlink():
                 if not aside.exists():
                     os.link(self.published, aside)  # readers have it until the new one takes its place
             else:
                 self.published.rename(aside)
             log.warning("%s was not as Rollbook wrote it; it is now %s", PUBLISHED, aside.relative_to(self.root))
-        altered = sorted(p for p in self.aside.glob("*") if p.is_file())
+        altered = sorted(p for p in self.altered.glob("*") if p.is_file())
         for old in (*self.kept()[KEPT:], *altered[:-KEPT]):
             old.unlink()
 

@@ -75,6 +75,20 @@ class Recovery:
         """The days that the history alone still holds: their raw bodies and snapshots have expired."""
         return self.raw.thinned() - set(self.raw.days())
 
+    def is_current(self) -> bool:
+        """Whether the lake and the published file are what the counted landings imply. For who is no writer."""
+        have, published = self.lake.days(), self.warehouse.published
+        landed = {d: tuple(m.landing for m in counted(self.raw.manifests(d))) for d in self.raw.days()}
+        if any(numbers and (d not in have or have[d].landings != numbers) for d, numbers in landed.items()):
+            return False
+        if not have and not self.expired_days():
+            return True
+        if not self.warehouse.own.recognises(published, noting=False):
+            return False
+        merged, discarded = self.warehouse.merged_days(), self.discarded_days()
+        lake = {day: record.digest for day, record in have.items()}
+        return lake.items() <= merged.items() and not discarded & (lake.keys() | merged.keys())
+
     def base(self) -> Base | None:
         """What to begin from to bring the published file up to the lake; None when it is up to date.
 

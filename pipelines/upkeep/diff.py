@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines import files, machine
-from pipelines.errors import ContractChangedError
+from pipelines.errors import BehindError, ContractChangedError
 from pipelines.landing import Manifest, TableCounts
 from pipelines.source.raw import RawStore
 from pipelines.store.warehouse import Warehouse
@@ -32,9 +32,16 @@ class Diff:
 def diff(rollbook: Rollbook) -> Diff:
     """Walk, compare with what is published, change nothing of it. Waits for no writer, and keeps none waiting.
 
-    Raises what fetching raises: a service that cannot be asked leaves nothing to compare.
+    Raises what fetching raises: a service that cannot be asked leaves nothing to compare. Raises BehindError when what
+    is published is not what was landed, since a sync would compare with something else then.
     """
     day = rollbook.partition(rollbook.today())
+    if not rollbook.recovery.is_current():
+        raise BehindError(
+            "What is published is not what was landed: a sync is under way or was cut short, or the file was lost or"
+            " changed. The next `rollbook sync` brings it up to date before it judges anything; what it would do can be"
+            " shown after that"
+        )
     with machine.in_words(rollbook.warehouse.root), files.aside(rollbook.warehouse.build) as made:
         aside = _Aside(rollbook, made)
         # Landings of one day add up: what was landed today already has its part in what the next one does.
