@@ -51,7 +51,11 @@ check: lint test ## Everything: format, lint, types, imports, tests
 
 .PHONY: quick
 quick: lint ## The checks and the fast tests only
-	@$(BIN)/python -m pytest -m "not slow and not browser and not soak" $(ARGS)
+	@$(BIN)/python -m pytest -m "not slow and not browser and not soak and not campaign" $(ARGS)
+
+.PHONY: campaign
+campaign: $(VENV)/.dev ## Play two hundred random nights against a plain model (half an hour)
+	@$(BIN)/python -m pytest tests/campaign -m campaign $(ARGS)
 
 .PHONY: lint
 lint: check-format check-lint check-types check-imports ## The checks that run nothing: format, lint, types, imports

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import stamina
+import time_machine
 from typer.testing import CliRunner
 
 from pipelines.cli import app
@@ -181,7 +182,8 @@ def test_the_command_exits_0_whatever_it_finds(
         monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
     house.rollbook().sync()
     night(house)
-    done = CliRunner().invoke(app, ["diff"], env={"COLUMNS": "200"})
+    with time_machine.travel(house.now):  # the command goes by the machine's clock
+        done = CliRunner().invoke(app, ["diff"], env={"COLUMNS": "200"})
     assert done.exit_code == exit_code
     assert says in done.stdout
     assert "Nothing was written." in done.stdout

@@ -1,6 +1,6 @@
 """Never green and wrong: random nights against a plain model of what must be published.
 
-CAMPAIGN_SEEDS=7,8 plays other seeds, CAMPAIGN_NIGHTS=n more or fewer nights of each; CAMPAIGN_WITHOUT=word leaves out
+`make campaign` plays all of it; the other tests include a few nights. CAMPAIGN_SEEDS=7,8 plays other seeds, CAMPAIGN_NIGHTS=n more or fewer nights of each; CAMPAIGN_WITHOUT=word leaves out
 the events whose names hold that word.
 """
 
@@ -57,7 +57,7 @@ def test_a_few_random_nights_publish_what_counts_and_nothing_else(service: Servi
     play(service, seed=11, nights=SHORT_NIGHTS)
 
 
-@pytest.mark.soak
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", SEEDS)
@@ -70,7 +70,7 @@ def test_many_random_nights_publish_what_counts_and_nothing_else(
         print(f"\nseed {seed}: {NIGHTS} nights, {campaign.played.total()} events, {campaign.reader.reads} reads")  # noqa: T201
 
 
-@pytest.mark.soak
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_every_kind_of_event_has_come_up_ten_times() -> None:
     """Of the nights before this test, in the same process."""
