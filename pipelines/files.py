@@ -96,10 +96,12 @@ def handing_out(path: Path) -> Iterator[IO[bytes]]:
 def aside(within: Path) -> Iterator[Path]:
     """A private folder for what one process needs for a while; removed when the block ends, however it ends.
 
-    What a killed process leaves is for `sweep_aside`: a folder whose lock nobody holds is nobody's.
+    What a killed process leaves is for `sweep_aside`: a folder whose lock nobody holds is nobody's. Where this account
+    may only read, it is made in the system's temporary folder instead.
     """
+    place = within if os.access(within, os.W_OK | os.X_OK) else None
     while True:
-        made = Path(tempfile.mkdtemp(prefix=ASIDE, dir=folder(within)))
+        made = Path(tempfile.mkdtemp(prefix=ASIDE, dir=place))
         lock = FileLock(made / LOCK, mode=PRIVATE_FILE)
         with suppress(FileNotFoundError):  # swept before it was locked
             lock.acquire()

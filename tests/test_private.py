@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -94,7 +95,7 @@ def test_the_code_location_keeps_what_it_makes_private(tmp_path: Path) -> None:
 
 
 def test_a_folder_for_a_while_is_private_and_goes_with_its_block(tmp_path: Path) -> None:
-    build = tmp_path / "build"
+    build = files.folder(tmp_path / "build")
     before = os.umask(0)
     try:
         with files.aside(build) as made:
@@ -108,6 +109,15 @@ def test_a_folder_for_a_while_is_private_and_goes_with_its_block(tmp_path: Path)
 def test_a_folder_for_a_while_goes_when_its_block_fails_too(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="as it may"), files.aside(tmp_path):
         raise RuntimeError("as it may")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_one_may_only_read_it_is_made_in_the_systems_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with files.aside(tmp_path / "nowhere") as made:
+        assert (made.parent, stat.S_IMODE(made.stat().st_mode)) == (tmp_path, 0o700)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -178,8 +188,6 @@ def test_a_killed_diff_leaves_bodies_nowhere_once_the_next_writer_has_begun(hous
 
 
 def _diff(house: House, temporary: Path) -> None:
-    import tempfile
-
     tempfile.tempdir = str(temporary)
     diff(house.rollbook())
 

@@ -437,7 +437,7 @@ def test_what_the_auth_check_says_beside_the_id_and_the_time_fails_no_night(hous
     assert house.query("SELECT * FROM institution") == [(41, "Made-up School", "made-up-school", "nightly")]
 
 
-@pytest.mark.parametrize("value", [MISSING, None, True, 1, "yes"], ids=str)
+@pytest.mark.parametrize("value", [MISSING, None, True, 1, "yes"], ids=["missing", "null", "true", "1", "yes"])
 def test_authenticated_may_be_said_in_any_way_but_no(house: House, value: Any) -> None:
     house.service.on(faults.institution(authenticated=value), path="auth")
     sync(house, 1, students(3))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -69,16 +66,9 @@ def export(
 
     chosen = form or _by_name(target)
     warehouse = place().warehouse_path
-    with _scratch(warehouse / BUILD) as scratch:
-        rows = write(warehouse / PUBLISHED, question, chosen, target.expanduser(), scratch=Path(scratch))
+    with files.aside(warehouse / BUILD) as scratch:
+        rows = write(warehouse / PUBLISHED, question, chosen, target.expanduser(), scratch=scratch)
     out.print(f"Wrote {rows:,} rows to {escape(str(target))}.")
-
-
-def _scratch(build: Path) -> AbstractContextManager[Path | str]:
-    """Where an export's temporary files go: beside the writer's own; for analysts who may only read, where they may."""
-    if os.access(build, os.W_OK | os.X_OK):
-        return files.aside(build)
-    return tempfile.TemporaryDirectory(prefix="rollbook-")
 
 
 def _by_name(target: Path) -> Format:

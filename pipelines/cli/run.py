@@ -148,7 +148,8 @@ def sandbox(
 
     def ready(base_url: str) -> None:
         out.print(f"Serving {students:,} students at {base_url}. In another terminal:\n")
-        out.print(f"  ROLLBOOK_BASE_URL={base_url} ROLLBOOK_API_KEY={key} rollbook sync\n")
+        date_ = f" --date {played}" if (played := day_of(day)) else ""
+        out.print(f"  ROLLBOOK_BASE_URL={base_url} ROLLBOOK_API_KEY={key} rollbook sync{date_}\n")
 
     serve_sandbox(students, day_of(day), port, seed, key, on_ready=ready)
 

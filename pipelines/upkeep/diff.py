@@ -7,6 +7,7 @@ removed at the end. That of a killed process is removed by the next writer.
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +43,8 @@ def diff(rollbook: Rollbook) -> Diff:
             " changed. The next `rollbook sync` brings it up to date before it judges anything; what it would do can be"
             " shown after that"
         )
+    with suppress(OSError):  # a warehouse that this account may only read can be compared with, too
+        files.folder(rollbook.warehouse.build)
     with machine.in_words(rollbook.warehouse.root), files.aside(rollbook.warehouse.build) as made:
         aside = _Aside(rollbook, made)
         # Landings of one day add up: what was landed today already has its part in what the next one does.

@@ -1,7 +1,7 @@
 """Never green and wrong: random nights against a plain model of what must be published.
 
-`make campaign` plays all of it; the other tests include a few nights. CAMPAIGN_SEEDS=7,8 plays other seeds, CAMPAIGN_NIGHTS=n more or fewer nights of each; CAMPAIGN_WITHOUT=word leaves out
-the events whose names hold that word.
+`make campaign` plays all of it; the other tests include a few nights. CAMPAIGN_SEEDS=7,8 plays other seeds,
+CAMPAIGN_NIGHTS=n more or fewer nights of each; CAMPAIGN_WITHOUT=word leaves out the events whose names hold that word.
 """
 
 from __future__ import annotations
