@@ -370,6 +370,19 @@ def test_a_rebuild_that_would_lose_a_day_or_many_rows_asks_first(house: House, t
     assert house.tables()["main.students"] == [r for r in told.tables()["main.students"] if r[0] <= 20]
 
 
+@pytest.mark.parametrize("loss", [delete, cut_short, empty, make_a_folder_of_it, change_rows])
+def test_a_rebuild_needs_no_published_file_and_still_asks(
+    house: House, told: Told, loss: Callable[[House], None]
+) -> None:
+    loss(house)
+    house.rollbook().rebuild()
+    assert house.tables() == told.tables()
+    loss(house)
+    shutil.rmtree(house.warehouse / "raw" / f"snapshot_date={night(1)}")
+    with pytest.raises(HeldError, match=f"the history would lose 1 day \\({night(1)}\\)"):
+        house.rollbook().rebuild()
+
+
 def redeclare(patch: pytest.MonkeyPatch, **over: Any) -> None:
     """Let class_code be declared otherwise."""
     table = TABLES["classes"]

@@ -265,11 +265,10 @@ class Warehouse:
         for old in (*self.kept()[KEPT:], *altered[:-KEPT]):
             old.unlink()
 
-    def lost(self) -> tuple[tuple[TableCounts, ...], list[date]]:
-        """What the next file lacks of the published one: rows of the current tables, and landed days."""
-        if not self.published.is_file():
-            return (), []
-        with self.reading() as con:
+    def lost(self, path: Path) -> tuple[tuple[TableCounts, ...], list[date]]:
+        """What the next file lacks of another: rows of the current tables, and landed days. Raises DamagedError."""
+        with connect(scratch=self.scratch, about=path) as con:
+            con.execute(f"ATTACH {literal(path)} AS published (READ_ONLY)")
             con.execute(f"ATTACH {literal(self.next)} AS next (READ_ONLY)")
             counts = judge.lost(con, "published.main", "next.main")
             days = con.execute(sql("lost_days"))

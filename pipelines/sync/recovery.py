@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 
 from pipelines.errors import DamagedError, ThinnedError
-from pipelines.landing import Manifest, counted
+from pipelines.landing import Manifest, TableCounts, counted
 from pipelines.source.raw import RawStore
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync.days import Composer
@@ -120,6 +120,19 @@ class Recovery:
         self._let_readers_see([path for path, _ in kept])
         held = merged or (kept[0][1] if kept else {})
         raise ThinnedError(_would_be_lost(sorted(expired - held.keys())))
+
+    def lost(self) -> tuple[tuple[TableCounts, ...], list[date]]:
+        """What the next file lacks of what is published: rows of the current tables, and landed days.
+
+        Where the published file is lost, damaged or not ours, the newest kept one stands for it.
+        """
+        for path in (self.warehouse.published, *self.warehouse.kept()):
+            if self._merged(path) is not None:
+                try:
+                    return self.warehouse.lost(path)
+                except DamagedError:
+                    self.warehouse.own.forget(path)
+        return (), []
 
     def put_right(self) -> str | None:
         """Look for what is damaged, now that something is, and do what can be done; says what, and what to run.

@@ -420,7 +420,7 @@ class Rollbook:
 
         Raises HeldError when it may not.
         """
-        counts, days = self.warehouse.lost()
+        counts, days = self.recovery.lost()
         policy = self.settings
         hold = judge.landslide(counts, removed_percent=policy.hold_removed_percent, changed_percent=100, unasked={})
         reason = words.would_lose(hold.reason if hold else "", [d for d in days if d not in accepted])
