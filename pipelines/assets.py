@@ -28,6 +28,7 @@ from pipelines.resources import Options, Writer, in_words, narrow_backfill, sett
 from pipelines.store.lake import DayRecord
 from pipelines.sync import always, nothing, within_hold
 from pipelines.tables import SETS, TABLES, Column
+from pipelines.text import markdown
 
 # A run with this tag fetches whatever its day; the schedule and `rollbook sync` set it.
 SYNC_TAG = "rollbook/sync"
@@ -88,7 +89,8 @@ def preview(rows: Sequence[Mapping[str, Any]]) -> Any:
     """A few rows as a table in Markdown."""
     if not rows:
         return dg.MetadataValue.md("no rows")
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *(["" if v is None else str(v) for v in r.values()] for r in rows)]
+    cells = (["" if v is None else markdown(str(v)) for v in row.values()] for row in rows)
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *cells]
     return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 

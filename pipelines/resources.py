@@ -20,6 +20,7 @@ from pipelines.landing import Hold
 from pipelines.settings import Settings, load
 from pipelines.source.pages import Progress
 from pipelines.sync import Rollbook
+from pipelines.text import markdown
 
 
 class Details(Enum):
@@ -134,8 +135,7 @@ def narrow_backfill(context: dg.OpExecutionContext, days: dg.PartitionsDefinitio
 def hold_table(hold: Hold) -> dg.MetadataValue[Any]:
     """The counts behind a hold, as the UI shows them."""
     lines = ["| table | rows | added | changed | removed | some of the ids |", "|---|--:|--:|--:|--:|---|"]
-    lines += [
-        f"| {c.table} | {c.before} | {c.added} | {c.changed} | {c.removed} | {', '.join(map(str, c.sample))} |"
-        for c in hold.counts
-    ]
+    for c in hold.counts:
+        some = markdown(", ".join(map(str, c.sample)))
+        lines.append(f"| {c.table} | {c.before} | {c.added} | {c.changed} | {c.removed} | {some} |")
     return dg.MetadataValue.md("\n".join(lines))

@@ -7,16 +7,19 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
+from typing import Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.logging import RichHandler
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 
 from pipelines import files
 from pipelines.errors import RollbookError
 from pipelines.settings import ROOT
+from pipelines.text import printable
 
 app = typer.Typer(
     name="rollbook",
@@ -27,8 +30,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+
+class Terminal(Console):
+    """Where all output goes: nothing that came from the service, a file or an argument is obeyed by the terminal."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, emoji=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """What is printed, in pieces; Rich's own control codes are marked as such."""
+        for piece in super().render(renderable, options):
+            yield piece if piece.control else piece._replace(text=printable(piece.text, lines=True))
+
+
+out = Terminal()
+err = Terminal(stderr=True)
 
 
 def main() -> None:
@@ -55,15 +72,20 @@ def day_of(moment: datetime | None) -> date | None:
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table for the terminal; numbers to the right."""
+    """A table for the terminal, a line a row; numbers to the right."""
     listed = [list(row) for row in rows]
-    made = Table(title=title, title_justify="left", title_style="bold", show_edge=False)
+    made = Table(title=safe(title), title_justify="left", title_style="bold", show_edge=False)
     for place, heading in enumerate(columns):
         numeric = all(type(row[place]) in (int, float) for row in listed if row[place] is not None)
-        made.add_column(heading, justify="right" if numeric and listed else "left", no_wrap=place == 0)
+        made.add_column(safe(heading), justify="right" if numeric and listed else "left", no_wrap=place == 0)
     for row in listed:
-        made.add_row(*(escape(_worded(value)) for value in row))
+        made.add_row(*(safe(_worded(value)) for value in row))
     return made
+
+
+def safe(text: str) -> str:
+    """A text that came from elsewhere, as part of a line to print: neither markup nor a line of its own."""
+    return escape(printable(text))
 
 
 def _worded(value: object) -> str:

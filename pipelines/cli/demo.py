@@ -12,12 +12,11 @@ from datetime import date, timedelta
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.syntax import Syntax
 
 from pipelines.cli import job
-from pipelines.cli.app import app, err, out, table
+from pipelines.cli.app import app, err, out, safe, table
 from pipelines.errors import OtherInstitutionError
 from pipelines.settings import PREFIX, ROOT, Settings, load
 from pipelines.store.ask import ask
@@ -113,6 +112,6 @@ def show(rollbook: Rollbook, last: date) -> None:
         out.print(table("", answer.columns, answer.rows))
     size = published.stat().st_size / 1e6
     shown = published.relative_to(ROOT) if published.is_relative_to(ROOT) else published
-    out.print(f"\n[bold]The file[/]  {escape(str(shown))} ({size:.1f} MB): open it with anything that speaks DuckDB.")
+    out.print(f"\n[bold]The file[/]  {safe(str(shown))} ({size:.1f} MB): open it with anything that speaks DuckDB.")
     out.print("[bold]The UI[/]    .venv/bin/rollbook serve --demo, then http://127.0.0.1:3000: the graph, the runs.")
     out.print("[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then .venv/bin/rollbook sync")

@@ -11,13 +11,13 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.markup import escape
 
-from pipelines.cli.app import app, err, out, table
+from pipelines.cli.app import app, err, out, safe, table
 from pipelines.landing import TableCounts
 from pipelines.machine import in_bytes
 from pipelines.settings import load
 from pipelines.sync import Rollbook
+from pipelines.text import printable
 from pipelines.upkeep import room
 from pipelines.upkeep.diff import diff as compare
 from pipelines.upkeep.doctor import Doctor, Finding, Outcome
@@ -53,7 +53,8 @@ def status(
     """
     known = look_at(Rollbook(load()), home())
     if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(known), indent=2).decode() + "\n")
+        text = msgspec.json.format(msgspec.json.encode(known), indent=2).decode()
+        sys.stdout.write(printable(text, lines=True) + "\n")
     else:
         _tell_status(known)
 
@@ -75,7 +76,7 @@ def doctor() -> None:
     instance = Instance()
     for finding in (*instance.examine(), *Doctor(rollbook, run_bytes=instance.run_bytes).examine()):
         outcomes.add(finding.outcome)
-        out.print(f"{MARKS[finding.outcome]:>8}  [bold]{finding.what}[/]: {escape(finding.says)}", soft_wrap=True)
+        out.print(f"{MARKS[finding.outcome]:>8}  [bold]{finding.what}[/]: {safe(finding.says)}", soft_wrap=True)
     if Outcome.FAILED in outcomes:
         err.print("[bold red]A sync could not run:[/] see what failed above.")
         raise typer.Exit(1)
@@ -101,7 +102,7 @@ def diff() -> None:
     word = words.get(found.outcome, "[bold red]Would fail[/]")
     out.print(f"{word}: {day}, {received}.")
     if found.reason:
-        out.print(f"Why: {escape(found.reason)}." if found.outcome != "synced" else f"But: {escape(found.reason)}.")
+        out.print(f"Why: {safe(found.reason)}." if found.outcome != "synced" else f"But: {safe(found.reason)}.")
     for name, count in (found.rejected or {}).items():
         out.print(f"{count:,} records of {name} would be refused.")
     if found.counts:
@@ -116,9 +117,9 @@ def _tell_counts(counts: tuple[TableCounts, ...]) -> None:
 
 def _tell_status(known: Status) -> None:
     for name, says in _lines(known):
-        out.print(f"[bold]{name:<11}[/] {escape(says)}", soft_wrap=True)
+        out.print(f"[bold]{name:<11}[/] {safe(says)}", soft_wrap=True)
     for problem in known.problems:
-        out.print(f"[bold red]{'damaged':<11}[/] {escape(problem)}", soft_wrap=True)
+        out.print(f"[bold red]{'damaged':<11}[/] {safe(problem)}", soft_wrap=True)
 
 
 def _lines(known: Status) -> Iterator[tuple[str, str]]:

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from pipelines import files
-from pipelines.cli.app import app, err, out, table
+from pipelines.cli.app import Terminal, app, err, out, safe, table
 from pipelines.errors import ArgumentError
 from pipelines.settings import ROOT, load, place
 from pipelines.store.ask import Answer, ask
@@ -41,7 +39,7 @@ def _print(answer: Answer) -> None:
     """A table where it fits; else each row upright, a column a line. Into a pipe, as wide as it needs."""
     shown: Table = table("", answer.columns, answer.rows)
     if not out.is_terminal:
-        Console(file=sys.stdout, width=10_000, highlight=False).print(shown)
+        Terminal(file=sys.stdout, width=10_000).print(shown)
     elif out.measure(shown).maximum <= out.width or len(answer.rows) > 20:
         out.print(shown)
     else:
@@ -68,7 +66,7 @@ def export(
     warehouse = place().warehouse_path
     with files.aside(warehouse / BUILD) as scratch:
         rows = write(warehouse / PUBLISHED, question, chosen, target.expanduser(), scratch=scratch)
-    out.print(f"Wrote {rows:,} rows to {escape(str(target))}.")
+    out.print(f"Wrote {rows:,} rows to {safe(str(target))}.")
 
 
 def _by_name(target: Path) -> Format:
@@ -141,4 +139,4 @@ def docs(
     if not target.parent.is_dir():
         raise ArgumentError(f"{target.parent} is no folder: make it first, or write elsewhere with --out")
     dictionary.write(target)
-    out.print(f"Wrote {escape(str(target))}.")
+    out.print(f"Wrote {safe(str(target))}.")
