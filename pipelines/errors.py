@@ -1,4 +1,4 @@
-"""What can go wrong, each with what to do next. Nothing here but exceptions.
+"""What can go wrong, each with what to do next. Nothing here but exceptions, and what is said of all others.
 
     RollbookError                   exit 1
     ├── SettingError                exit 2   a setting is missing or malformed
@@ -161,3 +161,11 @@ class CheckError(RollbookError):
     def __init__(self, message: str, found: Mapping[str, Sequence[str]] | None = None) -> None:
         super().__init__(message)
         self.found = dict(found or {})
+
+
+def unforeseen(kind: str, look: str) -> str:
+    """What is said of an error that nobody foresaw: its kind, and where to `look`.
+
+    Never its own text: that may quote a record, and what is said here is printed, sent to a chat and kept in logs.
+    """
+    return f"It ended with an unforeseen error ({kind}). {look}"

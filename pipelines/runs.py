@@ -1,4 +1,5 @@
-"""Dagster's own records: opening them, how much room they take, letting go of the oldest, runs whose process is gone.
+"""Dagster's own records: opening them, how much room they take, letting go of the oldest, runs whose process is gone,
+why a run failed.
 
 Dagster purges ticks by age (`retention` in dagster.yaml); its runs and their events it keeps for ever. What a run does
 is not known here.
@@ -10,15 +11,18 @@ import logging
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
+from dagster._core.execution.plan.objects import StepFailureData
 from dagster._core.storage.dagster_run import FINISHED_STATUSES
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from filelock import FileLock
+
+from pipelines.errors import RollbookError, unforeseen
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +117,24 @@ def bury(instance: dg.DagsterInstance) -> list[str]:
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
             dead.append(run.run_id)
     return dead
+
+
+def why(failures: Iterable[StepFailureData | None], run_id: str) -> tuple[str, int] | None:
+    """Why a run failed and what to do, in a sentence or two, and the command's exit code for it, by its failed steps.
+
+    None when no step failed: the run ended before one, or was killed.
+    """
+    for failure in failures:
+        if failure is None:
+            continue
+        said = failure.user_failure_data
+        if said is not None and said.description:
+            code = said.metadata.get("exit_code")
+            return said.description, int(getattr(code, "value", None) or RollbookError.exit_code)
+        error = failure.error.cause or failure.error if failure.error else None
+        kind = (error.cls_name if error else None) or "unknown"
+        return unforeseen(kind, f"Its log is in the UI (run {run_id})"), RollbookError.exit_code
+    return None
 
 
 def _is_alive(number: int, born: str) -> bool:

@@ -111,18 +111,9 @@ def tell(instance: dg.DagsterInstance, alerts: Alerts, record: dg.RunRecord) -> 
 def why(instance: dg.DagsterInstance, run_id: str) -> tuple[str, int]:
     """Why a run failed and what to do, in a sentence or two, and the command's exit code for it."""
     failures = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
-    log = f"Its log is in the UI (run {run_id})"
-    for entry in failures:
-        failure = entry.get_dagster_event().step_failure_data
-        said = failure.user_failure_data
-        if said is not None and said.description:
-            code = said.metadata.get("exit_code")
-            return said.description, int(getattr(code, "value", None) or RollbookError.exit_code)
-        error = failure.error.cause or failure.error if failure.error else None
-        # What an unforeseen error says may be about a record: only its kind leaves the log.
-        return f"It ended with an unforeseen error ({error.cls_name if error else 'unknown'}). {log}", 1
+    known = runs.why((entry.get_dagster_event().step_failure_data for entry in failures), run_id)
     killed = "It ended before it could say why: its process was killed, or could not start"
-    return f"{killed}. {log}. Run `rollbook sync`", 1
+    return known or (f"{killed}. Its log is in the UI (run {run_id}). Run `rollbook sync`", RollbookError.exit_code)
 
 
 def _tell_late(instance: dg.DagsterInstance, alerts: Alerts, missed: datetime) -> None:

@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import typer
@@ -17,9 +19,11 @@ from rich.segment import Segment
 from rich.table import Table
 
 from pipelines import files
-from pipelines.errors import RollbookError
+from pipelines.errors import RollbookError, unforeseen
 from pipelines.settings import ROOT
 from pipelines.text import printable
+
+PACKAGE = ROOT / "pipelines"
 
 app = typer.Typer(
     name="rollbook",
@@ -49,7 +53,10 @@ err = Terminal(stderr=True)
 
 
 def main() -> None:
-    """Run a command; what Rollbook reports on purpose becomes one line and an exit code, without a traceback."""
+    """Run a command; what goes wrong becomes one line and an exit code.
+
+    A traceback is shown when ROLLBOOK_DEBUG is set, and only of an error that nobody foresaw: it may quote records.
+    """
     files.keep_private(os.environ.setdefault("DAGSTER_HOME", str(ROOT / "dagster_home")))
     logging.basicConfig(
         level=logging.WARNING, format="%(message)s", handlers=[RichHandler(console=err, show_path=False)]
@@ -58,6 +65,20 @@ def main() -> None:
         app()
     except RollbookError as error:
         fail(error.message, error.exit_code)
+    except Exception as error:
+        if os.environ.get("ROLLBOOK_DEBUG"):
+            raise
+        look = (
+            "Run it again with ROLLBOOK_DEBUG=1 to see all of it, which may quote pupils' records: read it before you"
+            " pass it on"
+        )
+        fail(unforeseen(f"{type(error).__name__}{_place(error)}", look), RollbookError.exit_code)
+
+
+def _place(error: BaseException) -> str:
+    """Where in Rollbook an error came from, as far as it shows."""
+    own = [frame for frame in extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(PACKAGE)]
+    return f" in {Path(own[-1].filename).relative_to(PACKAGE.parent)}, line {own[-1].lineno}" if own else ""
 
 
 def fail(message: str, exit_code: int) -> None:

@@ -86,14 +86,8 @@ def _tell(instance: dg.DagsterInstance, run_id: str) -> None:
 
 
 def _failure(result: dg.ExecuteInProcessResult) -> RunFailedError:
-    for event in result.all_events:
-        if event.is_step_failure:
-            said = event.step_failure_data.user_failure_data
-            if said is not None and said.description:
-                code = said.metadata.get("exit_code")
-                return RunFailedError(said.description, int(getattr(code, "value", None) or 1))
-            error = event.step_failure_data.error
-            cause = error.cause or error if error else None
-            told = cause.message.strip() if cause else "it does not say why"
-            return RunFailedError(f"The run failed: {told}. Its log is in the UI (run {result.run_id})", 1)
-    return RunFailedError(f"The run failed before its first stage; its log is in the UI (run {result.run_id})", 1)
+    from pipelines import runs
+
+    failures = (event.step_failure_data for event in result.all_events if event.is_step_failure)
+    early = f"The run failed before its first stage; its log is in the UI (run {result.run_id})"
+    return RunFailedError(*(runs.why(failures, result.run_id) or (early, RollbookError.exit_code)))

@@ -1,0 +1,70 @@
+"""An error that nobody foresaw: its kind and its place are said, and never its text, which may quote a record."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from pipelines.settings import ROOT
+from tests.nights import folder
+from tests.records import classes, students
+from tests.service import KEY, Service
+
+QUOTED = "Pupil Number7 <pupil.7@school.example>"
+
+# Each makes one call fail as a library might, with a record in its text.
+IN_A_STAGE = (
+    f"from pipelines.sync import Rollbook\ndef fail(*_, **__): raise ValueError({QUOTED!r})\nRollbook.snapshot = fail"
+)
+IN_A_COMMAND = (
+    f"from pipelines.store import ask\ndef fail(*_, **__): raise KeyError({QUOTED!r})\nask.open_published = fail"
+)
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    home = tmp_path_factory.mktemp("home")
+    (home / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
+    with folder() as made, Service(students(9), classes(2)) as service:
+        settings = {"BASE_URL": service.url, "API_KEY": KEY, "WAREHOUSE": str(made / "w")}
+        yield {"DAGSTER_HOME": str(home), "COLUMNS": "500"} | {f"ROLLBOOK_{k}": v for k, v in settings.items()}
+
+
+def run(environment: dict[str, str], broken: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    program = f"{broken}\nfrom pipelines.cli import main\nmain()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env=os.environ | environment | more, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_stage_that_fails_so_says_its_kind_and_where_its_log_is(environment: dict[str, str]) -> None:
+    done = run(environment, IN_A_STAGE, "sync")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(
+        r"Error: It ended with an unforeseen error \(ValueError\)\. Its log is in the UI \(run [0-9a-f-]{36}\)",
+        done.stderr.strip(),
+    )
+
+
+def test_a_command_that_fails_so_says_its_kind_and_its_place(environment: dict[str, str]) -> None:
+    done = run(environment, IN_A_COMMAND, "sql", "SELECT 1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(
+        r"Error: It ended with an unforeseen error \(KeyError in pipelines/store/ask\.py, line \d+\)\. Run it again with"
+        r" ROLLBOOK_DEBUG=1 to see all of it, which may quote pupils' records: read it before you pass it on\n",
+        done.stderr,
+    )
+
+
+def test_all_of_it_is_shown_to_who_asks_for_it(environment: dict[str, str]) -> None:
+    done = run(environment, IN_A_COMMAND, "sql", "SELECT 1", ROLLBOOK_DEBUG="1")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert QUOTED in done.stderr
