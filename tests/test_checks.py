@@ -88,7 +88,7 @@ def test_all_rules_hold_before_the_first_day(tmp_path: Path) -> None:
         house = House(tmp_path / "warehouse", service)
         rollbook = house.rollbook()
         rollbook.warehouse.prepare()
-        with rollbook.warehouse.writing() as (con, _):
+        with rollbook.warehouse.writing(rollbook.warehouse.published) as (con, _):
             assert dict(checks.examine(con, rollbook.lake, rollbook.lake.days())) == HOLDS
 
 

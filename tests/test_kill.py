@@ -17,6 +17,7 @@ import pytest
 from filelock import FileLock
 
 from pipelines.sandbox import Sandbox
+from pipelines.sync import always
 from pipelines.tables import TABLES
 from tests.fortnight import DAYS, FIRST, KEY, copy, export, lake, rollbook
 from tests.kills import Aim, Job, killed_or_done, start
@@ -78,7 +79,7 @@ def assert_nothing_left(warehouse: Path) -> None:
     lock.release()
     build = warehouse / "build"
     there = {str(p.relative_to(build)) for p in build.rglob("*") if p.is_file() and p.parent.name != "previous"}
-    assert there == {"writer.lock", "writer.txt"}
+    assert there == {"writer.lock", "writer.txt", "versions.json"}
     assert [p for p in warehouse.rglob(".*") if p.name != "."] == []
     for part in (warehouse / "raw").glob("*/*"):
         assert {p.name for p in part.iterdir()} == {"bodies.zst", "pages.jsonl", "manifest.json"}
@@ -145,7 +146,7 @@ def test_a_sync_killed_before_each_of_its_steps_in_turn_is_made_good_by_the_one_
     for made in ("raw", "snapshots/*"):
         for found in victim.glob(f"{made}/snapshot_date={last}"):
             shutil.rmtree(found)
-    rollbook(victim, today=FIRST).rebuild()
+    rollbook(victim, today=FIRST).rebuild(confirm=always)
     for step in range(1, STEPS_MOST):
         killed = killed_or_done(start(Job("sync", victim, sandbox.base_url, last, last), die_at=step))
         assert read(victim) in (FIRST, last)
