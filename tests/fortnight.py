@@ -52,7 +52,7 @@ def rollbook(
 def landed(days: Sequence[date] = DAYS) -> Iterator[tuple[Path, Sandbox]]:
     """A warehouse that synced these days in order, and the sandbox that it read.
 
-    One day was synced twice; one has a held landing that says what the next day is like; and one an unproven landing
+    One day was synced twice; one has a held landing that says what the day before was like; and one an unproven landing
     on top, which shows part of the day after.
     """
     with folder() as warehouse, Sandbox(day=FIRST, api_key=KEY) as sandbox:
@@ -62,9 +62,9 @@ def landed(days: Sequence[date] = DAYS) -> Iterator[tuple[Path, Sandbox]]:
             if day == TWICE:
                 rollbook(warehouse, sandbox.base_url).sync(day)
             elif day == HELD:
-                sandbox.day = day + timedelta(days=1)
+                sandbox.day = day - timedelta(days=1)
                 with pytest.raises(HeldError):
-                    rollbook(warehouse, sandbox.base_url, today=day, hold_changed_percent=1).sync(day)
+                    rollbook(warehouse, sandbox.base_url, today=day, hold_changed_percent=0).sync(day)
             elif day == UNPROVEN:
                 _sync_unproven(warehouse, sandbox, day)
         yield warehouse, sandbox
