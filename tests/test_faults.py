@@ -119,9 +119,16 @@ def test_a_disk_that_is_full_in_a_stage_is_said_and_the_next_sync_makes_it_good(
 def test_wherever_a_sync_runs_out_of_room_it_says_so_and_the_next_one_makes_it_good(
     small: tuple[House, Disk], told: Told
 ) -> None:
-    """With a little more room each time, the sync gets a little further, until at last there is enough."""
+    """With a little more room each time, the sync gets a little further, until at last there is enough.
+
+    What an earlier try had landed may be published by a later one, before that runs out of room itself.
+    """
     house, mounted = small
-    before, failed = house.state()["rollbook.duckdb"], 0
+    first = students(COUNT), classes(3)
+    two = Told().night(1, *first).night(2, *first)
+    unproven = Told().night(1, *first).night(2, *first)
+    unproven.night(3, TONIGHT, classes(3), unproven=["students", "classes"])
+    whole, failed = [two.tables(), unproven.tables(), told.tables()], 0
     size = house.published.stat().st_size
     for leave in (0, 8_192, 40_960, 100_000, 300_000, MB, size // 2, size, size + MB, size + 2 * MB, size * 2 + 4 * MB):
         try:
@@ -129,7 +136,7 @@ def test_wherever_a_sync_runs_out_of_room_it_says_so_and_the_next_one_makes_it_g
                 house.sync()
         except MachineError as error:
             assert "The disk is full" in error.message
-            assert house.state()["rollbook.duckdb"] == before
+            assert house.tables() in whole
             failed += 1
         else:
             break
