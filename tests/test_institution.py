@@ -51,7 +51,9 @@ def test_the_binding_is_told_by_raw_alone_and_by_the_published_file_alone(house:
     kept = house.published.read_bytes()
     house.service.school = OTHER
     house.published.unlink()
-    refused(house.at(2))
+    with pytest.raises(OtherInstitutionError):
+        house.at(2).sync()
+    assert house.query("SELECT school_id FROM institution") == [(41,)]  # the file is made again, from raw/
     house.published.write_bytes(kept)
     (house.warehouse / "raw").rename(house.warehouse / "moved")
     refused(house.at(2))

@@ -220,7 +220,8 @@ def test_a_new_day_is_merged_without_the_days_that_only_leavers_were_last_seen_o
             book.merge()
             book.publish()
         book = rollbook(copy(source, made, [LAST]))
-        with book.writer(), monkeypatch.context() as patch:
+        with book.writer(recover=False), monkeypatch.context() as patch:
+            book.recovery.recover_lake()
             patch.setattr(Lake, "scan", noted)
             book.merge()
             patch.undo()

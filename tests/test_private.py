@@ -55,6 +55,7 @@ def test_a_sync_shows_others_nothing_but_what_the_setting_publishes(
     home = tmp_path / "home"
     home.mkdir()
     (home / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
+    (home / "dagster.yaml").chmod(0o644)
     home.chmod(0o777)
     settings = {
         "BASE_URL": house.service.url,

@@ -193,7 +193,7 @@ class Rollbook:
                     " from a backup. Everything else was left as it is"
                 )
             self.staged.hide(d for d in self.lake.days() if d not in done.rebuilt)
-            done.counts = tuple(self._merge(Base(None)))
+            done.counts = tuple(self._merge(Base(None), anew=True))
             self._confirm(confirm, accepted=expired)
             if expired:
                 self.raw.forget_thinned(expired)
@@ -285,7 +285,7 @@ class Rollbook:
             except CheckError:
                 if base.file is None or self.recovery.expired_days():
                     raise
-                self._merge(Base(None))  # what the file holds is wrong: the lake knows better
+                self._merge(Base(None), anew=True)  # what the file holds is wrong: the lake knows better
                 self.publish()
         self._judge_deferred(self.recovery.deferred())
 
@@ -369,15 +369,14 @@ class Rollbook:
         self._ready()
         if anew:
             self.retention.refuse_to_lose()
-        return self._merge(Base(None) if anew else self._published())
+        return self._merge(Base(None) if anew else self._published(), anew=anew)
 
     def _published(self) -> Base:
         published = self.warehouse.published
         return Base(published if published.is_file() else None)
 
-    def _merge(self, base: Base, gone: Set[date] | None = None) -> list[TableCounts]:
+    def _merge(self, base: Base, *, gone: Set[date] | None = None, anew: bool = False) -> list[TableCounts]:
         """As `merge`, from a base. `gone` are days on which nothing counts any more (default: as `raw/` says)."""
-        anew = base.file is None
         gone = self.recovery.discarded_days() if gone is None else gone
         with self.warehouse.writing(base.file) as (con, redeclared):
             history = History(con, self.staged or self.lake)
