@@ -1,0 +1,130 @@
+"""The pages for engineers are true: the worked example is what history holds, and what they name is there."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines.cli import app
+from pipelines.settings import ROOT
+from tests import faults
+from tests.nights import House, folder, night
+from tests.records import MISSING, classes, student, students
+from tests.service import Service
+
+HOW_IT_WORKS = (ROOT / "pipelines" / "README.md").read_text(encoding="utf-8")
+PAGES = (
+    "README.md",
+    "pipelines/README.md",
+    ".github/CONTRIBUTING.md",
+    ".github/SECURITY.md",
+    ".github/pull_request_template.md",
+)
+
+Cells = tuple[str, ...]
+
+
+def table_after(text: str, heading: str) -> list[Cells]:
+    """The rows of the Markdown table with this heading."""
+    _, _, below = text.partition(f"{heading}\n")
+    rows = [line.strip("| ").split(" | ") for line in below.partition("\n\n")[0].splitlines()]
+    return [tuple(cell.strip() for cell in row) for row in rows[1:]]
+
+
+def answers() -> list[tuple[str, list[Cells]]]:
+    """Each query of the page, with the rows that the page gives as its answer."""
+    found = re.findall(r"```sql\n([^`]+)```\n\n(\| [^\n]+)\n", HOW_IT_WORKS)
+    return [(query, table_after(HOW_IT_WORKS, heading)) for query, heading in found]
+
+
+def as_cells(rows: list[tuple[Any, ...]]) -> list[Cells]:
+    return [tuple("NULL" if value is None else str(value) for value in row) for row in rows]
+
+
+def seven(completed: str, submitted: str) -> dict[str, Any]:
+    """The example's student on a day that lists it."""
+    plain = student(7)
+    summary = plain["summary"] | {"completed_assignments": int(completed)}
+    if submitted == "unstated":
+        return student(7, summary=summary, activity_tracking=MISSING)
+    activity = plain["activity_tracking"] | {"assignment_submission_count": int(submitted)}
+    return student(7, summary=summary, activity_tracking=activity)
+
+
+def test_one_students_five_days_give_the_history_that_the_page_shows() -> None:
+    days = table_after(
+        HOW_IT_WORKS, "| day | what came of student 7 | proven | completed assignments | submitted assignments |"
+    )
+    others = [record for record in students(9) if record["id"] != 7]
+    assert [day for day, *_ in days] == [str(night(number)) for number in range(1, 6)]
+    assert len(answers()) == 3
+    with folder() as path, Service(others, classes(1)) as service:
+        house = House(path / "warehouse", service)
+        for number, (_, what, proven, completed, submitted) in enumerate(days, start=1):
+            is_listed = what.startswith("listed")
+            service.students = [*others, seven(completed, submitted)] if is_listed else others
+            if proven == "no":
+                service.on(faults.moved_total(by=1), path="students", times=None)
+            house.at(number).sync()
+            service.mend()
+        told = house.query("SELECT snapshot_date, proven, removed FROM ops.syncs ORDER BY ALL")
+        assert [(str(day), proven, bool(removed)) for day, proven, removed in told] == [
+            (day, proven == "yes", completed == "absent") for day, _, proven, completed, _ in days
+        ]
+        for query, rows in answers():
+            assert as_cells(house.query(query)) == rows, query
+
+
+def test_the_guarantees_are_numbered_and_each_names_its_place_and_its_test() -> None:
+    rows = table_after(HOW_IT_WORKS, "| | guarantee | enforced in | tested in |")
+    assert [number for number, *_ in rows] == [f"**G{n}**" for n in range(1, 15)]
+    for number, _, place, test in rows:
+        assert re.search(r"\]\((?!\.\.)", place), number
+        assert re.search(r"\]\(\.\./tests/", test), number
+
+
+def test_the_order_of_imports_is_the_one_that_is_checked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (layers,) = [c["layers"] for c in project["tool"]["importlinter"]["contracts"] if c["type"] == "layers"]
+    shown = HOW_IT_WORKS.partition("```\ncli")[2].partition("```")[0]
+    assert " ".join(f"cli{shown}".split()) == " -> ".join(layers)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_links_to_is_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    linked = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if ":" not in link]
+    named = re.findall(r"`((?:pipelines|tests|dagster_home|\.github|\.ci)/[\w./-]+)`", text)
+    missing = [link for link in linked if not (ROOT / page).parent.joinpath(link).exists()]
+    assert (missing, [name for name in named if not (ROOT / name).exists()]) == ([], [])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_page_are_there_and_nothing_is_of_one_machine(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    commands = {c.name or (c.callback.__name__ if c.callback else "") for c in app.registered_commands}
+    assert set(re.findall(r"`(?:\.venv/bin/)?rollbook (\w+)", text)) <= commands
+    assert set(re.findall(r"(?:`|^)make ([a-z-]+)", text, flags=re.MULTILINE)) <= targets
+    assert not re.search(r"(^|[^.\w])/(root|home|work|tmp|Users)/", text)
+
+
+def test_the_workflow_runs_what_continuous_integration_runs_on_every_push_and_pull_request() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    runs = {name: job["steps"][-1]["run"] for name, job in workflow["jobs"].items()}
+    # YAML 1.1 takes `on` for a truth value.
+    assert (runs, sorted(workflow[True])) == (
+        {"static": "make lint", "everything": ".ci/run"},
+        ["pull_request", "push"],
+    )
+
+
+def test_the_hooks_before_a_commit_are_what_make_lint_runs() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
+    lint = re.search(r"^lint: ([a-z -]+) ##", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert lint is not None
+    assert [hook["entry"] for hook in hooks] == [f"make {target}" for target in lint[1].split()]
