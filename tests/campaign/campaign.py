@@ -67,8 +67,10 @@ class Campaign:
         self.number = 0
         self.played: Counter[str] = Counter()
         self.history: list[str] = []
-        # The files that were published, and found to be right, by their digests.
+        # The files that were found to be right when they were published, and those that other hands have changed, by
+        # their digests.
         self.known: set[str] = set()
+        self.spoiled: set[str] = set()
         # What was shown to the landings that have no verdict yet.
         self.unjudged: dict[Key, Showing] = {}
         # Folders and notes of other people, which nobody may delete.
@@ -181,7 +183,8 @@ class Campaign:
         foretold, error, came = self.try_to_sync(showing, label, trouble)
         if self.worn and isinstance(error, DamagedError):
             foretold, error, came = self.try_to_sync(showing, label, trouble)
-        if lost and error is not None:  # it is landed, and judged once somebody has accepted the loss
+        if lost:  # it may be landed, but is only judged once somebody has accepted the loss
+            assert error is not None, "no file remembers the expired days, and the sync is green"
             if isinstance(error, ThinnedError):
                 self.accept_loss()
             return "lost"
@@ -195,11 +198,12 @@ class Campaign:
         self, showing: Showing, label: date, trouble: Callable[[Service, Random], None] | None
     ) -> tuple[Landing, RollbookError | None, list[str | None]]:
         """A sync: the landing that is due, how it failed, and the verdicts of what has landed."""
-        foretold = self.ledger.receive(showing, label)
         with shown(self.service, showing):
             if trouble is not None:
                 trouble(self.service, self.random)
             error = self.run(self.operator.sync)
+        self.see_what_was_judged_later()  # before it fetched
+        foretold = self.ledger.receive(showing, label)
         return foretold, error, self.adopt(showing, label)
 
     def operate(
@@ -258,8 +262,9 @@ class Campaign:
         if what:
             self.note(what)
         self.reader.disturb()
-        self.fresh = False
+        self.fresh, before = False, damage.digest(self.published)
         work()
+        self.spoiled |= {damage.digest(self.published)} - {before}
 
     def forget_lost_notes(self) -> None:
         """Somebody deleted a folder, and what Rollbook had moved into it with it."""
@@ -302,7 +307,8 @@ class Campaign:
             self.known.add(damage.digest(self.published))
             for note in self.notes:
                 assert list(self.warehouse.rglob(f"{note}.txt")), f"{note}, a file of other people, is gone"
-        assert self.reader.complaints() == []
+        complaints = self.reader.complaints()
+        assert not complaints, f"what a reader found: {complaints}"
 
     def look_after_kill(self, was_fresh: bool) -> None:
         """Readers have the file from before or the whole next one; what counts is for the next writer to bring in."""
@@ -339,15 +345,17 @@ class Campaign:
 
     def is_lost(self) -> bool:
         """Whether days have expired that no file remembers any more."""
-        files = [self.published, *self.operator.kept()]
-        return bool(self.ledger.expired()) and not self.known & {damage.digest(f) for f in files}
+        return bool(self.ledger.expired()) and not any(map(self.is_own, [self.published, *self.operator.kept()]))
+
+    def is_own(self, path: Path) -> bool:
+        """Whether a file is there, and no other hands have changed it."""
+        return path.is_file() and damage.digest(path) not in self.spoiled
 
     def accept_loss(self) -> None:
         """Go on without the expired days."""
         self.note("the loss of the expired days is accepted")
         self.operator.rebuild_accepting_the_loss()
         self.ledger.forget_expired()
-        self.known.clear()
         self.settle()
 
 

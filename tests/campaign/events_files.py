@@ -57,6 +57,7 @@ def a_kept_file_is_spoiled(c: Campaign) -> None:
     c.note(f"{kept.name} is spoiled")
     fresh = kept.with_suffix(".spoiled")  # a file of its own: the published one may be linked here as well
     fresh.write_bytes(kept.read_bytes()[: c.random.choice([0, 5_000, 20_000])])
+    c.spoiled.add(damage.digest(fresh))
     fresh.replace(kept)
     if not c.is_lost():
         c.operate(lambda: c.operator.restore(kept), fails=DamagedError)
@@ -69,7 +70,8 @@ def a_kept_file_is_deleted(c: Campaign) -> None:
     kept.unlink()
 
 
-@event()
+# Without the notes in it nothing tells an edited file from one of Rollbook's, if it is all that remembers a day.
+@event(lambda c: c.fresh or not c.ledger.expired())
 def the_build_folder_is_deleted(c: Campaign) -> None:
     damage.remove(c.warehouse / "build")
     c.forget_lost_notes()
@@ -141,8 +143,8 @@ def maybe_sync(c: Campaign) -> None:
 
 
 def restorable(c: Campaign) -> list[Path]:
-    """The kept files that are as they were published, the newest first."""
-    return [p for p in c.operator.kept() if damage.digest(p) in c.known]
+    """The kept files that are as Rollbook wrote them, the newest first."""
+    return [p for p in c.operator.kept() if c.is_own(p)]
 
 
 def restore(c: Campaign, kept: Path) -> None:
