@@ -23,10 +23,10 @@ import dagster as dg
 from pipelines import runs
 from pipelines.cron import due
 from pipelines.errors import NothingLandedError, RollbookError
-from pipelines.landing import Manifest, TableCounts
-from pipelines.resources import Options, Writer, in_words, narrow_backfill, settings_or_none
+from pipelines.landing.manifest import Manifest, TableCounts
+from pipelines.resources import Options, Writer, narrow_backfill, settings_or_none, translate_errors
 from pipelines.store.lake import DayRecord
-from pipelines.sync import always, nothing, within_hold
+from pipelines.sync import always, nothing_counts, within_hold
 from pipelines.tables import SETS, TABLES, Column
 from pipelines.text import markdown
 
@@ -61,7 +61,7 @@ def days_of(context: dg.OpExecutionContext) -> list[date]:
 
 
 def fetches(context: dg.OpExecutionContext, options: Options, today: date) -> bool:
-    """Whether a run is a sync. A backfill never is (promise 8), nor is a plain run of a day that is over."""
+    """Whether a run is a sync. A backfill never is (G8), nor is a plain run of a day that is over."""
     if BACKFILL_TAGS & set(context.run.tags):
         return False
     return SYNC_TAG in context.run.tags or options.approve or days_of(context) == [today]
@@ -134,7 +134,7 @@ class Stage:
         def step(context: dg.OpExecutionContext, options: Options, writer: Writer) -> Iterator[Any]:
             context.instance.add_run_tags(context.run_id, runs.signature(context.run_id))
             try:
-                with in_words():
+                with translate_errors():
                     work(context, options, writer)
                 if last:
                     _look(context, writer, checks)
@@ -224,13 +224,15 @@ def land(context: dg.OpExecutionContext, options: Options, writer: Writer) -> No
         # Whoever started it, from now on it is known for a sync: see `schedules.watch`.
         context.instance.add_run_tags(context.run_id, {SYNC_TAG: context.run.tags.get(SYNC_TAG, "hand")})
         if options.approve:
-            landed = {day: rollbook.to_approve(day)}
+            landed = {day: rollbook.landings.to_approve(day)}
         else:
             landed = {day: rollbook.land(day, details=options.details.value)}
     else:
-        landed = {day: counted[-1] for day in days_of(context) if (counted := rollbook.counted(day))}
-        thinned = rollbook.raw.thinned()
-        missing = {d: nothing(d, rollbook.raw.manifests(d), thinned) for d in days_of(context) if d not in landed}
+        landed = {day: counted[-1] for day in days_of(context) if (counted := rollbook.landings.counted(day))}
+        thinned = rollbook.raw.expired()
+        missing = {
+            d: nothing_counts(d, rollbook.raw.manifests(d), thinned) for d in days_of(context) if d not in landed
+        }
         for reason in missing.values():
             context.log.warning(reason)
         if not landed:
@@ -266,7 +268,7 @@ def snapshot(context: dg.OpExecutionContext, options: Options, writer: Writer) -
     made: dict[date, DayRecord] = {}
     if fetches(context, options, rollbook.today()):
         (day,) = days_of(context)
-        pending = rollbook.to_approve(day) if options.approve else rollbook.pending(day)
+        pending = rollbook.landings.to_approve(day) if options.approve else rollbook.landings.pending(day)
         manifest, made[day] = rollbook.snapshot(pending, approve=options.approve)
         if manifest.reason:
             context.log.warning(manifest.reason)
@@ -292,7 +294,7 @@ def history(context: dg.OpExecutionContext, options: Options, writer: Writer) ->
     clock, rollbook = Clock(), writer.rollbook
     if rollbook.staged is None and not fetches(context, options, rollbook.today()):
         rollbook.resnapshot(days_of(context))  # a retry begins here: what the step before had made is gone
-    counts: dict[str, TableCounts] = {c.table: c for c in rollbook.merge(anew=options.force)}
+    counts: dict[str, TableCounts] = {c.table: c for c in rollbook.merge(full_refresh=options.force)}
 
     def about(name: str, _day: date) -> Metadata:
         c = counts.get(name)

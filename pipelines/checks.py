@@ -5,15 +5,15 @@ such a file. Where the source contradicts itself it is a warning: the data are w
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
 
 import dagster as dg
 from dagster import AssetCheckEvaluation
 
-from pipelines.landing import Manifest, Verdict
+from pipelines.landing.manifest import Manifest
+from pipelines.operations.data_quality import FACTS, Finding, findings
 from pipelines.store.checks import RULES
-from pipelines.store.facts import FACTS, Finding, findings
 from pipelines.sync import Rollbook
+from pipelines.sync.policy import open_holds, overtaken
 from pipelines.tables import WALKED
 
 _PUBLISHED = dg.AssetKey(["published", "rollbook"])
@@ -70,10 +70,8 @@ def _of_landing(manifest: Manifest) -> Iterator[AssetCheckEvaluation]:
 
 
 def _nothing_held(manifests: list[Manifest]) -> AssetCheckEvaluation:
-    """Whether a day is held that no later one has overtaken: what a night long past held waits for nobody."""
-    last = {m.snapshot_date: m for m in manifests if m.verdict not in (None, Verdict.FAILED)}
-    synced = max((day for day, m in last.items() if m.counts_for_its_day), default=date.min)
-    waiting = [str(day) for day, m in last.items() if m.verdict is Verdict.HELD and day > synced]
+    """Whether a day is held that no later synced day has overtaken."""
+    waiting = [str(m.snapshot_date) for m in open_holds(manifests) if not overtaken(m, manifests)]
     return _result("nothing_held", _PUBLISHED, passed=not waiting, found=", ".join(waiting))
 
 

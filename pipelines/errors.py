@@ -18,12 +18,12 @@
     ├── DamagedError                         a file of the warehouse cannot be read
     ├── MachineError                         disk, permissions, memory or clock of this machine stand in the way
     ├── DeclarationError                     what is at rest does not fit the types that are declared now
-    ├── ThinnedError                         a rebuild would lose history that raw/ no longer holds
+    ├── ExpiredError                         a rebuild would lose history that raw/ no longer holds
     ├── UndeliveredError                     an alert did not get through
     └── CheckError                           a check that only Rollbook itself can have broken
 
 A message is one or two sentences: what happened, then what to do. It never holds the key, a body, a name or an
-email address (promise 12).
+email address (G12).
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class DamagedError(RollbookError):
 class MachineError(RollbookError):
     """The machine cannot do its part: a full or read-only disk, no permission, no memory, a clock set back.
 
-    A retry helps once that is mended; the message says how.
+    A retry helps once that is replace_lone_surrogates; the message says how.
     """
 
 
@@ -140,7 +140,7 @@ class DeclarationError(RollbookError):
     """Values at rest do not fit their column's type in pipelines/tables.py. Correcting the declaration helps."""
 
 
-class ThinnedError(RollbookError):
+class ExpiredError(RollbookError):
     """What was asked for would lose history that `raw/` no longer holds. A retry cannot help; nothing was touched."""
 
 

@@ -1,4 +1,4 @@
-"""Files that survive a crash: written aside, fsynced, renamed, the folder fsynced; the owner's alone (promise 12).
+"""Files that survive a crash: written aside, fsynced, renamed, the folder fsynced; the owner's alone (G12).
 
 What is in the files is the business of those who write them.
 """

@@ -20,7 +20,7 @@ AGAIN = "Readers keep what was published, and the next sync goes on from there."
 
 
 @contextmanager
-def in_words(root: Path) -> Iterator[None]:
+def translate_errors(root: Path) -> Iterator[None]:
     """Turn what the operating system reports about files below `root` into a MachineError; all else passes."""
     try:
         yield

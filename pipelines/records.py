@@ -15,8 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from pipelines.landing import MAX_ID
-
+MAX_ID = 2**63 - 1
 # Integers and floats agree exactly up to here, so an integral float below it is an integer without loss.
 EXACT_FLOAT = 2**53
 # The contract's records are four levels deep. A parser's own limit depends on how deep its caller stands, so that one
@@ -118,17 +117,17 @@ def shallow(content: bytes, most: int = NESTED_MOST) -> bytes:
     return b"".join((*pieces, content[kept:])) if pieces else content
 
 
-def mended(content: bytes, mark: bytes = NO_TEXT) -> bytes:
+def replace_lone_surrogates(content: bytes, mark: bytes = NO_TEXT) -> bytes:
     r"""The body with each lone surrogate escape replaced: by bytes that are no UTF-8, or by another `mark`.
 
     A service that cuts a name in the middle of an emoji writes ``"\ud83d"``, which is JSON's grammar but no text.
-    msgspec gives up on the whole body there; after this, only on the record that holds it (promise 9).
+    msgspec gives up on the whole body there; after this, only on the record that holds it (G9).
     """
     if _SURROGATE_HINT.search(content) is None:
         return content
     return _ESCAPE.sub(lambda found: mark if found["lone"] else found[0], content)
 
 
-def legible(content: bytes) -> bytes:
+def make_readable(content: bytes) -> bytes:
     """The auth check's body with whatever in it is no text replaced: it has one record, and no night may hang on it."""
-    return mended(shallow(content).decode(errors="replace").encode(), REPLACEMENT)
+    return replace_lone_surrogates(shallow(content).decode(errors="replace").encode(), REPLACEMENT)

@@ -16,9 +16,9 @@ from dagster._core.definitions.assets.graph.asset_graph_subset import AssetGraph
 from pydantic import Field, PrivateAttr
 
 from pipelines.errors import HeldError, RollbookError
-from pipelines.landing import Hold
+from pipelines.landing.manifest import Hold
 from pipelines.settings import Settings, load
-from pipelines.source.pages import Progress
+from pipelines.source.pagination import Progress
 from pipelines.sync import Rollbook
 from pipelines.text import markdown
 
@@ -99,7 +99,7 @@ def settings_or_none() -> Settings | None:
 
 
 @contextmanager
-def in_words() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Turn what Rollbook reports into a failed run whose first line says what to do, without a retry."""
     try:
         yield

@@ -5,10 +5,10 @@ from datetime import UTC, date, datetime, timedelta
 import dagster as dg
 
 from pipelines import runs
-from pipelines.alerts import Alerts, Kind, Outcome
 from pipelines.assets import BACKFILL_TAGS, SYNC_TAG
 from pipelines.cron import due
 from pipelines.errors import HeldError, RollbookError
+from pipelines.notify.alerts import Alerts, Kind, Outcome
 from pipelines.resources import settings_or_none
 from pipelines.settings import Settings
 from pipelines.sync import Rollbook

@@ -21,8 +21,8 @@ class Column:
 
     `source` is the dotted path inside the table's object (default: the column's own name). An `id` is a positive
     64-bit integer, a `percent` lies in 0..100, a `required` value may be neither missing nor null. A column that is
-    not `tracked` is clock-driven: kept in current tables and snapshots, never a reason for a version (promise 6).
-    `personal` values stay out of logs, previews and Dagster's metadata (promise 12).
+    not `tracked` is clock-driven: kept in current tables and snapshots, never a reason for a version (G6).
+    `personal` values stay out of logs, previews and Dagster's metadata (G12).
     """
 
     name: str
@@ -64,7 +64,8 @@ class Table:
     """One table: rows of one object (or list) inside each record of one set.
 
     `path` is where the rows are in a record: empty for the record itself, `summary` for an object, `classes[]` for
-    a list. A `silent` table's object may be missing or null, which says nothing (promise 5); any other must be there.
+    a list. The object of a table that `may_be_unstated` may be
+    missing or null, which changes nothing (G5); any other object must be there.
     """
 
     name: str
@@ -73,7 +74,7 @@ class Table:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     path: str = ""
-    silent: bool = False
+    may_be_unstated: bool = False
 
     @property
     def is_list(self) -> bool:
@@ -96,7 +97,7 @@ class Table:
         return tuple(c for c in self.columns if c.tracked and c.name not in self.key)
 
     @cached_property
-    def clock_driven(self) -> tuple[Column, ...]:
+    def untracked(self) -> tuple[Column, ...]:
         """The columns that never make a version."""
         return tuple(c for c in self.columns if not c.tracked)
 
@@ -173,7 +174,7 @@ TABLES: dict[str, Table] = {
             set="students",
             key=("student_id",),
             path="activity_tracking",
-            silent=True,
+            may_be_unstated=True,
             comment="One row per student whose activity was ever stated. A record silent about it changes nothing.",
             columns=(
                 _STUDENT_ID,
@@ -195,7 +196,7 @@ TABLES: dict[str, Table] = {
             set="students",
             key=("student_id", "class_id"),
             path="classes[]",
-            silent=True,
+            may_be_unstated=True,
             comment="One row per student and active class, as the student's record lists it.",
             columns=(
                 _STUDENT_ID,

@@ -18,7 +18,7 @@ import duckdb
 import pytest
 
 from pipelines.errors import HeldError
-from pipelines.landing import Verdict
+from pipelines.landing.manifest import Verdict
 from pipelines.sandbox import Sandbox
 from pipelines.settings import load
 from pipelines.sync import Rollbook

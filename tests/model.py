@@ -1,6 +1,6 @@
 """The slow, obvious model of the history function, in plain Python: what DuckDB must agree with.
 
-A story is a list of landings in any order. `days_of` puts each day's statement together (promise 7); `versions` folds
+A story is a list of landings in any order. `days_of` puts each day's statement together (G7); `versions` folds
 one table's statements, key by key, with a loop a person can read.
 """
 

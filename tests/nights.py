@@ -20,7 +20,7 @@ import duckdb
 import pytest
 import stamina
 
-from pipelines.landing import Manifest
+from pipelines.landing.manifest import Manifest
 from pipelines.settings import Settings, load
 from pipelines.sync import Rollbook, Synced
 from tests import model
@@ -84,8 +84,8 @@ def plainly() -> Iterator[None]:
     For tests of many nights that compare the tables themselves; the rest has tests of its own.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipelines.store.views.create", lambda *_: None)
-        patch.setattr("pipelines.store.report.make", lambda *_, **__: None)
+        patch.setattr("pipelines.views.catalog.create", lambda *_: None)
+        patch.setattr("pipelines.report.make", lambda *_, **__: None)
         patch.setattr("pipelines.store.checks.examine", lambda *_: {})
         yield
 

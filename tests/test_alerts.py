@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.alerts import AGAIN_AFTER, Alerts, Kind, Outcome
 from pipelines.errors import HeldError, SettingError, UndeliveredError
+from pipelines.notify import channels
+from pipelines.notify.alerts import AGAIN_AFTER, Alerts, Kind, Outcome
 from pipelines.settings import load
-from pipelines.source import post
 from tests.listeners import ACCOUNT, Mailbox, Webhook, mailbox, webhook
 from tests.nights import House, folder, night
 from tests.records import classes, students
@@ -199,7 +199,7 @@ def test_a_webhook_that_refuses_is_not_asked_again(
 def test_an_answer_that_does_not_come_makes_no_second_message(
     house: House, hook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(post, "TIMEOUT", 0.2)
+    monkeypatch.setattr(channels, "TIMEOUT", 0.2)
     hook.delay = 0.6
     tell(house, FAILED)
     house.now += timedelta(days=1)
@@ -228,7 +228,7 @@ def test_a_state_that_cannot_be_written_still_tells_and_tells_once(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Alerts, "_unwritten", {})
-    monkeypatch.setattr("pipelines.alerts.files.write", full)
+    monkeypatch.setattr("pipelines.notify.alerts.files.write", full)
     assert tell(house, FAILED, FAILED) == [True, False]
     assert len(hook.posted) == 1
 
@@ -300,7 +300,7 @@ def test_a_mail_server_that_is_down_holds_up_neither_the_webhook_nor_the_mail_fo
 def test_a_wrong_mail_account_is_said_without_it(house: House, box: Mailbox) -> None:
     url = house.settings(smtp_url=smtp(box).replace("pa", "wrong"), alert_to="it@school.example").smtp_url
     with pytest.raises(UndeliveredError) as refused:
-        post.by_mail(url, "a@school.example", "it@school.example", "s", "t")
+        channels.by_mail(url, "a@school.example", "it@school.example", "s", "t")
     assert (refused.value.message, refused.value.again) == (
         "the mail server refused the account: see ROLLBOOK_SMTP_URL",
         False,
@@ -310,10 +310,10 @@ def test_a_wrong_mail_account_is_said_without_it(house: House, box: Mailbox) -> 
 def test_without_encryption_no_password_goes_over_the_network(
     house: House, box: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(post, "is_loopback", lambda host: False)
+    monkeypatch.setattr(channels, "is_loopback", lambda host: False)
     url = house.settings(smtp_url=smtp(box), alert_to="it@school.example").smtp_url
     with pytest.raises(UndeliveredError, match="the password was not sent"):
-        post.by_mail(url, "a@school.example", "it@school.example", "s", "t")
+        channels.by_mail(url, "a@school.example", "it@school.example", "s", "t")
     assert box.mails == []
 
 
@@ -331,14 +331,14 @@ def test_encryption_is_used_where_offered_and_only_with_a_certificate_that_holds
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
-    monkeypatch.setattr(post, "is_loopback", lambda host: False)
+    monkeypatch.setattr(channels, "is_loopback", lambda host: False)
     with mailbox(account=True, tls=context) as box:
         url = house.settings(smtp_url=smtp(box), alert_to="it@school.example").smtp_url
         if trusted:
-            post.by_mail(url, "a@school.example", "it@school.example", "s", "t")
+            channels.by_mail(url, "a@school.example", "it@school.example", "s", "t")
         else:
             with pytest.raises(UndeliveredError, match=r"SSLCertVerificationError"):
-                post.by_mail(url, "a@school.example", "it@school.example", "s", "t")
+                channels.by_mail(url, "a@school.example", "it@school.example", "s", "t")
         assert box.encrypted == ([True] if trusted else [])
 
 

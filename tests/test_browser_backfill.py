@@ -1,7 +1,7 @@
 """A backfill as an operator does it: `rollbook serve`, a browser, an asset's page, a range of days, Launch.
 
 Everything is real: the webserver, the daemon, Chromium, the warehouse. One day of the range was never landed, and one
-has a held landing; the others were flattened wrongly and must come right (promise 8).
+has a held landing; the others were flattened wrongly and must come right (G8).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The key and the pupils stay home (promise 12): what a made-up key and pupil leave behind, wherever one looks.
+"""The key and the pupils stay home (G12): what a made-up key and pupil leave behind, wherever one looks.
 
 One story of good and bad nights is lived through at full volume; then every log record, every error with all that is
 chained to it, and every byte and value at rest is searched.
@@ -32,7 +32,7 @@ from pipelines.errors import (
     RollbookError,
     UnreachableError,
 )
-from pipelines.landing import Body
+from pipelines.landing.manifest import Body
 from tests import faults
 from tests.nights import House, folder
 from tests.records import classes, school_class, student, students

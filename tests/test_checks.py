@@ -11,8 +11,8 @@ import duckdb
 import pytest
 
 from pipelines.errors import CheckError
+from pipelines.operations.data_quality import findings
 from pipelines.store import checks
-from pipelines.store.facts import findings
 from tests import faults
 from tests.nights import House, folder, night
 from tests.records import MISSING, classes, school_class, student, students

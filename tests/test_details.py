@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from pipelines.errors import HeldError
-from pipelines.landing import Verdict
+from pipelines.landing.manifest import Verdict
 from tests import faults
 from tests.nights import House, Told, asked, folder, night, pages, plainly
 from tests.records import MISSING, classes, student, students

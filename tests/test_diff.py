@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.errors import HeldError, KeyRefusedError, MachineError, UnreachableError
-from pipelines.upkeep.diff import Diff, diff
+from pipelines.operations.diff import Diff, diff
 from tests import faults
 from tests.nights import TRIES, House, folder
 from tests.records import classes, student, students

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pipelines.errors import ArgumentError, HeldError
-from pipelines.landing import Hold, Verdict
+from pipelines.landing.manifest import Hold, Verdict
+from pipelines.operations.status import load_status as look
 from pipelines.sync import always
-from pipelines.upkeep.status import look
 from tests import faults
 from tests.nights import House, Told, folder, night, plainly
 from tests.records import classes, school_class, student, students

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.errors import HeldError
+from pipelines.operations import capacity
+from pipelines.operations import doctor as module
+from pipelines.operations.doctor import Doctor, Finding, Outcome
 from pipelines.settings import ROOT
 from pipelines.sync import Rollbook
-from pipelines.upkeep import doctor as module
-from pipelines.upkeep import room
-from pipelines.upkeep.doctor import Doctor, Finding, Outcome
 from tests import faults
 from tests.nights import House, folder
 from tests.records import classes, students
@@ -179,9 +179,9 @@ def test_a_first_sync_needs_as_much_as_the_first_page_foretells(house: House) ->
     doctor = Doctor(house.rollbook())
     list(doctor.examine())
     assert doctor.bodies is not None
-    before = room.first_night(doctor.bodies)
+    before = capacity.first_night(doctor.bodies)
     synced(house)
-    after = room.last_night(house.rollbook())
+    after = capacity.last_night(house.rollbook())
     assert after is not None
     assert before.raw >= after.raw > 0
     assert before.lake >= after.lake > 0

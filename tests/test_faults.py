@@ -1,4 +1,4 @@
-"""The machine's faults: each ends in a message that says what to do, an intact published file, and a mended next sync.
+"""The machine's faults: each ends in a message that says what to do, an intact published file, and a replace_lone_surrogates next sync.
 
 The disks, accounts and limits are real (`tests.machines`). What is published afterwards is what the slow model makes of
 what the service told; the service's own faults are in `tests/fault_matrix`, killed writers in `test_kill`.
@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from pipelines.errors import BusyError, DamagedError, MachineError, RollbookError
+from pipelines.operations.diff import diff
+from pipelines.operations.doctor import Doctor, Outcome
+from pipelines.operations.status import load_status as look
 from pipelines.sync import Rollbook, always
-from pipelines.upkeep.diff import diff
-from pipelines.upkeep.doctor import Doctor, Outcome
-from pipelines.upkeep.status import look
 from tests.machines import MB, Disk, as_nobody, disk, elsewhere, left_over, no_file_above, open_below
 from tests.nights import House, Told, folder, night
 from tests.records import classes, student, students
@@ -267,7 +267,7 @@ def test_a_parquet_file_damaged_at_its_full_length_is_found_when_read_and_made_a
     before = house.state()["rollbook.duckdb"]
     book = house.rollbook()
     with book.writer(), pytest.raises(DamagedError) as refused:
-        book.merge(anew=True)
+        book.merge(full_refresh=True)
     assert refused.value.message == (
         f"The snapshots of {night(2)} were damaged and have been taken out. Run `rollbook sync` (or wait for the night):"
         " it makes them again from what was landed, where that is still there"
@@ -276,7 +276,7 @@ def test_a_parquet_file_damaged_at_its_full_length_is_found_when_read_and_made_a
     healed(house, told)
     assert file.read_bytes() == content
     with book.writer():
-        book.merge(anew=True)
+        book.merge(full_refresh=True)
         book.publish()
     assert house.tables() == told.tables()
 
@@ -392,7 +392,7 @@ def _sync(settings: Any, now: datetime) -> int:
 def test_a_second_writer_that_waited_long_enough_is_refused_in_a_sentence(
     house: House, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.sync.lock.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("pipelines.sync.lock.WAIT_SECONDS", 0.2)
     with house.rollbook().writer():
         refused = elsewhere(house.sync)
     assert isinstance(refused, BusyError)

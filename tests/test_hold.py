@@ -1,4 +1,4 @@
-"""A landslide is held, and one run with approval merges it (promise 3); absence is verified first (promise 2)."""
+"""A landslide is held, and one run with approval merges it (G3); absence is verified first (G2)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from pipelines.errors import ArgumentError, HeldError, NothingLandedError
-from pipelines.landing import Hold, TableCounts, Verdict
+from pipelines.landing.manifest import Hold, TableCounts, Verdict
 from tests import faults
 from tests.nights import CLASS_TABLES, STUDENT_TABLES, House, Told, asked, folder, night, pages, plainly
 from tests.records import classes, school_class, student, students
@@ -354,7 +354,7 @@ def test_a_held_night_that_is_no_landslide_any_more_is_still_approved(house: Hou
 
 
 def test_a_held_landing_that_is_judged_again_is_still_held(house: House) -> None:
-    """A verdict is made once: running a stage again, under other settings even, makes no other (promise 4)."""
+    """A verdict is made once: running a stage again, under other settings even, makes no other (G4)."""
     first_night(house, students(12))
     is_held(house, 2, students(2))
     (held,) = house.landings(night(2))

@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipelines.flatten import flatten
-from pipelines.landing import Landed
-from pipelines.records import mended
+from pipelines.landing.manifest import Landed
+from pipelines.records import replace_lone_surrogates
 from pipelines.source.envelope import page_of
 from pipelines.tables import SETS
 from tests.nights import House, Told, folder, plainly
@@ -25,7 +25,7 @@ GOOD = {"students": student, "classes": school_class}
 
 def landed_as(set_name: str, body: bytes) -> Landed:
     """The page as flattening receives it: as it comes out of raw/."""
-    return Landed(set=set_name, kind="walk", page=1, content=mended(body))
+    return Landed(set=set_name, kind="walk", page=1, content=replace_lone_surrogates(body))
 
 
 def by_the_walk(set_name: str, body: bytes) -> list[int | None]:

@@ -1,4 +1,4 @@
-"""One institution, one warehouse (promise 11), and a refused key that ends the sync at once (promise 13)."""
+"""One institution, one warehouse (G11), and a refused key that ends the sync at once (G13)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipelines.errors import KeyRefusedError, OtherInstitutionError, UnreachableError
-from pipelines.landing import Verdict
+from pipelines.landing.manifest import Verdict
 from tests import faults
 from tests.nights import House, Told, asked, folder, night, pages, plainly
 from tests.records import classes, students

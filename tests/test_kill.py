@@ -1,7 +1,7 @@
 """Killing the writer, with SIGKILL, at whatever instant: readers keep a whole file, and the next sync makes it good.
 
 The writers are real processes on one warehouse. A twin that nobody disturbed, on the same sandbox, says what the
-tables must be in the end (promises 7, 10 and 14).
+tables must be in the end (G7, G10 and G14).
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from pipelines import files
+from pipelines.operations.diff import diff
 from pipelines.settings import ROOT
 from pipelines.store.warehouse import Warehouse
-from pipelines.upkeep.diff import diff
 from tests import faults
 from tests.nights import House, folder
 from tests.records import classes, students

@@ -1,7 +1,7 @@
 """Room: raw bodies and snapshots that are let go of, the history that keeps what they said, and what a year comes to.
 
 A thinned warehouse must hold, row by row, what one that kept everything holds; it can only no longer make all of it
-anew (promise 7 for what remains).
+anew (G7 for what remains).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from typer.testing import CliRunner
 
 from pipelines import machine, runs
 from pipelines.cli import app, job
-from pipelines.errors import HeldError, NothingLandedError, ThinnedError
+from pipelines.errors import ExpiredError, HeldError, NothingLandedError
+from pipelines.operations import capacity
+from pipelines.operations.status import Days, load_status
 from pipelines.sandbox import Sandbox
 from pipelines.settings import ROOT, load
-from pipelines.store import history as history_module
+from pipelines.store.history import engine as history_module
 from pipelines.store.lake import Lake
 from pipelines.sync import Rollbook
 from pipelines.tables import TABLES
-from pipelines.upkeep import room
-from pipelines.upkeep.status import Days, look
 from tests.fortnight import DAYS, LAST, copy, export, landed
 from tests.fortnight import rollbook as fortnight_book
 from tests.machines import left_over
@@ -167,7 +167,7 @@ def test_a_day_that_the_published_history_does_not_hold_yet_stays(nights: Nights
         book.snapshot(book.land())
     nights.house.at(20)
     # The oldest file that could be put back is that of the third night.
-    assert nights.house.rollbook().thinnable(2) == [night(1), night(2), night(3)]
+    assert nights.house.rollbook().expirable(2) == [night(1), night(2), night(3)]
 
 
 def test_the_newest_day_stays_however_old_it_is(nights: Nights) -> None:
@@ -198,7 +198,7 @@ def test_a_failed_landing_goes_with_its_day_and_nothing_is_noted(nights: Nights)
     nights.number = 2
     nights.play(6, keep_days=2)
     assert nights.days("raw") == [night(6), night(7), night(8)]
-    assert nights.house.rollbook().raw.thinned() == {night(1), night(3), night(4), night(5)}
+    assert nights.house.rollbook().raw.expired() == {night(1), night(3), night(4), night(5)}
 
 
 # --- what is refused, and what is said -------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def test_a_failed_landing_goes_with_its_day_and_nothing_is_noted(nights: Nights)
 
 def test_a_rebuild_that_would_lose_days_is_refused_and_touches_nothing(thinned: Nights) -> None:
     before = thinned.house.state()
-    with pytest.raises(ThinnedError) as refused:
+    with pytest.raises(ExpiredError) as refused:
         thinned.house.rollbook().rebuild()
     assert refused.value.message.startswith(
         f"The history holds 5 days ({night(1)} to {night(5)}) whose raw bodies were"
@@ -216,8 +216,8 @@ def test_a_rebuild_that_would_lose_days_is_refused_and_touches_nothing(thinned: 
 
 def test_making_all_anew_by_force_is_refused_too(thinned: Nights) -> None:
     before, book = thinned.house.state(), thinned.house.rollbook()
-    with book.writer(), pytest.raises(ThinnedError):
-        book.merge(anew=True)
+    with book.writer(), pytest.raises(ExpiredError):
+        book.merge(full_refresh=True)
     assert thinned.house.state() == before
 
 
@@ -235,7 +235,7 @@ def test_with_nothing_published_a_rebuild_is_refused_until_the_loss_is_accepted(
     """The disk took the published files and raw/ was thinned: what can be made is made when somebody says so."""
     thinned.house.published.unlink()
     shutil.rmtree(thinned.house.warehouse / "build" / "previous")
-    with pytest.raises(ThinnedError):
+    with pytest.raises(ExpiredError):
         thinned.house.rollbook().rebuild()
     done = thinned.house.rollbook().rebuild(accept_loss=True)
     assert list(done.rebuilt) == [night(n) for n in range(6, 11)]
@@ -261,10 +261,10 @@ def test_a_backfill_of_a_day_that_is_gone_says_so_and_of_the_others_changes_noth
 
 
 def test_status_says_which_days_are_in_the_history_alone(thinned: Nights) -> None:
-    told = look(thinned.house.rollbook(keep_days=KEEP))
+    told = load_status(thinned.house.rollbook(keep_days=KEEP))
     assert told.history == Days(count=10, first=night(1), last=night(10))
     assert told.on_disk == Days(count=5, first=night(6), last=night(10))
-    assert told.thinned == Days(count=5, first=night(1), last=night(5))
+    assert told.expired == Days(count=5, first=night(1), last=night(5))
     assert told.keep_days == KEEP
 
 
@@ -295,8 +295,8 @@ def test_days_that_come_in_any_order_and_go_again_make_the_tables_of_those_that_
             with book.writer():
                 book.publish()
                 standing = [d for d in book.lake.days() if d != LAST]
-                book.retention.thin(draw.sample(standing, draw.randint(0, len(standing))))
-        assert len(book.raw.thinned()) > 3
+                book.retention.expire(draw.sample(standing, draw.randint(0, len(standing))))
+        assert len(book.raw.expired()) > 3
         assert export(made / "rollbook.duckdb", RECORDS) == expected
 
 
@@ -350,7 +350,7 @@ def test_a_writer_killed_while_letting_go_is_finished_by_the_next(
         if at == "rename":
             dying.setattr(Path, "rename", die)
         elif at == "rmtree":
-            dying.setattr("pipelines.source.raw.shutil.rmtree", die)
+            dying.setattr("pipelines.landing.raw.shutil.rmtree", die)
         elif at == "lake":
             dying.setattr(Lake, "drop", die)
         else:
@@ -439,7 +439,7 @@ def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatc
             sandbox.day = now.date() - timedelta(days=days)
             made.append(job.sync(sandbox.day))
             sizes.append(machine.size(home))
-        assert sizes[2] - sizes[1] <= room.RUN_BYTES
+        assert sizes[2] - sizes[1] <= capacity.RUN_BYTES
         with dg.DagsterInstance.get() as instance:
             assert runs.old(instance, 400) == []
             assert runs.let_go(instance, 400, now + timedelta(days=399)) == 0
@@ -470,10 +470,10 @@ def test_the_nights_stay_within_what_the_doctor_foretold(keep: int | None) -> No
             book = Rollbook(settings, clock=lambda day=day: datetime.combine(day, datetime.min.time(), UTC))
             book.sync()
             if n == 2:
-                last = room.last_night(book)
+                last = capacity.last_night(book)
                 assert last is not None
-                foretold = room.predict(book, last, nights=20)
+                foretold = capacity.predict(book, last, nights=20)
         assert machine.size(warehouse) <= foretold.year
         landed_now = machine.size(book.raw.root) + machine.size(book.lake.root)
         assert landed_now >= (23 if keep is None else keep) * (last.raw + last.lake) / 2
-        assert book.warehouse.published.stat().st_size <= room.FILE_LEAST + 20 * last.growth
+        assert book.warehouse.published.stat().st_size <= capacity.FILE_LEAST + 20 * last.growth

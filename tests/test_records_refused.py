@@ -1,4 +1,4 @@
-"""One bad record costs one record (promise 9), and silence is not news (promise 5), through whole syncs."""
+"""One bad record costs one record (G9), and silence is not news (G5), through whole syncs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from pipelines.errors import ContractChangedError
-from pipelines.landing import Verdict
+from pipelines.landing.manifest import Verdict
 from tests import faults
 from tests.nights import House, Told, folder, night, plainly
 from tests.records import MISSING, classes, school_class, student, students

@@ -19,14 +19,14 @@ from pipelines.errors import (
     CheckError,
     ContractChangedError,
     DamagedError,
+    ExpiredError,
     HeldError,
     RollbookError,
-    ThinnedError,
 )
-from pipelines.landing import Verdict
+from pipelines.landing.manifest import Verdict
+from pipelines.operations.diff import diff
 from pipelines.sync import always
 from pipelines.tables import TABLES
-from pipelines.upkeep.diff import diff
 from tests.nights import House, Told, folder, night, plainly
 from tests.records import classes, school_class, student, students
 from tests.service import Asked, Reply, Service
@@ -309,7 +309,7 @@ def test_expired_days_of_a_warehouse_without_notes_are_taken_from_its_sound_file
 def test_where_expired_days_would_be_lost_a_sync_lands_fails_and_says_so(house: House, expired: Told) -> None:
     delete(house)
     shutil.rmtree(house.warehouse / "build" / "previous")
-    with pytest.raises(ThinnedError) as lost:
+    with pytest.raises(ExpiredError) as lost:
         house.sync()
     assert lost.value.exit_code == 1
     assert f"The history of 5 days ({night(1)} to {night(5)}) was only in a published file that is gone" in str(
@@ -319,7 +319,7 @@ def test_where_expired_days_would_be_lost_a_sync_lands_fails_and_says_so(house: 
     assert [m.verdict for m in house.landings(night(9))] == [None]
     assert not house.published.exists()
     for refused in (house.rollbook().rebuild, lambda: house.rollbook().backfill(night(6), night(8))):
-        with pytest.raises(ThinnedError):
+        with pytest.raises(ExpiredError):
             refused()
     done = house.rollbook().rebuild(accept_loss=True)
     assert list(done.rebuilt) == [night(6), night(7), night(8)]
@@ -336,11 +336,11 @@ def test_readers_get_the_newest_kept_file_which_is_no_longer_rotated_away(house:
     """The kept files are of before the days that expired: none of them holds all that would be lost."""
     raw = house.rollbook().raw
     kept = house.rollbook().warehouse.kept()
-    raw.thin([night(8)], noted=[night(8)])
+    raw.expire([night(8)], noted=[night(8)])
     shutil.rmtree(house.warehouse / "snapshots")
     delete(house)
     for number in (9, 10, 11, 12):
-        with pytest.raises(ThinnedError):
+        with pytest.raises(ExpiredError):
             house.at(number).sync()
         assert house.rollbook().warehouse.kept() == kept
         assert house.query("SELECT MAX(snapshot_date) FROM spans.days") == [(night(7),)]

@@ -34,6 +34,7 @@ from pipelines.errors import (
     ArgumentError,
     ContractChangedError,
     DamagedError,
+    ExpiredError,
     HeldError,
     KeyRefusedError,
     MachineError,
@@ -43,14 +44,13 @@ from pipelines.errors import (
     RefusedError,
     RollbookError,
     ServiceError,
-    ThinnedError,
     UnreachableError,
 )
-from pipelines.landing import Manifest
+from pipelines.landing.manifest import Manifest
+from pipelines.operations import capacity
+from pipelines.operations.diff import diff
 from pipelines.sandbox import Institution
 from pipelines.sync import Rollbook
-from pipelines.upkeep import room
-from pipelines.upkeep.diff import diff
 from tests import faults
 from tests.machines import MB, Disk, disk, left_over, no_file_above, open_below
 from tests.machines import elsewhere as in_another_process
@@ -352,7 +352,7 @@ class Soak:
         self.attempt(lambda: self.house.rollbook().backfill(night(first), night(last)), NothingLandedError)
 
     def do_rebuild(self) -> None:
-        self.attempt(self.house.rollbook().rebuild, ThinnedError)
+        self.attempt(self.house.rollbook().rebuild, ExpiredError)
 
     def do_looked_at(self) -> None:
         """`rollbook diff` before the sync says what the sync does."""
@@ -413,9 +413,9 @@ def test_nights_with_faults_of_every_kind_end_with_the_sandboxs_truth(soak: Soak
         memory.append(resident())
         handles.append(len(os.listdir("/proc/self/fd")))  # noqa: PTH208
         if number == 10:
-            night_ = room.last_night(soak.house.rollbook())
+            night_ = capacity.last_night(soak.house.rollbook())
             assert night_ is not None
-            foretold = room.predict(soak.house.rollbook(), night_, nights=NIGHTS - 10).year
+            foretold = capacity.predict(soak.house.rollbook(), night_, nights=NIGHTS - 10).year
     house = soak.house
     assert tuple_of(house) == truth_of(soak), f"SOAK_SEED={SEED}"
     assert house.tables() == soak.told().tables(), f"SOAK_SEED={SEED}"

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.errors import HeldError, ServiceError
-from pipelines.upkeep.status import Days, OpenHold, Status, look
+from pipelines.operations.status import Days, OpenHold, Status, load_status
 from tests import faults
 from tests.nights import FIRST, House, folder, night
 from tests.records import classes, students
@@ -29,13 +29,13 @@ def house() -> Iterator[House]:
 
 
 def status(house: House, **over: Any) -> Status:
-    return look(house.rollbook(**over))
+    return load_status(house.rollbook(**over))
 
 
 def test_an_empty_warehouse_is_told_as_one_and_nothing_is_made(house: House) -> None:
     told = status(house)
     assert (told.last_sync, told.last_good, told.is_fresh) == (None, None, False)
-    assert (told.history, told.on_disk, told.thinned, told.holds, told.problems) == (Days(), Days(), Days(), (), ())
+    assert (told.history, told.on_disk, told.expired, told.holds, told.problems) == (Days(), Days(), Days(), (), ())
     assert not house.warehouse.exists()
 
 

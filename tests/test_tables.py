@@ -34,7 +34,7 @@ def test_every_key_is_declared_required_and_an_id() -> None:
 
 
 def test_only_clocks_are_untracked() -> None:
-    assert [(t.name, c.name) for t in TABLES.values() for c in t.clock_driven] == [
+    assert [(t.name, c.name) for t in TABLES.values() for c in t.untracked] == [
         ("student_activity", "days_since_last_activity"),
         ("student_details", "fetched_at"),
     ]

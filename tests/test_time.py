@@ -21,7 +21,7 @@ from dagster._utils.schedules import schedule_execution_time_iterator
 
 from pipelines import cron
 from pipelines.errors import NothingLandedError
-from pipelines.landing import Verdict
+from pipelines.landing.manifest import Verdict
 from tests.graph import EXAMPLE, loaded
 from tests.nights import House, folder
 from tests.records import classes, students

@@ -153,9 +153,9 @@ def published(house: House) -> dict[str, set[Row]]:
 
 def watch(patch: pytest.MonkeyPatch) -> None:
     """Only the watched tables."""
-    for module in ("history", "lake", "schema", "judge"):
+    for module in ("history.engine", "lake", "schema", "compare"):
         patch.setattr(f"pipelines.store.{module}.TABLES", WATCHED)
-    for module in ("store.lake", "store.judge", "store.warehouse", "flatten.rows"):
+    for module in ("store.lake", "store.compare", "store.warehouse", "flatten.rows"):
         patch.setattr(f"pipelines.{module}.of_set", lambda name: tuple(t for t in WATCHED.values() if t.set == name))
 
 

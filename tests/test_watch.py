@@ -15,7 +15,7 @@ import pytest
 import time_machine
 from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
-from pipelines.alerts import Alerts
+from pipelines.notify.alerts import Alerts
 from pipelines.settings import ROOT
 from pipelines.sync import Rollbook
 from tests import faults, graph

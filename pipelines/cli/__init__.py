@@ -3,7 +3,7 @@
 `app` holds the commands and what they share, each group of commands is a file of its own.
 """
 
-from pipelines.cli import demo, keep, look, read, run, serve
+from pipelines.cli import demo, diagnostics, prune, read, run, serve
 from pipelines.cli.app import app, main
 
-__all__ = ["app", "demo", "keep", "look", "main", "read", "run", "serve"]
+__all__ = ["app", "demo", "diagnostics", "main", "prune", "read", "run", "serve"]

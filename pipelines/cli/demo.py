@@ -18,16 +18,18 @@ from rich.syntax import Syntax
 from pipelines.cli import job
 from pipelines.cli.app import app, err, out, safe, table
 from pipelines.errors import OtherInstitutionError
+from pipelines.export.query import run_query
 from pipelines.settings import PREFIX, ROOT, Settings, load
-from pipelines.store.ask import ask
-from pipelines.store.database import sql
+from pipelines.store.statements import statements
 from pipelines.sync import Rollbook
+
+sql = statements("pipelines.cli")
 
 KEY = "sandbox-key"
 DAYS = 14
 
 # Files of SQL that begin with the question they answer.
-QUESTIONS = ("demo_to_watch", "demo_best", "demo_before")
+VIEWS = ("to_watch", "best", "before")
 
 
 @app.command()
@@ -92,23 +94,23 @@ def show(rollbook: Rollbook, last: date) -> None:
     published = rollbook.warehouse.published
 
     def rows(query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        return ask(published, query, parameters).rows
+        return run_query(published, query, parameters).rows
 
     out.print()
     out.print(
         table(
             "What was synced",
             ("night", "outcome", "proven", "students", "classes", "added", "changed", "removed"),
-            rows(sql("demo_nights")),
+            rows(sql("nights")),
         )
     )
     out.print()
     headings = ("table", "column", "change", "how often")
-    out.print(table(f"What changed last night ({last})", headings, rows(sql("demo_changes"), day=last)))
-    for question, _, query in (sql(name).strip().partition("\n") for name in QUESTIONS):
+    out.print(table(f"What changed last night ({last})", headings, rows(sql("changes"), day=last)))
+    for question, _, query in (sql(name).strip().partition("\n") for name in VIEWS):
         out.print(f"\n[bold]{question.removeprefix('-- ')}[/]")
         out.print(Syntax(query, "sql", background_color="default", word_wrap=True))
-        answer = ask(published, query)
+        answer = run_query(published, query)
         out.print(table("", answer.columns, answer.rows))
     size = published.stat().st_size / 1e6
     shown = published.relative_to(ROOT) if published.is_relative_to(ROOT) else published

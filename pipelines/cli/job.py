@@ -72,7 +72,7 @@ def _run(tags: dict[str, str], *, options: dict[str, Any], partition_key: str | 
 
 def _tell(instance: dg.DagsterInstance, run_id: str) -> None:
     """Alert whoever is to be told of this run. Nothing that goes wrong here is the run's fault."""
-    from pipelines.alerts import Alerts
+    from pipelines.notify.alerts import Alerts
     from pipelines.schedules import tell
 
     try:

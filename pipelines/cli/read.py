@@ -14,9 +14,9 @@ from rich.table import Table
 from pipelines import files
 from pipelines.cli.app import Terminal, app, err, out, safe, table
 from pipelines.errors import ArgumentError
+from pipelines.export.formats import Format
+from pipelines.export.query import Answer, run_query
 from pipelines.settings import ROOT, load, place
-from pipelines.store.ask import Answer, ask
-from pipelines.store.export import Format
 from pipelines.store.warehouse import BUILD, PUBLISHED
 
 NEWEST = "SELECT MAX(snapshot_date) FROM spans.days"
@@ -29,7 +29,7 @@ def sql(
 ) -> None:
     """Ask the published file one question in SQL and print the answer as a table. It only reads."""
     asked = sys.stdin.read() if query == "-" else query
-    answer = ask(place().warehouse_path / PUBLISHED, asked, most=rows)
+    answer = run_query(place().warehouse_path / PUBLISHED, asked, most=rows)
     _print(answer)
     if answer.more:
         err.print(f"There are more than {rows:,} rows: ask with --rows, or write all to a file with `rollbook export`.")
@@ -60,7 +60,7 @@ def export(
     The file holds pupils' records and is readable by its owner only. Text that a spreadsheet program would run as a
     formula is disarmed.
     """
-    from pipelines.store.export import export as write
+    from pipelines.export.formats import export as write
 
     chosen = form or _by_name(target)
     warehouse = place().warehouse_path
@@ -116,7 +116,7 @@ def _list(published: Path, kept: Iterable[Path]) -> None:
 
 
 def _newest(path: Path) -> str:
-    return str(ask(path, NEWEST).rows[0][0])
+    return str(run_query(path, NEWEST).rows[0][0])
 
 
 def _chosen(which: str, kept: list[Path]) -> Path:
@@ -134,7 +134,7 @@ def docs(
     / "README.md",
 ) -> None:
     """Write the data dictionary: every table, view, macro and column, and twenty questions with their SQL."""
-    from pipelines.store import dictionary
+    from pipelines.views import dictionary
 
     if not target.parent.is_dir():
         raise ArgumentError(f"{target.parent} is no folder: make it first, or write elsewhere with --out")

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from pipelines.cli import job
 from pipelines.cli.app import app, day_of, err, out, table
 from pipelines.errors import ArgumentError, HeldError
-from pipelines.landing import Hold, Manifest
+from pipelines.landing.manifest import Hold, Manifest
 from pipelines.settings import Details, load
 from pipelines.sync import Backfilled, Rollbook, within_hold
 
@@ -46,14 +46,14 @@ def sync(
     """
     rollbook = Rollbook(load())
     if approve:
-        held = rollbook.to_approve(day_of(day))
-        tell_held(held, rollbook.synced_since(held.snapshot_date))
+        held = rollbook.landings.to_approve(day_of(day))
+        tell_held(held, rollbook.landings.synced_since(held.snapshot_date))
         chosen = held.snapshot_date
     else:
         chosen = rollbook.partition(day_of(day) or rollbook.today())
     with watching():
         job.sync(chosen, approve=approve, details=details)
-    tell(rollbook.counted(chosen)[-1])
+    tell(rollbook.landings.counted(chosen)[-1])
 
 
 @app.command()

@@ -23,7 +23,7 @@ from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from pipelines.flatten.shapes import Shape, shape, shortened
-from pipelines.landing import Drift, Landed, Reject
+from pipelines.landing.manifest import Drift, Landed, Reject
 from pipelines.tables import TABLES, Table, of_set
 
 # Records per batch: large enough that Arrow's own cost vanishes, small enough to stay flat in memory.
@@ -262,7 +262,7 @@ class _Columns:
         refused, at = zip(*self.rejected, strict=True) if self.rejected else ((), ())
         found = [rows("stated", ids, seqs), rows("rejected", refused, at)]
         for table in self.tables:
-            if table.silent:
+            if table.may_be_unstated:
                 silent = ~_there(records.at([table.field]))
                 found.append(rows("silent", ids[silent], seqs[silent], table.name))
         return pa.concat_tables(found)

@@ -15,8 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from pipelines.landing import MAX_ID
-from pipelines.records import NESTED_MOST, TEXT_MOST, UNREADABLE, Id, id_reader, is_nested, split, whole
+from pipelines.records import MAX_ID, NESTED_MOST, TEXT_MOST, UNREADABLE, Id, id_reader, is_nested, split, whole
 from pipelines.tables import SETS, Column, of_set
 
 # Characters of an unknown field's name that are told.
@@ -74,7 +73,11 @@ def tree(set_name: str) -> Node:
     """The shape of one record of a set."""
     root = Node(unkept=SETS[set_name].unkept)
     for table in of_set(set_name):
-        node = root if not table.path else root.below(table.field, is_list=table.is_list, required=not table.silent)
+        node = (
+            root
+            if not table.path
+            else root.below(table.field, is_list=table.is_list, required=not table.may_be_unstated)
+        )
         inherited = table.parent_key if table.path else None  # a child row's first key is the record's id
         for column in table.columns:
             if column.name != inherited:

@@ -11,7 +11,7 @@ from datetime import date
 
 import numpy as np
 
-from pipelines.sandbox.chance import Ints
+from pipelines.sandbox.rng import Ints
 
 _MONDAY = date(2001, 1, 1).toordinal()
 

@@ -20,11 +20,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from pipelines.errors import ArgumentError
-from pipelines.sandbox.chance import Chance, Flags, Floats, Ints
 from pipelines.sandbox.clock import IsoDates, date_of, day_number, school_days
 from pipelines.sandbox.names import FAMILY, GIVEN, family_first
 from pipelines.sandbox.pupils import Pupils, Register
 from pipelines.sandbox.records import ClassRow, Record, StudentRow, class_record, detail_record, student_record
+from pipelines.sandbox.rng import Chance, Flags, Floats, Ints
 from pipelines.sandbox.timetable import Classes, Timetable
 from pipelines.sandbox.work import Work, work_until
 

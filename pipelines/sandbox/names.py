@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.sandbox.chance import Chance, Ints
+from pipelines.sandbox.rng import Chance, Ints
 
 
 class _Tradition(NamedTuple):

@@ -11,9 +11,9 @@ from math import ceil
 
 import numpy as np
 
-from pipelines.sandbox.chance import Chance, Flags, Ints
 from pipelines.sandbox.clock import day_of_school_day
 from pipelines.sandbox.names import family_of, given_of, tradition_of
+from pipelines.sandbox.rng import Chance, Flags, Ints
 from pipelines.sandbox.timetable import GROUPS, Timetable
 
 # In school days, and each pupil or seat in its own turn: with 500 students, nine join and nine leave in a fortnight,

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.sandbox.chance import Chance, Ints
 from pipelines.sandbox.clock import day_of_school_day
 from pipelines.sandbox.names import FAMILY, GIVEN, family_first, family_of, full_name, given_of, tradition_of
+from pipelines.sandbox.rng import Chance, Ints
 
 LISTED_AFTER_CLOSING = 15  # school days
 _TEACHER_STAYS = 1200  # school days that a class keeps its teacher, on average

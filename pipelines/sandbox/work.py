@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.sandbox.chance import Chance, Flags, Floats, Ints
 from pipelines.sandbox.clock import MOMENTS_OF_A_SCHOOL_DAY, day_of_moment, moments
+from pipelines.sandbox.rng import Chance, Flags, Floats, Ints
 
 # Share of pupils, and how many school days apart their visits are on average. Together 1.4 % of pupils work on a
 # school day, which with everything else that changes gives the 2 to 3 % that a sync should find.

@@ -1,4 +1,4 @@
-"""Absence, verified (promise 2): each record that a proven walk no longer shows is asked for by its names.
+"""Absence, verified (G2): each record that a proven walk no longer shows is asked for by its names.
 
 Only this decides what a vanished record is; acting on it is for those who hold the manifest.
 """
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pipelines.errors import KeyRefusedError, ServiceError
-from pipelines.landing import Absence, Proof
+from pipelines.landing.manifest import Absence, Proof
 from pipelines.source.client import Client
-from pipelines.source.pages import Sink, search
+from pipelines.source.pagination import Sink, search
 from pipelines.tables import SETS, Set
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """The client: one GET at a time, with the key, named timeouts and bounded retries of transient faults.
 
 What the bodies mean is for the caller: `get` is handed the reader that decides whether a 200 is the contract's
-answer. No log line, error or URL made here holds the key, a body or a search's value (promise 12).
+answer. No log line, error or URL made here holds the key, a body or a search's value (G12).
 
 Proxies: an https address goes through the proxy that the environment names (HTTPS_PROXY, NO_PROXY; SSL_CERT_FILE is
 honoured too), because institutions have them and a tunnel shows them no header. A plain http address, which can only
@@ -40,7 +40,7 @@ from pipelines.errors import (
 from pipelines.settings import Settings
 from pipelines.source.deadline import Deadline, bound
 from pipelines.source.envelope import Refusal, refusal
-from pipelines.source.patience import Patience, TransientError, retry_after
+from pipelines.source.retry import RetryPolicy, TransientError, retry_after
 
 PREFIX = "/svcapi/v1/"
 LIMIT = 100
@@ -58,7 +58,7 @@ UNAUTHORIZED = 401
 
 T = TypeVar("T")
 
-# stamina's own hook would write through structlog where that is installed, to standard output. `Patience` says all.
+# stamina's own hook would write through structlog where that is installed, to standard output. `RetryPolicy` says all.
 stamina.instrumentation.set_on_retry_hooks([])
 
 
@@ -139,7 +139,7 @@ class Client:
         (no usable answer) and NotTheContractError (never the contract's). Contract: "Endpoints", "Errors".
         """
         what = PREFIX + path + (f" page {params['page']}" if params and "page" in params else "")
-        patience = Patience(self._ceiling, what)
+        patience = RetryPolicy(self._ceiling, what)
         request = _Request(path, params or {}, what)
         fault = TransientError("nothing was asked")
         try:
@@ -250,7 +250,7 @@ class Client:
             error_code=code,
         )
 
-    def _given_up(self, request: _Request, fault: TransientError, patience: Patience) -> ServiceError:
+    def _given_up(self, request: _Request, fault: TransientError, patience: RetryPolicy) -> ServiceError:
         tried = f"{patience.tries + 1} tries" if patience.tries else "one try"
         within = f"in {tried} over {patience.spent:.0f} s"
         if fault.contract:

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from pipelines.landing import MAX_ID
 from pipelines.records import (
+    MAX_ID,
     REPLACEMENT,
     TEXT_MOST,
     UNREADABLE,
@@ -24,8 +24,8 @@ from pipelines.records import (
     as_id,
     id_reader,
     is_nested,
-    legible,
-    mended,
+    make_readable,
+    replace_lone_surrogates,
     split,
     whole,
 )
@@ -123,7 +123,7 @@ def page_of(set_: Set) -> Callable[[bytes], Page]:
             said = fast.decode(content)
             ids = [getattr(record, field) for record in said.data]
         except UNREADABLE:
-            said = _decode(partial(split, slow), mended(content))
+            said = _decode(partial(split, slow), replace_lone_surrogates(content))
             ids = [id_of(bytes(raw)) for raw in said.data]
         if not said.success:
             raise msgspec.ValidationError("success is not true")
@@ -139,7 +139,7 @@ def institution(content: bytes) -> Institution:
     The contract has `authenticated` always true on success, so that only a plain no is one. Contract: "Institution
     (auth check result)".
     """
-    said = _decode(_auth.decode, legible(content))
+    said = _decode(_auth.decode, make_readable(content))
     school_id = as_id(said.data.school.id)
     if not said.success or said.data.authenticated is False:
         raise msgspec.ValidationError("success or authenticated is false")
@@ -161,7 +161,7 @@ def detail(content: bytes) -> None:
         raise msgspec.DecodeError("not UTF-8") from None
     if is_nested(content):
         raise msgspec.DecodeError("nested beyond reason")
-    said = _decode(_detail.decode, mended(content, REPLACEMENT))
+    said = _decode(_detail.decode, replace_lone_surrogates(content, REPLACEMENT))
     if not said.success or said.error is True:
         raise msgspec.ValidationError("success is not true")
 
@@ -169,7 +169,7 @@ def detail(content: bytes) -> None:
 def refusal(content: bytes) -> Refusal | None:
     """The service's no, when the body is one. Contract: "Errors"."""
     try:
-        said = _decode(_refusal.decode, mended(content))
+        said = _decode(_refusal.decode, replace_lone_surrogates(content))
     except msgspec.DecodeError:
         return None
     if said.success is not False and said.error is not True:

@@ -25,14 +25,14 @@ from pipelines.errors import (
     ServiceError,
     UnreachableError,
 )
-from pipelines.landing import Absence, Landed, Manifest, Verdict, Walk
+from pipelines.landing.bodies import LandingWriter
+from pipelines.landing.manifest import Absence, Landed, Manifest, Verdict, Walk
+from pipelines.landing.raw import RawStore
 from pipelines.settings import Settings
 from pipelines.source.absence import NothingPublished, Published, verify
-from pipelines.source.bodies import LandingWriter
 from pipelines.source.client import TIMEOUTS, Client
 from pipelines.source.envelope import detail, institution
-from pipelines.source.pages import Progress, Sink, walk
-from pipelines.source.raw import RawStore
+from pipelines.source.pagination import Progress, Sink, walk
 from pipelines.tables import SETS, WALKED
 
 log = logging.getLogger(__name__)

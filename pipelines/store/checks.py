@@ -1,6 +1,6 @@
 """What must hold in a file before readers see it: only what Rollbook itself can have broken.
 
-Where the source disagrees with itself, readers are told, not kept waiting: those are the facts in `facts`.
+Where the source disagrees with itself, readers are told, not kept waiting: those are in `operations.data_quality`.
 
 The rules that compare the file with the lake look at a sample, of days and of records, so that they cost the same in
 the third year as in the first week. The sample is another one every night; on one night it is always the same.
@@ -16,9 +16,12 @@ from itertools import chain
 
 import duckdb
 
-from pipelines.store.database import count, each_table, names, sql
+from pipelines.store.database import count, each_table, names
 from pipelines.store.lake import DayRecord, Lake
+from pipelines.store.statements import statements
 from pipelines.tables import SETS, TABLES, WALKED, Table, of_set
+
+sql = statements("pipelines.store")
 
 SAMPLE_DAYS = 3
 SAMPLE_RECORDS = 500

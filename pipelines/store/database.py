@@ -1,4 +1,4 @@
-"""Opening DuckDB, and the SQL files beside this one. What the SQL means is in the files that run it."""
+"""Opening DuckDB, and turning its errors into Rollbook's. What is asked of it is in the files that ask."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import TypeVar
 
 import duckdb
@@ -38,16 +35,6 @@ CATALOG = "rollbook"
 R = TypeVar("R")
 
 
-@cache
-def _template(name: str) -> Template:
-    return Template(files("pipelines.store").joinpath("sql", f"{name}.sql").read_text())
-
-
-def sql(name: str, **parts: str) -> str:
-    """The SQL of one file, its `$placeholders` filled; `$$name` becomes the query parameter `$name`."""
-    return _template(name).substitute(parts)
-
-
 def names(columns: tuple[Column, ...] | tuple[str, ...], prefix: str = "") -> str:
     """The columns as a list for SQL, each behind `prefix`."""
     return ", ".join(f"{prefix}{c if isinstance(c, str) else c.name}" for c in columns)
@@ -64,8 +51,8 @@ def connect(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a database file (or one in memory) with the writer's limits; spilled data go to `scratch`.
 
-    Raises what `in_words` makes of DuckDB's errors, also of those that happen while it is open; `about` is the file
-    that is meant when a connection in memory attaches one.
+    DuckDB's errors are translated by `translate_errors`, also while it is open. `about` is the file that is meant when
+    a connection in memory attaches one.
     """
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY_LIMIT,
@@ -73,7 +60,7 @@ def connect(
         "temp_directory": str(folder(scratch)),
         "preserve_insertion_order": True,
     }
-    with in_words(path or about, scratch), _declared_types():
+    with translate_errors(path or about, scratch), _declared_types():
         connection = duckdb.connect(config=config)
         try:
             if path is not None:
@@ -135,7 +122,7 @@ def _threads(con: duckdb.DuckDBPyConnection, number: int) -> Iterator[None]:
 
 
 @contextmanager
-def in_words(path: Path | None, root: Path) -> Iterator[None]:
+def translate_errors(path: Path | None, root: Path) -> Iterator[None]:
     """Turn what DuckDB reports about files into Rollbook's errors; what is a mistake in a query passes.
 
     `path` is the database, `root` a folder on the disk that is written to. Raises MachineError for a disk or memory

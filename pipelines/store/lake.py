@@ -1,6 +1,6 @@
 """The Parquet lake: each landed day's complete statement, typed, one file a table and day.
 
-A day is composed aside from its landings (promise 7), judged there, and only then moved in; `day.json`, written last,
+A day is composed aside from its landings (G7), judged there, and only then moved in; `day.json`, written last,
 says what the day was made of and that it is whole. Folding days into history is not done here: see `history`.
 """
 
@@ -26,9 +26,12 @@ import pyarrow.parquet as pq
 
 from pipelines import files
 from pipelines.errors import DamagedError
-from pipelines.landing import Proof
-from pipelines.store.database import each_table, literal, names, sql
+from pipelines.landing.manifest import Proof
+from pipelines.store.database import each_table, literal, names
+from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table, fingerprint, of_set
+
+sql = statements("pipelines.store")
 
 OBSERVED = "observed"
 PART = "part-0.parquet"
@@ -187,7 +190,7 @@ def _compose(candidate: Candidate, part: Part, con: duckdb.DuckDBPyConnection, t
 
 
 def _state_absences(con: duckdb.DuckDBPyConnection, proof: Proof) -> None:
-    """State that every record of a set which its day does not show is absent. Only a proof allows it (promise 1)."""
+    """State that every record of a set which its day does not show is absent. Only a proof allows it (G1)."""
     con.execute("INSERT INTO observed VALUES ($set_name, NULL, 'proven', NULL)", {"set_name": proof.set})
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import duckdb
 import pyarrow as pa
 
-from pipelines.landing import Body, Discard, Manifest, Reject, Verdict
+from pipelines.landing.manifest import Body, Discard, Manifest, Reject, Verdict
 from pipelines.store.database import count, transaction
 
 # What of a landing is compared with what the tables tell already.
@@ -36,12 +36,12 @@ class Telling(Protocol):
         """The refused records of one."""
 
 
-def record(con: duckdb.DuckDBPyConnection, raw: Telling, *, again: bool = False) -> int:
-    """Write what the tables do not tell yet, or all that `raw/` tells `again`. Returns how many landings were written.
+def record(con: duckdb.DuckDBPyConnection, raw: Telling, *, full_refresh: bool = False) -> int:
+    """Write what the tables do not tell yet, or all of it in a `full_refresh`. Returns how many landings were written.
 
     What was told of landings that `raw/` no longer holds stands.
     """
-    told = set() if again else set(con.execute(f"SELECT {_TOLD} FROM ops.syncs").fetchall())
+    told = set() if full_refresh else set(con.execute(f"SELECT {_TOLD} FROM ops.syncs").fetchall())
     fresh = [m for m in raw.manifests() if m.verdict and _told(m, _outcome(m)) not in told]
     taken_back = [(m, d) for m, d in raw.discarded() if _told(m, DISCARDED) not in told]
     with transaction(con):
@@ -86,7 +86,7 @@ def _told(m: Manifest, outcome: str) -> tuple[object, ...]:
 
 
 def _outcome(m: Manifest) -> str:
-    return {Verdict.HELD: "held", Verdict.FAILED: "failed"}.get(m.verdict or Verdict.FAILED, "synced")
+    return (m.verdict or Verdict.FAILED).outcome
 
 
 def _sync(m: Manifest, outcome: str, reason: str) -> tuple[object, ...]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 import duckdb
 
-from pipelines.store.database import literal, sql
+from pipelines.store.database import literal
+from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Column
 
 SPAN = (
@@ -23,6 +24,8 @@ VALID = (
     Column("valid_from", "DATE", "First snapshot that showed this state."),
     Column("valid_to", "DATE", "First snapshot that did not; NULL = still so."),
 )
+
+sql = statements("pipelines.store")
 SNAPSHOT_DATE = Column("snapshot_date", "DATE", "The day of the snapshot.")
 _LANDING = Column("landing", "BIGINT", "Which of the day's landings, from 1.")
 _SET = Column("set_name", "VARCHAR", "The set: students, classes, auth or details.")

@@ -1,6 +1,6 @@
-"""The database that analysts open, and the one being built: copy, write, check, swap (promise 10).
+"""The database that analysts open, and the one being built: copy, write, check, swap (G10).
 
-The next file starts as a copy of a file that Rollbook wrote and nobody has changed since (`identity`); until the swap
+The next file starts as a copy of a file that Rollbook wrote and nobody has changed since (`own_files`); until the swap
 nobody sees it, and a crash leaves only a file that the next writer throws away. What is written into it is the business
 of `history` and `ops`.
 """
@@ -19,14 +19,16 @@ from pathlib import Path
 import duckdb
 
 from pipelines import files
-from pipelines.errors import BusyError, CheckError, DamagedError, RollbookError
-from pipelines.landing import TableCounts
-from pipelines.store import checks, judge, ops, report, schema, thresholds, views
-from pipelines.store.database import connect, count, literal, sql, transaction
-from pipelines.store.identity import OwnFiles
+from pipelines.errors import BusyError, DamagedError
+from pipelines.landing.manifest import TableCounts
+from pipelines.store import compare, ops, schema
+from pipelines.store.database import connect, count, literal, transaction
 from pipelines.store.lake import Lake
-from pipelines.store.report import Report
+from pipelines.store.own_files import OwnFiles
+from pipelines.store.statements import statements
 from pipelines.tables import SETS, of_set
+
+sql = statements("pipelines.store")
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +48,6 @@ class Warehouse:
         self.previous = self.build / "previous"
         self.altered = self.build / "altered"
         self.own = OwnFiles(self.build)
-        self.thresholds = root / thresholds.FILE
-        self.page = root / report.FILE
         self.lake = Lake(root / "snapshots", mode)
 
     @property
@@ -169,27 +169,15 @@ class Warehouse:
             return False
         return True
 
-    def publish(
-        self, *, shown_from: date | None = None, at: datetime | None = None, names: bool = False
-    ) -> Report | None:
-        """Check the next file, then let it take the published one's place; its views hold the lake `shown_from` a day.
-
-        Returns the morning page that was written beside it, made `at` that moment and with pupils' `names` if asked
-        for; None when none could be made. Raises CheckError, or SettingError for a malformed thresholds.csv, and swaps
-        nothing.
-        """
-        thresholds.ensure(self.thresholds, self.mode)
-        days = self.lake.days()
+    @contextmanager
+    def finishing(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The next file, for what is made of its tables. At the end all of it is in the file, ready for `swap`."""
         with connect(self.next, scratch=self.scratch) as con:
-            with transaction(con):  # a few hundred comments would else each be written by itself
-                thresholds.fill(con, thresholds.read(self.thresholds))
-                if shown_from is not None:
-                    ops.expire_rejects(con, shown_from)
-                views.create(con, self.lake, [r for d, r in days.items() if shown_from is None or d >= shown_from])
-            found = checks.examine(con, self.lake, days)
-            if broken := [sentence for sentences in found.values() for sentence in sentences]:
-                raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
+            yield con
             con.execute("CHECKPOINT")
+
+    def swap(self) -> None:
+        """Put the next file in the published one's place, and keep that one."""
         self.next.chmod(self.mode)
         files.sync(self.next)
         self._keep()
@@ -197,29 +185,6 @@ class Warehouse:
         self._drop_wal()
         self.next.replace(self.published)
         files.sync(self.root)
-        if shown_from is not None:
-            self.expire_rejects(shown_from)
-        return self.tell(at=at or datetime.now(UTC), names=names)
-
-    def tell(self, trouble: str = "", *, at: datetime, names: bool = False) -> Report | None:
-        """Make the morning page from what is published, with what has gone wrong since on top of it; None if it fails.
-
-        After the data: a page must not speak of what readers cannot see yet, nor keep it from them.
-        """
-        if not self.published.is_file():
-            return None
-        try:
-            with connect(self.published, scratch=self.scratch, read_only=True) as con:
-                made = report.make(con, at=at, names=names, trouble=trouble)
-            if made is not None:
-                files.write(self.page, made.page.encode(), self.mode)
-        except (RollbookError, duckdb.Error) as error:
-            log.warning("The morning page could not be made (%s)", type(error).__name__)
-        except OSError as error:
-            log.warning("The morning page could not be written (%s)", error.strerror)
-        else:
-            return made
-        return None
 
     def kept(self) -> list[Path]:
         """The published files before this one that are kept, the newest first."""
@@ -270,7 +235,7 @@ class Warehouse:
         with connect(scratch=self.scratch, about=path) as con:
             con.execute(f"ATTACH {literal(path)} AS published (READ_ONLY)")
             con.execute(f"ATTACH {literal(self.next)} AS next (READ_ONLY)")
-            counts = judge.lost(con, "published.main", "next.main")
+            counts = compare.lost(con, "published.main", "next.main")
             days = con.execute(sql("lost_days"))
             return counts, sorted(row[0] for row in days.fetchall())
 

@@ -10,10 +10,10 @@ Each stage leaves what it did on disk, so that a killed run is taken up by the n
 the writer's lock (`lock`); what is said of it is in `words`.
 """
 
-from pipelines.sync.days import too_many_rejected
+from pipelines.sync.messages import nothing_counts, unproven
+from pipelines.sync.policy import Confirm, always, too_many_rejected, within_hold
 from pipelines.sync.results import Backfilled, Synced
-from pipelines.sync.rollbook import Confirm, Rollbook, always, within_hold
-from pipelines.sync.words import nothing, unproven
+from pipelines.sync.rollbook import Rollbook
 
 __all__ = [
     "Backfilled",
@@ -21,7 +21,7 @@ __all__ = [
     "Rollbook",
     "Synced",
     "always",
-    "nothing",
+    "nothing_counts",
     "too_many_rejected",
     "unproven",
     "within_hold",

@@ -1,4 +1,4 @@
-"""The one writer (promise 14): who it is, and how long another waits for it."""
+"""The one writer (G14): who it is, and how long another waits for it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pipelines.errors import BusyError
 log = logging.getLogger(__name__)
 
 # How long a second writer waits for the first before it gives up.
-PATIENCE_SECONDS = 900.0
+WAIT_SECONDS = 900.0
 
 
 @contextmanager
-def alone(build: Path, now: datetime) -> Iterator[None]:
+def writer_lock(build: Path, now: datetime) -> Iterator[None]:
     """Be the one writer: wait for another for a while, then raise BusyError.
 
     The lock is the operating system's; a killed writer leaves none behind.
@@ -34,7 +34,7 @@ def alone(build: Path, now: datetime) -> Iterator[None]:
     except Timeout:
         log.warning("Waiting for another writer to finish (%s)", _who(note))
         try:
-            lock.acquire(timeout=PATIENCE_SECONDS)
+            lock.acquire(timeout=WAIT_SECONDS)
         except Timeout:
             raise BusyError(f"Another sync is still writing ({_who(note)}). Try again when it is done") from None
     try:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from pipelines.errors import DamagedError, ThinnedError
-from pipelines.landing import Manifest, TableCounts, counted
-from pipelines.source.raw import RawStore
+from pipelines.errors import DamagedError, ExpiredError
+from pipelines.landing.manifest import TableCounts
 from pipelines.store.warehouse import Warehouse
-from pipelines.sync.days import Composer
+from pipelines.sync.composer import Composer
+from pipelines.sync.landings import Landings
 
 log = logging.getLogger(__name__)
 
@@ -32,73 +33,62 @@ class Base:
 class Recovery:
     """Finds what is behind; its caller is the writer."""
 
-    def __init__(self, raw: RawStore, warehouse: Warehouse, composer: Composer) -> None:
-        self.raw = raw
+    def __init__(self, landings: Landings, warehouse: Warehouse, composer: Composer) -> None:
+        self.landings = landings
+        self.raw = landings.raw
         self.warehouse = warehouse
         self.lake = warehouse.lake
         self.composer = composer
 
-    def recover_lake(self) -> list[date]:
-        """Make the days whose snapshot is not what their counted landings imply; returns them.
+    def recover_lake(self) -> None:
+        """Compose again the days whose snapshot is not what their counted landings imply. Raises DamagedError.
 
-        What killed writers left half-done is removed first. Raises DamagedError.
+        What killed writers left half-done is removed first.
         """
         self.sweep()
-        have = self.lake.days()
-        behind = []
-        for day in self.raw.days():
-            landings = counted(self.raw.manifests(day))
-            if landings and (day not in have or have[day].landings != tuple(m.landing for m in landings)):
-                log.warning("%s: its snapshot is not what was landed; composing it again", day)
-                self.composer.recompose(landings)
-                behind.append(day)
-        discarded = [d for d in self.discarded_days() if d in have]
-        self.lake.drop(discarded)
-        return behind + discarded
+        for day in self._days_behind():
+            log.warning("%s: its snapshot is not what was landed; composing it again", day)
+            self.composer.recompose(self.landings.counted(day))
+        self.lake.drop(self.landings.discarded_days() & self.lake.days().keys())
 
     def sweep(self) -> None:
         """Remove what killed writers left half-done."""
         self.warehouse.sweep()
         self.raw.sweep()
-        self.lake.sweep(self.expired_days())
-
-    def deferred(self) -> list[Manifest]:
-        """The landings that could not be judged when they were fetched, unless the same day was fetched again since."""
-        last = (self.raw.manifests(day)[-1] for day in self.raw.days())
-        return [m for m in last if m.deferred and m.verdict is None]
-
-    def discarded_days(self) -> frozenset[date]:
-        """The days of which nothing counts any more, because what was landed was taken back."""
-        return frozenset(d for d in self.raw.discarded_days() if not counted(self.raw.manifests(d)))
-
-    def expired_days(self) -> frozenset[date]:
-        """The days that the history alone still holds: their raw bodies and snapshots have expired."""
-        return self.raw.thinned() - set(self.raw.days())
+        self.lake.sweep(self.landings.expired_days())
 
     def is_current(self) -> bool:
-        """Whether the lake and the published file are what the counted landings imply. For who is no writer."""
-        have, published = self.lake.days(), self.warehouse.published
-        landed = {d: tuple(m.landing for m in counted(self.raw.manifests(d))) for d in self.raw.days()}
-        if any(numbers and (d not in have or have[d].landings != numbers) for d, numbers in landed.items()):
+        """Whether the lake and the published file are what the counted landings imply. Writes nothing."""
+        if self._days_behind():
             return False
-        if not have and not self.expired_days():
+        if not self.lake.days() and not self.landings.expired_days():
             return True
-        if not self.warehouse.own.recognises(published, noting=False):
+        if not self.warehouse.own.recognises(self.warehouse.published, noting=False):
             return False
-        merged, discarded = self.warehouse.merged_days(), self.discarded_days()
-        lake = {day: record.digest for day, record in have.items()}
-        return lake.items() <= merged.items() and not discarded & (lake.keys() | merged.keys())
+        return not self.landings.discarded_days() & self.lake.days().keys() and self._holds_the_lake(
+            self.warehouse.merged_days()
+        )
+
+    def _days_behind(self) -> list[date]:
+        """The days whose snapshot is missing, or not made from the landings that count."""
+        there = self.lake.days()
+        landed = self.landings.numbers()
+        return [day for day, numbers in landed.items() if day not in there or there[day].landings != numbers]
+
+    def _holds_the_lake(self, merged: Mapping[date, str]) -> bool:
+        """Whether a file that holds these days, with their digests, is up to date with the lake."""
+        lake = {day: record.digest for day, record in self.lake.days().items()}
+        return lake.items() <= merged.items() and not self.landings.discarded_days() & merged.keys()
 
     def base(self) -> Base | None:
         """What to begin from to bring the published file up to the lake; None when it is up to date.
 
-        Raises ThinnedError when expired days would be lost that no file here holds any more; readers then have the
+        Raises ExpiredError when expired days would be lost that no file here holds any more; readers then have the
         newest kept file.
         """
-        lake = {day: record.digest for day, record in self.lake.days().items()}
-        expired, published = self.expired_days(), self.warehouse.published
+        expired, published = self.landings.expired_days(), self.warehouse.published
         merged = self._merged(published)
-        if merged is None and not lake and not expired:
+        if merged is None and not self.lake.days() and not expired:
             if published.is_file():
                 raise DamagedError(
                     f"raw/ holds nothing that counts, and {published} is not a file that Rollbook is known to have"
@@ -107,8 +97,7 @@ class Recovery:
                 )
             return None
         if merged is not None and expired <= merged.keys():
-            is_current = lake.items() <= merged.items() and not self.discarded_days() & merged.keys()
-            return None if is_current else Base(published)
+            return None if self._holds_the_lake(merged) else Base(published)
         if published.exists() and merged is None:
             log.warning("%s is not as it was published; it is made again", published.name)
         kept = [(path, days) for path in self.warehouse.kept() if (days := self._merged(path)) is not None]
@@ -119,7 +108,7 @@ class Recovery:
             return Base(None)
         self._let_readers_see([path for path, _ in kept])
         held = merged or (kept[0][1] if kept else {})
-        raise ThinnedError(_would_be_lost(sorted(expired - held.keys())))
+        raise ExpiredError(_would_be_lost(sorted(expired - held.keys())))
 
     def lost(self) -> tuple[tuple[TableCounts, ...], list[date]]:
         """What the next file lacks of what is published: rows of the current tables, and landed days.
@@ -134,7 +123,7 @@ class Recovery:
                     self.warehouse.own.forget(path)
         return (), []
 
-    def put_right(self) -> str | None:
+    def recover_damaged(self) -> str | None:
         """Look for what is damaged, now that something is, and do what can be done; says what, and what to run.
 
         This reads every file, so it is done only when one of them could not be read. None when nothing was found that
@@ -150,7 +139,7 @@ class Recovery:
                 " kept"
             )
         merged = self._merged(published) or {}
-        if days := [d for d in self.lake.damaged() if counted(self.raw.manifests(d)) or d in merged]:
+        if days := [d for d in self.lake.damaged() if self.landings.counted(d) or d in merged]:
             self.lake.drop(days)
             return (
                 f"The snapshots of {', '.join(map(str, days))} were damaged and have been taken out. Run"
@@ -180,7 +169,7 @@ class Recovery:
     def _adopted(self, path: Path) -> bool:
         """Take a sound file of a warehouse without notes for ours, if it is all that holds the expired days."""
         own = self.warehouse.own
-        if own.is_there or not self.expired_days() or not path.is_file():
+        if own.is_there or not self.landings.expired_days() or not path.is_file():
             return False
         sound = [p for p in (self.warehouse.published, *self.warehouse.kept()) if p.is_file()]
         own.note(*(p for p in sound if self.warehouse.is_sound(p, thoroughly=True)))

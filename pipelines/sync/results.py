@@ -1,4 +1,4 @@
-"""What came of a sync, a backfill, or a look at what one would do."""
+"""What came of a sync, a backfill, or an evaluation of what one would do."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from pipelines import landing
-from pipelines.landing import Hold, Manifest, TableCounts, Verdict
+from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.store.lake import DayRecord
-from pipelines.sync import words
-from pipelines.sync.days import Composed, Flattened
+from pipelines.sync import messages
+from pipelines.sync.composer import Composed, Flattened
+from pipelines.sync.policy import Decision, counted
 
 
 @dataclass(frozen=True)
-class Weighed:
-    """What a landing makes of its day, before anything is decided: the day composed aside, and what it would change."""
+class Evaluation:
+    """What a landing makes of its day, before anything is recorded: the day, composed aside, and the decision."""
 
     flattened: Flattened
     composed: Composed
-    hold: Hold
+    decision: Decision
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,19 @@ class Synced:
 
 @dataclass
 class Backfilled:
-    """What became of each day of a backfill: rebuilt, or why not, in words."""
+    """What became of each day of a backfill: rebuilt, or why it was skipped."""
 
     rebuilt: dict[date, DayRecord] = field(default_factory=dict)
     skipped: dict[date, str] = field(default_factory=dict)
     held: dict[date, list[int]] = field(default_factory=dict)
     counts: tuple[TableCounts, ...] = ()
 
-    def look(self, day: date, manifests: Sequence[Manifest], thinned: Container[date] = ()) -> list[Manifest]:
-        """Note what of a day's landings is left out, and why; returns those that count."""
-        counted = landing.counted(manifests)
+    def add_day(self, day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> list[Manifest]:
+        """Note which of a day's landings are left out, and why. Returns those that count."""
+        landings = counted(manifests)
         held = [m.landing for m in manifests if m.verdict is Verdict.HELD]
         if held:
             self.held[day] = held
-        if not counted:
-            self.skipped[day] = words.nothing(day, manifests, thinned)
-        return counted
+        if not landings:
+            self.skipped[day] = messages.nothing_counts(day, manifests, expired)
+        return landings

@@ -1,23 +1,24 @@
-"""What ROLLBOOK_KEEP_DAYS lets go of, and what must not be lost with it."""
+"""What ROLLBOOK_KEEP_DAYS expires, and what must not be lost by it."""
 
 from __future__ import annotations
 
 import logging
 from datetime import date, timedelta
 
-from pipelines.errors import ThinnedError
-from pipelines.landing import held
-from pipelines.source.raw import RawStore
+from pipelines.errors import ExpiredError
 from pipelines.store.warehouse import Warehouse
+from pipelines.sync import messages
+from pipelines.sync.landings import Landings
 
 log = logging.getLogger(__name__)
 
 
 class Retention:
-    """The days on disk, and which of them nothing but the history needs to remember."""
+    """The days on disk, and which of them only the history needs to keep."""
 
-    def __init__(self, raw: RawStore, warehouse: Warehouse) -> None:
-        self.raw = raw
+    def __init__(self, landings: Landings, warehouse: Warehouse) -> None:
+        self.landings = landings
+        self.raw = landings.raw
         self.warehouse = warehouse
         self.lake = warehouse.lake
 
@@ -26,38 +27,33 @@ class Retention:
         newest = max(self.lake.days(), default=None)
         return newest - timedelta(days=keep_days - 1) if newest else date.min
 
-    def thinnable(self, keep_days: int) -> list[date]:
-        """The days whose raw bodies and snapshots may go, because the published history holds them.
+    def expirable(self, keep_days: int) -> list[date]:
+        """The days whose raw bodies and snapshots may be deleted, because the published history holds them.
 
-        So does that of each kept older file, which may be put back. A day stays on disk for one night after the views
-        let go of it, for whoever still has last night's file open; one that waits for approval stays as well.
+        Each kept older file holds them as well, since it may be restored. A day stays on disk for one night after it
+        has left the views, for whoever still has last night's file open. A day that waits for approval stays, too.
         """
         there, merged = self.lake.days(), self.warehouse.merged_everywhere()
         if not there:
             return []
         before = self.kept_from(keep_days) - timedelta(days=1)
         landed = {*there, *self.raw.days(), *self.raw.discarded_days()}
-        old = sorted(d for d in landed if d < before and held(self.raw.manifests(d)) is None)
+        old = sorted(d for d in landed if d < before and self.landings.held(d) is None)
         return [d for d in old if d not in there or merged.get(d) == there[d].digest]
 
-    def thin(self, days: list[date]) -> None:
-        """Let go of these days' raw bodies and snapshots; what they said stays in the history (promise 7).
+    def expire(self, days: list[date]) -> None:
+        """Delete these days' raw bodies and snapshots; the history keeps what they said (G7).
 
-        That is noted first: `raw/` alone no longer makes the tables, and a rebuild is refused from then on.
+        The list of expired days is written first: from then on, `raw/` alone no longer makes the tables, and a rebuild
+        is refused.
         """
         if days:
-            self.raw.thin(days, noted=self.warehouse.merged_days())
+            self.raw.expire(days, noted=self.warehouse.merged_days())
             self.lake.drop(days)
-            log.info("Let go of the raw bodies and snapshots of %d days, %s to %s", len(days), days[0], days[-1])
+            log.info("Deleted the raw bodies and snapshots of %d days, %s to %s", len(days), days[0], days[-1])
 
     def refuse_to_lose(self) -> None:
-        """Raises ThinnedError when a rebuild would lose expired days, whether or not a file here still holds them."""
-        lost = sorted(self.raw.thinned() - set(self.raw.days()))
+        """Raises ExpiredError when a rebuild would lose expired days, whether or not a file still holds them."""
+        lost = sorted(self.landings.expired_days())
         if lost:
-            raise ThinnedError(
-                f"The history holds {len(lost)} days ({lost[0]} to {lost[-1]}) whose raw bodies were let go of"
-                " (ROLLBOOK_KEEP_DAYS), and a rebuild from raw/ would lose them: it was refused, and nothing was"
-                " touched. `rollbook backfill FROM TO` makes the days again that raw/ still holds; to rebuild all,"
-                " restore the others to raw/ from a backup first, or accept the loss with `rollbook rebuild"
-                " --accept-loss`"
-            )
+            raise ExpiredError(messages.rebuild_would_lose(lost))

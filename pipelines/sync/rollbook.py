@@ -6,107 +6,40 @@ import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
 
-from pipelines import flatten, landing, machine
+from pipelines import flatten, machine
 from pipelines.errors import (
     ArgumentError,
     CheckError,
     ContractChangedError,
-    DamagedError,
-    DeclarationError,
     HeldError,
-    MachineError,
     NothingLandedError,
-    OtherInstitutionError,
     RollbookError,
-    ServiceError,
-    SettingError,
-    ThinnedError,
 )
-from pipelines.landing import Hold, Manifest, TableCounts, Verdict
+from pipelines.landing.manifest import Manifest, TableCounts, Verdict
+from pipelines.landing.raw import RawStore
+from pipelines.report import Report
 from pipelines.settings import Details, Settings
 from pipelines.source.fetch import Draft, fetch, utc_now
-from pipelines.source.pages import Progress
-from pipelines.source.raw import RawStore
-from pipelines.store import judge, ops
+from pipelines.source.pagination import Progress
+from pipelines.store import ops
 from pipelines.store.history import History
 from pipelines.store.lake import DayRecord, StagedLake
-from pipelines.store.report import Report
 from pipelines.store.warehouse import Warehouse
-from pipelines.sync import words
-from pipelines.sync.days import Composer, Flattened, check_reject_rate
-from pipelines.sync.lock import alone
+from pipelines.sync import messages, policy
+from pipelines.sync.composer import Composer, Flattened
+from pipelines.sync.landings import Landings
+from pipelines.sync.lock import writer_lock
+from pipelines.sync.policy import Confirm, always, within_hold
+from pipelines.sync.publisher import Publisher
 from pipelines.sync.recovery import Base, Recovery
-from pipelines.sync.results import Backfilled, Synced, Weighed
+from pipelines.sync.results import Backfilled, Evaluation, Synced
 from pipelines.sync.retention import Retention
+from pipelines.sync.stage import reported_stage, stage
 
 log = logging.getLogger(__name__)
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-# Whether what somebody asked for may be published, given what it takes away; its reason is empty when that is not much.
-Confirm = Callable[[Hold], bool]
-
-
-def within_hold(asked: Hold) -> bool:
-    """Confirm what takes no more away than a normal night may."""
-    return not asked.reason
-
-
-def always(asked: Hold) -> bool:  # noqa: ARG001 - the signature of Confirm
-    """Confirm whatever it is."""
-    return True
-
-
-def in_words(work: Callable[Concatenate[Rollbook, P], T]) -> Callable[Concatenate[Rollbook, P], T]:
-    """Have a stage raise RollbookErrors for what the machine refuses, and put a damaged published file right."""
-
-    @wraps(work)
-    def worded(self: Rollbook, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            with machine.in_words(self.raw.root.parent):
-                return work(self, *args, **kwargs)
-        except DamagedError as error:
-            done = self.recovery.put_right() if self._is_writer else None
-            if done is None:
-                raise
-            raise DamagedError(done) from error
-
-    return worded
-
-
-# What a reader of the morning page should hear of, in the morning.
-TROUBLE = (
-    ServiceError,
-    HeldError,
-    ContractChangedError,
-    OtherInstitutionError,
-    CheckError,
-    SettingError,
-    MachineError,
-    DamagedError,
-    DeclarationError,
-    ThinnedError,
-)
-
-
-def telling(work: Callable[Concatenate[Rollbook, P], T]) -> Callable[Concatenate[Rollbook, P], T]:
-    """Let the morning page say what went wrong in a stage: its readers see neither the log nor the UI."""
-
-    @wraps(work)
-    def told(self: Rollbook, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return work(self, *args, **kwargs)
-        except TROUBLE as error:
-            if self._is_writer:
-                self.warehouse.tell(error.message, at=self.clock(), names=self.settings.report_names)
-            raise
-
-    return told
 
 
 class Rollbook:
@@ -127,13 +60,15 @@ class Rollbook:
         self.warehouse = warehouse or Warehouse(settings.warehouse_path, settings.file_mode)
         self.raw = raw or RawStore(settings.warehouse_path / "raw")
         self.lake = self.warehouse.lake
+        self.landings = Landings(self.raw)
         self.composer = Composer(settings, self.raw, self.warehouse)
-        self.retention = Retention(self.raw, self.warehouse)
-        self.recovery = Recovery(self.raw, self.warehouse, self.composer)
+        self.publisher = Publisher(settings, self.warehouse, clock)
+        self.retention = Retention(self.landings, self.warehouse)
+        self.recovery = Recovery(self.landings, self.warehouse, self.composer)
         # The writer's: days made again that are not in the lake yet, and what kept it from being brought up to date.
         self.staged: StagedLake | None = None
         self._blocked: RollbookError | None = None
-        self._is_writer = False
+        self.is_writer = False
 
     # -- the whole -------------------------------------------------------------------------------------------------
 
@@ -151,7 +86,7 @@ class Rollbook:
         Raises ArgumentError when nothing is held.
         """
         with self.writer():
-            return self._finish(self.to_approve(day), approve=True)
+            return self._finish(self.landings.to_approve(day), approve=True)
 
     def _finish(self, manifest: Manifest, *, approve: bool = False) -> Synced:
         manifest, record = self.snapshot(manifest, approve=approve)
@@ -179,11 +114,11 @@ class Rollbook:
         """Make everything from `raw/` alone: the lake, the history by its definition, the record of the work.
 
         A day that the lake holds and `raw/` does not is gone afterwards. Raises NothingLandedError when `raw/` holds no
-        landing that counts; ThinnedError when expired days would be lost, unless `accept_loss`; and what `backfill`
+        landing that counts; ExpiredError when expired days would be lost, unless `accept_loss`; and what `backfill`
         raises. All is left as it was then.
         """
         with self.writer(recover=False):
-            expired = self.recovery.expired_days()
+            expired = self.landings.expired_days()
             if not accept_loss:
                 self.retention.refuse_to_lose()
             done = self.resnapshot(self.raw.days())
@@ -193,12 +128,12 @@ class Rollbook:
                     " from a backup. Everything else was left as it is"
                 )
             self.staged.hide(d for d in self.lake.days() if d not in done.rebuilt)
-            done.counts = tuple(self._merge(Base(None), anew=True))
+            done.counts = tuple(self._merge(Base(None), full_refresh=True))
             self._confirm(confirm, accepted=expired)
             if expired:
-                self.raw.forget_thinned(expired)
+                self.raw.forget_expired(expired)
             self.publish(confirm=always)
-            self._judge_deferred(self.recovery.deferred())
+            self._judge_deferred(self.landings.deferred())
             return done
 
     def discard(self, day: date, number: int | None = None, *, reason: str, confirm: Confirm = within_hold) -> Manifest:
@@ -211,9 +146,9 @@ class Rollbook:
             self._ready()
             manifests = self._not_expired(day)
             held = [m for m in manifests if m.verdict is Verdict.HELD]
-            chosen = [m for m in manifests if m.landing == number] if number else landing.counted(manifests) or held
+            chosen = [m for m in manifests if m.landing == number] if number else policy.counted(manifests) or held
             if not chosen:
-                raise ArgumentError(words.no_such_landing(day, number, manifests))
+                raise ArgumentError(messages.no_such_landing(day, number, manifests))
             found = chosen[-1]
             left = [m for m in manifests if m.landing != found.landing]
             self._change_day(day, left, lambda: self.raw.discard(found, reason, self.clock()), confirm)
@@ -227,7 +162,7 @@ class Rollbook:
             aside = [m for m, _ in self.raw.discarded(day)]
             found = next((m for m in reversed(aside) if number in (None, m.landing)), None)
             if found is None:
-                raise ArgumentError(words.nothing_discarded(day, number, [m.landing for m in aside]))
+                raise ArgumentError(messages.nothing_discarded(day, number, [m.landing for m in aside]))
             back = sorted([*manifests, found], key=lambda m: m.landing)
             self._change_day(day, back, lambda: self.raw.undo_discard(found), confirm)
             return found
@@ -236,7 +171,7 @@ class Rollbook:
         """Put an earlier published file back; the next writer brings it up to date first. Raises DamagedError."""
         with self.writer(recover=False):
             self.warehouse.restore(kept)
-            self.warehouse.tell(at=self.clock(), names=self.settings.report_names)
+            self.publisher.write_report()
 
     @contextmanager
     def writer(self, *, recover: bool = True) -> Iterator[None]:
@@ -245,10 +180,10 @@ class Rollbook:
         The warehouse is first brought to the state that all counted landings imply (G4). Where that fails, `land`
         still fetches and keeps what the service says; everything else raises what stood in the way.
         """
-        with machine.in_words(self.warehouse.root):
+        with machine.translate_errors(self.warehouse.root):
             self.warehouse.prepare()
-            with alone(self.warehouse.build, self.clock()):
-                self._is_writer, self.staged, self._blocked = True, None, None
+            with writer_lock(self.warehouse.build, self.clock()):
+                self.is_writer, self.staged, self._blocked = True, None, None
                 try:
                     if recover:
                         try:
@@ -260,7 +195,7 @@ class Rollbook:
                         self.recovery.sweep()
                     yield
                 finally:
-                    self._is_writer = False
+                    self.is_writer = False
 
     # -- the stages ------------------------------------------------------------------------------------------------
 
@@ -268,12 +203,12 @@ class Rollbook:
         """The date in ROLLBOOK_TIMEZONE."""
         return self.clock().astimezone(self.settings.zone).date()
 
-    @in_words
+    @stage
     def recover(self) -> None:
         """Bring the warehouse to the state that all counted landings imply, before anything is judged (G4).
 
         Days of the lake that are missing or behind are composed again; the published file is merged from the newest
-        sound one that Rollbook wrote, or from the lake where there is none. Raises ThinnedError when expired days
+        sound one that Rollbook wrote, or from the lake where there is none. Raises ExpiredError when expired days
         would be lost.
         """
         self.recovery.recover_lake()
@@ -283,14 +218,13 @@ class Rollbook:
                 self._merge(base)
                 self.publish()
             except CheckError:
-                if base.file is None or self.recovery.expired_days():
+                if base.file is None or self.landings.expired_days():
                     raise
-                self._merge(Base(None), anew=True)  # what the file holds is wrong: the lake knows better
+                self._merge(Base(None), full_refresh=True)  # what the file holds is wrong: the lake knows better
                 self.publish()
-        self._judge_deferred(self.recovery.deferred())
+        self._judge_deferred(self.landings.deferred())
 
-    @telling
-    @in_words
+    @reported_stage
     def land(self, day: date | None = None, *, details: Details = "none") -> Manifest:
         """Fetch everything once and land it.
 
@@ -317,8 +251,7 @@ class Rollbook:
             raise blocked
         return manifest
 
-    @telling
-    @in_words
+    @reported_stage
     def snapshot(self, manifest: Manifest, *, approve: bool = False) -> tuple[Manifest, DayRecord]:
         """Flatten a landing, compose its day, judge it once, and move the day into the lake if it counts.
 
@@ -328,70 +261,69 @@ class Rollbook:
         if manifest.counts_for_its_day:  # judged before, and `recover` saw to its snapshot
             return manifest, self.lake.days()[manifest.snapshot_date]
         flattened = self.composer.flatten(manifest)
-        judged = partial(self.raw.judge, rejected=flattened.rejected(), drift=flattened.drift, at=self.clock())
-        self.raw.refuse(manifest, flattened.rejects)
+        record = partial(self.raw.record_verdict, rejected=flattened.rejected(), drift=flattened.drift, at=self.clock())
+        self.raw.keep_rejects(manifest, flattened.rejects)
         try:
-            weighed = self._weigh(manifest, flattened)
+            evaluation = self._evaluate(manifest, flattened, approve=approve)
         except ContractChangedError as error:
             if manifest.verdict is None:
-                judged(manifest, Verdict.FAILED, error.message)
+                record(manifest, Verdict.FAILED, error.message)
             raise
-        hold = weighed.hold
-        if hold.reason and not approve:
+        decision = evaluation.decision
+        if decision.verdict is Verdict.HELD:
             if manifest.verdict is None:
-                judged(manifest, Verdict.HELD, hold.reason, counts=hold.counts)
-            raise HeldError(words.held(manifest, hold), hold)
-        verdict = Verdict.SYNCED if manifest.proven else Verdict.UNPROVEN
-        verdict = Verdict.APPROVED if hold.reason else verdict
-        manifest = judged(manifest, verdict, words.unproven(manifest), counts=hold.counts)
-        return manifest, self.composer.commit(weighed.composed)
+                record(manifest, Verdict.HELD, decision.reason, counts=decision.counts)
+            raise HeldError(messages.held(manifest, decision.hold), decision.hold)
+        manifest = record(manifest, decision.verdict, decision.reason, counts=decision.counts)
+        return manifest, self.composer.commit(evaluation.composed)
 
-    @in_words
-    def weigh(self, manifest: Manifest) -> Weighed:
-        """What a landing would do, with nothing decided and nothing written but in `build/`.
+    @stage
+    def evaluate(self, manifest: Manifest) -> Evaluation:
+        """What would become of a landing. Nothing is recorded, and nothing is written but in `build/`.
 
         Raises ContractChangedError.
         """
-        return self._weigh(manifest, self.composer.flatten(manifest))
+        return self._evaluate(manifest, self.composer.flatten(manifest))
 
-    def _weigh(self, manifest: Manifest, flattened: Flattened) -> Weighed:
-        check_reject_rate(flattened)
-        earlier = [m for m in self.counted(manifest.snapshot_date) if m.landing != manifest.landing]
-        return Weighed(flattened, *self.composer.weigh([*earlier, manifest], flattened))
+    def _evaluate(self, manifest: Manifest, flattened: Flattened, *, approve: bool = False) -> Evaluation:
+        if refused := policy.check_reject_rate(flattened.rejects, flattened.records):
+            raise ContractChangedError(messages.contract_changed(refused))
+        earlier = [m for m in self.landings.counted(manifest.snapshot_date) if m.landing != manifest.landing]
+        composed, counts = self.composer.evaluate([*earlier, manifest], flattened)
+        return Evaluation(flattened, composed, policy.decide(manifest, counts, self.settings, approve=approve))
 
-    @in_words
-    def merge(self, *, anew: bool = False) -> list[TableCounts]:
+    @stage
+    def merge(self, *, full_refresh: bool = False) -> list[TableCounts]:
         """Bring the next file up to the lake: current tables, history, changes, the record of the work.
 
-        `anew` folds the whole lake by the definition, into an empty file; that raises ThinnedError when days
+        `full_refresh` folds the whole lake by the definition, into an empty file; that raises ExpiredError when days
         would be lost.
         """
         self._ready()
-        if anew:
+        if full_refresh:
             self.retention.refuse_to_lose()
-        return self._merge(Base(None) if anew else self._published(), anew=anew)
+        return self._merge(Base(None) if full_refresh else self._published(), full_refresh=full_refresh)
 
     def _published(self) -> Base:
         published = self.warehouse.published
         return Base(published if published.is_file() else None)
 
-    def _merge(self, base: Base, *, gone: Set[date] | None = None, anew: bool = False) -> list[TableCounts]:
+    def _merge(self, base: Base, *, gone: Set[date] | None = None, full_refresh: bool = False) -> list[TableCounts]:
         """As `merge`, from a base. `gone` are days on which nothing counts any more (default: as `raw/` says)."""
-        gone = self.recovery.discarded_days() if gone is None else gone
+        gone = self.landings.discarded_days() if gone is None else gone
         with self.warehouse.writing(base.file) as (con, redeclared):
             history = History(con, self.staged or self.lake)
             counts = history.forget(gone & history.merged_days().keys())
-            if anew or (redeclared and not history.thinned):
+            if full_refresh or (redeclared and not history.has_expired_days):
                 counts = history.rebuild()
             else:
                 # Days are gone that a rebuild would need: what is still there is merged again for what is new in it.
                 days = history.records if redeclared else history.behind()
                 counts = [*(history.refold() if redeclared else ()), *history.catch_up(days)] or counts
-            ops.record(con, self.raw, again=anew or redeclared)
+            ops.record(con, self.raw, full_refresh=full_refresh or redeclared)
         return counts
 
-    @telling
-    @in_words
+    @reported_stage
     def publish(self, *, confirm: Confirm = within_hold) -> Report | None:
         """Check the next file and swap it in; then let go of what ROLLBOOK_KEEP_DAYS does not ask for any more.
 
@@ -406,12 +338,8 @@ class Rollbook:
             self.staged.move_in()
             self.staged = None
         keep = self.settings.keep_days
-        page = self.warehouse.publish(
-            shown_from=self.retention.kept_from(keep) if keep else None,
-            at=self.clock(),
-            names=self.settings.report_names,
-        )
-        self.retention.thin(self.thinnable(keep))
+        page = self.publisher.publish(shown_from=self.retention.kept_from(keep) if keep else None)
+        self.retention.expire(self.expirable(keep))
         return page
 
     def _confirm(self, confirm: Confirm, accepted: Container[date] = ()) -> None:
@@ -420,33 +348,30 @@ class Rollbook:
         Raises HeldError when it may not.
         """
         counts, days = self.recovery.lost()
-        policy = self.settings
-        hold = judge.landslide(counts, removed_percent=policy.hold_removed_percent, changed_percent=100, unasked={})
-        reason = words.would_lose(hold.reason if hold else "", [d for d in days if d not in accepted])
-        asked = Hold(reason=reason, counts=counts)
+        asked = policy.taken_away(counts, [d for d in days if d not in accepted], self.settings)
         if not confirm(asked):
             self.warehouse.drop_next()
             self.staged = None
-            raise HeldError(words.held_back(reason or "it was not confirmed"), asked)
+            raise HeldError(messages.held_back(asked.reason or "it was not confirmed"), asked)
 
-    @in_words
+    @stage
     def resnapshot(self, days: Iterable[date]) -> Backfilled:
         """Flatten days again from what was landed and counts, aside; verdicts stay as they are (G8).
 
         The lake is only changed by the publish. Raises ContractChangedError.
         """
-        done, thinned = Backfilled(), self.raw.thinned()
+        done, expired_days = Backfilled(), self.raw.expired()
         staged = self.staged or StagedLake(self.lake, self.warehouse.staged_lake)
         for day in days:
-            counted = done.look(day, self.raw.manifests(day), thinned)
+            counted = done.add_day(day, self.raw.manifests(day), expired_days)
             if counted:
                 done.rebuilt[day] = self.composer.recompose(counted, staged)
         self.staged = staged
         return done
 
-    def thinnable(self, keep_days: int | None) -> list[date]:
+    def expirable(self, keep_days: int | None) -> list[date]:
         """The days whose raw bodies and snapshots may go if so many days are to be kept; none, without a number."""
-        return self.retention.thinnable(keep_days) if keep_days else []
+        return self.retention.expirable(keep_days) if keep_days else []
 
     def prune(self) -> list[date]:
         """Let go of what ROLLBOOK_KEEP_DAYS does not ask for now, without a sync; returns the days.
@@ -455,7 +380,7 @@ class Rollbook:
         """
         with self.writer():
             self._ready()
-            days = self.thinnable(self.settings.keep_days)
+            days = self.expirable(self.settings.keep_days)
             if days:
                 self.publish()
             return days
@@ -482,7 +407,7 @@ class Rollbook:
         self, day: date, manifests: Sequence[Manifest], change: Callable[[], None], confirm: Confirm
     ) -> None:
         """Let a day consist of other landings, once that is confirmed; `change` makes it so in `raw/`."""
-        counted = landing.counted(manifests)
+        counted = policy.counted(manifests)
         self.staged = StagedLake(self.lake, self.warehouse.staged_lake)
         if counted:
             self.composer.recompose(counted, self.staged)
@@ -522,60 +447,23 @@ class Rollbook:
         done, there = Backfilled(), self.lake.days()
         for day in self.in_order(first, last):
             manifests = self.raw.manifests(day)
-            done.look(day, manifests, self.raw.thinned())
+            done.add_day(day, manifests, self.raw.expired())
             if day not in done.skipped and day in there:
                 done.rebuilt[day] = there[day]
         return done
 
-    def held(self, day: date) -> Manifest | None:
-        """The day's held landing that waits for approval, unless a later one was synced."""
-        return landing.held(self.raw.manifests(day))
-
-    def counted(self, day: date) -> list[Manifest]:
-        """The landings that add up to what a day states, in order."""
-        return landing.counted(self.raw.manifests(day))
-
-    def to_approve(self, day: date | None = None) -> Manifest:
-        """The held landing that an approval merges: the day's, or that of the newest held day.
-
-        Raises ArgumentError when nothing is held.
-        """
-        days = self.raw.days() if day is None else [day]
-        found = next((held for d in reversed(days) if (held := self.held(d)) is not None), None)
-        if found is None:
-            raise ArgumentError(words.nothing_held(day))
-        return found
-
-    def synced_since(self, day: date) -> list[date]:
-        """The later days of which something counts."""
-        return [d for d in self.raw.days() if d > day and self.counted(d)]
-
-    def pending(self, day: date) -> Manifest:
-        """The day's landing that waits for its verdict, else the last that counts.
-
-        This is how a stage that runs by itself finds its work. Raises NothingLandedError when there is none.
-        """
-        manifests = self.raw.manifests(day)
-        waiting = [m for m in manifests if m.verdict is None or m.counts_for_its_day]
-        if not waiting:
-            raise NothingLandedError(words.nothing(day, manifests, self.raw.thinned()), [day])
-        return waiting[-1]
-
     def newest(self) -> Manifest | None:
         """The last landing that counts of the newest day that has one."""
-        return next((counted[-1] for d in reversed(self.raw.days()) if (counted := self.counted(d))), None)
+        return self.landings.newest()
 
     def bound_to(self) -> int | None:
-        """The institution that the warehouse belongs to, from its first counted landing on (promise 11)."""
-        for day in self.raw.days():
-            for manifest in self.counted(day):
-                if manifest.school_id is not None:
-                    return manifest.school_id
-        return self.warehouse.bound_to()
+        """The institution that the warehouse belongs to, from its first counted landing on (G11)."""
+        school_id = self.landings.school_id()
+        return self.warehouse.bound_to() if school_id is None else school_id
 
     def _not_expired(self, day: date) -> list[Manifest]:
         """The landings of a day. Raises ArgumentError when they have expired: nothing of it can be changed then."""
-        if day in self.recovery.expired_days():
+        if day in self.landings.expired_days():
             raise ArgumentError(
                 f"What was landed on {day} has expired (ROLLBOOK_KEEP_DAYS): the history alone holds that day, and"
                 " nothing of it can be taken back or put back. Restore it to raw/ from a backup first"

@@ -2,7 +2,7 @@
 
 A year of daily snapshots is written straight into a warehouse's lake, with a manifest a day in `raw/`; bodies that
 nobody flattens are left out. Measured, when the lake holds a quarter, a half and the whole of the year: merging and
-publishing the newest night, the same for a day in the middle whose content was corrected, and folding everything anew.
+publishing the newest night, the same for a day in the middle whose content was corrected, and folding everything again.
 Each is shown against reading that lake's Parquet once, in the same run.
 """
 
@@ -21,7 +21,7 @@ import duckdb
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.landing import Manifest, Proof, Verdict, Walk
+from pipelines.landing.manifest import Manifest, Proof, Verdict, Walk
 from pipelines.settings import load
 from pipelines.store.database import connect
 from pipelines.store.lake import OBSERVED, Candidate, Part
@@ -170,7 +170,7 @@ class Year:
                 walks=tuple(walks),
             )
         )
-        book.raw.judge(landed, Verdict.SYNCED, at=at)
+        book.raw.record_verdict(landed, Verdict.SYNCED, at=at)
 
     # -- what is measured ------------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class Year:
                 con.execute(f"SELECT BIT_XOR(HASH(COLUMNS(*))) FROM ({scan})").fetchall()
             return time.perf_counter() - began
 
-    def work(self, *, anew: bool = False) -> dict[str, float]:
+    def work(self, *, full_refresh: bool = False) -> dict[str, float]:
         """Do what a night does once the day is in the lake; returns the seconds of each stage."""
         book = self.book
         stages: dict[str, float] = {}
@@ -197,7 +197,7 @@ class Year:
         writer = book.writer()
         timed("heal", writer.__enter__)
         try:
-            timed("merge", lambda: book.merge(anew=anew))
+            timed("merge", lambda: book.merge(full_refresh=full_refresh))
             timed("publish", book.publish)
         finally:
             writer.__exit__(None, None, None)
@@ -216,7 +216,7 @@ def measure(students: int, lengths: tuple[int, ...], root: Path) -> list[dict[st
         year.snapshot(year.book, middle, corrected=True)
         replay = year.work()
         read = min(year.read() for _ in range(3))
-        rebuild = year.work(anew=True)
+        rebuild = year.work(full_refresh=True)
         size = (root / "rollbook.duckdb").stat().st_size
         lake = sum(p.stat().st_size for p in (root / "snapshots").rglob("*.parquet"))
         found.append(

@@ -18,9 +18,10 @@ from typing import NamedTuple
 import duckdb
 from rich.table import Table
 
-from pipelines.store import report, views
+from pipelines import report
 from pipelines.store.database import connect
 from pipelines.store.lake import Lake
+from pipelines.views import catalog
 from tests.bench.service import remote
 
 NIGHTS = 8  # students_to_watch looks a week back
@@ -55,7 +56,7 @@ def measured(students: int, nights: int = NIGHTS) -> list[Answered]:
 def answers(warehouse: Path, middle: date, last: date) -> list[Answered]:
     """Each question's rows and seconds; then the seconds of making the views, and of making the page."""
     published = warehouse / "rollbook.duckdb"
-    asked = [*views.QUESTIONS, *(m.format(middle=middle, last=last) for m in MACROS)]
+    asked = [*catalog.VIEWS, *(m.format(middle=middle, last=last) for m in MACROS)]
     return [*(_answer(published, q) for q in asked), *_publish(warehouse)]
 
 
@@ -79,7 +80,7 @@ def _publish(warehouse: Path) -> list[Answered]:
 
             def create() -> None:
                 con.execute("BEGIN")
-                views.create(con, lake, lake.days().values())
+                catalog.create(con, lake, lake.days().values())
                 con.execute("COMMIT")
 
             made = _timed("(publish) views, macros and comments", create)

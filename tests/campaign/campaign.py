@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pipelines.errors import DamagedError, HeldError, RollbookError, ThinnedError
+from pipelines.errors import DamagedError, ExpiredError, HeldError, RollbookError
 from tests.campaign import damage
 from tests.campaign.ledger import SETS, Key, Landing, Ledger, Showing, differences
 from tests.campaign.operator import Operator
@@ -185,7 +185,7 @@ class Campaign:
             foretold, error, came = self.try_to_sync(showing, label, trouble)
         if lost:  # it may be landed, but is only judged once somebody has accepted the loss
             assert error is not None, "no file remembers the expired days, and the sync is green"
-            if isinstance(error, ThinnedError):
+            if isinstance(error, ExpiredError):
                 self.accept_loss()
             return "lost"
         assert outcome(error) == outcome_of(foretold), f"{foretold.verdict} was due, and there was {error!r}"
@@ -222,7 +222,7 @@ class Campaign:
         error = self.run(work)
         if self.worn and isinstance(error, DamagedError) and fails is not DamagedError:
             error = self.run(work)
-        if lost and isinstance(error, ThinnedError):
+        if lost and isinstance(error, ExpiredError):
             self.accept_loss()
             return
         if fails is None and error is not None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import timedelta
 
-from pipelines.errors import HeldError, NothingLandedError, ThinnedError
+import pytest
+
+from pipelines.errors import BehindError, ExpiredError, HeldError, NothingLandedError
+from pipelines.store import own_files
 from tests.campaign import damage
 from tests.campaign.campaign import KEEP_DAYS, Campaign, event
 from tests.campaign.ledger import Key
@@ -27,7 +31,7 @@ def a_range_is_backfilled(c: Campaign) -> None:
 
 @event()
 def everything_is_rebuilt(c: Campaign) -> None:
-    c.operate(c.operator.rebuild, fails=ThinnedError if c.ledger.expired() else None)
+    c.operate(c.operator.rebuild, fails=ExpiredError if c.ledger.expired() else None)
 
 
 @event(lambda c: "keep_days" in c.house.over)
@@ -38,7 +42,9 @@ def old_days_are_pruned(c: Campaign) -> None:
 @event(lambda c: c.fresh)
 def somebody_looks_at_what_a_sync_would_do(c: Campaign) -> None:
     before = (damage.digest(c.published), damage.landings(c.warehouse / "raw"))
-    with shown(c.service, c.showing()):
+    # Without its notes, nothing tells Rollbook's own file from an edited one: the next sync makes it again.
+    has_notes = (c.warehouse / "build" / own_files.FILE).exists()
+    with shown(c.service, c.showing()), nullcontext() if has_notes else pytest.raises(BehindError):
         c.operator.diff()
     assert (damage.digest(c.published), damage.landings(c.warehouse / "raw")) == before
 

@@ -16,8 +16,8 @@ from random import Random
 import stamina
 
 from pipelines import errors
+from pipelines.operations.diff import diff
 from pipelines.sync import always, within_hold
-from pipelines.upkeep.diff import diff
 from tests.kills import STEPS, _mortal
 from tests.nights import TRIES, House
 

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from pipelines.assets import preview
 from pipelines.cli.app import Terminal, table
-from pipelines.landing import Hold, TableCounts
+from pipelines.landing.manifest import Hold, TableCounts
 from pipelines.resources import hold_table
 from pipelines.text import markdown, printable
 from tests.nights import House, folder

@@ -22,7 +22,7 @@ IN_A_STAGE = (
     f"from pipelines.sync import Rollbook\ndef fail(*_, **__): raise ValueError({QUOTED!r})\nRollbook.snapshot = fail"
 )
 IN_A_COMMAND = (
-    f"from pipelines.store import ask\ndef fail(*_, **__): raise KeyError({QUOTED!r})\nask.open_published = fail"
+    f"from pipelines.export import query\ndef fail(*_, **__): raise KeyError({QUOTED!r})\nquery.open_published = fail"
 )
 
 
@@ -57,7 +57,7 @@ def test_a_command_that_fails_so_says_its_kind_and_its_place(environment: dict[s
     done = run(environment, IN_A_COMMAND, "sql", "SELECT 1")
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(
-        r"Error: It ended with an unforeseen error \(KeyError in pipelines/store/ask\.py, line \d+\)\. Run it again with"
+        r"Error: It ended with an unforeseen error \(KeyError in pipelines/export/query\.py, line \d+\)\. Run it again with"
         r" ROLLBOOK_DEBUG=1 to see all of it, which may quote pupils' records: read it before you pass it on\n",
         done.stderr,
     )

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from pipelines.errors import RollbookError
-from pipelines.landing import Verdict
+from pipelines.landing.manifest import Verdict
 from pipelines.source.fetch import fetch
 from tests.fault_matrix.expected import CAP, CLASSES_1, CLASSES_2, STUDENTS_1, STUDENTS_2, NoConnection
 from tests.nights import House, Told, asked, folder, night, plainly

@@ -1,4 +1,4 @@
-"""Faults elsewhere than in the students' walk: in the auth check, the classes' walk and the searches (promise 2)."""
+"""Faults elsewhere than in the students' walk: in the auth check, the classes' walk and the searches (G2)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from pipelines.errors import HeldError, NotTheContractError, UnreachableError
-from pipelines.landing import Verdict
+from pipelines.landing.manifest import Verdict
 from tests import faults
 from tests.fault_matrix.conftest import Cell
 from tests.fault_matrix.expected import (

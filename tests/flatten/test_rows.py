@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pipelines.flatten import Batch, flatten, schema
-from pipelines.landing import Landed, Reject
+from pipelines.landing.manifest import Landed, Reject
 from pipelines.tables import SETS, TABLES, of_set
 from tests.records import MISSING, school_class, student
 
@@ -234,7 +234,7 @@ def test_bytes_that_are_no_text_cost_one_record_and_its_id_is_still_known() -> N
 
 def test_all_that_flattening_needs_is_loaded_before_the_first_record_comes() -> None:
     asked = (
-        "import sys; from pipelines.flatten import flatten, load; from pipelines.landing import Landed;"
+        "import sys; from pipelines.flatten import flatten, load; from pipelines.landing.manifest import Landed;"
         "body = Landed('students', 'walk', 1, b'{\"success\": true, \"data\": []}');"
         "early = 'pandas' in sys.modules; load(); before = set(sys.modules);"
         "list(flatten('students', [body])); print(early, sorted(set(sys.modules) - before))"

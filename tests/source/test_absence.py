@@ -1,4 +1,4 @@
-"""Absence is verified, never assumed (promise 2): whom is asked for, by which names, and what an answer means."""
+"""Absence is verified, never assumed (G2): whom is asked for, by which names, and what an answer means."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from pipelines.errors import KeyRefusedError
-from pipelines.landing import Absence, Proof
+from pipelines.landing.manifest import Absence, Proof
 from pipelines.source.absence import Names, NothingPublished, Verified, ask, verify
 from pipelines.source.client import Client
-from pipelines.source.pages import walk
+from pipelines.source.pagination import walk
 from pipelines.tables import SETS
 from tests import faults
 from tests.records import MISSING, classes, school_class, student, students
@@ -107,7 +107,7 @@ UNCLEAN: dict[str, Bend] = {
 
 @pytest.mark.parametrize("name", UNCLEAN)
 def test_one_clean_answer_is_enough(client_of: MakeClient, name: str) -> None:
-    """Promise 2: not found under any name that gave a clean answer."""
+    """G2: not found under any name that gave a clean answer."""
     with Service(students(5)) as service:
         service.on(
             lambda asked, reply: UNCLEAN[name](asked, reply) if asked.search == "R-7" else reply,

@@ -1,4 +1,4 @@
-"""The client (promises 12 and 13): what is tried again and what is not, how long, and what it never says."""
+"""The client (G12 and G13): what is tried again and what is not, how long, and what it never says."""
 
 from __future__ import annotations
 

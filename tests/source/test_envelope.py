@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pipelines.records import REPLACEMENT, mended
+from pipelines.records import REPLACEMENT, replace_lone_surrogates
 from pipelines.source.envelope import (
     Institution,
     Page,
@@ -202,11 +202,11 @@ def test_a_detail_that_is_no_object_or_a_no_is_refused(body: bytes) -> None:
 
 def test_only_halves_of_surrogate_pairs_are_replaced() -> None:
     whole = rb'{"a": "\\ud83d \u00e9 \ud83d\udc4d \"", "b": "x"}'
-    assert mended(whole) == whole
-    assert mended(rb'["\ud83d", "\\\ud83d", "\udc4d\ud83d"]', REPLACEMENT) == (
+    assert replace_lone_surrogates(whole) == whole
+    assert replace_lone_surrogates(rb'["\ud83d", "\\\ud83d", "\udc4d\ud83d"]', REPLACEMENT) == (
         rb'["\ufffd", "\\\ufffd", "\ufffd\ufffd"]'
     )
-    split = msgspec.json.decode(mended(rb'["\ud83d", "whole"]'), type=list[msgspec.Raw])
+    split = msgspec.json.decode(replace_lone_surrogates(rb'["\ud83d", "whole"]'), type=list[msgspec.Raw])
     with pytest.raises(UnicodeDecodeError):
         msgspec.json.decode(split[0])
     assert msgspec.json.decode(split[1]) == "whole"

@@ -24,10 +24,10 @@ from pipelines.errors import (
     RollbookError,
     UnreachableError,
 )
-from pipelines.landing import Absence, Manifest, Proof, Verdict, Walk
+from pipelines.landing.manifest import Absence, Manifest, Proof, Verdict, Walk
+from pipelines.landing.raw import RawStore
 from pipelines.source.absence import Names
 from pipelines.source.fetch import UNREACHABLE_MOST, Draft, fetch
-from pipelines.source.raw import RawStore
 from tests import faults
 from tests.records import classes, student, students
 from tests.service import KEY, Bend, Reply, Service
@@ -465,11 +465,11 @@ def test_memory_of_the_walk_does_not_grow_with_the_bodies(night: Night, monkeypa
     import gc
     import weakref
 
-    from pipelines.source import pages
+    from pipelines.source import pagination
 
     alive: list[weakref.ref[Any]] = []
     most: list[int] = []
-    real: Callable[..., Any] = pages.Client.get
+    real: Callable[..., Any] = pagination.Client.get
 
     def get(self: Any, *arguments: Any, **more: Any) -> Any:
         most.append(sum(r() is not None for r in alive))
@@ -477,7 +477,7 @@ def test_memory_of_the_walk_does_not_grow_with_the_bodies(night: Night, monkeypa
         alive.append(weakref.ref(answer))
         return answer
 
-    monkeypatch.setattr(pages.Client, "get", get)
+    monkeypatch.setattr(pagination.Client, "get", get)
     night.service.students = students(2000)
     gc.disable()
     try:

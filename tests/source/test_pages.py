@@ -1,4 +1,4 @@
-"""The walk (promise 1): what proves a set, what spoils the proof, and what a spoiled walk leads to."""
+"""The walk (G1): what proves a set, what spoils the proof, and what a spoiled walk leads to."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pipelines.errors import KeyRefusedError, NotTheContractError, RefusedError, UnreachableError
-from pipelines.landing import Proof, Walk
+from pipelines.landing.manifest import Proof, Walk
 from pipelines.source.client import Client
-from pipelines.source.pages import BARREN_PAGES, GROWTH_PAGES, search, walk
+from pipelines.source.pagination import BARREN_PAGES, GROWTH_PAGES, search, walk
 from pipelines.tables import SETS
 from tests import faults
 from tests.records import MISSING, classes, school_class, student, students

@@ -1,4 +1,4 @@
-"""Which faults are waited for, and how long (promise 13): the sums, without a wire and without a clock that runs."""
+"""Which faults are waited for, and how long (G13): the sums, without a wire and without a clock that runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import time_machine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.source import patience
-from pipelines.source.patience import FIRST_SECONDS, MOST_SECONDS, Patience, TransientError, retry_after
+from pipelines.source import retry
+from pipelines.source.retry import FIRST_SECONDS, MOST_SECONDS, RetryPolicy, TransientError, retry_after
 
 NOW = datetime(2026, 11, 20, 2, 15, 0, tzinfo=UTC)
 
 
 def waits(ceiling: float, asked: list[float | None]) -> list[float]:
     """The waits of one request whose tries all fail, `asked` being each Retry-After."""
-    one = Patience(ceiling, "a page")
+    one = RetryPolicy(ceiling, "a page")
     found = []
     for seconds in asked:
         wait = one(TransientError("the service answered 503", retry_after=seconds))
@@ -65,7 +65,7 @@ def test_no_header_asks_for_nothing() -> None:
 
 @given(st.integers(0, 9), st.integers(0, 2**32))
 def test_waits_are_spread_over_an_exponential_bound(tries: int, seed: int) -> None:
-    patience.random.seed(seed)
+    retry.random.seed(seed)
     found = waits(10_000, [None] * (tries + 1))
     assert len(found) == tries + 1
     assert 0 <= found[tries] <= min(MOST_SECONDS, FIRST_SECONDS * 2**tries)
@@ -73,7 +73,7 @@ def test_waits_are_spread_over_an_exponential_bound(tries: int, seed: int) -> No
 
 def test_the_jitter_is_full() -> None:
     """Over many draws the fourth wait comes near nothing and near its bound of four seconds."""
-    patience.random.seed(1)
+    retry.random.seed(1)
     fourth = [waits(10_000, [None] * 4)[3] for _ in range(500)]
     assert min(fourth) < 0.2
     assert max(fourth) > 3.8
@@ -90,20 +90,20 @@ def test_no_wait_is_shorter_than_asked_and_all_of_them_stay_below_the_ceiling(
 
 
 def test_a_wait_that_the_ceiling_has_no_room_for_ends_the_request_at_once() -> None:
-    one = Patience(300, "a page")
+    one = RetryPolicy(300, "a page")
     assert one(TransientError("503", retry_after=301)) is False
     assert one.too_long == 301
 
 
 def test_time_spent_trying_counts_towards_the_ceiling() -> None:
-    one = Patience(0.05, "a page")
+    one = RetryPolicy(0.05, "a page")
     time.sleep(0.06)
     assert one(TransientError("no answer within the timeout")) is False
     assert one.too_long is None  # it was not the service that asked for too much
 
 
 def test_anything_but_a_transient_fault_is_final() -> None:
-    assert Patience(300, "a page")(ValueError("no")) is False
+    assert RetryPolicy(300, "a page")(ValueError("no")) is False
 
 
 def test_the_dates_we_test_with_are_what_servers_send() -> None:

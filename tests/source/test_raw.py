@@ -1,4 +1,4 @@
-"""Raw first (promise 4): bodies exactly as received, durable before they count, a verdict made once."""
+"""Raw first (G4): bodies exactly as received, durable before they count, a verdict made once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import msgspec
 import pytest
 
 from pipelines.errors import DamagedError
-from pipelines.landing import Absence, Body, Drift, Landed, Manifest, Proof, Reject, TableCounts, Verdict, Walk
-from pipelines.source.bodies import LandingWriter
-from pipelines.source.raw import RawStore
+from pipelines.landing.bodies import LandingWriter
+from pipelines.landing.manifest import Absence, Body, Drift, Landed, Manifest, Proof, Reject, TableCounts, Verdict, Walk
+from pipelines.landing.raw import RawStore
 
 DAY = date(2026, 11, 20)
 AT = datetime(2026, 11, 20, 2, 15, 1, 123456, tzinfo=UTC)
@@ -142,7 +142,7 @@ def test_files_are_the_owners_alone_whatever_the_umask(raw: RawStore) -> None:
     for umask in (0o000, 0o777):
         before = os.umask(umask)
         try:
-            raw.judge(land(raw), Verdict.SYNCED)
+            raw.record_verdict(land(raw), Verdict.SYNCED)
         finally:
             os.umask(before)
     modes = {
@@ -228,7 +228,7 @@ def test_a_killed_writers_leftovers_are_swept_and_its_number_is_free_again(raw: 
 import os, signal, sys
 from datetime import date, datetime, UTC
 from pathlib import Path
-from pipelines.source.raw import RawStore
+from pipelines.landing.raw import RawStore
 for day in (20, 21):
     writer = RawStore(Path(sys.argv[1])).begin(date(2026, 11, day))
     writer.add(set_name="auth", kind="auth", page=1, content=b"{}", received_at=datetime.now(UTC), records=1)
@@ -312,7 +312,9 @@ def test_a_verdict_is_written_with_its_reason_and_counts(raw: RawStore) -> None:
     counts = (TableCounts(table="students", before=10, added=1, changed=2, removed=0, sample=(3,)),)
     done = land(raw)
     drift = (Drift(set="students", field="house", type="string", count=4),)
-    judged = raw.judge(done, Verdict.SYNCED, "all well", counts=counts, rejected={"students": 2}, drift=drift, at=AT)
+    judged = raw.record_verdict(
+        done, Verdict.SYNCED, "all well", counts=counts, rejected={"students": 2}, drift=drift, at=AT
+    )
     assert judged == msgspec.structs.replace(
         done,
         verdict=Verdict.SYNCED,
@@ -331,13 +333,13 @@ def test_a_verdict_is_made_once_except_that_what_was_held_may_be_approved(
     raw: RawStore, first: Verdict, second: Verdict
 ) -> None:
     done = land(raw)
-    judged = raw.judge(done, first, "first")
+    judged = raw.record_verdict(done, first, "first")
     if (first, second) == (Verdict.HELD, Verdict.APPROVED):
-        assert raw.judge(judged, second, "second").verdict is Verdict.APPROVED
+        assert raw.record_verdict(judged, second, "second").verdict is Verdict.APPROVED
         return
     for stale_or_not in (judged, done):
         with pytest.raises(ValueError, match="was judged before"):
-            raw.judge(stale_or_not, second, "second")
+            raw.record_verdict(stale_or_not, second, "second")
     assert raw.manifest(DAY, 1) == judged
 
 
@@ -345,13 +347,13 @@ def test_a_failed_landing_is_finished_with_its_verdict(raw: RawStore) -> None:
     done = land(raw, verdict=Verdict.FAILED, reason="the key was refused")
     assert (raw.manifest(DAY, 1), done.counts_for_its_day) == (done, False)
     with pytest.raises(ValueError, match="was judged before: failed, not synced"):
-        raw.judge(done, Verdict.SYNCED)
+        raw.record_verdict(done, Verdict.SYNCED)
 
 
 def test_judging_touches_the_manifest_alone(raw: RawStore) -> None:
     done, _ = full(raw)
     before = {name: (folder(raw) / name).read_bytes() for name in ("bodies.zst", "pages.jsonl")}
-    raw.judge(done, Verdict.SYNCED)
+    raw.record_verdict(done, Verdict.SYNCED)
     assert {name: (folder(raw) / name).read_bytes() for name in before} == before
     assert sorted(p.name for p in folder(raw).iterdir()) == ["bodies.zst", "manifest.json", "pages.jsonl"]
 
@@ -363,14 +365,14 @@ def test_refused_records_are_kept_beside_the_landing_and_replaced(raw: RawStore)
         Reject(set="classes", page=1, position=1, reason="expected an object, got null", record="null"),
     ]
     assert raw.rejects(done) == []
-    raw.refuse(done, [])
+    raw.keep_rejects(done, [])
     assert not (folder(raw) / "rejects.jsonl").exists()
-    raw.refuse(done, rejects)
+    raw.keep_rejects(done, rejects)
     assert raw.rejects(done) == rejects
     assert stat.S_IMODE((folder(raw) / "rejects.jsonl").stat().st_mode) == 0o600
-    raw.refuse(done, rejects[:1])
+    raw.keep_rejects(done, rejects[:1])
     assert raw.rejects(done) == rejects[:1]
-    raw.refuse(done, [])
+    raw.keep_rejects(done, [])
     assert raw.rejects(done) == []
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import ArgumentError
-from pipelines.store.ask import ask
-from pipelines.store.export import Format, export
+from pipelines.export.formats import Format, export
+from pipelines.export.query import run_query
 from tests.school import School
 
 SECRET = "SECRET-KEY-7"
@@ -106,7 +106,7 @@ def asked(request: pytest.FixtureRequest, school: School, tmp_path: Path) -> Cal
     """Puts a query both ways; what came of it, as text."""
 
     def by_sql(query: str) -> str:
-        return str(ask(school.published, query).rows)
+        return str(run_query(school.published, query).rows)
 
     def by_export(query: str) -> str:
         out = tmp_path / "out.csv"
@@ -166,7 +166,7 @@ def test_no_text_is_run_as_a_query_wherever_it_is_hidden(school: School, query: 
         with pytest.raises(
             ArgumentError, match=r"and the function \w+ could do more|several statements|does not understand"
         ):
-            ask(school.published, query.format(inner=f"(FROM {function}('SELECT 1'))"))
+            run_query(school.published, query.format(inner=f"(FROM {function}('SELECT 1'))"))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_no_text_is_run_as_a_query_wherever_it_is_hidden(school: School, query: 
     ],
 )
 def test_what_only_reads_is_answered(school: School, query: str, rows: list[tuple[object, ...]] | None) -> None:
-    answer = ask(school.published, query)
+    answer = run_query(school.published, query)
     assert answer.rows if rows is None else answer.rows == rows
 
 
@@ -210,7 +210,7 @@ def test_what_only_reads_is_answered(school: School, query: str, rows: list[tupl
 )
 def test_what_could_do_more_than_read_is_named(school: School, query: str, what: str) -> None:
     with pytest.raises(ArgumentError) as raised:
-        ask(school.published, query)
+        run_query(school.published, query)
     assert raised.value.message == (
         f"This only reads, and {what} could do more: only a sync changes what is published. Ask with SELECT, FROM,"
         " WITH, SUMMARIZE, DESCRIBE or SHOW; for work of your own, ATTACH the file read-only from another database"
@@ -219,4 +219,4 @@ def test_what_could_do_more_than_read_is_named(school: School, query: str, what:
 
 def test_a_pivot_whose_values_are_not_named_is_several_statements_and_is_told_what_to_write(school: School) -> None:
     with pytest.raises(ArgumentError, match=r"Name the values of a PIVOT: ON column IN \(\.\.\.\)"):
-        ask(school.published, "PIVOT classes ON class_status USING COUNT(*)")
+        run_query(school.published, "PIVOT classes ON class_status USING COUNT(*)")

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 from playwright.sync_api import Browser, Page
 
-from pipelines.store.report import charts, morning, page
+from pipelines.report import charts, morning, page
 from tests.school import DAYS, School
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
@@ -25,7 +25,7 @@ SMALLEST = "Math.min(...[...document.querySelectorAll('svg text')].map(t => t.ge
 def file(fortnight: School, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """The page of the fortnight: with counts only, with names, and with nights of every outcome and long titles."""
     with duckdb.connect(str(fortnight.published), read_only=True) as con:
-        said = morning.look(con, names=request.param == "names")
+        said = morning.load_morning(con, names=request.param == "names")
     trouble = ""
     if request.param == "trouble":
         trouble = "Held: " + "https://records.example.org/" + "a" * 80

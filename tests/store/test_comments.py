@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import duckdb
 
-from pipelines.store import schema, views
+from pipelines.store import schema
 from pipelines.tables import TABLES
+from pipelines.views import catalog
 from tests.school import School
 
 UNEXPLAINED = """
@@ -33,11 +34,11 @@ def test_there_are_as_many_of_each_as_are_declared(fortnight: School) -> None:
                   (SELECT COUNT(*) FROM duckdb_functions() WHERE NOT internal)"""
     )
     tables = len(list(schema.declared()))
-    assert counted == [(tables, len(views.QUESTIONS) + len(TABLES) + 1, len(TABLES) + 1)]
+    assert counted == [(tables, len(catalog.VIEWS) + len(TABLES) + 1, len(TABLES) + 1)]
 
 
 def test_a_view_is_told_what_a_row_is_and_its_columns_in_order(fortnight: School) -> None:
-    for q in views.questions():
+    for q in catalog.views():
         said = fortnight.rows(f"SELECT comment FROM duckdb_views() WHERE view_name = '{q.name}' AND NOT internal")
         assert said == [(q.comment,)]
         assert "row per" in q.comment

@@ -9,11 +9,11 @@ import pytest
 
 from pipelines import machine
 from pipelines.errors import MachineError
-from pipelines.store.database import in_words
+from pipelines.store.database import translate_errors
 
 
 def refused_memory(tmp_path: Path) -> str:
-    with pytest.raises(MachineError) as caught, in_words(None, tmp_path):
+    with pytest.raises(MachineError) as caught, translate_errors(None, tmp_path):
         raise duckdb.OutOfMemoryException("Out of Memory Error: could not allocate block of size 47.6 MiB")
     return caught.value.message
 

@@ -7,9 +7,10 @@ import re
 import pytest
 
 from pipelines.settings import ROOT
-from pipelines.store import dictionary, schema, views
-from pipelines.store.dictionary import Recipe
+from pipelines.store import schema
 from pipelines.tables import TABLES
+from pipelines.views import catalog, dictionary
+from pipelines.views.dictionary import Recipe
 from tests.school import School
 
 RECIPES = dictionary.cookbook()
@@ -31,10 +32,10 @@ def test_it_shows_every_table_view_macro_and_column_with_its_meaning() -> None:
     for of, name, comment, columns in schema.FIXED:
         assert f"### {name if of == 'main' else f'{of}.{name}'}\n\n{comment}" in text
         assert all(c.comment in text for c in columns)
-    for q in views.questions():
+    for q in catalog.views():
         assert f"\n### {q.name}\n\n{q.comment}" in text
         assert all(re.search(rf"\| `{name}` \| [A-Z]+ \| {re.escape(about)} \|", text) for name, about in q.columns)
-    for m in views.macros():
+    for m in catalog.macros():
         assert f"| `{m.call}` | {m.comment} |" in text
     assert "erDiagram" in text
 

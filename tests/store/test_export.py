@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.errors import ArgumentError, NothingLandedError
+from pipelines.export import formats as module
+from pipelines.export.formats import Format, export
 from pipelines.settings import ROOT
-from pipelines.store import export as module
-from pipelines.store.export import Format, export
 from tests.school import School
 
 NASTY = [
@@ -211,7 +211,7 @@ def test_a_large_answer_takes_little_memory(fortnight: School, out: Path, form: 
     """Two million rows of 200 bytes: 400 MB, which pass through in batches."""
     program = f"""
 from pathlib import Path
-from pipelines.store.export import Format, export
+from pipelines.export.formats import Format, export
 def peak(): return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
 small = "SELECT i, repeat('x', 200) AS a FROM range(20000) t(i)"
 export(Path({str(fortnight.published)!r}), small, Format({form.value!r}), Path({str(out)!r}), scratch=Path({str(out.parent)!r}))

@@ -16,12 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipelines.flatten import flatten
-from pipelines.landing import Landed, Proof
+from pipelines.landing.manifest import Landed, Proof
 from pipelines.store import schema
-from pipelines.store.database import names, sql
-from pipelines.store.history import History
+from pipelines.store.database import names
+from pipelines.store.history.engine import History
+from pipelines.store.history.table import changes_of
 from pipelines.store.lake import Lake, Part, Staging, compose
-from pipelines.store.versions import changes_of
+from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table
 from tests import model
 
@@ -32,11 +33,14 @@ WATCHED = {n: TABLES[n] for n in NAMES}
 # One record on one day: refused, or (email, activity, classes); None stands for silence.
 activity = st.one_of(st.none(), st.integers(0, 1))
 classes = st.one_of(st.none(), st.lists(st.sampled_from([(1, "a"), (1, "b"), (2, "a"), (3, None)]), max_size=3))
+sql = statements("pipelines.views", "macros")
+
 record = st.one_of(
     st.just("refused"),
     st.tuples(st.sampled_from(["x@e", "y@e"]), activity, classes),
     st.tuples(st.just("x@e"), st.just(0), st.just([(1, "a")])),
 )
+
 # Hypothesis likes its dictionaries small; here a record is as often there as not.
 shown = st.fixed_dictionaries({n: st.one_of(st.none(), record) for n in (1, 2, 3)})
 landing = st.tuples(st.booleans(), shown.map(lambda s: {n: said for n, said in s.items() if said is not None}))
@@ -138,7 +142,7 @@ class World:
 @pytest.fixture(autouse=True)
 def _few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the students' tables: the others are the same code, and an example costs a third."""
-    for module in ("pipelines.store.history", "pipelines.store.lake", "pipelines.store.schema"):
+    for module in ("pipelines.store.history.engine", "pipelines.store.lake", "pipelines.store.schema"):
         monkeypatch.setattr(f"{module}.TABLES", WATCHED)
     for module in ("pipelines.store.lake", "pipelines.flatten.rows"):
         monkeypatch.setattr(f"{module}.of_set", lambda _: tuple(WATCHED.values()))

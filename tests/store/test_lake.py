@@ -14,7 +14,7 @@ import pytest
 from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.flatten import flatten
-from pipelines.landing import Landed, Proof
+from pipelines.landing.manifest import Landed, Proof
 from pipelines.store.lake import Lake, Part, Staging, compose
 from pipelines.tables import SETS, TABLES
 from tests.flatten.test_rows import page

@@ -1,4 +1,4 @@
-"""Never locked, never half (promise 10): other processes that read while syncs publish, for hours or for a moment."""
+"""Never locked, never half (G10): other processes that read while syncs publish, for hours or for a moment."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import duckdb
 import pytest
 
 from pipelines.sandbox import Sandbox
-from pipelines.store import views
-from pipelines.store.dictionary import cookbook
+from pipelines.views import catalog
+from pipelines.views.dictionary import cookbook
 from tests.school import DAYS, FIRST, KEY, School
 
 # What a reader could see change: the newest day of the work, of students and of classes, and how many there are.
@@ -218,7 +218,7 @@ def oldest() -> Path:
 
 def test_duckdb_1_4_opens_it_tables_views_macros_and_comments(fortnight: School, oldest: Path) -> None:
     asked = [
-        *(f"SELECT * FROM {n} ORDER BY ALL" for n in views.QUESTIONS),
+        *(f"SELECT * FROM {n} ORDER BY ALL" for n in catalog.VIEWS),
         *(f"SELECT COUNT(*) FROM {s}.{t}" for s, t in fortnight.rows(TABLES)),
         *(f"SELECT COUNT(*) FROM snapshots.{t}" for t in ("students", "student_classes", "classes", "observed")),
         "SELECT COUNT(*) FROM students_as_of(DATE '2026-10-01')",

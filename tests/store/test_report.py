@@ -13,10 +13,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from pipelines import report
 from pipelines.errors import HeldError, UnreachableError
+from pipelines.report import charts, morning, page
 from pipelines.sandbox import Sandbox
-from pipelines.store import report
-from pipelines.store.report import charts, morning, page
 from tests.school import DAYS, FIRST, KEY, LAST, School
 
 COUNTED = "SELECT (SELECT COUNT(*) FROM students), SUM(active_class_count) FROM courses"
@@ -75,7 +75,7 @@ def test_its_figures_are_those_of_the_views(fortnight: School) -> None:
 
 def test_the_students_to_watch_of_a_class_are_counted_as_its_roster_has_them(fortnight: School) -> None:
     with duckdb.connect(str(fortnight.published), read_only=True) as con:
-        said = morning.look(con)
+        said = morning.load_morning(con)
     roster = fortnight.frame("SELECT class_id, class_title, student_id FROM roster")
     watch = (
         fortnight.frame("SELECT student_id, reason_count FROM students_to_watch").set_index("student_id").reason_count
@@ -135,7 +135,7 @@ def test_the_charts_never_hold_a_name_whatever_the_page_does(fortnight: School) 
 
 def test_a_chart_takes_its_colours_from_the_page_and_is_the_same_each_time(fortnight: School) -> None:
     with duckdb.connect(str(fortnight.published), read_only=True) as con:
-        said = morning.look(con)
+        said = morning.load_morning(con)
     first, again = charts.draw(said), charts.draw(said)
     assert [c.svg for c in first] == [c.svg for c in again]
     for chart in first:
@@ -225,7 +225,7 @@ def test_the_outcomes_of_nights_are_drawn_and_told(fortnight: School) -> None:
         for day, outcome in zip(DAYS, ["synced", "unproven", "held", "failed", "missing"], strict=False)
     )
     with duckdb.connect(str(fortnight.published), read_only=True) as con:
-        said = morning.look(con)
+        said = morning.load_morning(con)
     said = morning.Morning(**{**vars(said), "nights": nights})
     chart = next(c for c in charts.draw(said) if c.name == "syncs")
     assert "1 of 5 synced. 25 Sep unproven; 26 Sep held; 27 Sep failed; 28 Sep missing." in chart.alt

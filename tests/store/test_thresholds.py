@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.errors import SettingError
 from pipelines.settings import ROOT
-from pipelines.store import thresholds
+from pipelines.views import thresholds
 from tests.school import School
 
 HEADING = "name,value,meaning\n"

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipelines.store import views
+from pipelines.views import catalog
 from tests.school import DAYS, LAST, School
 
 NEVER = pd.Timestamp.max
@@ -252,12 +252,12 @@ COMPUTED: dict[str, Callable[[Base], pd.DataFrame]] = {
 
 
 def test_every_question_is_computed_here_too() -> None:
-    assert set(COMPUTED) == set(views.QUESTIONS)
+    assert set(COMPUTED) == set(catalog.VIEWS)
 
 
-@pytest.mark.parametrize("name", views.QUESTIONS)
+@pytest.mark.parametrize("name", catalog.VIEWS)
 def test_a_view_says_what_pandas_says(name: str, fortnight: School) -> None:
-    columns = [c for c, _ in views.question(name).columns]
+    columns = [c for c, _ in catalog.view(name).columns]
     said = fortnight.frame(f"SELECT * FROM {name}")
     assert list(said.columns) == columns
     computed = plain(COMPUTED[name](Base(fortnight)), columns)

@@ -9,7 +9,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.store import schema, thresholds, views
+from pipelines.store import schema
+from pipelines.views import catalog, thresholds
 
 D = [date(2026, 11, 1) + timedelta(days=n) for n in range(12)]
 Row = tuple[Any, ...]
@@ -22,7 +23,7 @@ class Hand:
         self.con = con
         schema.ensure(con)
         thresholds.fill(con, thresholds.DEFAULTS)
-        views.create_questions(con)
+        catalog.create_views(con)
 
     def put(self, table: str, **values: Any) -> None:
         """One row; what is not named is NULL."""

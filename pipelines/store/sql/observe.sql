@@ -11,6 +11,6 @@ silences AS (
     GROUP BY s.id, s.table_name
     HAVING COUNT(DISTINCT s.ord) = (SELECT COUNT(DISTINCT t.ord) FROM statements AS t WHERE t.id = s.id)
 )
-SELECT $$set_name, id, CASE WHEN is_stated THEN 'stated' ELSE 'rejected' END, NULL FROM states
+SELECT $set_name, id, CASE WHEN is_stated THEN 'stated' ELSE 'rejected' END, NULL FROM states
 UNION ALL
-SELECT $$set_name, id, 'silent', table_name FROM silences
+SELECT $set_name, id, 'silent', table_name FROM silences

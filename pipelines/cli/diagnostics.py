@@ -1,0 +1,228 @@
+"""The commands that look and change nothing: status, doctor, diff."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from pipelines.cli.app import app, err, out, safe, table
+from pipelines.landing.manifest import TableCounts
+from pipelines.machine import in_bytes
+from pipelines.operations import capacity
+from pipelines.operations.diff import diff as compare
+from pipelines.operations.doctor import Doctor, Finding, Outcome
+from pipelines.operations.status import Status, load_status
+from pipelines.settings import load
+from pipelines.sync import Rollbook
+from pipelines.text import printable
+
+MARKS = {Outcome.OK: "[green]ok[/]", Outcome.WARNING: "[yellow]warning[/]", Outcome.FAILED: "[bold red]failed[/]"}
+# Below so many runs an instance's own size says more about its empty tables than about what a run adds.
+RUNS_TO_TELL = 10
+
+
+def home() -> Path | None:
+    """Dagster's home, if it is there."""
+    path = Path(os.environ.get("DAGSTER_HOME", ""))
+    return path if path.is_absolute() and path.is_dir() else None
+
+
+@app.command()
+def status(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write one JSON object to standard output, and nothing else.")
+    ] = False,
+) -> None:
+    """Show at a glance how the warehouse is doing. Nothing is fetched or changed.
+
+    The last sync and what came of it; whether the night that was due was synced (by ROLLBOOK_CRON, in
+    ROLLBOOK_TIMEZONE) and when the next one is; syncs that are held and wait for your approval, each with the command
+    that merges it; how far the history reaches, and which of its days are no longer on disk (ROLLBOOK_KEEP_DAYS);
+    what everything takes on disk.
+
+    Exits 0 whatever it finds: a late night is said, and in the JSON `is_fresh` is false. With --json, times carry
+    their zone, sizes are bytes, and what is not known is null.
+    """
+    known = load_status(Rollbook(load()), home())
+    if as_json:
+        text = msgspec.json.format(msgspec.json.encode(known), indent=2).decode()
+        sys.stdout.write(printable(text, lines=True) + "\n")
+    else:
+        _tell_status(known)
+
+
+@app.command()
+def doctor() -> None:
+    """Find out whether a sync could run here and now, and say what to do where it could not.
+
+    Looks at the settings and versions; whether this account may write to the warehouse; what of it is damaged, held
+    or late; whether the service accepts the key, whose it is, and whether the service's clock and this machine's
+    agree; one page of each set, flattened and dropped; the free disk space against what a sync needs and a year of
+    nights comes to; and Dagster's instance. Three requests are sent, and nothing is written.
+
+    Exits 0 when a sync could run, warnings or not, and 1 when one could not. A setting that is missing or malformed
+    is named, and the exit code is 2.
+    """
+    rollbook = Rollbook(load())
+    outcomes = set()
+    instance = Instance()
+    for finding in (*instance.examine(), *Doctor(rollbook, run_bytes=instance.run_bytes).examine()):
+        outcomes.add(finding.outcome)
+        out.print(f"{MARKS[finding.outcome]:>8}  [bold]{finding.what}[/]: {safe(finding.says)}", soft_wrap=True)
+    if Outcome.FAILED in outcomes:
+        err.print("[bold red]A sync could not run:[/] see what failed above.")
+        raise typer.Exit(1)
+    out.print("[bold green]A sync could run.[/]")
+
+
+@app.command()
+def diff() -> None:
+    """Show what a sync would do now, without doing it: walk everything, compare, write nothing.
+
+    Both sets are read as a sync would read them, and vanished records are asked for by name. What is fetched goes to
+    a folder in the warehouse's build/ that is removed at the end; what is published, the raw bodies and Dagster's
+    records stay as they are. Per table it shows what would be added, changed and removed, whether the walks were
+    proven complete, and whether the sync would be held, and why.
+
+    Exits 0 whatever it finds, and 1 only when the service could not be asked at all.
+    """
+    rollbook = Rollbook(load())
+    found = compare(rollbook)
+    day = found.manifest.snapshot_date
+    words = {"synced": "[bold green]Would be synced[/]", "held": "[bold yellow]Would be held[/]"}
+    received = ", ".join(f"{w.received:,} {w.set}" for w in found.manifest.walks)
+    word = words.get(found.outcome, "[bold red]Would fail[/]")
+    out.print(f"{word}: {day}, {received}.")
+    if found.reason:
+        out.print(f"Why: {safe(found.reason)}." if found.outcome != "synced" else f"But: {safe(found.reason)}.")
+    for name, count in (found.rejected or {}).items():
+        out.print(f"{count:,} records of {name} would be refused.")
+    if found.counts:
+        _tell_counts(found.counts)
+    out.print("Nothing was written.")
+
+
+def _tell_counts(counts: tuple[TableCounts, ...]) -> None:
+    rows = ((c.table, c.before, c.added, c.changed, c.removed) for c in counts)
+    out.print(table("", ("table", "rows now", "added", "changed", "removed"), rows))
+
+
+def _tell_status(known: Status) -> None:
+    for name, says in _lines(known):
+        out.print(f"[bold]{name:<11}[/] {safe(says)}", soft_wrap=True)
+    for problem in known.problems:
+        out.print(f"[bold red]{'damaged':<11}[/] {safe(problem)}", soft_wrap=True)
+
+
+def _lines(known: Status) -> Iterator[tuple[str, str]]:
+    last, good = known.last_sync, known.last_good
+    if good is not None:
+        yield "institution", f"{known.school_id} {known.school_name or ''}".strip()
+    if last is None:
+        yield "last sync", "none yet: run `rollbook sync`"
+    else:
+        yield "last sync", f"{last.snapshot_date}: {last.outcome}, {_ago(last.finished_at)}, in {last.seconds:.1f} s"
+        moved = f"{last.rows_added:,} rows added, {last.rows_changed:,} changed, {last.rows_removed:,} removed"
+        yield "", f"{last.students:,} students, {last.classes:,} classes; {moved}"
+        if last.reason:
+            yield "", last.reason
+    if good is not None and last is not None and good != last:
+        yield "readers see", f"{good.snapshot_date}, synced {_ago(good.finished_at)}"
+    late = "" if known.is_fresh else ": it was not synced. Run `rollbook sync`, and see what it says"
+    yield "fresh" if known.is_fresh else "LATE", f"the last night due was {known.due:%Y-%m-%d %H:%M %Z}{late}"
+    yield "next run", f"{known.next_run:%Y-%m-%d %H:%M %Z} ({known.cron} in {known.timezone}), if `rollbook serve` runs"
+    for hold in known.holds:
+        yield "held", f"{hold.snapshot_date}: {hold.reason}. If it is right: {hold.approve}"
+    for gone in known.discarded:
+        yield "discarded", f"{gone.snapshot_date}, landing {gone.landing}: {gone.reason}. To put it back: {gone.undo}"
+    yield "history", _days(known)
+    yield "on disk", _sizes(known)
+
+
+def _days(known: Status) -> str:
+    days, expired = known.history, known.expired
+    if not days.count:
+        return "no days yet"
+    says = f"{days.count} days, {days.first} to {days.last}"
+    if expired.count:
+        says += (
+            f"; of these {expired.count} ({expired.first} to {expired.last}) are in the history alone: their raw bodies"
+            " and snapshots were let go of, and a rebuild that would lose them is refused"
+        )
+    return says
+
+
+def _sizes(known: Status) -> str:
+    s = known.sizes
+    parts = {
+        "published": s.published,
+        "kept older files": s.previous,
+        "raw": s.raw,
+        "snapshots": s.snapshots,
+        "build": s.build,
+    }
+    if s.dagster is not None:
+        parts["Dagster"] = s.dagster
+    return ", ".join(f"{name} {in_bytes(size)}" for name, size in parts.items()) + f"; {in_bytes(s.free)} free"
+
+
+def _ago(moment: datetime) -> str:
+    past = datetime.now(UTC) - moment
+    if past < timedelta(0):
+        return f"at {moment:%Y-%m-%d %H:%M} UTC, which is still to come by this machine's clock"
+    hours = past // timedelta(hours=1)
+    if hours >= 48:
+        return f"{past.days} days ago"
+    return f"{hours} h ago" if hours else f"{past // timedelta(minutes=1)} min ago"
+
+
+class Instance:
+    """What the doctor asks of Dagster."""
+
+    def __init__(self) -> None:
+        self.run_bytes = capacity.RUN_BYTES
+
+    def examine(self) -> Iterator[Finding]:
+        """Whether its instance opens, and whether anything would start a sync at night."""
+        found = home()
+        if found is None:
+            says = f"{os.environ.get('DAGSTER_HOME')} is no folder: set DAGSTER_HOME to one with a dagster.yaml in it"
+            yield Finding("Dagster", Outcome.FAILED, says)
+            return
+        if not os.access(found, os.W_OK | os.X_OK):
+            yield Finding("Dagster", Outcome.FAILED, f"{found} cannot be written to by this account: chown it")
+            return
+        if found.stat().st_mode & 0o077:  # another account's, else it would have been closed by now
+            yield Finding(
+                "Dagster", Outcome.WARNING, f"{found} can be read by others of this machine: chmod 700 {found}"
+            )
+        if not (found / "dagster.yaml").exists():
+            says = f"{found} has no dagster.yaml: copy dagster_home/dagster.yaml there, else two syncs run at a time"
+            yield Finding("Dagster", Outcome.WARNING, says)
+        yield from self._inside(found)
+
+    def _inside(self, found: Path) -> Iterator[Finding]:
+        from pipelines import machine, runs
+
+        try:
+            with runs.opened() as instance:
+                count = runs.count(instance)
+                beats = instance.get_daemon_heartbeats()
+        except Exception as error:  # noqa: BLE001 - whatever Dagster raises, the instance cannot be used
+            says = f"the instance in {found} does not open ({type(error).__name__}): {str(error).splitlines()[0]}"
+            yield Finding("Dagster", Outcome.FAILED, says)
+            return
+        if count >= RUNS_TO_TELL:
+            self.run_bytes = max(machine.size(found) // count, 1)
+        yield Finding("Dagster", Outcome.OK, f"{count:,} runs in {found}, {in_bytes(machine.size(found))}")
+        newest = max((beat.timestamp for beat in beats.values()), default=0.0)
+        if datetime.now(UTC).timestamp() - newest > 300:
+            says = "no daemon is running, so nothing starts the nightly sync: run `rollbook serve`, or sync from cron"
+            yield Finding("Dagster", Outcome.WARNING, says)

@@ -1,0 +1,5 @@
+-- The kinds of queries, and the table functions, in the syntax tree that DuckDB's parser makes of a query.
+SELECT
+    LIST(atom ->> '$') FILTER (key = 'type' AND SUFFIX(atom ->> '$', '_NODE')),
+    LIST(LOWER(atom ->> '$')) FILTER (key = 'function_name' AND SUFFIX(path, '.function'))
+FROM json_tree(json_serialize_sql($query))

@@ -1,0 +1,218 @@
+"""The values that stages hand each other: what was landed, what proves it, what was judged of it.
+
+Only values: no HTTP, no files, no SQL. Those that go into a manifest are msgspec structs, so that the manifest's JSON
+is these declarations and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+# What was asked for.
+Kind = Literal["auth", "walk", "search", "detail"]
+
+
+class Verdict(StrEnum):
+    """What was judged of a landing, once. One without a verdict counts for nothing (G4)."""
+
+    SYNCED = "synced"
+    UNPROVEN = "unproven"
+    HELD = "held"
+    APPROVED = "approved"
+    FAILED = "failed"
+
+    @property
+    def counts(self) -> bool:
+        """Whether the landing is part of what its day states (G7)."""
+        return self in (Verdict.SYNCED, Verdict.UNPROVEN, Verdict.APPROVED)
+
+    @property
+    def outcome(self) -> str:
+        """What became of the sync, as `ops.syncs` has it: synced, held or failed."""
+        return "synced" if self.counts else self.value
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """That one walk showed the whole of a set. Whatever states an absence requires one as an argument.
+
+    It cannot be made from facts that do not add up: the unique ids received must number the total the service
+    stated on every page (G1).
+    """
+
+    set: str
+    walk: int
+    total_count: int
+    unique_ids: int
+    pages: int
+    limit: int
+
+    def __post_init__(self) -> None:
+        """Refuse facts that prove nothing."""
+        if self.unique_ids != self.total_count:
+            raise ValueError(f"{self.unique_ids} unique ids do not prove a set of {self.total_count}")
+        if self.pages < 1 or self.limit < 1 or self.total_count > self.pages * self.limit:
+            raise ValueError(f"{self.pages} pages of {self.limit} cannot hold {self.total_count} records")
+
+
+class Walk(msgspec.Struct, frozen=True, kw_only=True):
+    """How one set was read: the walks it took, and the proof when one of them was complete.
+
+    `counted` are the numbers of the walks whose pages count: the proven one, or all of them when none was (each
+    only adds and updates). `spoiled` says in words why each of the others proved nothing.
+    """
+
+    set: str
+    walks: int
+    counted: tuple[int, ...]
+    proof: Proof | None = None
+    total_count: int = 0
+    received: int = 0
+    repeated: int = 0
+    spoiled: tuple[str, ...] = ()
+
+
+class Absence(msgspec.Struct, frozen=True, kw_only=True):
+    """What the service answered when asked for one vanished record (G2). Names the fields, not their values."""
+
+    set: str
+    id: int
+    answer: Literal["removed", "slipped", "unclear"]
+    asked_by: tuple[str, ...] = ()
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one received body lies in a landing: one line of `pages.jsonl`.
+
+    `kind` is what was asked: `auth`, a page of a `walk`, a page of a `search` for the vanished record `sought`, or
+    the `detail` of the student `sought`. `offset` and `length` find its zstd frame in `bodies.zst`; `size` and
+    `sha256` are of the body itself.
+    """
+
+    set: str
+    kind: Kind
+    page: int
+    walk: int = 1
+    sought: int | None = None
+    received_at: datetime
+    records: int
+    offset: int
+    length: int
+    size: int
+    sha256: str
+
+
+class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a landing would do, or did, to one table, against what was current. `sample` holds a few ids."""
+
+    table: str
+    before: int
+    added: int
+    changed: int
+    removed: int
+    sample: tuple[int, ...] = ()
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a landing is held: a sentence, and the counts behind it (G3)."""
+
+    reason: str
+    counts: tuple[TableCounts, ...]
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One field that the declarations do not know, seen in a landing: where, of what JSON type, how often."""
+
+    set: str
+    field: str
+    type: str
+    count: int
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of one landing, kept beside its bodies as `manifest.json`.
+
+    `proofs` holds what was proven of each walked set; `unasked` how many vanished records of a set were too many to
+    ask about; `verdict` what was judged, with the `reason` in words, `counts` per table and when. `deferred` says why
+    it could not be judged when it was fetched; it was compared with nothing then, so it proves nothing. Times are UTC.
+    """
+
+    snapshot_date: date
+    landing: int
+    started_at: datetime
+    finished_at: datetime
+    school_id: int | None = None
+    school_name: str | None = None
+    walks: tuple[Walk, ...] = ()
+    absences: tuple[Absence, ...] = ()
+    unasked: dict[str, int] = {}
+    details_failed: int = 0
+    requests: int = 0
+    retries: int = 0
+    bytes_received: int = 0
+    search_seconds: float = 0.0
+    bodies: int = 0
+    bodies_sha256: str = ""
+    deferred: str = ""
+    verdict: Verdict | None = None
+    reason: str = ""
+    judged_at: datetime | None = None
+    counts: tuple[TableCounts, ...] = ()
+    rejected: dict[str, int] = {}
+    drift: tuple[Drift, ...] = ()
+    rollbook: str = ""
+
+    def proof(self, set_name: str) -> Proof | None:
+        """The proof of one set, unless its walks or its absences left it unproven (G1 and G2)."""
+        walk = next((w for w in self.walks if w.set == set_name), None)
+        if walk is None or walk.proof is None or self.deferred:
+            return None
+        if any(a.set == set_name and a.answer == "unclear" for a in self.absences):
+            return None
+        return walk.proof
+
+    @property
+    def proven(self) -> bool:
+        """Whether every walked set was proven complete."""
+        return bool(self.walks) and all(self.proof(w.set) is not None for w in self.walks)
+
+    @property
+    def counts_for_its_day(self) -> bool:
+        """Whether the verdict makes this landing part of what its day states."""
+        return self.verdict is not None and self.verdict.counts
+
+
+class Discard(msgspec.Struct, frozen=True, kw_only=True):
+    """Why and when (UTC) a landing was moved aside; kept beside its bodies as `discard.json`."""
+
+    reason: str
+    discarded_at: datetime
+
+
+@dataclass(frozen=True)
+class Landed:
+    """One body as flattening receives it: what was asked, and what came back."""
+
+    set: str
+    kind: str
+    page: int
+    content: bytes
+    sought: int | None = None
+    received_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Reject:
+    """One refused record (G9): where it was, why in words, and itself. `id` is None if it cannot be read."""
+
+    set: str
+    page: int
+    position: int
+    reason: str
+    record: str
+    id: int | None = None

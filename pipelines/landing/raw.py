@@ -1,0 +1,244 @@
+"""The raw folder: what the service said, exactly, with a manifest beside it that says what it proves (G4).
+
+    raw/snapshot_date=D/landing=N/bodies.zst     the bodies, one zstd frame each: `zstd -dc` prints them all
+                                  pages.jsonl    where each body lies (`landing.Body`), one a line
+                                  manifest.json  `landing.Manifest`
+                                  rejects.jsonl  the records that flattening refused, if any
+    raw/snapshot_date=D/discarded=N/             a landing that was taken back: as above, and discard.json says why
+    raw/thinned.json                             the days that were let go of, which the history alone still tells
+
+A landing is written in a hidden folder beside its final name, fsynced, and renamed: a half-written one never looks
+like a landing. Only the manifest ever changes afterwards, once, when the landing is judged. The bodies themselves
+are the business of `bodies`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Container, Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import msgspec
+
+from pipelines import files
+from pipelines.errors import DamagedError
+from pipelines.landing.bodies import MANIFEST, LandingFolder, LandingWriter, damaged, drop_if_empty, encode, name
+from pipelines.landing.manifest import Body, Discard, Drift, Landed, Manifest, Reject, TableCounts, Verdict
+
+REJECTS, EXPIRED, DISCARD = "rejects.jsonl", "thinned.json", "discard.json"
+_DAY, _LANDING, _DISCARDED = "snapshot_date=", "landing=", "discarded="
+
+
+class RawStore:
+    """All landings of a warehouse. Writing is for whoever holds the warehouse's lock."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def begin(self, snapshot_date: date) -> LandingWriter:
+        """Start the day's next landing."""
+        day = files.folder(self.root / f"{_DAY}{snapshot_date}")
+        number = max((n for n, _ in (*_landings(day), *_landings(day, _DISCARDED))), default=0) + 1
+        while True:
+            partial = day / f".{_LANDING}{number}{files.PARTIAL}"
+            try:
+                partial.mkdir()
+                break
+            except FileExistsError:
+                number += 1
+        partial.chmod(files.PRIVATE_FOLDER)
+        return LandingWriter(snapshot_date, number, partial, day / f"{_LANDING}{number}")
+
+    def days(self) -> list[date]:
+        """The days on which something was landed, whatever became of it, in order."""
+        return [day for day, folder in self._days() if any(_landings(folder))]
+
+    def manifests(self, day: date | None = None) -> list[Manifest]:
+        """The manifests of all landings, or of one day's, in the order of landing. Raises DamagedError."""
+        return [
+            _manifest(folder)
+            for day_folder in ([self.root / f"{_DAY}{day}"] if day else [folder for _, folder in self._days()])
+            for _, folder in _landings(day_folder)
+        ]
+
+    def manifest(self, day: date, landing: int) -> Manifest:
+        """One landing's manifest. Raises DamagedError, also when there is none."""
+        return _manifest(self._folder(day, landing))
+
+    def pages(self, manifest: Manifest) -> Iterator[Body]:
+        """Where each body of a landing lies, in the order received. Raises DamagedError."""
+        return self._of(manifest).pages()
+
+    def bodies(self, manifest: Manifest, set_name: str) -> Iterator[Landed]:
+        """The bodies of one set that count, in the order received, one at a time.
+
+        Of a walked set these are the pages of the counted walks, then those of the searches that found their record
+        (searches that found nothing are kept as evidence, but state nothing). Half a surrogate pair, which no text
+        can hold, is replaced on the way: see `records.replace_lone_surrogates`. Raises DamagedError for a body that is
+        not what was landed.
+        """
+        return self._of(manifest).bodies(set_name)
+
+    def record_verdict(
+        self,
+        manifest: Manifest,
+        verdict: Verdict,
+        reason: str = "",
+        *,
+        counts: Iterable[TableCounts] = (),
+        rejected: Mapping[str, int] | None = None,
+        drift: Iterable[Drift] = (),
+        at: datetime | None = None,
+    ) -> Manifest:
+        """Write a landing's verdict into its manifest, durably; returns the manifest as written.
+
+        Raises ValueError when it has one already, except that one held may be approved.
+        """
+        folder = self._folder(manifest.snapshot_date, manifest.landing)
+        found = _manifest(folder)
+        approving = found.verdict is Verdict.HELD and verdict is Verdict.APPROVED
+        if found.verdict is not None and not approving:
+            raise ValueError(f"{name(folder)} was judged before: {found.verdict}, not {verdict}")
+        judged = msgspec.structs.replace(
+            found,
+            verdict=verdict,
+            reason=reason,
+            counts=tuple(counts),
+            rejected=dict(rejected or {}),
+            drift=tuple(drift),
+            judged_at=at or datetime.now(UTC),
+        )
+        files.write(folder / MANIFEST, encode(judged))
+        return judged
+
+    def defer(self, manifest: Manifest, reason: str) -> Manifest:
+        """Note that a landing without a verdict could not be compared with what was landed before, and why."""
+        deferred = msgspec.structs.replace(manifest, deferred=reason)
+        files.write(self._folder(manifest.snapshot_date, manifest.landing) / MANIFEST, encode(deferred))
+        return deferred
+
+    def discard(self, manifest: Manifest, reason: str, at: datetime) -> None:
+        """Move a landing aside: it stays readable and counts for nothing. The reason is written first."""
+        folder = self._folder(manifest.snapshot_date, manifest.landing)
+        files.write(folder / DISCARD, msgspec.json.encode(Discard(reason=reason, discarded_at=at)))
+        folder.rename(folder.with_name(f"{_DISCARDED}{manifest.landing}"))
+        files.sync(folder.parent)
+
+    def undo_discard(self, manifest: Manifest) -> None:
+        """Put a discarded landing back, with the verdict it had."""
+        aside = self._folder(manifest.snapshot_date, manifest.landing)
+        folder = aside.rename(aside.with_name(f"{_LANDING}{manifest.landing}"))
+        files.sync(folder.parent)
+        (folder / DISCARD).unlink(missing_ok=True)
+
+    def discarded(self, day: date | None = None) -> list[tuple[Manifest, Discard]]:
+        """The landings that were taken back, of all days or of one, each with why. Raises DamagedError."""
+        folders = [self.root / f"{_DAY}{day}"] if day else [folder for _, folder in self._days()]
+        return [(_manifest(f), _discard(f)) for folder in folders for _, f in _landings(folder, _DISCARDED)]
+
+    def discarded_days(self) -> list[date]:
+        """The days of which a landing was taken back, in order."""
+        return [day for day, folder in self._days() if any(_landings(folder, _DISCARDED))]
+
+    def keep_rejects(self, manifest: Manifest, rejects: Iterable[Reject]) -> None:
+        """Keep the records of a landing that flattening refused, beside it; what was kept before is replaced."""
+        path = self._folder(manifest.snapshot_date, manifest.landing) / REJECTS
+        lines = b"".join(msgspec.json.encode(reject) + b"\n" for reject in rejects)
+        if lines or path.exists():
+            files.write(path, lines)
+
+    def rejects(self, manifest: Manifest) -> list[Reject]:
+        """The refused records of a landing, in order."""
+        path = self._folder(manifest.snapshot_date, manifest.landing) / REJECTS
+        decoder = msgspec.json.Decoder(Reject)
+        return [decoder.decode(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+    def expired(self) -> frozenset[date]:
+        """The days that expired and that the history holds. Raises DamagedError."""
+        path = self.root / EXPIRED
+        if not path.exists():
+            return frozenset()
+        try:
+            return frozenset(msgspec.json.decode(path.read_bytes(), type=list[date]))
+        except (OSError, ValueError) as error:
+            raise DamagedError(
+                f"raw/{EXPIRED} cannot be read ({type(error).__name__}). It lists the days that have expired:"
+                " restore it from a backup of raw/; without it, a `rollbook rebuild` would forget them"
+            ) from None
+
+    def expire(self, days: Iterable[date], *, noted: Container[date]) -> None:
+        """Delete all that was landed on these days. Those `noted` are listed as expired first.
+
+        A day goes at once, by a rename: one cut off half-way would look like a damaged landing.
+        """
+        days = sorted(days)
+        remembered = self.expired() | {d for d in days if d in noted}
+        files.write(self.root / EXPIRED, msgspec.json.encode(sorted(remembered)))
+        for day in days:
+            folder = self.root / f"{_DAY}{day}"
+            if folder.exists():
+                shutil.rmtree(folder.rename(folder.with_name(f".{folder.name}{files.PARTIAL}")))
+        files.sync(self.root)
+
+    def forget_expired(self, days: Container[date]) -> None:
+        """Take days off the list of expired ones: their loss was accepted."""
+        left = [d for d in self.expired() if d not in days]
+        files.write(self.root / EXPIRED, msgspec.json.encode(sorted(left)))
+
+    def sweep(self) -> int:
+        """Remove what killed writers left half-written; returns how many. Only under the warehouse's lock."""
+        swept = 0
+        for aside in self.root.glob(f".*{files.PARTIAL}"):
+            shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
+            swept += 1
+        for _, day in self._days():
+            for unfinished in day.glob(f".{_LANDING}*{files.PARTIAL}"):
+                shutil.rmtree(unfinished)
+                swept += 1
+            for aside in day.glob(f"{_LANDING}*/.*{files.PARTIAL}"):
+                aside.unlink()
+                swept += 1
+            drop_if_empty(day)
+        return swept
+
+    def _days(self) -> Iterator[tuple[date, Path]]:
+        found = []
+        for folder in self.root.glob(f"{_DAY}*"):
+            try:
+                found.append((date.fromisoformat(folder.name.removeprefix(_DAY)), folder))
+            except ValueError:
+                continue  # not one of ours
+        return iter(sorted(found))
+
+    def _folder(self, day: date, landing: int) -> Path:
+        """Where a landing lies, also one that was discarded: a number is given once."""
+        folder = self.root / f"{_DAY}{day}" / f"{_LANDING}{landing}"
+        aside = folder.with_name(f"{_DISCARDED}{landing}")
+        return aside if aside.exists() and not folder.exists() else folder
+
+    def _of(self, manifest: Manifest) -> LandingFolder:
+        return LandingFolder(self._folder(manifest.snapshot_date, manifest.landing), manifest)
+
+
+def _landings(day: Path, prefix: str = _LANDING) -> list[tuple[int, Path]]:
+    """The landings of a day's folder, by number, or those that were discarded; anything else in it is passed over."""
+    numbered = ((folder.name.removeprefix(prefix), folder) for folder in day.glob(f"{prefix}*"))
+    return sorted((int(number), folder) for number, folder in numbered if number.isdecimal())
+
+
+def _discard(folder: Path) -> Discard:
+    try:
+        return msgspec.json.decode((folder / DISCARD).read_bytes(), type=Discard)
+    except (OSError, ValueError) as error:
+        raise damaged(folder, DISCARD, type(error).__name__) from None
+
+
+def _manifest(folder: Path) -> Manifest:
+    try:
+        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # msgspec's errors, those of a Proof that proves nothing too, are ValueErrors
+        raise damaged(folder, MANIFEST, type(error).__name__) from None

@@ -1,0 +1,234 @@
+"""What is known of a warehouse at a glance: the last sync, freshness, sizes, open holds, what was let go of.
+
+Everything is read; a damaged file is one of the `problems`, not an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+
+import msgspec
+
+from pipelines import cron, machine
+from pipelines.errors import RollbookError
+from pipelines.landing.manifest import Manifest, Verdict
+from pipelines.sync import Rollbook
+from pipelines.sync.policy import open_holds
+
+
+class LastSync(msgspec.Struct, frozen=True, kw_only=True):
+    """One sync as its manifest tells it. Times are UTC; `seconds` is from the first request to the verdict."""
+
+    snapshot_date: date
+    landing: int
+    outcome: str
+    proven: bool
+    started_at: datetime
+    finished_at: datetime
+    seconds: float
+    students: int
+    classes: int
+    rows_added: int
+    rows_changed: int
+    rows_removed: int
+    rejected: int
+    requests: int
+    reason: str
+
+
+class OpenHold(msgspec.Struct, frozen=True, kw_only=True):
+    """A sync that waits for a person, and the command that merges it."""
+
+    snapshot_date: date
+    landing: int
+    reason: str
+    approve: str
+
+
+class DiscardedLanding(msgspec.Struct, frozen=True, kw_only=True):
+    """A landing that was taken back, and the command that puts it back."""
+
+    snapshot_date: date
+    landing: int
+    reason: str
+    undo: str
+
+
+class Days(msgspec.Struct, frozen=True, kw_only=True):
+    """A number of days, and the first and last of them."""
+
+    count: int = 0
+    first: date | None = None
+    last: date | None = None
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes on disk; `dagster` is its home, `free` what the warehouse's disk has left."""
+
+    published: int
+    previous: int
+    raw: int
+    snapshots: int
+    build: int
+    dagster: int | None
+    free: int
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rollbook status`, and its JSON.
+
+    `is_fresh`: whether the night that was `due` last was synced; `late_by` is then null, else seconds. `thinned` are
+    the days that only the history still holds: their raw bodies and snapshots were let go of.
+    """
+
+    warehouse: str
+    school_id: int | None
+    school_name: str | None
+    last_sync: LastSync | None
+    last_good: LastSync | None
+    is_fresh: bool
+    due: datetime
+    late_by: float | None
+    next_run: datetime
+    cron: str
+    timezone: str
+    sizes: Sizes
+    holds: tuple[OpenHold, ...]
+    discarded: tuple[DiscardedLanding, ...]
+    history: Days
+    on_disk: Days
+    expired: Days
+    keep_days: int | None
+    problems: tuple[str, ...]
+
+
+@dataclass
+class Found:
+    """The manifests that could be read, and in words why others could not."""
+
+    manifests: list[Manifest]
+    problems: list[str]
+
+
+def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
+    """Read what is known. Raises nothing for a damaged warehouse: that is told as a problem."""
+    settings, found = rollbook.settings, manifests(rollbook)
+    told = [m for m in found.manifests if m.verdict is not None]
+    good = [m for m in told if m.counts_for_its_day]
+    standing = _standing(rollbook, found)
+    last_good = max(good, key=lambda m: m.started_at, default=None)
+    due, late_by = freshness(rollbook, last_good)
+    newest = max(told, key=lambda m: m.started_at, default=None)
+    lake = rollbook.lake.days()
+    return Status(
+        warehouse=str(rollbook.warehouse.root),
+        school_id=last_good.school_id if last_good else None,
+        school_name=last_good.school_name if last_good else None,
+        last_sync=_of(newest),
+        last_good=_of(last_good),
+        is_fresh=late_by is None,
+        due=due,
+        late_by=late_by,
+        next_run=next(cron.ticks(settings.cron, settings.zone, rollbook.clock())),
+        cron=settings.cron,
+        timezone=settings.timezone,
+        sizes=sizes(rollbook, dagster_home),
+        holds=tuple(_holds(found.manifests)),
+        discarded=tuple(_discarded(rollbook, found)),
+        history=_days(standing),
+        on_disk=_days(lake),
+        expired=_days([d for d in standing if d not in lake]),
+        keep_days=settings.keep_days,
+        problems=tuple(found.problems),
+    )
+
+
+def freshness(rollbook: Rollbook, last_good: Manifest | None) -> tuple[datetime, float | None]:
+    """The night that should have been synced by now, and since how many seconds it is missing (None: it is there)."""
+    settings, now = rollbook.settings, rollbook.clock()
+    when = cron.due(settings.cron)
+    due = cron.last_tick(settings.cron, settings.zone, now - when.grace)
+    if last_good is not None and last_good.started_at >= due - when.slack:
+        return due, None
+    return due, (now - due).total_seconds()
+
+
+def manifests(rollbook: Rollbook) -> Found:
+    """Every readable manifest, in order; what cannot be read is a problem in words."""
+    found = Found([], [])
+    for day in rollbook.raw.days():
+        try:
+            found.manifests += rollbook.raw.manifests(day)
+        except RollbookError as error:
+            found.problems.append(error.message)
+    return found
+
+
+def sizes(rollbook: Rollbook, dagster_home: Path | None) -> Sizes:
+    """What everything takes on disk."""
+    warehouse = rollbook.warehouse
+    return Sizes(
+        published=machine.size(warehouse.published),
+        previous=machine.size(warehouse.previous),
+        raw=machine.size(rollbook.raw.root),
+        snapshots=machine.size(rollbook.lake.root),
+        build=machine.size(warehouse.build) - machine.size(warehouse.previous),
+        dagster=machine.size(dagster_home) if dagster_home else None,
+        free=machine.free(warehouse.root),
+    )
+
+
+def _standing(rollbook: Rollbook, found: Found) -> list[date]:
+    try:
+        return list(rollbook.warehouse.merged_days())
+    except RollbookError as error:
+        found.problems.append(error.message)
+        return []
+
+
+def _holds(manifests: list[Manifest]) -> Iterator[OpenHold]:
+    for m in open_holds(manifests):
+        approve = f"rollbook sync --date {m.snapshot_date} --approve"
+        yield OpenHold(snapshot_date=m.snapshot_date, landing=m.landing, reason=m.reason, approve=approve)
+
+
+def _discarded(rollbook: Rollbook, found: Found) -> Iterator[DiscardedLanding]:
+    for day in rollbook.raw.discarded_days():
+        try:
+            for m, why in rollbook.raw.discarded(day):
+                undo = f"rollbook discard {day} --landing {m.landing} --undo"
+                yield DiscardedLanding(snapshot_date=day, landing=m.landing, reason=why.reason, undo=undo)
+        except RollbookError as error:
+            found.problems.append(error.message)
+
+
+def _days(days: object) -> Days:
+    listed = sorted(days)  # type: ignore[call-overload]
+    return Days(count=len(listed), first=listed[0], last=listed[-1]) if listed else Days()
+
+
+def _of(m: Manifest | None) -> LastSync | None:
+    if m is None:
+        return None
+    received = {w.set: w.received for w in m.walks}
+    finished = m.judged_at or m.finished_at
+    return LastSync(
+        snapshot_date=m.snapshot_date,
+        landing=m.landing,
+        outcome=(m.verdict or Verdict.FAILED).outcome,
+        proven=m.proven,
+        started_at=m.started_at,
+        finished_at=finished,
+        seconds=round((finished - m.started_at).total_seconds(), 3),
+        students=received.get("students", 0),
+        classes=received.get("classes", 0),
+        rows_added=sum(c.added for c in m.counts),
+        rows_changed=sum(c.changed for c in m.counts),
+        rows_removed=sum(c.removed for c in m.counts),
+        rejected=sum(m.rejected.values()),
+        requests=m.requests,
+        reason=m.reason,
+    )

@@ -1,0 +1,5 @@
+"""History as a function of the landed days (G7)."""
+
+from pipelines.store.history.engine import History
+
+__all__ = ["History"]

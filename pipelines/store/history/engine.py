@@ -1,0 +1,139 @@
+"""History as a function of the landed days (G7), and the fast way to the same rows.
+
+The function is `sql/fold.sql`. It reads runs of days on which a record was observed alike; given the lake itself, each
+day is a run of its own (`definition`). The schema `spans` keeps the longest such runs, the same observations written
+shorter. `rebuild` makes them from the lake and folds them. Night by night a day is spliced in between its neighbours,
+which touches only the keys that state otherwise than their runs say, and of those keys only what follows that day is
+folded anew: the merge of a night hardly grows with the year. All ways run the same SQL, and give the same rows.
+
+Which days the history stands on is noted here; then the tables are brought up to them two at a time (`versions`). It
+all happens in a file that is nobody's yet: the transaction that readers see is the swap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import date
+
+import duckdb
+
+from pipelines.landing.manifest import TableCounts
+from pipelines.store.database import each_table, transaction
+from pipelines.store.history.table import Place, Versions
+from pipelines.store.lake import DayRecord, Lake
+from pipelines.store.statements import statements
+from pipelines.tables import TABLES, Table
+
+sql = statements("pipelines.store.history")
+
+# Splicing a day costs about reading two; from this share of all days on, folding the whole lake is cheaper.
+REBUILD_SHARE = 0.3
+REBUILD_LEAST = 12
+
+
+class History:
+    """The history of every table in one open database, and the lake it is a function of."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, lake: Lake) -> None:
+        self.con = con
+        self.lake = lake
+        self.records = lake.days()
+
+    def merged_days(self) -> dict[date, str]:
+        """The landed days that the history holds, with the content digest of each."""
+        return dict(self.con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall())
+
+    def behind(self) -> list[date]:
+        """The days of the lake that the history does not hold yet, or holds otherwise."""
+        merged = self.merged_days()
+        return [d for d, record in self.records.items() if merged.get(d) != record.digest]
+
+    @property
+    def has_expired_days(self) -> bool:
+        """Whether the history holds days that the lake no longer holds: folding the lake would lose them."""
+        return not self.merged_days().keys() <= self.records.keys()
+
+    def refold(self) -> list[TableCounts]:
+        """Fold all runs of days anew, the lake unread: for declarations that changed while days are gone from it.
+
+        A column that is new is NULL on every day but those that the caller merges again afterwards.
+        """
+        return self._each(Versions.refold)
+
+    def catch_up(self, days: Iterable[date]) -> list[TableCounts]:
+        """Bring these days of the lake into the history. Any order, any number.
+
+        Returns what changed in the current tables.
+        """
+        days = sorted(days)
+        if not days:
+            return []
+        if len(days) == len(self.records) == 1 and not self.merged_days():
+            (record,) = self.records.values()
+            with transaction(self.con):
+                self._note(record)
+            return self._each(lambda table: table.begin(record))
+        if len(days) >= max(REBUILD_LEAST, REBUILD_SHARE * len(self.records)) and not self.has_expired_days:
+            return self.rebuild()
+        with transaction(self.con):
+            places = [self._place(self.records[day]) for day in days]
+        return self._each(lambda table: table.bring(places))
+
+    def forget(self, days: Iterable[date]) -> list[TableCounts]:
+        """Take days out of the history, as if nothing had ever been landed on them: what was landed was taken back.
+
+        The lake is not read for it, so that days which the history alone still holds stay in it.
+        """
+        places = []
+        with transaction(self.con):
+            for day in sorted(days):
+                places.append(self._around(day))
+                self._unnote(day)
+        return self._each(lambda table: table.forget(places)) if places else []
+
+    def rebuild(self) -> list[TableCounts]:
+        """Fold the whole lake anew, by the definition, from runs that are made of nothing but the lake."""
+        with transaction(self.con):
+            self.con.execute("DELETE FROM spans.days")
+            self.con.execute("DELETE FROM spans.proven")
+            for record in self.records.values():
+                self._note(record)
+        return self._each(Versions.rebuild)
+
+    def definition(self, table: Table) -> str:
+        """The history of one table as SQL over the lake's days, and nothing else."""
+        return Versions(self.con, self.lake, self.records, table).definition()
+
+    def _each(self, work: Callable[[Versions], TableCounts]) -> list[TableCounts]:
+        """Do a piece of work for every table, two at a time, each in a transaction."""
+
+        def piece(con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
+            with transaction(con):
+                return work(Versions(con, self.lake, self.records, table))
+
+        return each_table(self.con, piece, TABLES.values())
+
+    def _place(self, record: DayRecord) -> Place:
+        """Note a day, and say where among the others it goes."""
+        was = self._around(record.snapshot_date)
+        self._note(record)
+        return replace(was, turned=was.turned ^ set(record.proven))
+
+    def _around(self, day: date) -> Place:
+        """Between which merged days a day is, and the sets that it proves complete, if it is merged itself."""
+        parameters = {"day": day}
+        before, after = self.con.execute(sql("neighbours"), parameters).fetchall()[0]
+        proven = self.con.execute("SELECT set_name FROM spans.proven WHERE day = $day", parameters).fetchall()
+        return Place(day, before, after, frozenset(r[0] for r in proven))
+
+    def _unnote(self, day: date) -> None:
+        self.con.execute("DELETE FROM spans.days WHERE snapshot_date = $1", [day])
+        self.con.execute("DELETE FROM spans.proven WHERE day = $1", [day])
+
+    def _note(self, record: DayRecord) -> None:
+        day = record.snapshot_date
+        self._unnote(day)
+        self.con.execute("INSERT INTO spans.days VALUES ($1, $2)", [day, record.digest])
+        for name in record.proven:
+            self.con.execute("INSERT INTO spans.proven VALUES ($1, $2)", [day, name])

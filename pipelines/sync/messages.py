@@ -1,0 +1,108 @@
+"""The sentences about a landing, and about a day without one, that the log, the UI and the prompt say alike."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from datetime import date
+
+from pipelines.landing.manifest import Hold, Manifest, Verdict
+
+
+def held(manifest: Manifest, hold: Hold) -> str:
+    """Why a landing is held, and what to do."""
+    return (
+        f"Held: {hold.reason}. Readers keep what was published. If it is right, run"
+        f" `rollbook sync --date {manifest.snapshot_date} --approve`; else ask the service's representative"
+    )
+
+
+def contract_changed(refused: str) -> str:
+    """Why a landing fails when too many of its records were refused."""
+    return (
+        f"{refused}. The service no longer says what its contract says: ask its representative what changed;"
+        " nothing was merged"
+    )
+
+
+def rebuild_would_lose(days: Sequence[date]) -> str:
+    """Why a rebuild is refused, and what to do instead."""
+    return (
+        f"The history holds {len(days)} days ({days[0]} to {days[-1]}) whose raw bodies were deleted"
+        " (ROLLBOOK_KEEP_DAYS), and a rebuild from raw/ would lose them: it was refused, and nothing was"
+        " touched. `rollbook backfill FROM TO` makes the days again that raw/ still holds; to rebuild all,"
+        " restore the others to raw/ from a backup first, or accept the loss with `rollbook rebuild"
+        " --accept-loss`"
+    )
+
+
+def refused_by_now(manifest: Manifest, refused: str) -> str:
+    """Why a landing that was accepted once cannot be flattened any more."""
+    return (
+        f"{manifest.snapshot_date}, landing {manifest.landing}: {refused}. It was accepted when it was fetched, so a"
+        " declaration in pipelines/tables.py does not fit it any more: correct that, then run this again. Nothing was"
+        " changed"
+    )
+
+
+def would_lose(rows: str, lost_days: Sequence[date]) -> str:
+    """What a rebuild, a backfill or a discard would take away, in words; empty when that is not much."""
+    reasons = [rows] if rows else []
+    if lost_days:
+        span = str(lost_days[0]) if len(lost_days) == 1 else f"{lost_days[0]} to {lost_days[-1]}"
+        count = "1 day" if len(lost_days) == 1 else f"{len(lost_days)} days"
+        reasons.append(f"the history would lose {count} ({span}) that raw/ does not hold")
+    return "; ".join(reasons)
+
+
+def held_back(reason: str) -> str:
+    """Why something was not published, and what to do."""
+    return (
+        f"Held: {reason}. Nothing was changed. If it is right, run it again with --yes (in the UI: with"
+        " `approve: true` in the launchpad)"
+    )
+
+
+def nothing_held(day: date | None) -> str:
+    """Why there is nothing to approve."""
+    of = f"on {day}" if day else "on any day"
+    return f"Nothing is held {of}, so there is nothing to approve. `rollbook status` lists what is held"
+
+
+def no_such_landing(day: date, landing: int | None, manifests: Sequence[Manifest]) -> str:
+    """Why there is nothing to discard."""
+    if not manifests:
+        return f"Nothing was landed on {day}, so there is nothing to discard"
+    there = ", ".join(f"{m.landing} ({m.verdict or 'not judged'})" for m in manifests)
+    asked = "no landing that counts or is held" if landing is None else f"no landing {landing}"
+    return f"{day} has {asked}; it has {there}. Name one of them with --landing"
+
+
+def nothing_discarded(day: date, landing: int | None, numbers: Sequence[int]) -> str:
+    """Why there is nothing to put back."""
+    if not numbers:
+        return f"Nothing that was landed on {day} was discarded, so there is nothing to put back"
+    return f"Landing {landing} of {day} was not discarded; choose from {', '.join(map(str, numbers))} with --landing"
+
+
+def unproven(manifest: Manifest) -> str:
+    """Why a landing that counts removes nothing, in words; empty when both sets were proven."""
+    if manifest.deferred:
+        return "it could not be compared with the nights before when it was fetched, so nothing was removed"
+    reasons = []
+    for w in manifest.walks:
+        if manifest.proof(w.set) is None:
+            unclear = [a for a in manifest.absences if a.set == w.set and a.answer == "unclear"]
+            why = f"no clean answer about id {unclear[0].id}" if unclear else "; ".join(w.spoiled)
+            reasons.append(f"{w.set} could not be proven complete ({why}), so nothing was removed from them")
+    return ". ".join(reasons)
+
+
+def nothing_counts(day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> str:
+    """Why a day cannot be rebuilt, in words."""
+    if not manifests and day in expired:
+        return f"what was landed on {day} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
+    if any(m.verdict is Verdict.HELD for m in manifests):
+        return f"what was landed on {day} is held; `rollbook sync --date {day} --approve` merges it"
+    if manifests:
+        return f"nothing that counts was landed on {day} (its syncs failed), and the service keeps no history"
+    return f"nothing was landed on {day}, and the service keeps no history"

@@ -1,0 +1,145 @@
+"""Every decision about a landing, as pure functions of what is known. Nothing here reads a file, a clock or a setting.
+
+`decide` turns the proof, the counts, the rejects and an earlier hold into one `Decision`. The sync, status, the checks,
+the alerts and the report all go by it, or by the verdict that came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from pipelines.landing.manifest import Hold, Manifest, Reject, TableCounts, Verdict
+from pipelines.settings import Settings
+from pipelines.sync import messages
+from pipelines.tables import SETS, TABLES, WALKED
+
+# A small table loses 10 % with one row: up to this many removed rows are never held, whatever their share.
+NEVER_HELD_ROWS = 5
+# So many refused records of a set are bad records, whatever their share: one bad class of four costs one record. More
+# than these, and more than this share of the set, mean that the contract has changed.
+NEVER_TOO_MANY_REJECTS = 5
+REJECTED_MOST = 0.20
+
+# Asks whether a change may be published, given what it takes away; the reason is empty when that is not much.
+Confirm = Callable[[Hold], bool]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What becomes of a landing: its verdict, and why it is held, failed or unproven. `counts` are per table."""
+
+    verdict: Verdict
+    reason: str
+    counts: tuple[TableCounts, ...] = ()
+
+    @property
+    def hold(self) -> Hold:
+        """The reason and the counts, as a person is shown them."""
+        return Hold(reason=self.reason, counts=self.counts)
+
+
+def decide(
+    manifest: Manifest, counts: tuple[TableCounts, ...], settings: Settings, *, approve: bool = False
+) -> Decision:
+    """The verdict on a landing that would change the published tables by `counts` (G1, G3).
+
+    A landing that was held once stays held until it is approved, even if the settings or the published tables have
+    changed since.
+    """
+    reason = change_guard(
+        counts,
+        removed_percent=settings.hold_removed_percent,
+        changed_percent=settings.hold_changed_percent,
+        unasked=manifest.unasked,
+    )
+    if not reason and manifest.verdict is Verdict.HELD:
+        reason = manifest.reason
+    if reason and not approve:
+        return Decision(Verdict.HELD, reason, counts)
+    verdict = Verdict.SYNCED if manifest.proven else Verdict.UNPROVEN
+    return Decision(Verdict.APPROVED if reason else verdict, messages.unproven(manifest), counts)
+
+
+def change_guard(
+    counts: Iterable[TableCounts], *, removed_percent: float, changed_percent: float, unasked: Mapping[str, int]
+) -> str:
+    """Why these counts are more than a normal night's, in a sentence; empty when they are not (G3).
+
+    Only the tables of walked sets are guarded. `unasked` is how many vanished records of a set were too many to ask the
+    service about (G2).
+    """
+    reasons = [f"{n} {name} vanished, too many to ask the service about one by one" for name, n in unasked.items()]
+    for c in counts:
+        if not SETS[TABLES[c.table].set].walked or not c.before:
+            continue
+        if c.removed > NEVER_HELD_ROWS and 100 * c.removed > removed_percent * c.before:
+            reasons.append(f"{c.removed} of {c.before} rows of {c.table} would be removed")
+        if 100 * c.changed > changed_percent * c.before:
+            reasons.append(f"{c.changed} of {c.before} rows of {c.table} would change")
+    return "; ".join(reasons)
+
+
+def check_reject_rate(rejects: Sequence[Reject], records: Mapping[str, int]) -> str:
+    """Why so many records of a set were refused that the contract must have changed; empty when they were few (G9).
+
+    Only walked sets count: a school's name or a student's detail that is refused costs no more than itself. `records`
+    is how many came per set.
+    """
+    for name in WALKED:
+        refused = [r for r in rejects if r.set == name]
+        if too_many_rejected(len(refused), records[name]):
+            return f"{len(refused)} of {records[name]} {name} were refused, the first because {refused[0].reason}"
+    return ""
+
+
+def too_many_rejected(rejected: int, records: int) -> bool:
+    """Whether so many refused records of a set mean that the contract has changed.
+
+    When several came and none can be read, their number does not matter: no good record speaks against it. A single
+    record may well be bad by itself.
+    """
+    if 1 < records == rejected:
+        return True
+    return rejected > NEVER_TOO_MANY_REJECTS and rejected > REJECTED_MOST * records
+
+
+def taken_away(counts: tuple[TableCounts, ...], lost_days: Sequence[date], settings: Settings) -> Hold:
+    """What a backfill, a rebuild or a discard would take away; its reason is empty when that is a normal night's."""
+    rows = change_guard(counts, removed_percent=settings.hold_removed_percent, changed_percent=100, unasked={})
+    return Hold(reason=messages.would_lose(rows, lost_days), counts=counts)
+
+
+def within_hold(asked: Hold) -> bool:
+    """Confirm what takes away no more than a normal night may."""
+    return not asked.reason
+
+
+def always(asked: Hold) -> bool:  # noqa: ARG001 - the signature of Confirm
+    """Confirm whatever it is."""
+    return True
+
+
+def counted(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """The landings of one day that add up to what it states, in order (G7)."""
+    return [m for m in manifests if m.counts_for_its_day]
+
+
+def open_hold(manifests: Iterable[Manifest]) -> Manifest | None:
+    """The landing of one day that waits for approval, unless a later one of that day was synced (G3)."""
+    judged = [m for m in manifests if m.verdict not in (None, Verdict.FAILED)]
+    return judged[-1] if judged and judged[-1].verdict is Verdict.HELD else None
+
+
+def open_holds(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """The landings of many days that wait for approval, in order of day."""
+    days: dict[date, list[Manifest]] = {}
+    for m in manifests:
+        days.setdefault(m.snapshot_date, []).append(m)
+    return [found for day in sorted(days) if (found := open_hold(days[day])) is not None]
+
+
+def overtaken(hold: Manifest, manifests: Iterable[Manifest]) -> bool:
+    """Whether a later day was synced since. Nobody needs to decide on this hold any more, though they still may."""
+    return any(m.counts_for_its_day and m.snapshot_date > hold.snapshot_date for m in manifests)

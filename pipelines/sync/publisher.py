@@ -1,0 +1,56 @@
+"""Publishing the next file: thresholds, views, checks, the swap (G10), and the morning page made from the result.
+
+`store.warehouse` swaps files and `views` says what is in them; this puts the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime
+
+from pipelines import report
+from pipelines.errors import CheckError
+from pipelines.report import Report
+from pipelines.settings import Settings
+from pipelines.store import checks, ops
+from pipelines.store.database import transaction
+from pipelines.store.warehouse import Warehouse
+from pipelines.views import catalog, thresholds
+
+
+class Publisher:
+    """Makes what readers see: the published file, and the morning page beside it."""
+
+    def __init__(self, settings: Settings, warehouse: Warehouse, clock: Callable[[], datetime]) -> None:
+        self.settings = settings
+        self.warehouse = warehouse
+        self.clock = clock
+        self.thresholds = warehouse.root / thresholds.FILE
+
+    def publish(self, *, shown_from: date | None = None) -> Report | None:
+        """Check the next file, then swap it in; its views show the lake from the day `shown_from` on (None: all of it).
+
+        Returns the morning page, or None when none could be made. Raises CheckError, or SettingError for a malformed
+        thresholds.csv; the published file then stays in place.
+        """
+        warehouse, lake = self.warehouse, self.warehouse.lake
+        thresholds.ensure(self.thresholds, warehouse.mode)
+        days = lake.days()
+        with warehouse.finishing() as con:
+            with transaction(con):  # a few hundred comments would else be written one by one
+                thresholds.fill(con, thresholds.read(self.thresholds))
+                if shown_from is not None:
+                    ops.expire_rejects(con, shown_from)
+                catalog.create(con, lake, [r for d, r in days.items() if shown_from is None or d >= shown_from])
+            found = checks.examine(con, lake, days)
+            if broken := [sentence for sentences in found.values() for sentence in sentences]:
+                raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
+        warehouse.swap()
+        if shown_from is not None:
+            warehouse.expire_rejects(shown_from)
+        return self.write_report()
+
+    def write_report(self, trouble: str = "") -> Report | None:
+        """Make the morning page from what is published, with `trouble` since then at its top. None if it fails."""
+        at, names = self.clock(), self.settings.report_names
+        return report.write_report(self.warehouse, at=at, names=names, trouble=trouble)

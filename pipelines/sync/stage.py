@@ -1,0 +1,75 @@
+"""What every stage of a sync does when it fails: it raises a RollbookError, and the morning page says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from pipelines import machine
+from pipelines.errors import (
+    CheckError,
+    ContractChangedError,
+    DamagedError,
+    DeclarationError,
+    ExpiredError,
+    HeldError,
+    MachineError,
+    OtherInstitutionError,
+    ServiceError,
+    SettingError,
+)
+
+if TYPE_CHECKING:
+    from pipelines.sync.rollbook import Rollbook
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Stage = Callable[Concatenate["Rollbook", P], T]
+
+# What a reader of the morning page should know in the morning.
+TROUBLE = (
+    ServiceError,
+    HeldError,
+    ContractChangedError,
+    OtherInstitutionError,
+    CheckError,
+    SettingError,
+    MachineError,
+    DamagedError,
+    DeclarationError,
+    ExpiredError,
+)
+
+
+def stage(work: Stage[P, T]) -> Stage[P, T]:
+    """Make a stage raise a RollbookError for what the machine refuses, and recover a damaged published file."""
+
+    @wraps(work)
+    def translated(self: Rollbook, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            with machine.translate_errors(self.raw.root.parent):
+                return work(self, *args, **kwargs)
+        except DamagedError as error:
+            done = self.recovery.recover_damaged() if self.is_writer else None
+            if done is None:
+                raise
+            raise DamagedError(done) from error
+
+    return translated
+
+
+def reported_stage(work: Stage[P, T]) -> Stage[P, T]:
+    """A stage whose failure the morning page reports: the page's readers see neither the log nor the UI."""
+    inner = stage(work)
+
+    @wraps(work)
+    def reported(self: Rollbook, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return inner(self, *args, **kwargs)
+        except TROUBLE as error:
+            if self.is_writer:
+                self.publisher.write_report(error.message)
+            raise
+
+    return reported

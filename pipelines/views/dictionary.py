@@ -1,0 +1,157 @@
+"""The data dictionary, `warehouse/README.md`: what is in the published file, from the declarations it is made from.
+
+Whatever stands there about a table, a view, a macro or a column is its COMMENT in the file. The cookbook's questions
+are in `cookbook.sql`. `rollbook docs` writes it; a test fails when it is stale.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import duckdb
+
+from pipelines.store import schema
+from pipelines.tables import TABLES, Column
+from pipelines.views import catalog, thresholds
+
+_PAIR = re.compile(r"-- (?P<question>[^\n]+)\n(?P<sql>[^;]+;)")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A question that analysts ask, and the SQL that answers it."""
+
+    question: str
+    sql: str
+
+
+def cookbook() -> tuple[Recipe, ...]:
+    """The questions, in their order."""
+    text = files("pipelines.views").joinpath("cookbook.sql").read_text(encoding="utf-8")
+    _, _, body = text.partition("\n\n")
+    return tuple(Recipe(m["question"], m["sql"]) for m in _PAIR.finditer(body))
+
+
+def render() -> str:
+    """The whole file."""
+    return "\n".join(line.rstrip() for line in _lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield from files("pipelines.views").joinpath("dictionary.md").read_text(encoding="utf-8").rstrip().splitlines()
+    yield from ("", "## How the tables hang together", "", *_diagram())
+    types = _types_of_views()
+    yield from ("", "## Questions with a name", "", "Views in the schema `main`: `SELECT * FROM roster`.")
+    for q in catalog.views():
+        yield from ("", f"### {q.name}", "", q.comment, "")
+        yield from _columns((name, types[q.name, name], about) for name, about in q.columns)
+    yield from ("", "## Thresholds", "", *_thresholds())
+    yield from ("", "## Tables", "", schema.SCHEMAS["main"])
+    for t in TABLES.values():
+        yield from ("", f"### {t.name}", "", f"{t.comment} Key: {', '.join(f'`{k}`' for k in t.key)}.", "")
+        yield from _columns((c.name, c.type, c.comment) for c in t.columns)
+    yield from _fixed("main")
+    yield from ("", "## Macros", "", "Tables that take a day: `FROM students_as_of(DATE '2026-10-01')`.", "")
+    yield from _table(("macro", "gives"), ((f"`{m.call}`", m.comment) for m in catalog.macros()))
+    yield from ("", "## history", "", schema.SCHEMAS["history"], "", *_versions(), "")
+    yield from _columns((c.name, c.type, c.comment) for c in schema.VALID)
+    yield from ("", "## snapshots", "", schema.SCHEMAS["snapshots"], "", *_snapshots())
+    yield from ("", "### snapshots.observed", "", catalog.OBSERVED_COMMENT, "")
+    yield from _columns((c.name, c.type, c.comment) for c in catalog.OBSERVED_COLUMNS)
+    yield from ("", "## ops", "", schema.SCHEMAS["ops"], *_fixed("ops"))
+    yield from ("", "## spans", "", schema.SCHEMAS["spans"], *_fixed("spans"), "", *_runs(), "")
+    yield from _columns((c.name, c.type, c.comment) for c in schema.SPAN)
+    yield from ("", "## Cookbook", "", "Twenty questions, with dates and ids to put your own in place of.")
+    for number, recipe in enumerate(cookbook(), start=1):
+        yield from ("", f"### {number}. {recipe.question}", "", "```sql", *recipe.sql.splitlines(), "```")
+
+
+def _diagram() -> Iterator[str]:
+    """The keys, as a Mermaid diagram: readable as text, drawn where Markdown is rendered."""
+    yield from ("```mermaid", "erDiagram")
+    for one, many, how in (
+        ("students", "student_summaries", "||--|| : student_id"),
+        ("students", "student_activity", "||--o| : student_id"),
+        ("students", "student_details", "||--o| : student_id"),
+        ("students", "student_classes", "||--o{ : student_id"),
+        ("classes", "student_classes", "|o--o{ : class_id"),
+        ("classes", "class_summaries", "||--|| : class_id"),
+        ("classes", "class_assignment_activity", "||--|| : class_id"),
+        ("students", "changes", "|o--o{ : student_id"),
+        ("classes", "changes", "|o--o{ : class_id"),
+    ):
+        line, _, label = how.partition(" : ")
+        yield f"    {one} {line} {many} : {label}"
+    for t in TABLES.values():
+        yield f"    {t.name} {{"
+        yield from (f"        {c.type} {c.name} PK" for c in t.columns if c.name in t.key)
+        yield from (f"        {c.type} {c.name}" for c in t.columns if c.id and c.name not in t.key)
+        yield "    }"
+    yield "```"
+
+
+def _thresholds() -> Iterator[str]:
+    yield "Where `students_to_watch` draws its lines: edit `thresholds.csv` beside the published file; it is read each"
+    yield "time a sync publishes. The defaults:"
+    yield ""
+    rows = ((f"`{t.name}`", f"{t.value:g}", t.meaning) for t in thresholds.DEFAULTS)
+    yield from _table(("name", "value", "meaning"), rows)
+
+
+def _fixed(of: str) -> Iterator[str]:
+    """The tables of a schema that are not a set's own."""
+    for name, table, comment, columns in schema.FIXED:
+        if name == of:
+            title = table if of == "main" else f"{of}.{table}"
+            yield from ("", f"### {title}", "", comment, "")
+            yield from _columns((c.name, c.type, c.comment) for c in columns)
+
+
+def _versions() -> Iterator[str]:
+    rows = ((f"`history.{t.name}`", _named(t.versioned)) for t in TABLES.values())
+    yield from _table(("table", "columns, before the two below"), rows)
+
+
+def _snapshots() -> Iterator[str]:
+    rows = ((f"`snapshots.{t.name}`", _named(catalog.snapshot_columns(t))) for t in TABLES.values())
+    yield from _table(("view", "columns"), rows)
+
+
+def _runs() -> Iterator[str]:
+    rows = ((f"`spans.{t.name}`", _named(t.versioned)) for t in TABLES.values())
+    yield from _table(("table", "columns, before the three below"), rows)
+
+
+def _named(columns: Iterable[Column]) -> str:
+    return ", ".join(c.name for c in columns)
+
+
+def _columns(columns: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    yield from _table(("column", "type", "meaning"), ((f"`{name}`", kind, about) for name, kind, about in columns))
+
+
+def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(headings)} |"
+    yield "|" + "---|" * len(headings)
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |"
+
+
+def _types_of_views() -> dict[tuple[str, str], str]:
+    """The type of each column of each question, as DuckDB works it out over empty tables."""
+    with duckdb.connect() as con:
+        schema.ensure(con)
+        catalog.create_views(con)
+        rows = con.execute(
+            "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE schema_name = 'main'"
+        ).fetchall()
+    return {(table, column): kind for table, column, kind in rows}
+
+
+def write(path: Path) -> None:
+    """Write the dictionary to a file."""
+    path.write_text(render(), encoding="utf-8")
