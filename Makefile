@@ -58,9 +58,9 @@ campaign: $(VENV)/.dev ## Play two hundred random nights against a plain model (
 	@$(BIN)/python -m pytest tests/campaign -m campaign $(ARGS)
 
 .PHONY: lint
-lint: check-format check-lint check-types check-imports ## The checks that run nothing: format, lint, types, imports
+lint: check-format check-lint check-types check-imports check-sql ## The checks that run nothing: format, lint, types, imports, SQL
 
-.PHONY: check-format check-lint check-types check-imports
+.PHONY: check-format check-lint check-types check-imports check-sql
 check-format: $(VENV)/.dev
 	@$(BIN)/ruff format --check --quiet . || { echo 'Format differs: run `make format`.' >&2; exit 1; }
 check-lint: $(VENV)/.dev
@@ -69,6 +69,8 @@ check-types: $(VENV)/.dev
 	@$(BIN)/mypy --no-error-summary
 check-imports: $(VENV)/.dev
 	@$(BIN)/lint-imports --no-logo
+check-sql: $(VENV)/.dev
+	@$(BIN)/python -m tests.lint_sql
 
 .PHONY: format
 format: $(VENV)/.dev ## Rewrite the code in the project's format

@@ -250,7 +250,7 @@ def test_a_damaged_published_file_is_put_back_with_its_whole_history(thinned: Ni
 
 
 def test_a_backfill_of_a_day_that_is_gone_says_so_and_of_the_others_changes_nothing(thinned: Nights) -> None:
-    said = f"what was landed on {night(2)} was let go of (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
+    said = f"what was landed on {night(2)} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
     with pytest.raises(NothingLandedError) as refused:
         thinned.house.rollbook().backfill(night(2), night(2))
     assert refused.value.message == said

@@ -63,7 +63,7 @@ def _twice(con: duckdb.DuckDBPyConnection, _lake: Lake, _sample: Sample) -> Foun
 
 def _overlapping(con: duckdb.DuckDBPyConnection, _lake: Lake, _sample: Sample) -> Found:
     def look(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
-        overlapping = count(con, sql("check_overlap", table=table.name, key=names(table.key)))
+        overlapping = count(con, sql("check_overlap", table=table))
         return [f"{overlapping} versions of {table.name} overlap"] if overlapping else []
 
     return _of_each_table(con, look)
@@ -100,20 +100,14 @@ def _unlike(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sample) -> Found
 
     def look(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
         some, found = some_of[table.set], []
-        parts = {
-            "table": table.name,
-            "parent": table.parent_key,
-            "columns": names(table.versioned),
-            "some": some(table.parent_key),
-        }
-        if differing := count(con, sql("check_current", **parts)):
+        if differing := count(con, sql("check_current", table=table, some=some(table.parent_key))):
             found.append(f"{differing} current records of {table.name} are not those of its history")
         query = sql(
             "check_days",
-            **parts,
-            set=SETS[table.set].name,
+            table=table,
             rows=lake.scan(table, sample),
             observed=lake.scan_observed(sample),
+            some=some(table.parent_key),
             some_ids=some("id"),
         )
         for day, differing in con.execute(query, {"days": days}).fetchall():

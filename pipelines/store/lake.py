@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.landing.manifest import Proof
-from pipelines.store.database import each_table, literal, names
+from pipelines.store.database import each_table, literal
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table, fingerprint, of_set
 
@@ -178,15 +178,13 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
         if part.proof is not None:
             _state_absences(con, part.proof)
         each_table(con, partial(_compose, candidate, part), of_set(part.set))
-    _copy(con, "SELECT * FROM observed ORDER BY ALL", candidate.path(OBSERVED), {})
+    _copy(con, "SELECT * FROM observed ORDER BY ALL", candidate.path(OBSERVED))
     return candidate
 
 
 def _compose(candidate: Candidate, part: Part, con: duckdb.DuckDBPyConnection, table: Table) -> None:
     rows = " UNION ALL ".join(s.scan(table.name) for s in part.landings)
-    columns, key = names(table.columns, "r."), names(table.key)
-    chosen = sql("compose", columns=columns, rows=rows, parent=table.parent_key, key=key)
-    _copy(con, chosen, candidate.path(table.name), {"table_name": table.name})
+    _copy(con, sql("compose", table=table, rows=rows), candidate.path(table.name))
 
 
 def _state_absences(con: duckdb.DuckDBPyConnection, proof: Proof) -> None:
@@ -194,9 +192,8 @@ def _state_absences(con: duckdb.DuckDBPyConnection, proof: Proof) -> None:
     con.execute("INSERT INTO observed VALUES ($set_name, NULL, 'proven', NULL)", {"set_name": proof.set})
 
 
-def _copy(con: duckdb.DuckDBPyConnection, query: str, path: Path, parameters: dict[str, object]) -> None:
-    # COPY takes no parameters of its own, but a query's: they go through a prepared one.
-    con.execute(f"COPY ({query}) TO {literal(path)} {_COPY}", parameters)
+def _copy(con: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
+    con.execute(f"COPY ({query}) TO {literal(path)} {_COPY}")
     path.chmod(files.PRIVATE_FILE)
 
 

@@ -30,6 +30,9 @@ SNAPSHOT_DATE = Column("snapshot_date", "DATE", "The day of the snapshot.")
 _LANDING = Column("landing", "BIGINT", "Which of the day's landings, from 1.")
 _SET = Column("set_name", "VARCHAR", "The set: students, classes, auth or details.")
 
+# The keys that `main.changes` has columns for.
+CHANGE_KEYS = ("student_id", "class_id")
+
 # Tables that are declared once: schema, name, what a row is, columns.
 FIXED: tuple[tuple[str, str, str, tuple[Column, ...]], ...] = (
     (

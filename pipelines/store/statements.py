@@ -1,7 +1,7 @@
 """SQL statements from `.sql` files: one whole statement a file, beside the code that runs it.
 
-They are Jinja templates. Names and lists of columns come from the declarations in `tables`; values are DuckDB
-parameters, `$name`, and never part of the text.
+They are Jinja templates. Names, and lists and comparisons of columns, come from the declarations in `tables` by the
+macros in `store/sql/_macros.sql`; values are DuckDB parameters, `$name`, and never part of the text.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
+# The macros that every statement may use, as `m`.
+MACROS = "_macros.sql"
+
+
 def statements(package: str, folder: str = "sql") -> Callable[..., str]:
     """The function that renders the statements in a folder of a package by name: `sql("name", table="t")`.
 
@@ -23,10 +27,13 @@ def statements(package: str, folder: str = "sql") -> Callable[..., str]:
     @cache
     def environment() -> Environment:
         # Loaded when the first statement is rendered: `rollbook --help` renders none.
-        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
         # S701 asks for HTML's escapes; this is SQL, made of our own declarations.
-        return Environment(loader=PackageLoader(package, folder), undefined=StrictUndefined)  # noqa: S701
+        loader = ChoiceLoader([PackageLoader(package, folder), PackageLoader("pipelines.store", "sql")])
+        made = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # noqa: S701
+        made.globals["m"] = made.get_template(MACROS).module
+        return made
 
     def sql(name: str, **parts: object) -> str:
         return environment().get_template(f"{name}.sql").render(parts)

@@ -100,7 +100,7 @@ def macros() -> tuple[Macro, ...]:
             f"{t.name}_as_of",
             ("day",),
             f"The rows of {t.name} as the last snapshot on or before a day had them, without clock-driven columns.",
-            sql("as_of", table=t.name, columns=names(t.versioned)),
+            sql("as_of", table=t),
         )
         for t in TABLES.values()
     )

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from pipelines.flatten import flatten
 from pipelines.landing.manifest import Landed, Proof
 from pipelines.store import schema
-from pipelines.store.database import names
 from pipelines.store.history.engine import History
-from pipelines.store.history.table import changes_of
+from pipelines.store.history.table import changes as changes_of
 from pipelines.store.lake import Lake, Part, Staging, compose
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table
@@ -168,9 +167,9 @@ def check(world: World, shown: list[model.Shown]) -> None:
         ).fetchall()
         keys = len(table.key)
         assert sorted(((r[0], r[1 : 1 + keys], *r[1 + keys :]) for r in told), key=repr) == sorted(text, key=repr)
-        assert sorted(
-            world.con.execute(changes_of(table, f"SELECT * FROM history.{name}")).fetchall(), key=repr
-        ) == sorted(world.con.execute(f"SELECT * FROM main.changes WHERE table_name = '{name}'").fetchall(), key=repr)
+        assert sorted(world.con.execute(changes_of(table)).fetchall(), key=repr) == sorted(
+            world.con.execute(f"SELECT * FROM main.changes WHERE table_name = '{name}'").fetchall(), key=repr
+        )
         travel(world, table, want, text)
         current = {(k, v) for k, v, _, until in want if until is None}
         kept = ", ".join(c.name for c in table.versioned)
@@ -181,7 +180,7 @@ def check(world: World, shown: list[model.Shown]) -> None:
 def travel(world: World, table: Table, want: set[Any], changes: set[Any]) -> None:
     """The past as the macros tell it: before the first day, on each, on days without a landing, after the last."""
     keys = len(table.key)
-    world.con.execute(sql("as_of", table=table.name, columns=names(table.versioned)))
+    world.con.execute(sql("as_of", table=table))
     world.con.execute(sql("changes_between"))
     for day in (FIRST + timedelta(days=n) for n in range(-1, 8)):
         then = {(k, v) for k, v, since, until in want if since <= day and (until is None or day < until)}

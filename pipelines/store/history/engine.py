@@ -1,13 +1,13 @@
 """History as a function of the landed days (G7), and the fast way to the same rows.
 
-The function is `sql/fold.sql`. It reads runs of days on which a record was observed alike; given the lake itself, each
-day is a run of its own (`definition`). The schema `spans` keeps the longest such runs, the same observations written
-shorter. `rebuild` makes them from the lake and folds them. Night by night a day is spliced in between its neighbours,
-which touches only the keys that state otherwise than their runs say, and of those keys only what follows that day is
-folded anew: the merge of a night hardly grows with the year. All ways run the same SQL, and give the same rows.
+The function is `sql/definition.sql`. It reads runs of days on which a record was observed alike; of the lake itself,
+each day is a run (`definition`). The schema `spans` keeps the longest such runs. `rebuild` makes them from the lake and
+computes everything. Night by night, a day is merged between its neighbours: that touches only the records that state
+something else than their runs say, and of those only what follows that day is computed again. So the merge of a night
+hardly grows with the year. All ways run the same definition, and give the same rows.
 
-Which days the history stands on is noted here; then the tables are brought up to them two at a time (`versions`). It
-all happens in a file that is nobody's yet: the transaction that readers see is the swap.
+The merged days are noted here; then the tables are brought up to them two at a time (`table`). It all happens in a file
+that nobody reads yet: the transaction that readers see is the swap.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import duckdb
 
 from pipelines.landing.manifest import TableCounts
 from pipelines.store.database import each_table, transaction
-from pipelines.store.history.table import Place, Versions
+from pipelines.store.history.table import Place, TableHistory
 from pipelines.store.lake import DayRecord, Lake
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table
@@ -59,7 +59,7 @@ class History:
 
         A column that is new is NULL on every day but those that the caller merges again afterwards.
         """
-        return self._each(Versions.refold)
+        return self._each(TableHistory.refold)
 
     def catch_up(self, days: Iterable[date]) -> list[TableCounts]:
         """Bring these days of the lake into the history. Any order, any number.
@@ -78,7 +78,7 @@ class History:
             return self.rebuild()
         with transaction(self.con):
             places = [self._place(self.records[day]) for day in days]
-        return self._each(lambda table: table.bring(places))
+        return self._each(lambda table: table.merge(places))
 
     def forget(self, days: Iterable[date]) -> list[TableCounts]:
         """Take days out of the history, as if nothing had ever been landed on them: what was landed was taken back.
@@ -99,18 +99,18 @@ class History:
             self.con.execute("DELETE FROM spans.proven")
             for record in self.records.values():
                 self._note(record)
-        return self._each(Versions.rebuild)
+        return self._each(TableHistory.rebuild)
 
     def definition(self, table: Table) -> str:
         """The history of one table as SQL over the lake's days, and nothing else."""
-        return Versions(self.con, self.lake, self.records, table).definition()
+        return TableHistory(self.con, self.lake, self.records, table).definition()
 
-    def _each(self, work: Callable[[Versions], TableCounts]) -> list[TableCounts]:
+    def _each(self, work: Callable[[TableHistory], TableCounts]) -> list[TableCounts]:
         """Do a piece of work for every table, two at a time, each in a transaction."""
 
         def piece(con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
             with transaction(con):
-                return work(Versions(con, self.lake, self.records, table))
+                return work(TableHistory(con, self.lake, self.records, table))
 
         return each_table(self.con, piece, TABLES.values())
 

@@ -1,11 +1,10 @@
--- The records that state other rows of {{ table }} than are current: rows more, rows less, rows with another value.
-WITH speaking AS (
-    SELECT id FROM observed WHERE set_name = $set_name AND state = 'stated'
-    EXCEPT
-    SELECT id FROM observed WHERE set_name = $set_name AND state = 'silent' AND table_name = $table_name
+-- The records that state other rows of {{ table.name }} than are current: rows more, rows less, rows with another value.
+WITH stating AS (
+    SELECT id FROM observed AS o WHERE set_name = '{{ table.set }}' AND id IS NOT NULL
+    GROUP BY id HAVING NOT BOOL_OR({{ m.says_nothing("o", table) }})
 ),
-new AS (SELECT {{ columns }} FROM {{ new }}),
-known AS (SELECT {{ columns }} FROM {{ current }} WHERE {{ parent }} IN (SELECT id FROM speaking))
-SELECT {{ parent }} FROM (FROM new EXCEPT FROM known)
+new AS (SELECT {{ m.names(columns) }} FROM {{ new }}),
+known AS (SELECT {{ m.names(columns) }} FROM {{ current }} WHERE {{ table.parent_key }} IN (SELECT id FROM stating))
+SELECT {{ table.parent_key }} FROM (FROM new EXCEPT FROM known)
 UNION
-SELECT {{ parent }} FROM (FROM known EXCEPT FROM new)
+SELECT {{ table.parent_key }} FROM (FROM known EXCEPT FROM new)

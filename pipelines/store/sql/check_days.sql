@@ -1,37 +1,37 @@
--- How many records have other rows in the history of {{ table }}, on some days, than those days' snapshots state; per day.
+-- How many records have other rows in the history of {{ table.name }}, on some days, than those days' snapshots state; per day.
 --
 -- A record that was silent about the table, or refused, on a day says nothing: what was known of it stands. One that a
 -- proven day did not show has no rows.
 WITH sample_days AS (SELECT UNNEST($days) AS snapshot_date),
 seen AS MATERIALIZED (
     SELECT snapshot_date, id, state, table_name FROM ({{ observed }})
-    WHERE set_name = '{{ set }}' AND (id IS NULL OR {{ some_ids }})
+    WHERE set_name = '{{ table.set }}' AND (id IS NULL OR {{ some_ids }})
 ),
 stating AS (
     SELECT snapshot_date, id FROM seen
     GROUP BY snapshot_date, id
-    HAVING BOOL_OR(state = 'stated') AND NOT BOOL_OR(state = 'silent' AND COALESCE(table_name, '') = '{{ table }}')
+    HAVING BOOL_OR(state = 'stated') AND NOT BOOL_OR(state = 'silent' AND COALESCE(table_name, '') = '{{ table.name }}')
 ),
-stated AS (SELECT snapshot_date, {{ columns }} FROM ({{ rows }}) WHERE {{ some }}),
+stated AS (SELECT snapshot_date, {{ m.names(table.versioned) }} FROM ({{ rows }}) WHERE {{ some }}),
 standing AS MATERIALIZED (
-    SELECT d.snapshot_date, {{ columns }}
-    FROM history.{{ table }} AS h INNER JOIN sample_days AS d
+    SELECT d.snapshot_date, {{ m.names(table.versioned) }}
+    FROM history.{{ table.name }} AS h INNER JOIN sample_days AS d
         ON h.valid_from <= d.snapshot_date AND (h.valid_to IS NULL OR h.valid_to > d.snapshot_date)
     WHERE {{ some }}
 ),
 told AS (
-    SELECT h.* FROM standing AS h SEMI JOIN stating AS s ON s.snapshot_date = h.snapshot_date AND s.id = h.{{ parent }}
+    SELECT h.* FROM standing AS h SEMI JOIN stating AS s ON s.snapshot_date = h.snapshot_date AND s.id = h.{{ table.parent_key }}
 ),
 absent AS (
-    SELECT h.snapshot_date, h.{{ parent }}
+    SELECT h.snapshot_date, h.{{ table.parent_key }}
     FROM standing AS h
     INNER JOIN seen AS p ON p.snapshot_date = h.snapshot_date AND p.state = 'proven'
-    ANTI JOIN seen AS s ON s.snapshot_date = h.snapshot_date AND s.id = h.{{ parent }}
+    ANTI JOIN seen AS s ON s.snapshot_date = h.snapshot_date AND s.id = h.{{ table.parent_key }}
 )
-SELECT snapshot_date, COUNT(DISTINCT {{ parent }}) FROM (
-    SELECT snapshot_date, {{ parent }} FROM (FROM told EXCEPT ALL FROM stated)
+SELECT snapshot_date, COUNT(DISTINCT {{ table.parent_key }}) FROM (
+    SELECT snapshot_date, {{ table.parent_key }} FROM (FROM told EXCEPT ALL FROM stated)
     UNION ALL
-    SELECT snapshot_date, {{ parent }} FROM (FROM stated EXCEPT ALL FROM told)
+    SELECT snapshot_date, {{ table.parent_key }} FROM (FROM stated EXCEPT ALL FROM told)
     UNION ALL
     FROM absent
 )

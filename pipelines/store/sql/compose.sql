@@ -4,10 +4,10 @@ WITH speaking AS (
     FROM seen AS s
     WHERE s.state = 'stated' AND NOT EXISTS (
         SELECT 1 FROM seen AS q
-        WHERE q.id = s.id AND q.ord = s.ord AND q.state = 'silent' AND q.table_name = $table_name
+        WHERE q.id = s.id AND q.ord = s.ord AND q.state = 'silent' AND q.table_name = '{{ table.name }}'
     )
     GROUP BY s.id
 )
-SELECT {{ columns }}
-FROM ({{ rows }}) AS r INNER JOIN speaking AS s ON s.id = r.{{ parent }} AND s.ord = r.ord
-ORDER BY {{ key }}
+SELECT {{ m.names(table.columns, "r.") }}
+FROM ({{ rows }}) AS r INNER JOIN speaking AS s ON s.id = r.{{ table.parent_key }} AND s.ord = r.ord
+ORDER BY {{ m.names(table.key) }}

@@ -1,10 +1,12 @@
--- How many rows of {{ table }} there were before, how many were added, changed and removed since, and some removed ids.
-WITH gone AS (SELECT {{ key }} FROM {{ before }}.{{ table }} EXCEPT SELECT {{ key }} FROM {{ after }}.{{ table }}),
-new AS (SELECT {{ key }} FROM {{ after }}.{{ table }} EXCEPT SELECT {{ key }} FROM {{ before }}.{{ table }}),
-other AS (SELECT {{ columns }} FROM {{ after }}.{{ table }} EXCEPT SELECT {{ columns }} FROM {{ before }}.{{ table }})
+-- How many rows {{ table.name }} had before, how many were added, changed and removed since, and some removed ids.
+{% set old = before ~ "." ~ table.name %}
+{% set new = after ~ "." ~ table.name %}
+WITH gone AS (SELECT {{ m.names(table.key) }} FROM {{ old }} EXCEPT SELECT {{ m.names(table.key) }} FROM {{ new }}),
+fresh AS (SELECT {{ m.names(table.key) }} FROM {{ new }} EXCEPT SELECT {{ m.names(table.key) }} FROM {{ old }}),
+other AS (SELECT {{ m.names(columns) }} FROM {{ new }} EXCEPT SELECT {{ m.names(columns) }} FROM {{ old }})
 SELECT
-    (SELECT COUNT(*) FROM {{ before }}.{{ table }}),
-    (SELECT COUNT(*) FROM new),
-    (SELECT COUNT(*) FROM other) - (SELECT COUNT(*) FROM new),
+    (SELECT COUNT(*) FROM {{ old }}),
+    (SELECT COUNT(*) FROM fresh),
+    (SELECT COUNT(*) FROM other) - (SELECT COUNT(*) FROM fresh),
     (SELECT COUNT(*) FROM gone),
-    (SELECT LIST_SLICE(LIST_SORT(LIST(DISTINCT {{ parent }})), 1, 5) FROM gone)
+    (SELECT LIST_SLICE(LIST_SORT(LIST(DISTINCT {{ table.parent_key }})), 1, 5) FROM gone)

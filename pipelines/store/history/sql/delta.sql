@@ -1,8 +1,9 @@
--- The keys of {{ table }} that state otherwise on one day than the history has it.
+-- The records that state something else of {{ table.name }} on one day than their runs say.
 CREATE OR REPLACE TEMP TABLE delta AS
 WITH old AS (
-    SELECT * FROM spans.{{ table }} WHERE first_day <= $day AND (last_day IS NULL OR last_day >= $day)
+    SELECT * FROM spans.{{ table.name }} WHERE first_day <= $day AND (last_day IS NULL OR last_day >= $day)
 )
-SELECT DISTINCT COALESCE(n.{{ parent }}, o.{{ parent }}) AS id
-FROM ({{ observations }}) AS n FULL JOIN old AS o ON {{ same }}
-WHERE n.{{ parent }} IS NULL OR o.{{ parent }} IS NULL OR n.span_state <> o.span_state{{ differs }}
+SELECT DISTINCT COALESCE(n.{{ table.parent_key }}, o.{{ table.parent_key }}) AS id
+FROM ({{ observations }}) AS n FULL JOIN old AS o ON {{ m.alike(table.key, "n", "o") }}
+WHERE n.{{ table.parent_key }} IS NULL OR o.{{ table.parent_key }} IS NULL OR n.span_state <> o.span_state
+    OR {{ m.differ(table.tracked, "n", "o") }}

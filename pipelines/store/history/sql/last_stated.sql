@@ -1,6 +1,6 @@
--- The last landed day on which each record that is current stated {{ table }}.
+-- The last landed day on which each current record stated {{ table.name }}.
 CREATE OR REPLACE TEMP TABLE last_stated AS
-SELECT {{ parent }} AS id, MAX(COALESCE(last_day, (SELECT MAX(snapshot_date) FROM spans.days))) AS day
-FROM spans.{{ table }} SEMI JOIN main.{{ table }} USING ({{ parent }})
+SELECT {{ table.parent_key }} AS id, MAX(COALESCE(last_day, (SELECT MAX(snapshot_date) FROM spans.days))) AS day
+FROM spans.{{ table.name }} SEMI JOIN main.{{ table.name }} USING ({{ table.parent_key }})
 WHERE span_state = 'stated'
-GROUP BY {{ parent }}
+GROUP BY {{ table.parent_key }}

@@ -1,7 +1,22 @@
--- What every record stated of {{ table }}, one landed day a row (several for a list): its rows, that it has none, or no statement.
-SELECT {{ columns }}, 'stated' AS span_state, t.snapshot_date FROM ({{ rows }}) AS t
+-- What each record stated of {{ table.name }}, one landed day a row (several for a list): its rows, none, or nothing.
+{% macro without_values() -%}
+{%- for c in table.versioned -%}
+{{ "o.id AS " ~ c.name if c.name == table.parent_key else "CAST(NULL AS " ~ c.type ~ ") AS " ~ c.name }}
+{{- ", " if not loop.last }}{% endfor -%}
+{%- endmacro %}
+SELECT {{ m.names(table.versioned, "t.") }}, 'stated' AS span_state, t.snapshot_date FROM ({{ rows }}) AS t
 UNION ALL
-SELECT {{ nothing }}, 'mute', o.snapshot_date
+SELECT {{ without_values() }}, 'mute', o.snapshot_date
 FROM ({{ observed }}) AS o
-WHERE o.set_name = '{{ set }}' AND (o.state = 'rejected' OR (o.state = 'silent' AND o.table_name = '{{ table }}'))
-{{ empty_lists }}
+WHERE o.set_name = '{{ table.set }}' AND {{ m.says_nothing("o", table) }}
+{% if table.is_list %}
+UNION ALL
+SELECT {{ without_values() }}, 'empty', o.snapshot_date
+FROM ({{ observed }}) AS o
+LEFT JOIN ({{ observed }}) AS q
+    ON q.set_name = o.set_name AND q.id = o.id AND q.snapshot_date = o.snapshot_date
+    AND {{ m.says_nothing("q", table) }}
+LEFT JOIN (SELECT DISTINCT {{ table.parent_key }} AS id, snapshot_date FROM ({{ rows }}) AS t) AS r
+    ON r.id = o.id AND r.snapshot_date = o.snapshot_date
+WHERE o.set_name = '{{ table.set }}' AND o.state = 'stated' AND q.id IS NULL AND r.id IS NULL
+{% endif %}

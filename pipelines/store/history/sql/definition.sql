@@ -1,0 +1,99 @@
+-- The history of {{ table.name }}: a slowly changing dimension, type 2. This is the definition (G7).
+--
+-- Gaps and islands: statements are numbered per record; a row whose statement follows the one before it with the same
+-- tracked values continues a version, any other begins one.
+WITH
+{% if lake %}
+-- Each landed day by itself.
+seen AS (
+    SELECT DISTINCT {{ table.parent_key }} AS id, snapshot_date AS first_day, snapshot_date AS last_day,
+        span_state <> 'mute' AS is_statement
+    FROM ({{ observations }}) AS o
+),
+stated AS (SELECT *, snapshot_date AS first_day FROM ({{ rows }}) AS t),
+{% else %}
+{% if touched %}
+-- The runs of the touched records since their last statement before a day: what they stated earlier still holds.
+reach AS (
+    SELECT t.id, COALESCE(MAX(s.first_day), $since) AS first_day
+    FROM touched AS t
+    LEFT JOIN spans.{{ table.name }} AS s
+        ON s.{{ table.parent_key }} = t.id AND s.first_day < $since AND s.span_state <> 'mute'
+    GROUP BY t.id
+),
+recent AS MATERIALIZED (
+    SELECT s.*
+    FROM spans.{{ table.name }} AS s
+    INNER JOIN reach AS r ON r.id = s.{{ table.parent_key }} AND s.first_day >= r.first_day
+),
+{% endif %}
+{% set runs = "recent" if touched else "spans." ~ table.name %}
+-- Runs of landed days on which a record was observed alike.
+seen AS (
+    SELECT DISTINCT {{ table.parent_key }} AS id, first_day,
+        COALESCE(last_day, (SELECT MAX(snapshot_date) FROM spans.days)) AS last_day, span_state <> 'mute' AS is_statement
+    FROM {{ runs }}
+),
+stated AS (SELECT * FROM {{ runs }} WHERE span_state = 'stated'),
+{% endif %}
+-- Every landed day, with the first later one on which the set was proven complete.
+days AS (
+    SELECT
+        d.snapshot_date AS day,
+        MIN(CASE WHEN p.day IS NOT NULL THEN d.snapshot_date END) OVER (
+            ORDER BY d.snapshot_date ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+        ) AS next_proven
+    FROM spans.days AS d
+    LEFT JOIN spans.proven AS p ON p.day = d.snapshot_date AND p.set_name = '{{ table.set }}'
+),
+-- What says nothing is no statement, but it does show that the record is there.
+runs AS (
+    SELECT id, first_day, last_day, is_statement, LEAD(first_day) OVER (PARTITION BY id ORDER BY first_day) AS next_seen
+    FROM seen
+),
+-- A record is stated absent on the first proven day that did not show it.
+statements AS (
+    SELECT id, first_day AS day FROM seen WHERE is_statement
+    UNION ALL
+    SELECT r.id, d.next_proven
+    FROM runs AS r INNER JOIN days AS d ON d.day = r.last_day
+    WHERE d.next_proven IS NOT NULL AND (r.next_seen IS NULL OR d.next_proven < r.next_seen)
+),
+ordered AS (
+    SELECT
+        id, day,
+        ROW_NUMBER() OVER (PARTITION BY id ORDER BY day) AS n,
+        LEAD(day) OVER (PARTITION BY id ORDER BY day) AS next_day
+    FROM statements
+),
+present AS (
+    SELECT {{ m.names(table.versioned, "s.") }}, o.day, o.n, o.next_day
+    FROM stated AS s INNER JOIN ordered AS o ON o.id = s.{{ table.parent_key }} AND o.day = s.first_day
+),
+marked AS (
+    SELECT
+        p.*,
+        CASE
+            WHEN LAG(n) OVER w = n - 1
+            {% for c in table.tracked %}
+                AND {{ c.name }} IS NOT DISTINCT FROM LAG({{ c.name }}) OVER w
+            {% endfor %}
+            THEN 0 ELSE 1
+        END AS starts
+    FROM present AS p
+    WINDOW w AS (PARTITION BY {{ m.names(table.key) }} ORDER BY n)
+),
+numbered AS (
+    SELECT m.*, SUM(starts) OVER (PARTITION BY {{ m.names(table.key) }} ORDER BY n ROWS UNBOUNDED PRECEDING) AS version
+    FROM marked AS m
+),
+validity AS (
+    SELECT
+        {{ m.names(table.key) }}, version, MIN(day) AS valid_from,
+        CASE WHEN COUNT(next_day) = COUNT(*) THEN MAX(next_day) END AS valid_to
+    FROM numbered
+    GROUP BY {{ m.names(table.key) }}, version
+)
+SELECT {{ m.names(table.versioned, "n.") }}, v.valid_from, v.valid_to
+FROM numbered AS n INNER JOIN validity AS v ON {{ m.same(table.key, "n", "v") }} AND n.version = v.version
+WHERE n.starts = 1

@@ -1,0 +1,61 @@
+-- The runs of {{ table.name }} around one day, of the records in delta: up to the day before, the day itself, from the
+-- day after on; joined where they are alike.
+{% if observations is none %}
+-- Nothing is stated on the day any more: what led up to it adjoins what follows, and may be all there is.
+{% endif %}
+CREATE OR REPLACE TEMP TABLE pieces AS
+WITH near AS (
+    SELECT s.* FROM spans.{{ table.name }} AS s SEMI JOIN delta ON delta.id = s.{{ table.parent_key }}
+    WHERE s.first_day <= COALESCE($after, $day)
+      AND (s.last_day IS NULL OR s.last_day >= COALESCE($before, $day))
+),
+pieces AS (
+    SELECT
+        {{ m.names(table.versioned) }}, span_state, first_day,
+        {% if observations is none %}
+        CASE WHEN $after IS NULL THEN NULL ELSE CAST($before AS DATE) END AS last_day,
+        {% else %}
+        CAST($before AS DATE) AS last_day,
+        {% endif %}
+        1 AS place
+    FROM near WHERE first_day <= $before AND (last_day IS NULL OR last_day >= $before)
+    {% if observations is not none %}
+    UNION ALL
+    SELECT {{ m.names(table.versioned, "o.") }}, o.span_state, $day, CASE WHEN $after IS NULL THEN NULL ELSE $day END, 2
+    FROM ({{ observations }}) AS o SEMI JOIN delta ON delta.id = o.{{ table.parent_key }}
+    {% endif %}
+    UNION ALL
+    SELECT {{ m.names(table.versioned) }}, span_state, CAST($after AS DATE), last_day, {{ 2 if observations is none else 3 }}
+    FROM near WHERE first_day <= $after AND (last_day IS NULL OR last_day >= $after)
+),
+shared AS (
+    SELECT {{ table.parent_key }} AS id FROM pieces GROUP BY 1 HAVING COUNT(DISTINCT place) > 1
+),
+signed AS (
+    SELECT
+        p.{{ table.parent_key }} AS id, p.place,
+        ANY_VALUE(p.first_day) AS first_day, ANY_VALUE(p.last_day) AS last_day,
+        LIST_SORT(LIST(ROW({{ m.names(table.versioned) }}, span_state))) AS said
+    FROM pieces AS p SEMI JOIN shared ON shared.id = p.{{ table.parent_key }}
+    GROUP BY ALL
+),
+marked AS (
+    SELECT
+        *,
+        CASE WHEN LAG(place) OVER w = place - 1 AND LAG(said) OVER w = said THEN 0 ELSE 1 END AS starts
+    FROM signed WINDOW w AS (PARTITION BY id ORDER BY place)
+),
+numbered AS (
+    SELECT *, SUM(starts) OVER (PARTITION BY id ORDER BY place ROWS UNBOUNDED PRECEDING) AS run FROM marked
+),
+joined AS (
+    SELECT
+        id, MIN(place) AS place, MIN(first_day) AS first_day,
+        CASE WHEN COUNT(last_day) = COUNT(*) THEN MAX(last_day) END AS last_day
+    FROM numbered GROUP BY id, run
+)
+SELECT {{ m.names(table.versioned) }}, span_state, j.first_day, j.last_day
+FROM pieces AS p INNER JOIN joined AS j ON j.id = p.{{ table.parent_key }} AND j.place = p.place
+UNION ALL
+SELECT {{ m.names(table.versioned) }}, span_state, first_day, last_day
+FROM pieces AS p ANTI JOIN shared ON shared.id = p.{{ table.parent_key }}

@@ -1,0 +1,34 @@
+{#- Lists of names, and comparisons of rows, made from the declarations in tables.py. A column is a Column or a name. -#}
+
+{%- macro name(column) -%}
+{{ column if column is string else column.name }}
+{%- endmacro -%}
+
+{%- macro names(columns, of="") -%}
+{%- for c in columns %}{{ of }}{{ name(c) }}{{ ", " if not loop.last }}{% endfor -%}
+{%- endmacro -%}
+
+{#- Two rows have the same values. -#}
+{%- macro same(columns, a, b) -%}
+{%- for c in columns %}{{ a }}.{{ name(c) }} = {{ b }}.{{ name(c) }}{{ " AND " if not loop.last }}{% endfor -%}
+{%- endmacro -%}
+
+{#- Two rows have the same values, NULLs being alike. -#}
+{%- macro alike(columns, a, b) -%}
+{%- for c in columns %}{{ a }}.{{ name(c) }} IS NOT DISTINCT FROM {{ b }}.{{ name(c) }}{{ " AND " if not loop.last }}
+{%- else %}TRUE{% endfor -%}
+{%- endmacro -%}
+
+{%- macro differ(columns, a, b) -%}
+{%- for c in columns %}{{ a }}.{{ name(c) }} IS DISTINCT FROM {{ b }}.{{ name(c) }}{{ " OR " if not loop.last }}
+{%- else %}FALSE{% endfor -%}
+{%- endmacro -%}
+
+{#- What was observed of a record says nothing of its rows in a table: it was refused, or silent about that table (G5).
+
+    This decides what removes a row, for the change guard (compare.sql) and for the history (observations.sql) alike. A
+    record that was observed and says something removes the rows that it does not show; one that was not observed is
+    absent, with all its rows, if the set was proven complete (G1). -#}
+{%- macro says_nothing(observed, table) -%}
+({{ observed }}.state = 'rejected' OR ({{ observed }}.state = 'silent' AND {{ observed }}.table_name = '{{ table.name }}'))
+{%- endmacro -%}

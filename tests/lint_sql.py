@@ -1,0 +1,84 @@
+"""Whether every SQL file is one statement that DuckDB's grammar allows, and says in its first line what it makes.
+
+`make lint` runs this. Templates are rendered for every table and in each of their variants, with stand-ins for the
+relations that code puts in.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import sqlglot
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
+
+from pipelines.settings import ROOT
+from pipelines.store.schema import CHANGE_KEYS
+from pipelines.store.statements import MACROS
+from pipelines.tables import TABLES
+
+SHARED = ROOT / "pipelines" / "store" / "sql"
+RELATION = "SELECT * FROM some_relation"
+# What code puts into a statement besides its table, in every variant.
+VARIANTS: tuple[dict[str, object], ...] = (
+    {"lake": True, "touched": False, "observations": RELATION},
+    {"lake": False, "touched": False, "observations": None},
+    {"lake": False, "touched": True, "observations": RELATION},
+)
+ALWAYS: dict[str, object] = {
+    "rows": RELATION,
+    "observed": RELATION,
+    "new": "read_parquet('new.parquet')",
+    "current": "published.main.some_table",
+    "before": "published.main",
+    "after": "next.main",
+    "some": "id >= 1",
+    "some_ids": "id >= 1",
+    "change_keys": CHANGE_KEYS,
+    "least": 10,
+    "most": 10,
+}
+
+
+def rendered(path: Path) -> Iterator[str]:
+    """The texts of one file's statement: of each table and variant, those that differ."""
+    loader = ChoiceLoader([FileSystemLoader(path.parent), FileSystemLoader(SHARED)])
+    made = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # noqa: S701
+    made.globals["m"] = made.get_template(MACROS).module
+    template = made.get_template(path.name)
+    yield from dict.fromkeys(
+        template.render(ALWAYS | variant | {"table": table, "columns": table.versioned, "tracked": table.tracked})
+        for table in TABLES.values()
+        for variant in VARIANTS
+    )
+
+
+def faults(path: Path) -> Iterator[str]:
+    """What is wrong with one file, in sentences."""
+    if not path.read_text(encoding="utf-8").startswith("-- "):
+        yield "its first line does not say what it makes"
+    for text in rendered(path):
+        try:
+            statements = [s for s in sqlglot.parse(text, dialect="duckdb") if s is not None]
+        except sqlglot.errors.ParseError as error:
+            yield f"it cannot be parsed: {str(error).splitlines()[0]}"
+            return
+        if len(statements) != 1:
+            yield f"it holds {len(statements)} statements"
+            return
+
+
+def main() -> int:
+    """Print every fault; returns how many there are."""
+    count = 0
+    for path in sorted((ROOT / "pipelines").rglob("*.sql")):
+        if path.name != MACROS and path.name != "cookbook.sql":
+            for fault in faults(path):
+                count += 1
+                print(f"{path.relative_to(ROOT)}: {fault}", file=sys.stderr)  # noqa: T201
+    return min(count, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
