@@ -42,6 +42,16 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Relation:
+    """A table or view by its full name: what a row is, and its columns in order."""
+
+    schema: str
+    name: str
+    comment: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
 class Set:
     """A set of records that one endpoint lists: its key, and the names a vanished record is searched by.
 

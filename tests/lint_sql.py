@@ -14,7 +14,7 @@ import sqlglot
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
 
 from pipelines.settings import ROOT
-from pipelines.store.schema import CHANGE_KEYS
+from pipelines.store.relations import CHANGE_KEYS
 from pipelines.store.statements import MACROS
 from pipelines.tables import TABLES
 

@@ -284,7 +284,7 @@ def test_pupils_are_only_in_the_files_that_hold_records(lived: tuple[Path, Heard
     # They are where they belong, so the search does find them.
     assert found[".zst"] == found[".duckdb"] == found[".parquet"] == set(NAMES)
     assert found["rejects.jsonl"] == set(NAMES[:4])
-    assert {"manifest.json", "pages.jsonl", "day.json"} <= found.keys()
+    assert {"manifest.json", "pages.jsonl", "_day.json"} <= found.keys()
 
 
 def test_every_file_and_folder_was_the_owners_alone_after_every_night(lived: tuple[Path, Heard]) -> None:

@@ -116,7 +116,7 @@ def test_all_rules_hold_before_the_first_day(tmp_path: Path) -> None:
             "versions of students overlap",
         ),
         (
-            "UPDATE ops.syncs SET students = students + 1 WHERE snapshot_date = DATE '2026-11-25'",
+            "UPDATE ops.sync_sets SET received = received + 1 WHERE snapshot_date = DATE '2026-11-25' AND set_name = 'students'",
             "landed_is_rows_and_rejects",
             "38 records landed on 2026-11-25, 37 became rows and 0 rejects",
         ),

@@ -421,10 +421,11 @@ def test_the_answers_about_the_vanished_are_counted_and_those_found_rejoin(house
         slice(None), [*without[:3], found, *without[3:]]
     )
     house.at(2).sync()
-    columns = "proven, verified, slipped, removed, students, requests"
-    assert house.query(f"SELECT {columns} FROM ops.syncs WHERE snapshot_date = DATE '{night(2)}'") == [
-        (True, 2, 1, 1, 6, 6)
-    ]
+    assert house.query(
+        "SELECT s.proven, c.verified, c.slipped, c.removed, c.received, s.requests FROM ops.syncs AS s"
+        " JOIN ops.sync_sets AS c USING (snapshot_date, landing)"
+        f" WHERE snapshot_date = DATE '{night(2)}' AND set_name = 'students'"
+    ) == [(True, 2, 1, 1, 6, 6)]
     searched = house.query("SELECT set_name, page, records FROM ops.pages WHERE kind = 'search'")
     assert searched == [("students", 1, 0), ("students", 1, 0), ("students", 1, 1)]
     assert house.tables() == told.night(2, [*without, found], house.service.classes).tables()

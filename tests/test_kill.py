@@ -84,7 +84,7 @@ def assert_nothing_left(warehouse: Path) -> None:
     for part in (warehouse / "raw").glob("*/*"):
         assert {p.name for p in part.iterdir()} == {"bodies.zst", "pages.jsonl", "manifest.json"}
     for day in (warehouse / "snapshots").glob("*/*"):
-        expected = {"part-0.parquet"} | ({"day.json"} if day.parent.name == "observed" else set())
+        expected = {"part-0.parquet"} | ({"_day.json"} if day.parent.name == "observed" else set())
         assert {p.name for p in day.iterdir()} == expected
 
 

@@ -183,12 +183,12 @@ class Alerts:
         if outcome.kind is Kind.SYNCED and outcome.day:
             row = self._one(sql("synced"), {"day": outcome.day})
             if row:
-                said = "{} students, {} classes; {} rows added, {} changed, {} removed. Nothing is left to do."
+                said = "{}; {} rows added, {} changed, {} removed. Nothing is left to do."
                 yield said.format(*row)
             return
         row = self._one(sql("last"))
         if row:
-            yield "Readers have what was published last: {}, {} students, {} classes.".format(*row)
+            yield "Readers have what was published last: {}, {}.".format(*row)
         else:
             yield "Nothing was published yet."
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from ipaddress import ip_address
 from threading import Event, Thread
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Self
 
 import uvicorn
@@ -102,7 +102,7 @@ def serve(
     host: str = "127.0.0.1",
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve in the foreground until interrupted (SIGINT, or SIGTERM, which then ends the process as usual).
+    """Serve in the foreground until SIGINT or SIGTERM, then end the requests under way and return.
 
     It plays `day`, without one today (UTC). `follow_clock` moves it on by a day at each midnight, and is on when no
     day is given. `on_ready` is called once with the base URL, when requests are answered. Raises ArgumentError for a
@@ -114,10 +114,7 @@ def serve(
         server = _Server(app, ready=lambda: on_ready and on_ready(_url(listener)))
         follows = day is None if follow_clock is None else follow_clock
         with _Midnight(app.state.service, follows):
-            try:
-                server.run(sockets=[listener])
-            except KeyboardInterrupt:  # uvicorn stops in order, then repeats the signal
-                return
+            server.run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
@@ -137,6 +134,10 @@ class _Server(uvicorn.Server):
             )
         )
         self._ready = ready
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as uvicorn calls it
+        """Stop in order on a signal. uvicorn would raise the signal again after that, at an instant of its own."""
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

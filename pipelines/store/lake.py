@@ -1,7 +1,7 @@
 """The Parquet lake: each landed day's complete statement, typed, one file a table and day.
 
-A day is composed aside from its landings (G7), judged there, and only then moved in; `day.json`, written last,
-says what the day was made of and that it is whole. Folding days into history is not done here: see `history`.
+A day is composed aside from its landings (G7), evaluated there, and only then moved in; `_day.json`, written
+last, says what the day was made of and that it is whole. Folding days into history is not done here: see `history`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,16 @@ from pipelines.errors import DamagedError
 from pipelines.landing.manifest import Proof
 from pipelines.store.database import each_table, literal
 from pipelines.store.statements import statements
-from pipelines.tables import TABLES, Table, fingerprint, of_set
+from pipelines.tables import SETS, TABLES, Table, fingerprint, of_set
 
 sql = statements("pipelines.store")
 
 OBSERVED = "observed"
+# Which days were landed, and which sets were proven complete on them: for engines that read the lake by themselves.
+DAYS = "days"
 PART = "part-0.parquet"
+# Engines pass over files whose names begin with an underscore. Before 0.2 it was called day.json.
+DAY_RECORD, OLD_DAY_RECORD = "_day.json", "day.json"
 # Positions of later landings come after all those of earlier ones: no landing holds a trillion records.
 LANDING_STEP = 2**40
 
@@ -42,7 +46,7 @@ _COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 
 
 
 class DayRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What one day of the lake was made of, kept as `day.json`; `digest` is of the day's whole content."""
+    """What one day of the lake was made of, kept as `_day.json`; `digest` is of the day's whole content."""
 
     snapshot_date: date
     landings: tuple[int, ...]
@@ -212,13 +216,25 @@ class Lake:
             for path in (*self.root.rglob("*"), self.root):  # the root last: it tells that all below is done
                 path.chmod(self.folder_mode if path.is_dir() else self.mode)
 
+    def upgrade(self) -> None:
+        """Bring what an earlier version wrote to how it is written now; the tables' files stay as they are."""
+        for old in sorted(self.root.glob(f"{OBSERVED}/snapshot_date=*/{OLD_DAY_RECORD}")):
+            record = msgspec.json.decode(old.read_bytes(), type=DayRecord)
+            written = _write_proven(self._own(DAYS, record.snapshot_date), record.proven, self.folder_mode)
+            written.chmod(self.mode)
+            files.sync(written)
+            sizes = record.sizes | {DAYS: written.stat().st_size}
+            upgraded = msgspec.structs.replace(record, sizes=sizes)
+            files.write(old.with_name(DAY_RECORD), msgspec.json.encode(upgraded), self.mode)
+            old.unlink()
+
     def days(self) -> dict[date, DayRecord]:
         """Every whole day of the lake, in order. One whose files are missing or cut short is not whole.
 
         It looks at every file of the lake: a night should ask once a stage.
         """
         found, root = {}, str(self.root)
-        for path in sorted(self.root.glob(f"{OBSERVED}/snapshot_date=*/day.json")):
+        for path in sorted(self.root.glob(f"{OBSERVED}/snapshot_date=*/*{OLD_DAY_RECORD}")):
             try:
                 record = msgspec.json.decode(path.read_bytes(), type=DayRecord)
                 # Thousands of files a year, several times a night: as text, a path costs a tenth of a Path.
@@ -232,14 +248,17 @@ class Lake:
         return found
 
     def commit(self, candidate: Candidate, landings: Iterable[int], parts: Iterable[Part]) -> DayRecord:
-        """Move a composed day in. Until `day.json` is back, the day does not count as whole."""
+        """Move a composed day in. Until `_day.json` is back, the day does not count as whole."""
         paths = {name: candidate.path(name) for name in (*TABLES, OBSERVED)}
+        digest = _digest_of({name: files.digest(path) for name, path in paths.items()})
+        proven = tuple(sorted(p.set for p in parts if p.proof is not None))
+        paths[DAYS] = _write_proven(candidate.path(DAYS), proven)
         record = DayRecord(
             snapshot_date=candidate.day,
             landings=tuple(landings),
-            proven=tuple(sorted(p.set for p in parts if p.proof is not None)),
+            proven=proven,
             fingerprint=fingerprint(),
-            digest=_digest_of({name: files.digest(path) for name, path in paths.items()}),
+            digest=digest,
             sizes={name: path.stat().st_size for name, path in paths.items()},
             rows=candidate.rows(),
         )
@@ -253,7 +272,7 @@ class Lake:
 
     def _move(self, record: DayRecord, paths: Mapping[str, Path]) -> None:
         day = record.snapshot_date
-        marker = self._own(OBSERVED, day).with_name("day.json")
+        marker = self._own(OBSERVED, day).with_name(DAY_RECORD)
         marker.unlink(missing_ok=True)
         files.folder(self.root.parent)
         for name, source in paths.items():
@@ -267,10 +286,10 @@ class Lake:
         files.write(marker, msgspec.json.encode(record), self.mode)
 
     def drop(self, days: Iterable[date]) -> None:
-        """Take days out of the lake, each at once: without its `day.json` it is none."""
+        """Take days out of the lake, each at once: without its `_day.json` it is none."""
         for day in days:
-            self._own(OBSERVED, day).with_name("day.json").unlink(missing_ok=True)
-            for name in (*TABLES, OBSERVED):
+            self._own(OBSERVED, day).with_name(DAY_RECORD).unlink(missing_ok=True)
+            for name in (*TABLES, OBSERVED, DAYS):
                 shutil.rmtree(self._own(name, day).parent, ignore_errors=True)
 
     def damaged(self) -> list[date]:
@@ -370,6 +389,15 @@ class StagedLake(Lake):
     def _part(self, name: str, day: date) -> Path:
         mine = self._own(name, day)
         return mine if mine.exists() else self.below._part(name, day)
+
+
+def _write_proven(path: Path, proven: Collection[str], mode: int = files.PRIVATE_FOLDER) -> Path:
+    """Write one day's part of `days`: set_name, and whether the set was proven complete."""
+    for above in (path.parents[2], path.parents[1], path.parent):
+        files.folder(above, mode)
+    table = pa.table({"set_name": list(SETS), "proven": [name in proven for name in SETS]})
+    pq.write_table(table, path, compression="zstd")
+    return path
 
 
 def _digest_of(digests: Mapping[str, str]) -> str:

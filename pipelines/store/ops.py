@@ -5,22 +5,25 @@ They are published with the work they record, in the same file, and can always b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 from typing import Protocol
 
 import duckdb
 import pyarrow as pa
 
-from pipelines.landing.manifest import Body, Discard, Manifest, Reject, Verdict
+from pipelines.landing.manifest import Body, Discard, Drift, Manifest, Reject, Verdict
 from pipelines.store.database import count, transaction
+from pipelines.store.relations import DRIFT, PAGES, REJECTS, SYNC_SETS, SYNCS
+from pipelines.tables import Relation
 
-# What of a landing is compared with what the tables tell already.
-_TOLD = "snapshot_date, landing, outcome, verdict"
+Row = dict[str, object]
+# What of a landing is compared with what the tables hold already.
+_KEY = "snapshot_date, landing, outcome, verdict"
 DISCARDED = "discarded"
 
 
-class Telling(Protocol):
+class Landings(Protocol):
     """What knows the landings: `raw/`."""
 
     def manifests(self) -> list[Manifest]:
@@ -36,26 +39,27 @@ class Telling(Protocol):
         """The refused records of one."""
 
 
-def record(con: duckdb.DuckDBPyConnection, raw: Telling, *, full_refresh: bool = False) -> int:
-    """Write what the tables do not tell yet, or all of it in a `full_refresh`. Returns how many landings were written.
+def record(con: duckdb.DuckDBPyConnection, raw: Landings, *, full_refresh: bool = False) -> int:
+    """Write the landings that the tables do not hold yet, or all that `raw/` holds. Returns how many were written.
 
-    What was told of landings that `raw/` no longer holds stands.
+    What was recorded of landings that `raw/` no longer holds stays.
     """
-    told = set() if full_refresh else set(con.execute(f"SELECT {_TOLD} FROM ops.syncs").fetchall())
-    fresh = [m for m in raw.manifests() if m.verdict and _told(m, _outcome(m)) not in told]
-    taken_back = [(m, d) for m, d in raw.discarded() if _told(m, DISCARDED) not in told]
+    recorded = set() if full_refresh else set(con.execute(f"SELECT {_KEY} FROM ops.syncs").fetchall())
+    fresh = [m for m in raw.manifests() if m.verdict and _key(m, _outcome(m)) not in recorded]
+    discarded = [(m, d) for m, d in raw.discarded() if _key(m, DISCARDED) not in recorded]
     with transaction(con):
         for manifest in fresh:
             _forget(con, manifest)
-            _insert(con, "syncs", [_sync(manifest, _outcome(manifest), manifest.reason)])
-            _insert(con, "pages", [_page(manifest, b) for b in raw.pages(manifest)])
-            _insert(con, "rejects", [_reject(manifest, r) for r in raw.rejects(manifest)])
-            day = (manifest.snapshot_date, manifest.landing)
-            _insert(con, "drift", [(*day, d.set, d.field, d.type, d.count) for d in manifest.drift])
-        for manifest, discard in taken_back:
+            _insert(con, SYNCS, manifest, [_sync(manifest, _outcome(manifest), manifest.reason)])
+            _insert(con, SYNC_SETS, manifest, _sync_sets(manifest))
+            _insert(con, PAGES, manifest, map(_page, raw.pages(manifest)))
+            _insert(con, REJECTS, manifest, map(_reject, raw.rejects(manifest)))
+            _insert(con, DRIFT, manifest, map(_drift, manifest.drift))
+        for manifest, discard in discarded:
             _forget(con, manifest)
-            _insert(con, "syncs", [_sync(manifest, DISCARDED, discard.reason)])
-    return len(fresh) + len(taken_back)
+            _insert(con, SYNCS, manifest, [_sync(manifest, DISCARDED, discard.reason)])
+            _insert(con, SYNC_SETS, manifest, _sync_sets(manifest))
+    return len(fresh) + len(discarded)
 
 
 def expire_rejects(con: duckdb.DuckDBPyConnection, before: date) -> int:
@@ -64,24 +68,25 @@ def expire_rejects(con: duckdb.DuckDBPyConnection, before: date) -> int:
 
 
 def _forget(con: duckdb.DuckDBPyConnection, manifest: Manifest) -> None:
-    for table in ("syncs", "pages", "rejects", "drift"):
+    for relation in (SYNCS, SYNC_SETS, PAGES, REJECTS, DRIFT):
         con.execute(
-            f"DELETE FROM ops.{table} WHERE snapshot_date = $1 AND landing = $2",
+            f"DELETE FROM ops.{relation.name} WHERE snapshot_date = $1 AND landing = $2",
             [manifest.snapshot_date, manifest.landing],
         )
 
 
-def _insert(con: duckdb.DuckDBPyConnection, table: str, rows: list[tuple[object, ...]]) -> None:
-    if rows:
-        described = con.execute(f"SELECT * FROM ops.{table} LIMIT 0").description or []
-        columns = [c[0] for c in described]
-        fresh = pa.table(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
+def _insert(con: duckdb.DuckDBPyConnection, relation: Relation, manifest: Manifest, rows: Iterable[Row]) -> None:
+    """Insert rows by the names of the declared columns; every row is of one landing."""
+    landing: Row = {"snapshot_date": manifest.snapshot_date, "landing": manifest.landing}
+    whole = [landing | row for row in rows]
+    if whole:
+        fresh = pa.table({c.name: [row[c.name] for row in whole] for c in relation.columns})
         con.register("fresh", fresh)
-        con.execute(f"INSERT INTO ops.{table} SELECT * FROM fresh")
+        con.execute(f"INSERT INTO {relation.schema}.{relation.name} BY NAME SELECT * FROM fresh")
         con.unregister("fresh")
 
 
-def _told(m: Manifest, outcome: str) -> tuple[object, ...]:
+def _key(m: Manifest, outcome: str) -> tuple[object, ...]:
     return (m.snapshot_date, m.landing, outcome, str(m.verdict))
 
 
@@ -89,44 +94,73 @@ def _outcome(m: Manifest) -> str:
     return (m.verdict or Verdict.FAILED).outcome
 
 
-def _sync(m: Manifest, outcome: str, reason: str) -> tuple[object, ...]:
-    received = {w.set: w.received for w in m.walks}
+def _sync(m: Manifest, outcome: str, reason: str) -> Row:
     answers = [a.answer for a in m.absences]
-    return (
-        m.snapshot_date,
-        m.landing,
-        _utc(m.started_at),
-        _utc(m.judged_at or m.finished_at),
-        outcome,
-        m.proven,
-        str(m.verdict),
-        reason,
-        received.get("students", 0),
-        received.get("classes", 0),
-        sum(w.walks for w in m.walks),
-        sum(w.repeated for w in m.walks),
-        sum(m.rejected.values()),
-        len(answers),
-        answers.count("slipped"),
-        answers.count("removed"),
-        sum(c.added for c in m.counts),
-        sum(c.changed for c in m.counts),
-        sum(c.removed for c in m.counts),
-        m.requests,
-        m.retries,
-        m.bytes_received,
-        m.rollbook,
-    )
+    return {
+        "started_at": _utc(m.started_at),
+        "finished_at": _utc(m.judged_at or m.finished_at),
+        "outcome": outcome,
+        "proven": m.proven,
+        "verdict": str(m.verdict),
+        "reason": reason,
+        "walks": sum(w.walks for w in m.walks),
+        "repeated": sum(w.repeated for w in m.walks),
+        "rejected": sum(m.rejected.values()),
+        "verified": len(answers),
+        "slipped": answers.count("slipped"),
+        "removed": answers.count("removed"),
+        "rows_added": sum(c.added for c in m.counts),
+        "rows_changed": sum(c.changed for c in m.counts),
+        "rows_removed": sum(c.removed for c in m.counts),
+        "requests": m.requests,
+        "retries": m.retries,
+        "bytes_received": m.bytes_received,
+        "rollbook": m.rollbook,
+    }
 
 
-def _page(m: Manifest, b: Body) -> tuple[object, ...]:
-    return (
-        m.snapshot_date, m.landing, b.set, b.kind, b.walk, b.page, _utc(b.received_at), b.records, b.size, b.sha256,
-    )  # fmt: skip
+def _sync_sets(m: Manifest) -> Iterator[Row]:
+    for w in m.walks:
+        answers = [a.answer for a in m.absences if a.set == w.set]
+        yield {
+            "set_name": w.set,
+            "received": w.received,
+            "proven": m.proof(w.set) is not None,
+            "walks": w.walks,
+            "repeated": w.repeated,
+            "rejected": m.rejected.get(w.set, 0),
+            "verified": len(answers),
+            "slipped": answers.count("slipped"),
+            "removed": answers.count("removed"),
+        }
 
 
-def _reject(m: Manifest, r: Reject) -> tuple[object, ...]:
-    return (m.snapshot_date, m.landing, r.set, r.page, r.position, r.id, r.reason, r.record)
+def _page(b: Body) -> Row:
+    return {
+        "set_name": b.set,
+        "kind": b.kind,
+        "walk": b.walk,
+        "page": b.page,
+        "received_at": _utc(b.received_at),
+        "records": b.records,
+        "size": b.size,
+        "sha256": b.sha256,
+    }
+
+
+def _reject(r: Reject) -> Row:
+    return {
+        "set_name": r.set,
+        "page": r.page,
+        "position": r.position,
+        "id": r.id,
+        "reason": r.reason,
+        "record": r.record,
+    }
+
+
+def _drift(d: Drift) -> Row:
+    return {"set_name": d.set, "field": d.field, "type": d.type, "count": d.count}
 
 
 def _utc(moment: datetime) -> datetime:

@@ -64,6 +64,7 @@ class Warehouse:
         """Make the folders; a group that may read what is published may enter the warehouse's own folder."""
         files.folder(self.root, self.lake.folder_mode)
         self.root.chmod(self.lake.folder_mode)
+        self.lake.upgrade()
         self.lake.open_up()
         for path in (self.build, self.previous, self.scratch):
             files.folder(path)
@@ -78,11 +79,12 @@ class Warehouse:
         files.sweep_aside(self.build)
 
     @contextmanager
-    def writing(self, base: Path | None) -> Iterator[tuple[duckdb.DuckDBPyConnection, bool]]:
+    def writing(self, base: Path | None) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
         """The next file, begun as a copy of `base` or from nothing, and open for writing.
 
-        With it comes whether declarations changed since the base was made, so that a rebuild is due. Work that fails
-        leaves no next file: nothing half-done can be published. Raises BusyError for a base that somebody has changed.
+        With it come the schemas whose declarations changed since the base was made, so that a full refresh is due. Work
+        that fails leaves no next file: nothing half-done can be published. Raises BusyError for a base that somebody
+        has changed.
         """
         self.drop_next()
         try:

@@ -311,7 +311,8 @@ class Rollbook:
     def _merge(self, base: Base, *, gone: Set[date] | None = None, full_refresh: bool = False) -> list[TableCounts]:
         """As `merge`, from a base. `gone` are days on which nothing counts any more (default: as `raw/` says)."""
         gone = self.landings.discarded_days() if gone is None else gone
-        with self.warehouse.writing(base.file) as (con, redeclared):
+        with self.warehouse.writing(base.file) as (con, changed):
+            redeclared = bool(changed - {"ops"})
             history = History(con, self.staged or self.lake)
             counts = history.forget(gone & history.merged_days().keys())
             if full_refresh or (redeclared and not history.has_expired_days):
@@ -320,7 +321,7 @@ class Rollbook:
                 # Days are gone that a rebuild would need: what is still there is merged again for what is new in it.
                 days = history.records if redeclared else history.behind()
                 counts = [*(history.refold() if redeclared else ()), *history.catch_up(days)] or counts
-            ops.record(con, self.raw, full_refresh=full_refresh or redeclared)
+            ops.record(con, self.raw, full_refresh=full_refresh or bool(changed))
         return counts
 
     @reported_stage

@@ -17,9 +17,11 @@ import duckdb
 
 from pipelines.store.database import literal, names
 from pipelines.store.lake import DayRecord, Lake
-from pipelines.store.schema import SNAPSHOT_DATE
+from pipelines.store.relations import OBSERVED, SNAPSHOT_DATE
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Column, Table
+
+sql = statements("pipelines.views", "macros")
 
 # In the order in which they are made: a later one may read an earlier one.
 VIEWS: tuple[str, ...] = (
@@ -34,17 +36,6 @@ VIEWS: tuple[str, ...] = (
     "teachers",
     "sync_log",
 )
-
-OBSERVED_COLUMNS: tuple[Column, ...] = (
-    SNAPSHOT_DATE,
-    Column("set_name", "VARCHAR", "The set: students, classes, auth or details."),
-    Column("id", "BIGINT", "The record's id; NULL where the row is about the whole set."),
-    Column("state", "VARCHAR", "stated, silent (about table_name), rejected; proven: the set was complete."),
-    Column("table_name", "VARCHAR", "The table that a silent record said nothing of."),
-)
-
-sql = statements("pipelines.views", "macros")
-OBSERVED_COMMENT = "One row per landed day and record: what was observed of it. And one per set proven complete."
 
 _FIRST = re.compile(r"-- (\w+): (.+)")
 _COLUMN = re.compile(r"--   (\w+)  +(.+)")
@@ -130,8 +121,8 @@ def create_snapshots(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collectio
         rows = lake.scan(table, days) if days else _no_rows(columns)
         about = ((c.name, c.comment) for c in columns)
         _view(con, "snapshots", table.name, rows, f"Every landed day: {table.comment}", about)
-    rows = f"SELECT {names(OBSERVED_COLUMNS)} FROM ({lake.scan_observed(days)})" if days else _no_rows(OBSERVED_COLUMNS)
-    _view(con, "snapshots", "observed", rows, OBSERVED_COMMENT, ((c.name, c.comment) for c in OBSERVED_COLUMNS))
+    rows = f"SELECT {names(OBSERVED.columns)} FROM ({lake.scan_observed(days)})" if days else _no_rows(OBSERVED.columns)
+    _view(con, "snapshots", "observed", rows, OBSERVED.comment, ((c.name, c.comment) for c in OBSERVED.columns))
 
 
 def snapshot_columns(table: Table) -> tuple[Column, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import duckdb
 
-from pipelines.store import schema
+from pipelines.store import relations, schema
 from pipelines.tables import TABLES, Column
 from pipelines.views import catalog, thresholds
 
@@ -58,13 +58,13 @@ def _lines() -> Iterator[str]:
     yield from ("", "## Macros", "", "Tables that take a day: `FROM students_as_of(DATE '2026-10-01')`.", "")
     yield from _table(("macro", "gives"), ((f"`{m.call}`", m.comment) for m in catalog.macros()))
     yield from ("", "## history", "", schema.SCHEMAS["history"], "", *_versions(), "")
-    yield from _columns((c.name, c.type, c.comment) for c in schema.VALID)
+    yield from _columns((c.name, c.type, c.comment) for c in relations.VALID)
     yield from ("", "## snapshots", "", schema.SCHEMAS["snapshots"], "", *_snapshots())
-    yield from ("", "### snapshots.observed", "", catalog.OBSERVED_COMMENT, "")
-    yield from _columns((c.name, c.type, c.comment) for c in catalog.OBSERVED_COLUMNS)
+    yield from ("", "### snapshots.observed", "", relations.OBSERVED.comment, "")
+    yield from _columns((c.name, c.type, c.comment) for c in relations.OBSERVED.columns)
     yield from ("", "## ops", "", schema.SCHEMAS["ops"], *_fixed("ops"))
     yield from ("", "## spans", "", schema.SCHEMAS["spans"], *_fixed("spans"), "", *_runs(), "")
-    yield from _columns((c.name, c.type, c.comment) for c in schema.SPAN)
+    yield from _columns((c.name, c.type, c.comment) for c in relations.SPAN)
     yield from ("", "## Cookbook", "", "Twenty questions, with dates and ids to put your own in place of.")
     for number, recipe in enumerate(cookbook(), start=1):
         yield from ("", f"### {number}. {recipe.question}", "", "```sql", *recipe.sql.splitlines(), "```")
@@ -104,11 +104,10 @@ def _thresholds() -> Iterator[str]:
 
 def _fixed(of: str) -> Iterator[str]:
     """The tables of a schema that are not a set's own."""
-    for name, table, comment, columns in schema.FIXED:
-        if name == of:
-            title = table if of == "main" else f"{of}.{table}"
-            yield from ("", f"### {title}", "", comment, "")
-            yield from _columns((c.name, c.type, c.comment) for c in columns)
+    for r in relations.KEPT:
+        if r.schema == of:
+            yield from ("", f"### {r.name if of == 'main' else f'{of}.{r.name}'}", "", r.comment, "")
+            yield from _columns((c.name, c.type, c.comment) for c in r.columns)
 
 
 def _versions() -> Iterator[str]:

@@ -156,28 +156,12 @@ def serving(students: int, day: date | None) -> Iterator[tuple[str, BaseProcess]
         process.join(10)
 
 
-@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 0), (signal.SIGTERM, -signal.SIGTERM)])
-def test_the_foreground_server_plays_today_and_stops_when_told(number: signal.Signals, exit_code: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_foreground_server_plays_today_and_stops_when_told(number: signal.Signals) -> None:
     earlier = datetime.now(UTC).date().isoformat()
     with serving(50, day=None) as (base_url, process):
         assert earlier <= played_at(base_url) <= datetime.now(UTC).date().isoformat()
         assert process.pid is not None
         os.kill(process.pid, number)
-        process.join(10)
-        assert process.exitcode == exit_code
-
-
-def test_a_page_of_100_costs_a_millisecond_or_so_and_20000_students_start_in_seconds() -> None:
-    """Generous bounds for a busy machine: here it takes 0.5 ms a page, client included, and 1.2 s to start."""
-    started = time.monotonic()
-    with serving(20_000, DAY) as (base_url, _process):
-        assert time.monotonic() - started < 15
-        with httpx.Client(base_url=base_url, headers={"X-API-Key": DEFAULT_KEY}) as client:
-            started = time.monotonic()
-            for page in range(1, 201):
-                assert client.get("/svcapi/v1/students", params={"page": page, "limit": 100}).status_code == 200
-            assert time.monotonic() - started < 200 * 0.005
-            started = time.monotonic()
-            for _ in range(5):
-                client.get("/svcapi/v1/students", params={"search": "nobody"}).raise_for_status()
-            assert time.monotonic() - started < 0.5
+        process.join(60)
+        assert process.exitcode == 0

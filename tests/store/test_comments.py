@@ -54,7 +54,7 @@ def test_a_comment_worded_anew_reaches_a_file_that_stands_and_its_rows_stay() ->
         con.execute("INSERT INTO main.institution VALUES (1, 'n', 'k', 'a')")
         con.execute("COMMENT ON COLUMN main.institution.school_name IS 'as it was worded before'")
         con.execute("COMMENT ON TABLE main.institution IS 'as it was worded before'")
-        assert schema.ensure(con) is False
+        assert schema.ensure(con) == frozenset()
         assert con.execute(COLUMN, ["institution", "school_name"]).fetchall() == [("Institution name.",)]
         table = "SELECT comment FROM duckdb_tables() WHERE schema_name = 'main' AND table_name = 'institution'"
         assert con.execute(table).fetchall() == [(TABLES["institution"].comment,)]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from pipelines.settings import ROOT
-from pipelines.store import schema
+from pipelines.store import relations
 from pipelines.tables import TABLES
 from pipelines.views import catalog, dictionary
 from pipelines.views.dictionary import Recipe
@@ -29,9 +29,9 @@ def test_it_shows_every_table_view_macro_and_column_with_its_meaning() -> None:
             assert f"| `{c.name}` | {c.type} | {c.comment} |" in text
         for prefix in ("history", "snapshots", "spans"):
             assert f"`{prefix}.{t.name}`" in text
-    for of, name, comment, columns in schema.FIXED:
-        assert f"### {name if of == 'main' else f'{of}.{name}'}\n\n{comment}" in text
-        assert all(c.comment in text for c in columns)
+    for r in relations.KEPT:
+        assert f"### {r.name if r.schema == 'main' else f'{r.schema}.{r.name}'}\n\n{r.comment}" in text
+        assert all(c.comment in text for c in r.columns)
     for q in catalog.views():
         assert f"\n### {q.name}\n\n{q.comment}" in text
         assert all(re.search(rf"\| `{name}` \| [A-Z]+ \| {re.escape(about)} \|", text) for name, about in q.columns)

@@ -226,7 +226,7 @@ def _grouped(base: Base, key: str, named: list[str]) -> pd.DataFrame:
 
 
 def sync_log(base: Base) -> pd.DataFrame:
-    syncs = base("ops.syncs")
+    syncs, received = base("ops.syncs"), base("ops.sync_sets")
     found = []
     for day, mine in syncs.groupby("snapshot_date"):
         s = mine.sort_values("landing").iloc[-1]
@@ -234,11 +234,14 @@ def sync_log(base: Base) -> pd.DataFrame:
         rows = "nothing changed."
         if any(moved):
             rows = f"{moved[0]:,} rows added, {moved[1]:,} changed, {moved[2]:,} removed."
-        said = f"Synced {s.students:,} students and {s.classes:,} classes: {rows}"
+        of_sync = received[(received.snapshot_date == day) & (received.landing == s.landing)]
+        came = of_sync.set_index("set_name").received
+        said = f"Synced {came.students:,} students and {came.classes:,} classes: {rows}"
         if s.slipped:
             said += f" {s.slipped:,} seemed gone and were found."
         seconds = round((s.finished_at - s.started_at).total_seconds(), 1)
-        found.append({**s, "snapshot_date": day, "said": said, "syncs": len(mine), "seconds": seconds})
+        night = {"snapshot_date": day, "said": said, "syncs": len(mine), "seconds": seconds}
+        found.append({**s, **night, "students": came.students, "classes": came.classes})
     return pd.DataFrame(found)
 
 

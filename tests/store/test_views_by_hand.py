@@ -149,8 +149,14 @@ def test_activity_wears_off_after_seven_days_though_nothing_changes(hand: Hand) 
     assert active == [1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0]
 
 
+def received(hand: Hand, day: date, landing: int) -> None:
+    """What came of the two sets in one sync."""
+    for set_name, count in (("students", 1500), ("classes", 40)):
+        hand.put("ops.sync_sets", snapshot_date=day, landing=landing, set_name=set_name, received=count)
+
+
 def test_a_night_is_told_by_its_last_sync_and_a_night_without_one_is_told_too(hand: Hand) -> None:
-    counts = {"students": 1500, "classes": 40, "rows_added": 1, "rows_changed": 1000, "rows_removed": 0}
+    counts = {"rows_added": 1, "rows_changed": 1000, "rows_removed": 0}
     plain = counts | {"rejected": 0, "slipped": 0, "proven": True}
     nights: list[dict[str, Any]] = [
         {"landing": 1, "outcome": "synced", "verdict": "synced"},
@@ -160,10 +166,12 @@ def test_a_night_is_told_by_its_last_sync_and_a_night_without_one_is_told_too(ha
     ]
     for day, night in zip((D[0], D[1], D[3], D[3]), nights, strict=True):
         hand.put("ops.syncs", snapshot_date=day, **(plain | night))
+        received(hand, day, night["landing"])
     unproven = {"verdict": "unproven", "reason": "students slipped", "rejected": 3, "slipped": 2, "proven": False}
     calm = {"rows_added": 0, "rows_changed": 0}
     times = {"started_at": datetime(2026, 11, 5, 2, 15), "finished_at": datetime(2026, 11, 5, 2, 16, 1, 500000)}  # noqa: DTZ001
     hand.put("ops.syncs", snapshot_date=D[4], landing=1, outcome="synced", **(plain | unproven | calm | times))
+    received(hand, D[4], 1)
     synced = "Synced 1,500 students and 40 classes: 1 rows added, 1,000 changed, 0 removed."
     assert hand.ask("SELECT snapshot_date, outcome, said, syncs, seconds FROM sync_log") == [
         (D[0], "synced", synced, 1, None),

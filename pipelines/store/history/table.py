@@ -23,7 +23,7 @@ import duckdb
 from pipelines.landing.manifest import TableCounts
 from pipelines.store.database import count, names
 from pipelines.store.lake import DayRecord, Lake
-from pipelines.store.schema import CHANGE_KEYS
+from pipelines.store.relations import CHANGE_KEYS
 from pipelines.store.statements import statements
 from pipelines.tables import Table
 

@@ -17,9 +17,17 @@ WITH nights AS (
     SELECT CAST(UNNEST(GENERATE_SERIES(MIN(snapshot_date), MAX(snapshot_date), INTERVAL 1 DAY)) AS DATE) AS snapshot_date
     FROM ops.syncs
 ),
+received AS (
+    SELECT
+        snapshot_date, landing,
+        COALESCE(SUM(received) FILTER (set_name = 'students'), 0) AS students,
+        COALESCE(SUM(received) FILTER (set_name = 'classes'), 0) AS classes
+    FROM ops.syncs LEFT JOIN ops.sync_sets USING (snapshot_date, landing)
+    GROUP BY snapshot_date, landing
+),
 last AS (
     SELECT *, COUNT(*) OVER (PARTITION BY snapshot_date) AS syncs
-    FROM ops.syncs
+    FROM ops.syncs INNER JOIN received USING (snapshot_date, landing)
     -- Of several, one that was discarded is the night's outcome only where nothing else is left.
     QUALIFY ROW_NUMBER() OVER (PARTITION BY snapshot_date ORDER BY outcome = 'discarded', landing DESC) = 1
 )

@@ -1,0 +1,5 @@
+-- Records received per set, from the columns that ops.syncs had for them: for landings whose raw bodies have expired.
+INSERT INTO ops.sync_sets BY NAME
+SELECT snapshot_date, landing, 'students' AS set_name, students AS received, proven FROM ops.syncs_was
+UNION ALL
+SELECT snapshot_date, landing, 'classes' AS set_name, classes AS received, proven FROM ops.syncs_was

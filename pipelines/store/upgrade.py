@@ -1,0 +1,20 @@
+"""What only the tables of an earlier version still hold: the next sync carries it over, once."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+import duckdb
+
+from pipelines.store.statements import statements
+
+sql = statements("pipelines.store")
+
+
+def carry_over(con: duckdb.DuckDBPyConnection, there: Container[tuple[str, str]]) -> None:
+    """Fill tables that are new since the file was made from those that they replace. `there` are the old tables.
+
+    Before 0.2, `ops.syncs` had a column for the students and one for the classes that came.
+    """
+    if ("ops", "sync_sets") not in there and ("ops", "syncs") in there:
+        con.execute(sql("carry_over_sync_sets"))
