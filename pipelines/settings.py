@@ -21,7 +21,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from pipelines import cron
 from pipelines.errors import SettingError
 
-ROOT = Path(__file__).resolve().parent.parent
+_CHECKOUT = Path(__file__).resolve().parent.parent
+# The project's folder; where Rollbook is installed as a package, the folder it is run in.
+ROOT = _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
 PREFIX = "ROLLBOOK_"
 Details = Literal["none", "changed", "all"]
 
@@ -46,6 +48,8 @@ def _split(address: str) -> SplitResult:
 
 def _base_url(value: str) -> str:
     url = value.strip().rstrip("/")
+    if not url:
+        return ""
     parts = _split(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be an address such as https://records.example.org")
@@ -71,6 +75,8 @@ def is_loopback(host: str) -> bool:
 
 
 def _api_key(value: SecretStr) -> SecretStr:
+    if not value.get_secret_value():
+        return value
     key = value.get_secret_value().strip()
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise ValueError("must be the key as issued: printable ASCII, without spaces or line breaks")
@@ -81,7 +87,7 @@ def _timezone(value: str) -> str:
     try:
         ZoneInfo(value)
     except (KeyError, ValueError, OSError):
-        raise ValueError(f"is {value!r}, which is no time zone; write one such as Europe/Berlin") from None
+        raise ValueError(f"is {value!r}, which is not a time zone; write one such as Europe/Berlin") from None
     return value
 
 
@@ -89,7 +95,7 @@ def _cron(value: str) -> str:
     try:
         cron.check(value)
     except ValueError:
-        raise ValueError(f"is {value!r}, which is no cron line; write one such as 15 2 * * *") from None
+        raise ValueError(f"is {value!r}, which is not a cron line; write one such as 15 2 * * *") from None
     return value.strip()
 
 
@@ -118,7 +124,7 @@ def _addresses(value: str) -> str:
 
 def _mode(value: str) -> str:
     if len(value.strip()) not in (3, 4) or not set(value.strip()) <= set("01234567"):
-        raise ValueError(f"is {value!r}, which is no file mode; write one such as 640")
+        raise ValueError(f"is {value!r}, which is not a file mode; write one such as 640")
     return value.strip()
 
 
@@ -129,67 +135,28 @@ def _hosts(value: str) -> str:
         try:
             parts.port  # noqa: B018 - as above
         except ValueError:
-            raise ValueError(f"holds {name!r}, whose port is not a port") from None
+            raise ValueError(f"holds {name!r}, whose port is invalid") from None
         if not parts.hostname or parts.netloc != name or "@" in name or not name.isascii() or " " in name:
             raise ValueError("must be a host's name such as rollbook.example.org, or several with commas between")
     return ", ".join(names)
 
 
-class Place(BaseSettings):
-    """Where the warehouse is: all that a command needs which only reads what is published, and no key."""
+class WarehouseSettings(BaseSettings):
+    """Where the warehouse is, and what is kept and shown: all that a command needs which only reads what is there."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_file=ROOT / ".env", env_ignore_empty=True, extra="ignore", frozen=True
     )
 
     warehouse: Path = Path("warehouse")
+    keep_days: Annotated[int, Field(ge=1)] | None = None
+    published_mode: Annotated[str, AfterValidator(_mode)] = "600"
+    report_names: bool = False
 
     @cached_property
     def warehouse_path(self) -> Path:
         """The warehouse folder, absolute."""
         return (ROOT / self.warehouse.expanduser()).resolve()
-
-
-class Settings(Place):
-    """Every setting, checked. Relative paths are taken from the project's root, wherever a command is run."""
-
-    base_url: Annotated[str, AfterValidator(_base_url)]
-    api_key: Annotated[SecretStr, AfterValidator(_api_key)]
-    timezone: Annotated[str, AfterValidator(_timezone)] = "UTC"
-    cron: Annotated[str, AfterValidator(_cron)] = "15 2 * * *"
-    first_date: date = date(2026, 8, 1)
-    hold_removed_percent: Annotated[float, Field(ge=0, le=100)] = 10
-    hold_changed_percent: Annotated[float, Field(ge=0, le=100)] = 75
-    verify_most: Annotated[int, Field(ge=0)] = 200
-    walks: Annotated[int, Field(ge=1, le=10)] = 3
-    retry_seconds: Annotated[float, Field(ge=0)] = 300
-    request_pause_ms: Annotated[float, Field(ge=0)] = 0
-    keep_days: Annotated[int, Field(ge=1)] | None = None
-    published_mode: Annotated[str, AfterValidator(_mode)] = "600"
-    report_names: bool = False
-    alert_webhook: Annotated[SecretStr, AfterValidator(_webhook)] | None = None
-    smtp_url: Annotated[SecretStr, AfterValidator(_smtp_url)] | None = None
-    alert_to: Annotated[str, AfterValidator(_addresses)] | None = Field(default=None, validate_default=True)
-    alert_from: Annotated[str, AfterValidator(_addresses)] | None = None
-
-    ui_hosts: Annotated[str, AfterValidator(_hosts)] | None = None
-
-    @field_validator("alert_to")
-    @classmethod
-    def _somebody(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is None and info.data.get("smtp_url") is not None:
-            raise ValueError("is not set, though ROLLBOOK_SMTP_URL is: name who shall get the mail")
-        return value
-
-    @cached_property
-    def zone(self) -> ZoneInfo:
-        """The zone in which a snapshot's date is today's date."""
-        return ZoneInfo(self.timezone)
-
-    @cached_property
-    def ui_names(self) -> list[str]:
-        """The names by which browsers reach the UI, besides this machine's own."""
-        return self.ui_hosts.split(", ") if self.ui_hosts else []
 
     @cached_property
     def file_mode(self) -> int:
@@ -197,33 +164,98 @@ class Settings(Place):
         return int(self.published_mode, 8)
 
 
-S = TypeVar("S", bound=Place)
+class SourceSettings(BaseSettings):
+    """The records service, how it is asked, and when. Without an address or a key, both are empty."""
+
+    base_url: Annotated[str, AfterValidator(_base_url)] = ""
+    api_key: Annotated[SecretStr, AfterValidator(_api_key)] = SecretStr("")
+    timezone: Annotated[str, AfterValidator(_timezone)] = "UTC"
+    cron: Annotated[str, AfterValidator(_cron)] = "15 2 * * *"
+    first_date: date = date(2026, 8, 1)
+    verify_most: Annotated[int, Field(ge=0)] = 200
+    walks: Annotated[int, Field(ge=1, le=10)] = 3
+    retry_seconds: Annotated[float, Field(ge=0)] = 300
+    request_pause_ms: Annotated[float, Field(ge=0)] = 0
+
+    @cached_property
+    def zone(self) -> ZoneInfo:
+        """The zone in which a snapshot's date is today's date."""
+        return ZoneInfo(self.timezone)
 
 
-def load(**overrides: object) -> Settings:
+class GuardSettings(BaseSettings):
+    """What is held for a person (G3), and who may command the UI (G12)."""
+
+    hold_removed_percent: Annotated[float, Field(ge=0, le=100)] = 10
+    hold_changed_percent: Annotated[float, Field(ge=0, le=100)] = 75
+    ui_hosts: Annotated[str, AfterValidator(_hosts)] | None = None
+
+    @cached_property
+    def ui_names(self) -> list[str]:
+        """The names by which browsers reach the UI, besides this machine's own."""
+        return self.ui_hosts.split(", ") if self.ui_hosts else []
+
+
+class AlertSettings(BaseSettings):
+    """Who hears of a failed, held or late sync."""
+
+    alert_webhook: Annotated[SecretStr, AfterValidator(_webhook)] | None = None
+    smtp_url: Annotated[SecretStr, AfterValidator(_smtp_url)] | None = None
+    alert_to: Annotated[str, AfterValidator(_addresses)] | None = Field(default=None, validate_default=True)
+    alert_from: Annotated[str, AfterValidator(_addresses)] | None = None
+
+    @field_validator("alert_to")
+    @classmethod
+    def _has_recipient(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None and info.data.get("smtp_url") is not None:
+            raise ValueError("is not set, though ROLLBOOK_SMTP_URL is: name who shall get the mail")
+        return value
+
+
+class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
+    """Every setting, checked. Relative paths are taken from the project's root, wherever a command is run."""
+
+    def check_source(self) -> None:
+        """Raise SettingError unless the records service's address and the key are set."""
+        given = {"base_url": self.base_url, "api_key": self.api_key.get_secret_value()}
+        if missing := [_not_set(name) for name, value in given.items() if not value]:
+            raise SettingError("; ".join(missing))
+
+
+S = TypeVar("S", bound=WarehouseSettings)
+
+
+def load(*, fetches: bool = True, **overrides: object) -> Settings:
     """Read the settings; `overrides` (by field name) beat the environment, which beats `.env`.
 
-    Raises SettingError: one line that names what is missing or wrong and says what to write.
+    What `fetches` nothing needs no address and no key. Raises SettingError: one line that names what is missing or
+    wrong and says what to write.
     """
-    return _read(Settings, overrides)
+    settings = _read(Settings, overrides)
+    if fetches:
+        settings.check_source()
+    return settings
 
 
-def place() -> Place:
-    """Where the warehouse is, whether or not there is a key. Raises SettingError."""
-    return _read(Place, {})
+def place() -> WarehouseSettings:
+    """Where the warehouse is, whatever the other settings. Raises SettingError."""
+    return _read(WarehouseSettings, {})
 
 
 def _read(kind: Callable[..., S], overrides: dict[str, object]) -> S:
     try:
         return kind(**overrides)
     except ValidationError as error:
-        raise SettingError("; ".join(_in_words(e) for e in error.errors())) from None
+        raise SettingError("; ".join(_message(e) for e in error.errors())) from None
 
 
-def _in_words(error: ErrorDetails) -> str:
+def _message(error: ErrorDetails) -> str:
     """Word one pydantic error without the value it was given, which may be the key."""
     name = PREFIX + str(error["loc"][0]).upper()
-    if error["type"] == "missing":
-        return f"{name} is not set: put it into the environment or into .env at the root (see .env.example)"
     reason = str(error["msg"]).removeprefix("Value error, ")
     return f"{name} {reason[0].lower()}{reason[1:]}"
+
+
+def _not_set(field: str) -> str:
+    name = PREFIX + field.upper()
+    return f"{name} is not set: put it into the environment or into .env at the root (see .env.example)"

@@ -46,6 +46,18 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
         setting(monkeypatch, ROLLBOOK_API_KEY="")
 
 
+def test_what_fetches_nothing_needs_no_address_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in GOOD:
+        monkeypatch.delenv(name, raising=False)
+    assert load(fetches=False).walks == 3
+    with pytest.raises(SettingError) as refused:
+        load()
+    assert [line.partition(":")[0] for line in refused.value.message.split("; ")] == [
+        "ROLLBOOK_BASE_URL is not set",
+        "ROLLBOOK_API_KEY is not set",
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
@@ -57,14 +69,14 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
         ("BASE_URL", "https://records.example.org:99999", "has an invalid port"),
         ("API_KEY", "two words", "must be the key as issued"),
         ("API_KEY", "schlüssel", "must be the key as issued"),
-        ("TIMEZONE", "Mars/Olympus", "is 'Mars/Olympus', which is no time zone"),
-        ("CRON", "every night", "is 'every night', which is no cron line"),
-        ("CRON", "75 2 * * *", "which is no cron line"),
+        ("TIMEZONE", "Mars/Olympus", "is 'Mars/Olympus', which is not a time zone"),
+        ("CRON", "every night", "is 'every night', which is not a cron line"),
+        ("CRON", "75 2 * * *", "which is not a cron line"),
         ("FIRST_DATE", "yesterday", "valid date"),
         ("HOLD_REMOVED_PERCENT", "-1", "greater than or equal to 0"),
         ("HOLD_CHANGED_PERCENT", "101", "less than or equal to 100"),
         ("VERIFY_MOST", "many", "valid integer"),
-        ("PUBLISHED_MODE", "rw", "is 'rw', which is no file mode"),
+        ("PUBLISHED_MODE", "rw", "is 'rw', which is not a file mode"),
     ],
 )
 def test_a_malformed_setting_is_one_line_that_names_it(

@@ -233,6 +233,7 @@ class Rollbook:
         and what stood in the way is raised.
         """
         day = self.partition(day or self.today())
+        self.settings.check_source()
         flatten.load()  # now, and not between the first answer and the published file
         blocked = self._blocked
         manifest = fetch(
