@@ -1,7 +1,7 @@
 """The client: one GET at a time, with the key, named timeouts and bounded retries of transient faults.
 
 The caller decides what a body means: it passes `get` a reader, which decides whether a 200 is the contract's answer.
-No log line or error made here holds the key, a body or a search's value (G12).
+No log line or error made here holds the key, a body or a search's value; no URL holds the key (G12).
 
 Proxies: an https request goes through the environment's proxy (HTTPS_PROXY, NO_PROXY; SSL_CERT_FILE is honoured too),
 because institutions have them and a tunnel shows them no header. A plain http request, which can only go to this
@@ -183,7 +183,7 @@ class Client:
         encoding = response.headers.get("content-encoding", "").strip().lower()
         if encoding not in ("", "identity", "gzip"):
             if response.status_code == httpx.codes.OK:
-                raise TransientError("the answer is packed in a way that was not asked for", contract=True)
+                raise TransientError("the answer is compressed in a way that was not requested", contract=True)
             return _Reply(response.status_code, response.headers, b"")
         chunks, size = [], 0
         try:

@@ -172,7 +172,7 @@ def test_any_encoding_but_gzip_is_not_the_contracts(client_of: MakeClient, encod
         service.on(lambda asked, reply: Reply(body=ENCODED[encoding], headers={"content-encoding": encoding}), times=2)
         with (
             stamina.set_testing(True, attempts=2),
-            pytest.raises(NotTheContractError, match="packed in a way that was not asked for") as caught,
+            pytest.raises(NotTheContractError, match="compressed in a way that was not requested") as caught,
         ):
             get_page(client_of(service))
         assert encoding not in caught.value.message
@@ -187,7 +187,7 @@ def test_two_encoding_headers_are_two_encodings(client_of: MakeClient) -> None:
     with (
         stamina.set_testing(True, attempts=1),
         sending(lambda: [answer]) as service,
-        pytest.raises(NotTheContractError, match="packed in a way that was not asked for"),
+        pytest.raises(NotTheContractError, match="compressed in a way that was not requested"),
     ):
         get_page(client_of(service.url))
 
