@@ -1,26 +1,26 @@
-"""What can go wrong, each with what to do next. Nothing here but exceptions, and what is said of all others.
+"""All errors that Rollbook raises, and the message for all others. Nothing else is here.
 
     RollbookError                   exit 1
     ├── SettingError                exit 2   a setting is missing or malformed
     ├── ArgumentError               exit 2   an argument is missing or malformed
-    ├── HeldError                   exit 3   a landslide waits for a person's approval
-    ├── ServiceError                         the records service did not do its part
+    ├── HeldError                   exit 3   a mass change waits for a person's approval
+    ├── ServiceError                         the records service failed
     │   ├── UnreachableError                 no usable answer within the retries
     │   ├── NotTheContractError              an answer came, but not the contract's
-    │   ├── RefusedError                     the service said no: status and error_code
+    │   ├── RefusedError                     the service refused a request: status and error_code
     │   │   └── KeyRefusedError              401: the key is missing, wrong or revoked
     │   └── RedirectError                    the service pointed elsewhere; the key stays here
     ├── OtherInstitutionError                the key belongs to another institution
     ├── ContractChangedError                 too many records were refused to trust the rest
-    ├── NothingLandedError                   a past day that was never fetched
+    ├── NothingLandedError                   nothing was landed on a past day
     ├── BusyError                            another writer holds the warehouse
-    ├── BehindError                          what is published is not what was landed, and only a writer may change that
+    ├── BehindError                          the published file does not match the landings; only a writer may update it
     ├── DamagedError                         a file of the warehouse cannot be read
-    ├── MachineError                         disk, permissions, memory or clock of this machine stand in the way
-    ├── DeclarationError                     what is at rest does not fit the types that are declared now
+    ├── MachineError                         a problem with this machine's disk, permissions, memory or clock
+    ├── DeclarationError                     stored values do not fit the types that are declared now
     ├── ExpiredError                         a rebuild would lose history that raw/ no longer holds
-    ├── UndeliveredError                     an alert did not get through
-    └── CheckError                           a check that only Rollbook itself can have broken
+    ├── UndeliveredError                     an alert could not be delivered
+    └── CheckError                           a check failed because of a fault in Rollbook itself
 
 A message is one or two sentences: what happened, then what to do. It never holds the key, a body, a name or an
 email address (G12).
@@ -39,12 +39,12 @@ class RollbookError(Exception):
 
     @property
     def message(self) -> str:
-        """What happened and what to do next, in words."""
+        """What happened and what to do next."""
         return str(self)
 
 
 class SettingError(RollbookError):
-    """A setting is missing or malformed. A retry cannot help; setting it does."""
+    """A setting is missing or malformed. A retry does not help; correcting the setting does."""
 
     exit_code = 2
 
@@ -56,7 +56,7 @@ class ArgumentError(RollbookError):
 
 
 class HeldError(RollbookError):
-    """A sync would change more than a normal night does. A person looks, then approves or waits.
+    """A sync would change more than a normal night does. A person reviews it, then approves or waits.
 
     `report` lists, per table, what would be added, changed and removed (a `landing.Hold`).
     """
@@ -69,7 +69,7 @@ class HeldError(RollbookError):
 
 
 class ServiceError(RollbookError):
-    """The records service did not do its part."""
+    """The records service failed."""
 
 
 class UnreachableError(ServiceError):
@@ -77,14 +77,13 @@ class UnreachableError(ServiceError):
 
 
 class NotTheContractError(ServiceError):
-    """An answer came, again and again, that is not the contract's JSON. A retry rarely helps."""
+    """Every answer came in another form than the contract's JSON. A retry rarely helps."""
 
 
 class RefusedError(ServiceError):
-    """The service refused a request, in the contract's error body or another. A retry does not help.
+    """The service refused a request, with the contract's error body or another one. A retry does not help.
 
-    `status` is the HTTP status, `error_code` the body's own, if it has the form of one; else it is empty. The
-    service's own words go no further.
+    `status` is the HTTP status, `error_code` the body's, or empty if not well-formed. The service's message is dropped.
     """
 
     def __init__(self, message: str, *, status: int, error_code: str = "") -> None:
@@ -98,7 +97,7 @@ class KeyRefusedError(RefusedError):
 
 
 class RedirectError(ServiceError):
-    """The service answered with a redirect, which is never followed: the key stays with its host."""
+    """The service answered with a redirect. It is never followed: the key goes to the configured host only."""
 
 
 class OtherInstitutionError(RollbookError):
@@ -106,7 +105,7 @@ class OtherInstitutionError(RollbookError):
 
 
 class ContractChangedError(RollbookError):
-    """More records of a set were refused than a few bad ones explain. Nothing was merged."""
+    """More records of a set were refused than a few bad ones can explain. Nothing was merged."""
 
 
 class NothingLandedError(RollbookError):
@@ -122,30 +121,30 @@ class BusyError(RollbookError):
 
 
 class BehindError(RollbookError):
-    """What is published is not what was landed, and only a writer may change that. A sync helps."""
+    """The published file does not match the landings, and only a writer may update it. A sync helps."""
 
 
 class DamagedError(RollbookError):
-    """A file of the warehouse cannot be read. The message names the command that mends it."""
+    """A file of the warehouse cannot be read. The message names the command that repairs it."""
 
 
 class MachineError(RollbookError):
-    """The machine cannot do its part: a full or read-only disk, no permission, no memory, a clock set back.
+    """A problem with this machine: a full or read-only disk, no permission, no memory, a clock set back.
 
-    A retry helps once that is replace_lone_surrogates; the message says how.
+    A retry helps once that is fixed; the message says how.
     """
 
 
 class DeclarationError(RollbookError):
-    """Values at rest do not fit their column's type in pipelines/tables.py. Correcting the declaration helps."""
+    """Stored values do not fit their column's type in pipelines/tables.py. Correcting the declaration helps."""
 
 
 class ExpiredError(RollbookError):
-    """What was asked for would lose history that `raw/` no longer holds. A retry cannot help; nothing was touched."""
+    """The command would lose history that `raw/` no longer holds. A retry does not help; nothing was changed."""
 
 
 class UndeliveredError(RollbookError):
-    """An alert did not get through. `again` says whether a later try can help. No sync fails for it."""
+    """An alert could not be delivered. `again` says whether a retry can help. No sync fails for it."""
 
     def __init__(self, message: str, *, again: bool) -> None:
         super().__init__(message)
@@ -153,9 +152,9 @@ class UndeliveredError(RollbookError):
 
 
 class CheckError(RollbookError):
-    """A check that only Rollbook itself can have broken failed before publishing. Readers keep the last file.
+    """A check failed before publishing, because of a fault in Rollbook itself. Readers keep the last file.
 
-    `found` holds every check by name, with what it found in words: nothing where it holds.
+    `found` maps every check's name to its findings; a check that passed has none.
     """
 
     def __init__(self, message: str, found: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -164,8 +163,8 @@ class CheckError(RollbookError):
 
 
 def unforeseen(kind: str, look: str) -> str:
-    """What is said of an error that nobody foresaw: its kind, and where to `look`.
+    """Return the message for an unexpected error: its `kind`, and in `look` where to find more.
 
-    Never its own text: that may quote a record, and what is said here is printed, sent to a chat and kept in logs.
+    Never includes the error's own text: that may quote a record, and messages are printed, logged and sent to chats.
     """
     return f"It ended with an unforeseen error ({kind}). {look}"

@@ -1,6 +1,6 @@
-"""Files that survive a crash: written aside, fsynced, renamed, the folder fsynced; the owner's alone (G12).
+"""Crash-safe private files (G12): write to a temporary name, fsync, rename, fsync the folder.
 
-What is in the files is the business of those who write them.
+Nothing here knows what the files contain.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from filelock import FileLock, Timeout
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 
-# Half-written files carry this ending; no reader's glob matches it, and the next writer sweeps them up.
+# The suffix of half-written files. No reader's glob matches it, and the next writer removes them.
 PARTIAL = ".partial"
 
-# A process's own folder for a while, and the lock in it that tells whether the process is still there.
+# A process's temporary folder, and the lock in it that shows whether the process still runs.
 ASIDE, LOCK = "aside-", "lock"
 
 
 def keep_private(home: str | None) -> None:
-    """From here on, what this process and its children make is the owner's alone, and so is Dagster's `home`.
+    """Make new files of this process and its children, and Dagster's `home`, accessible to the owner only.
 
-    Every entry says so first: the command, the code location, the UI. Dagster by itself leaves its databases and logs
-    open to all; in a folder that others cannot enter, older ones are out of reach, too.
+    Every entry point calls this first: the command, the code location, the UI. Dagster leaves its databases and logs
+    readable by all; closing their folder protects the existing ones, too.
     """
     os.umask(0o077)
     if home and Path(home).is_absolute():
-        with suppress(OSError):  # no such folder, or another account's: both are for `rollbook doctor` to say
+        with suppress(OSError):  # missing, or another account's: `rollbook doctor` reports both
             Path(home).chmod(PRIVATE_FOLDER)
 
 
 def folder(path: Path, mode: int = PRIVATE_FOLDER) -> Path:
-    """Make a folder (and those above it) that only its owner enters, unless `mode` says otherwise."""
+    """Create a folder and its parents, accessible to the owner only unless `mode` says otherwise."""
     if not path.is_dir():
         folder(path.parent)
         path.mkdir(exist_ok=True)
@@ -48,7 +48,7 @@ def folder(path: Path, mode: int = PRIVATE_FOLDER) -> Path:
 
 
 def sync(path: Path) -> None:
-    """Have the disk hold a file's content, or a folder's list of names."""
+    """Flush a file's content, or a folder's list of names, to disk (fsync)."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -58,9 +58,9 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path, mode: int = PRIVATE_FILE) -> Iterator[Path]:
-    """Yield a name to write to; when the block ends well, that file takes the place of `path` at once and durably.
+    """Yield a temporary path to write to; if the block succeeds, that file replaces `path` atomically and durably.
 
-    A crash at any instant leaves either the old file or the new one.
+    A crash at any moment leaves either the old file or the new one.
     """
     aside = path.with_name(f".{path.name}{PARTIAL}")
     try:
@@ -75,10 +75,10 @@ def replacing(path: Path, mode: int = PRIVATE_FILE) -> Iterator[Path]:
 
 @contextmanager
 def handing_out(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file to write to; when the block ends well, it takes the place of `path` at once and durably.
+    """Yield a file to write to; if the block succeeds, it replaces `path` atomically and durably.
 
-    For folders that others may write to as well: its name cannot be foreseen, nothing that was put there is opened, and
-    it is the owner's alone from its first byte on. A link in the place of `path` is replaced, and not followed.
+    For folders that others may write to: the temporary name is unpredictable, no existing file is opened, and only the
+    owner can read it from the first byte on. A link at `path` is replaced, not followed.
     """
     with tempfile.NamedTemporaryFile(prefix=".rollbook-", suffix=PARTIAL, dir=path.parent, delete=False) as file:
         aside = Path(file.name)
@@ -94,16 +94,16 @@ def handing_out(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def aside(within: Path) -> Iterator[Path]:
-    """A private folder for what one process needs for a while; removed when the block ends, however it ends.
+    """Yield a private temporary folder; removed when the block ends, even by an exception.
 
-    What a killed process leaves is for `sweep_aside`: a folder whose lock nobody holds is nobody's. Where this account
-    may only read, it is made in the system's temporary folder instead.
+    `sweep_aside` removes those of killed processes: their locks are free. If this account may not write to `within`,
+    the folder is made in the system's temporary folder instead.
     """
     place = within if os.access(within, os.W_OK | os.X_OK) else None
     while True:
         made = Path(tempfile.mkdtemp(prefix=ASIDE, dir=place))
         lock = FileLock(made / LOCK, mode=PRIVATE_FILE)
-        with suppress(FileNotFoundError):  # swept before it was locked
+        with suppress(FileNotFoundError):  # removed by a sweep before it was locked
             lock.acquire()
             break
     try:
@@ -114,25 +114,25 @@ def aside(within: Path) -> Iterator[Path]:
 
 
 def sweep_aside(within: Path) -> None:
-    """Remove what killed processes left of their folders `aside`; those of living ones stay."""
+    """Remove the `aside` folders of killed processes; keeps those of running ones."""
     for left in within.glob(f"{ASIDE}*"):
-        with suppress(Timeout, FileNotFoundError), FileLock(left / LOCK, timeout=0):  # held, or gone by now
+        with suppress(Timeout, FileNotFoundError), FileLock(left / LOCK, timeout=0):  # in use, or already gone
             shutil.rmtree(left, ignore_errors=True)
 
 
 def write(path: Path, content: bytes, mode: int = PRIVATE_FILE) -> None:
-    """Write a whole file durably, or leave the old one."""
+    """Write a whole file atomically and durably; on an error the old one stays."""
     with replacing(path, mode) as aside:
         aside.write_bytes(content)
 
 
 def empty(path: Path) -> Path:
-    """A private folder with nothing in it."""
+    """Create a private folder, or empty it; returns its path."""
     shutil.rmtree(path, ignore_errors=True)
     return folder(path)
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file, in hex."""
+    """Return the SHA-256 of a file, in hex."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()

@@ -1,11 +1,11 @@
-"""The UI's door: Dagster's webserver asks nobody for a password, so a guard stands in front of it.
+"""Guards Dagster's UI against requests from other web sites (CSRF, DNS rebinding, framing): it asks for no password.
 
-Any page that an operator has open can make the browser send requests to this machine, and Dagster by itself checks
-neither who is asked nor who asks: it takes a mutation from an image's address. What the guard lets through comes from
-the UI's own pages, or from a program, which sends no `Origin`.
+Any page that an operator has open can make the browser send requests to this machine, and Dagster checks neither `Host`
+nor `Origin`: even an image's URL can run a mutation. The guard lets through requests from the UI's own pages, and from
+programs, which send no `Origin`.
 
-`python -m pipelines.guard HOST PORT [NAME ...]` serves the UI behind it, as `rollbook serve` does. The names imported
-from Dagster below are not public; they were checked against 1.13.27, the version that pyproject.toml pins.
+`python -m pipelines.guard HOST PORT [NAME ...]` serves the UI behind the guard, as `rollbook serve` does. The names
+imported from Dagster below are not public; they were checked against 1.13.27, the version that pyproject.toml pins.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from pipelines import files
 from pipelines.settings import ROOT
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - names no host: a browser cannot be asking for it
-POLL_MS = 2000  # how often the UI asks for what changed; Dagster's own default
+EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - not a host that a browser can ask for
+POLL_MS = 2000  # how often the UI polls for changes; Dagster's own default
 
 WRONG_HOST = (
-    "This is Rollbook's UI, and it does not answer to the name it was asked by. If the name in your browser's address"
+    "This is Rollbook's UI, and it does not accept requests under this host name. If the name in your browser's address"
     " bar is right, put it into ROLLBOOK_UI_HOSTS (with its port, if it shows one) and start `rollbook serve` again.\n"
 )
 FOREIGN = (
-    "Another web site asked for this, and only the UI's own pages may. If the UI is behind a proxy, have that pass the"
+    "Another web site sent this request; only the UI's own pages may. If the UI is behind a proxy, have that pass the"
     " Host header on, and put the name in your browser's address bar into ROLLBOOK_UI_HOSTS.\n"
 )
 ONLY_POST = "Queries are sent to /graphql by POST, as application/json. For a query by hand, use a GraphQL client.\n"
 
 
 class Guard:
-    """ASGI middleware: only the UI's own pages, under the names that it is known by, and programs get through.
+    """ASGI middleware that lets only programs and the UI's own pages through.
 
-    Every request must be for one of the `hosts`. What a page sent must come from that same host and port, WebSockets
-    included; and `/graphql` takes JSON by POST only, which no page can send to another site unasked.
+    Every request's `Host` must be one of `hosts`. A request from a page must come from the same host and port, also for
+    WebSockets. `/graphql` takes JSON by POST only, which a page cannot send to another site without a preflight.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
@@ -60,22 +60,22 @@ class Guard:
         self.hosts = frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse with 403 and what to do, or pass on."""
+        """Refuse with 403 and a message, or pass the request on."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
         elif refusal := self.refusal(scope):
             await PlainTextResponse(refusal, 403)(scope, receive, send)
         else:
-            await self.app(scope, receive, _unframed(send))
+            await self.app(scope, receive, _deny_framing(send))
 
     def refusal(self, scope: Scope) -> str | None:
-        """Why a request is refused, in words; None when it may pass."""
+        """Return the message for a request to refuse; None if it may pass."""
         headers = Headers(scope=scope)
-        asked = [host.lower() for host in headers.getlist("host")]
-        if len(asked) != 1 or asked[0] not in self.hosts:
+        hosts = [host.lower() for host in headers.getlist("host")]
+        if len(hosts) != 1 or hosts[0] not in self.hosts:
             return WRONG_HOST
-        if any(origin.lower().partition("://")[2] != asked[0] for origin in headers.getlist("origin")):
-            return FOREIGN  # also `null`, as which a page in a sandbox asks
+        if any(origin.lower().partition("://")[2] != hosts[0] for origin in headers.getlist("origin")):
+            return FOREIGN  # also for `null`, the origin of a sandboxed page
         if scope["type"] == "websocket":
             return None
         if scope["method"] not in ("GET", "HEAD") and headers.get("sec-fetch-site", "none") not in (
@@ -89,27 +89,27 @@ class Guard:
         return None
 
 
-def _unframed(send: Send) -> Send:
-    """Have no other site show the UI in a frame of its own, where a click could be stolen."""
+def _deny_framing(send: Send) -> Send:
+    """Add the header that stops other sites from showing the UI in a frame (clickjacking)."""
 
-    async def framed(message: Message) -> None:
+    async def send_with_header(message: Message) -> None:
         if message["type"] == "http.response.start":
             MutableHeaders(scope=message)["X-Frame-Options"] = "SAMEORIGIN"
         await send(message)
 
-    return framed
+    return send_with_header
 
 
-def known_as(host: str, port: int, names: Iterable[str] = ()) -> set[str]:
-    """What a browser may put into `Host` for a UI that listens on this host and port, and has these names besides.
+def allowed_hosts(host: str, port: int, names: Iterable[str] = ()) -> set[str]:
+    """Return the `Host` values to accept for a UI that listens on this host and port and has these further names.
 
-    A name without a port stands for itself (behind a proxy) and for itself with the port that is served.
+    A name without a port is accepted as it is (behind a proxy) and with the served port.
     """
-    listens = [] if host in EVERY_ADDRESS else [f"[{host}]" if ":" in host else host.lower()]
-    known = set()
-    for name in (*LOOPBACK, *listens, *names):
-        known |= {name} if urlsplit(f"//{name}").port else {name, f"{name}:{port}"}
-    return known
+    own = [] if host in EVERY_ADDRESS else [f"[{host}]" if ":" in host else host.lower()]
+    allowed = set()
+    for name in (*LOOPBACK, *own, *names):
+        allowed |= {name} if urlsplit(f"//{name}").port else {name, f"{name}:{port}"}
+    return allowed
 
 
 def serve(host: str, port: int, names: Iterable[str] = ()) -> None:
@@ -121,7 +121,7 @@ def serve(host: str, port: int, names: Iterable[str] = ()) -> None:
         workspace = WorkspaceFileTarget([str(ROOT / "workspace.yaml")])
         with WorkspaceProcessContext(instance, workspace, version=__version__) as context:
             app = create_app_from_workspace_process_context(context, live_data_poll_rate=POLL_MS)
-            uvicorn.run(Guard(app, known_as(host, port, names)), host=host, port=port, log_level="warning")
+            uvicorn.run(Guard(app, allowed_hosts(host, port, names)), host=host, port=port, log_level="warning")
 
 
 if __name__ == "__main__":

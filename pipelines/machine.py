@@ -1,6 +1,6 @@
-"""The machine under Rollbook: what its operating system reports, in words that say what to do; the room on its disk.
+"""The machine: turns operating system errors into messages that say what to do, and measures disk space.
 
-Which file was being written, and why, is the business of those who wrote it. Nothing here knows a setting.
+Nothing here knows what a file is for, or reads a setting.
 """
 
 from __future__ import annotations
@@ -21,44 +21,47 @@ AGAIN = "Readers keep what was published, and the next sync goes on from there."
 
 @contextmanager
 def translate_errors(root: Path) -> Iterator[None]:
-    """Turn what the operating system reports about files below `root` into a MachineError; all else passes."""
+    """Raise MachineError for an operating system error that an operator can fix; other errors pass unchanged.
+
+    `root` is the folder that the messages name.
+    """
     try:
         yield
     except OSError as error:
-        told = meaning(error.errno, root, error.filename)
-        if told is None:
+        message = meaning(error.errno, root, error.filename)
+        if message is None:
             raise
-        raise MachineError(told) from error
+        raise MachineError(message) from error
 
 
 def meaning(number: int | None, root: Path, file: object = None) -> str | None:
-    """What an error number means for the files below `root`, and what to do; None if that is not for an operator."""
-    words = _WORDS.get(number or 0)
-    return words(root, Path(os.fsdecode(file)) if isinstance(file, (str, bytes)) else None) if words else None
+    """Return what an errno means for files below `root`, and what to do; None if an operator cannot fix it."""
+    message_of = _MESSAGES.get(number or 0)
+    return message_of(root, Path(os.fsdecode(file)) if isinstance(file, (str, bytes)) else None) if message_of else None
 
 
 def number_in(text: str) -> int | None:
-    """The error number whose words a library's message repeats, if it is one that `meaning` knows."""
-    return next((number for number in _WORDS if os.strerror(number) in text), None)
+    """Return the errno whose text a library's message quotes; None if `meaning` knows none of them."""
+    return next((number for number in _MESSAGES if os.strerror(number) in text), None)
 
 
 def existing(path: Path) -> Path:
-    """The path, or the nearest folder above it that is there."""
+    """Return the path, or its nearest parent that exists."""
     while not path.exists() and path != path.parent:
         path = path.parent
     return path
 
 
 def free(path: Path) -> int:
-    """Bytes that this account may still write where `path` is, or would be."""
+    """Return the bytes that this account may still write on the disk of `path`."""
     return shutil.disk_usage(existing(path)).free
 
 
 def size(path: Path) -> int:
-    """Bytes that a file, or all files below a folder, take on disk; a file with several names counts once."""
+    """Return the bytes that a file, or all files below a folder, take on disk; a hard-linked file counts once."""
     seen: dict[tuple[int, int], int] = {}
     for found in _files(path):
-        with suppress(OSError):  # removed while we looked
+        with suppress(OSError):  # removed in the meantime
             stat = found.lstat()
             seen[stat.st_dev, stat.st_ino] = stat.st_blocks * 512
     return sum(seen.values())
@@ -67,12 +70,12 @@ def size(path: Path) -> int:
 def _files(path: Path) -> Iterator[Path]:
     if path.is_file():
         yield path
-    for folder, _, names in os.walk(path):  # which passes over what cannot be read, or is gone by now
+    for folder, _, names in os.walk(path):  # skips what cannot be read or is gone
         yield from (Path(folder, name) for name in names)
 
 
 def in_bytes(count: float) -> str:
-    """A number of bytes for people."""
+    """Format a number of bytes for people (decimal units)."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if abs(count) < 1000:
             return f"{count:.0f} {unit}" if unit in ("bytes", "kB") else f"{count:.1f} {unit}"
@@ -81,21 +84,21 @@ def in_bytes(count: float) -> str:
 
 
 def account() -> str:
-    """Who runs this, for messages."""
+    """Return the name of the account that runs this, for messages."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's number without a name
+    except (KeyError, OSError):  # a container's user without a name
         return f"user {os.getuid()}"
 
 
 def _full(root: Path, file: Path | None) -> str:
     return (
         f"The disk is full: {in_bytes(free(file or root))} are left where {file.parent if file else root} is. Make room"
-        " (`rollbook prune --dry-run` shows what Rollbook itself could let go of), then run the sync again. " + AGAIN
+        " (`rollbook prune --dry-run` shows what Rollbook itself could delete), then run the sync again. " + AGAIN
     )
 
 
-def _quota(root: Path, file: Path | None) -> str:  # noqa: ARG001 - as the others
+def _quota(root: Path, file: Path | None) -> str:  # noqa: ARG001 - the same signature for all
     return f"This account ({account()}) has used up its quota on the disk of {root}. Raise it or make room. " + AGAIN
 
 
@@ -126,12 +129,12 @@ def _too_many(root: Path, file: Path | None) -> str:  # noqa: ARG001
 
 def _broken(root: Path, file: Path | None) -> str:
     return (
-        f"The disk of {file or root} reports an error. Look at it (dmesg, smartctl) before anything else; what it lost"
-        " comes back with a restored raw/ and `rollbook rebuild`. " + AGAIN
+        f"The disk of {file or root} reports an error. Check it first (dmesg, smartctl); then, to recover what it lost,"
+        " restore raw/ from a backup and run `rollbook rebuild`. " + AGAIN
     )
 
 
-_WORDS: dict[int, Callable[[Path, Path | None], str]] = {
+_MESSAGES: dict[int, Callable[[Path, Path | None], str]] = {
     errno.ENOSPC: _full,
     errno.EDQUOT: _quota,
     errno.EROFS: _read_only,

@@ -141,12 +141,14 @@ def _hosts(value: str) -> str:
     return ", ".join(names)
 
 
-class WarehouseSettings(BaseSettings):
-    """Where the warehouse is, and what is kept and shown: all that a command needs which only reads what is there."""
-
+class _Group(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_file=ROOT / ".env", env_ignore_empty=True, extra="ignore", frozen=True
     )
+
+
+class WarehouseSettings(_Group):
+    """Where the warehouse is, and what is kept and shown: all that a command needs which only reads what is there."""
 
     warehouse: Path = Path("warehouse")
     keep_days: Annotated[int, Field(ge=1)] | None = None
@@ -164,7 +166,7 @@ class WarehouseSettings(BaseSettings):
         return int(self.published_mode, 8)
 
 
-class SourceSettings(BaseSettings):
+class SourceSettings(_Group):
     """The records service, how it is asked, and when. Without an address or a key, both are empty."""
 
     base_url: Annotated[str, AfterValidator(_base_url)] = ""
@@ -183,7 +185,7 @@ class SourceSettings(BaseSettings):
         return ZoneInfo(self.timezone)
 
 
-class GuardSettings(BaseSettings):
+class GuardSettings(_Group):
     """What is held for a person (G3), and who may command the UI (G12)."""
 
     hold_removed_percent: Annotated[float, Field(ge=0, le=100)] = 10
@@ -196,7 +198,7 @@ class GuardSettings(BaseSettings):
         return self.ui_hosts.split(", ") if self.ui_hosts else []
 
 
-class AlertSettings(BaseSettings):
+class AlertSettings(_Group):
     """Who hears of a failed, held or late sync."""
 
     alert_webhook: Annotated[SecretStr, AfterValidator(_webhook)] | None = None

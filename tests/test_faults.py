@@ -1,4 +1,4 @@
-"""The machine's faults: each ends in a message that says what to do, an intact published file, and a replace_lone_surrogates next sync.
+"""The machine's faults: each ends in a message that says what to do, an intact published file, and a next sync that recovers.
 
 The disks, accounts and limits are real (`tests.machines`). What is published afterwards is what the slow model makes of
 what the service told; the service's own faults are in `tests/fault_matrix`, killed writers in `test_kill`.

@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from pipelines.errors import SettingError
-from pipelines.guard import FOREIGN, ONLY_POST, WRONG_HOST, Guard, known_as
+from pipelines.guard import FOREIGN, ONLY_POST, WRONG_HOST, Guard, allowed_hosts
 from pipelines.settings import load
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a name, and nothing listens
@@ -45,7 +45,7 @@ def ask(method: str, path: str, *headers: tuple[str, str], known: set[str] | Non
     }
     if not websocket:
         scope["method"] = method
-    asyncio.run(Guard(ui, known or known_as("127.0.0.1", 3000))(scope, receive, send))
+    asyncio.run(Guard(ui, known or allowed_hosts("127.0.0.1", 3000))(scope, receive, send))
     return sent
 
 
@@ -98,7 +98,7 @@ def test_a_request_that_names_two_hosts_or_none_is_refused() -> None:
 def test_it_is_known_by_what_it_listens_on_and_by_the_names_that_are_set(
     host: str, names: tuple[str, ...], asked: dict[str, str]
 ) -> None:
-    known = known_as(host, 3000, names)
+    known = allowed_hosts(host, 3000, names)
     assert {name: answer("GET", "/", {"host": name}, known=known) for name in asked} == asked
 
 

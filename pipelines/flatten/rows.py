@@ -1,6 +1,6 @@
-"""Decoded records become columns: one Arrow table per declared table, a few thousand records at a time.
+"""Turns decoded records into columns: one Arrow table per declared table, a few thousand records at a time.
 
-Validation by declared types is in `shapes`; the rules that need more than one value (a class listed twice) are here.
+`shapes` validates by declared types; rules that need more than one value (a class listed twice) are here.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from pipelines.flatten.shapes import Shape, shape, shortened
 from pipelines.landing.manifest import Drift, Landed, Reject
 from pipelines.tables import TABLES, Table, of_set
 
-# Records per batch: large enough that Arrow's own cost vanishes, small enough to stay flat in memory.
+# Records per batch: large enough to make Arrow's fixed cost negligible, small enough to keep memory flat.
 BATCH = 5_000
-# And bytes of their bodies, where a few records are as long as thousands.
+# Bytes of bodies per batch, in case a few records are as long as thousands.
 BATCH_BYTES = 64 * 2**20
-# A single student's record is kept whole, as one value; a longer one is more than the warehouse can hold in memory.
+# A single student's record is kept as one value; a longer one would not fit into the warehouse's memory.
 DETAIL_BYTES = 4 * 2**20
-# Characters of a refused record that are kept with its reason. The whole is in raw/.
-RECORD_MOST = 2**16
+# Characters of a refused record that are kept with its reason. The whole record is in raw/.
+MAX_RECORD_TEXT = 2**16
 
 _ARROW: dict[str, pa.DataType] = {
     "BIGINT": pa.int64(),
@@ -44,7 +44,7 @@ _ARROW: dict[str, pa.DataType] = {
     "TIMESTAMP": pa.timestamp("us"),
     "JSON": pa.string(),
 }
-# Ids and places: numbers that are never NULL.
+# Ids and positions: numbers that are never NULL.
 Integers = NDArray[np.int64]
 
 OBSERVED = pa.schema(
@@ -59,7 +59,7 @@ OBSERVED = pa.schema(
 
 
 def schema(table: Table) -> pa.Schema:
-    """The Arrow schema of one table's rows, with `seq`: the position of the record among those landed of its set."""
+    """Return the Arrow schema of one table's rows, with `seq`: the record's position among those landed of its set."""
     return pa.schema([(c.name, _ARROW[c.type]) for c in table.columns] + [("seq", pa.int64())])
 
 
@@ -67,8 +67,8 @@ def schema(table: Table) -> pa.Schema:
 class Batch:
     """Some landed records, flattened.
 
-    `tables` holds the rows per table name, and under `observed` one row per record seen: its `state` is `stated` or
-    `rejected`; a row with a `table_name` and the state `silent` says that a stated record was silent about it.
+    `tables` holds the rows per table name, and under `observed` one row per record seen, with the `state` `stated` or
+    `rejected`. A row with a `table_name` and the state `silent` says that a stated record left that table unstated.
     """
 
     tables: dict[str, pa.Table]
@@ -78,20 +78,20 @@ class Batch:
 
 
 def load() -> None:
-    """Load what making columns needs: pyarrow loads pandas for its first array, which takes a third of a second."""
+    """Load what columns need ahead of time: pyarrow imports pandas for its first array, which takes 0.3 s."""
     pa.array([])
 
 
 def flatten(set_name: str, bodies: Iterable[Landed]) -> Iterator[Batch]:
     """Flatten the landed bodies of one set, in order, batch by batch.
 
-    From a search's result only the record that was sought is taken. Raises nothing for a bad record: it becomes a
-    reject. Contract: "Student", "Class", "Institution".
+    A search's result contributes only the record that was sought. A bad record raises nothing: it becomes a reject.
+    Contract: "Student", "Class", "Institution".
     """
     columns = _Columns(set_name)
     with _no_collector():
         for body in bodies:
-            columns.take(body)
+            columns.add(body)
             if columns.records >= BATCH or columns.size >= BATCH_BYTES:
                 yield columns.batch()
         yield columns.batch(last=True)
@@ -99,7 +99,7 @@ def flatten(set_name: str, bodies: Iterable[Landed]) -> Iterator[Batch]:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Keep the garbage collector from looking at millions of values that are never part of a cycle (a third faster)."""
+    """Turn off the garbage collector: it would track millions of values that never form cycles (a third faster)."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -110,9 +110,9 @@ def _no_collector() -> Iterator[None]:
 
 
 class _Objects:
-    """Objects of one kind, field by field. One that is missing or null has a null in every field.
+    """A list of objects of one kind, read by field. A missing or null object has None in every field.
 
-    All fields are taken in one go, which costs half of asking each object for one after the other.
+    All fields are read at once, which costs half as much as reading them one by one.
     """
 
     def __init__(self, objects: Sequence[Any]) -> None:
@@ -121,31 +121,31 @@ class _Objects:
 
     @cached_property
     def _fields(self) -> dict[str, tuple[Any, ...]]:
-        there = next(filter(None, self.objects), None)
-        if there is None:
+        first = next(filter(None, self.objects), None)
+        if first is None:
             return {}
-        names = there.__struct_fields__
+        names = first.__struct_fields__
         nothing = (None,) * len(names)
-        # Most objects are always there; `all` knows that ten times as fast as a look at each.
+        # Most kinds are never missing; `all` finds that out ten times as fast as a check of each object.
         rows = map(astuple, self.objects) if all(self.objects) else [astuple(o) if o else nothing for o in self.objects]
         return dict(zip(names, zip(*rows, strict=True), strict=True))
 
     def at(self, path: Sequence[str]) -> tuple[Any, ...]:
-        """The values that a path leads to, one an object."""
+        """Return the values at a path, one per object."""
         field, *further = path
         if further:
             return self.inner(field).at(further)
         return self._fields.get(field) or (None,) * len(self.objects)
 
     def inner(self, field: str) -> _Objects:
-        """The objects that a field holds."""
+        """Return the objects in a field."""
         if field not in self._inner:
             self._inner[field] = _Objects(self.at([field]))
         return self._inner[field]
 
 
 class _Columns:
-    """The records of one set, gathered until there are enough for a batch."""
+    """Collects the records of one set until there are enough for a batch."""
 
     def __init__(self, set_name: str) -> None:
         self.set_name = set_name
@@ -164,8 +164,8 @@ class _Columns:
         self.seqs: list[int] = []
         self.payloads: list[tuple[int | None, str, Any]] = []
 
-    def take(self, body: Landed) -> None:
-        """Take the records of one body."""
+    def add(self, body: Landed) -> None:
+        """Add the records of one body."""
         self.size += len(body.content)
         if self.shape is None:
             if len(body.content) > DETAIL_BYTES:
@@ -175,32 +175,32 @@ class _Columns:
             self.payloads.append(_payload(body))
             self._number(1)
             return
-        positions, records = self._fitting(self.shape, body)
-        if doubled := self._doubled(records):
+        positions, records = self._valid_records(self.shape, body)
+        if duplicates := self._duplicates(records):
             raws, ids = self.shape.raws(body.content), _Objects(records).at(self.shape.id_path)
-            for i, reason in doubled.items():
+            for i, reason in duplicates.items():
                 self._reject(body, positions[i], ids[i], reason, raws[positions[i]])
-            records = [record for i, record in enumerate(records) if i not in doubled]
+            records = [record for i, record in enumerate(records) if i not in duplicates]
         self.kept += records
         self._number(len(records))
 
     def _number(self, records: int) -> None:
-        """Give so many kept records their places."""
+        """Assign the next positions to this many kept records."""
         self.seqs += range(self.seq + 1, self.seq + records + 1)
         self.seq += records
         self.records += records
 
-    def _fitting(self, shape: Shape, body: Landed) -> tuple[Sequence[int], list[Any]]:
-        """The records of a body that are as declared, and where in it they stand; the others are set aside."""
+    def _valid_records(self, shape: Shape, body: Landed) -> tuple[Sequence[int], list[Any]]:
+        """Return the positions and records of a body that are as declared; rejects the others."""
         if body.kind == "auth":
             envelope = msgspec.json.decode(body.content, type=dict[str, msgspec.Raw])
-            return self._slowly(shape, body, [envelope["data"]])
+            return self._read_singly(shape, body, [envelope["data"]])
         if body.kind == "walk" and (page := shape.page(body.content)) is not None:
             return range(len(page)), page
-        return self._slowly(shape, body, shape.raws(body.content))
+        return self._read_singly(shape, body, shape.raws(body.content))
 
-    def _slowly(self, shape: Shape, body: Landed, raws: list[msgspec.Raw]) -> tuple[Sequence[int], list[Any]]:
-        """Read a body's records one by one; the refused are set aside with their reason."""
+    def _read_singly(self, shape: Shape, body: Landed, raws: list[msgspec.Raw]) -> tuple[Sequence[int], list[Any]]:
+        """Read a body's records one by one; rejects those that are not as declared, with the reason."""
         positions, records = [], []
         for position, raw in enumerate(raws):
             drift: Counter[tuple[str, str]] = Counter()
@@ -218,13 +218,13 @@ class _Columns:
     def _reject(self, body: Landed, position: int, found: int | None, reason: str, raw: msgspec.Raw) -> None:
         self.seq += 1
         self.records += 1
-        text = shortened(bytes(raw).decode(errors="replace"), RECORD_MOST)
+        text = shortened(bytes(raw).decode(errors="replace"), MAX_RECORD_TEXT)
         self.rejects.append(Reject(self.set_name, body.page, position + 1, reason, text, found))
         if found is not None:
             self.rejected.append((found, self.seq))
 
-    def _doubled(self, records: list[Any]) -> dict[int, str]:
-        """The records (by index) that list the same key twice, with the reason."""
+    def _duplicates(self, records: list[Any]) -> dict[int, str]:
+        """Return the records (by index) that list the same key twice, with the reason."""
         found = {}
         for table in self.tables:
             if table.is_list:
@@ -235,7 +235,7 @@ class _Columns:
         return found
 
     def batch(self, *, last: bool = False) -> Batch:
-        """What was gathered, as columns; then start anew. The drift comes with the last batch."""
+        """Return what was collected as columns, and reset. The drift comes with the last batch."""
         seqs = np.array(self.seqs, np.int64)
         if self.shape is None:
             details = TABLES["student_details"]
@@ -255,28 +255,28 @@ class _Columns:
         return done
 
     def _observed(self, ids: Integers, seqs: Integers, records: _Objects) -> pa.Table:
-        def rows(state: str, ids: Any, seqs: Any, about: str | None = None) -> pa.Table:
-            of, *what = (pa.repeat(pa.scalar(word, pa.string()), len(ids)) for word in (self.set_name, state, about))
-            return pa.table([of, pa.array(ids, pa.int64()), *what, pa.array(seqs, pa.int64())], schema=OBSERVED)
+        def rows(state: str, ids: Any, seqs: Any, table: str | None = None) -> pa.Table:
+            sets, *rest = (pa.repeat(pa.scalar(text, pa.string()), len(ids)) for text in (self.set_name, state, table))
+            return pa.table([sets, pa.array(ids, pa.int64()), *rest, pa.array(seqs, pa.int64())], schema=OBSERVED)
 
-        refused, at = zip(*self.rejected, strict=True) if self.rejected else ((), ())
-        found = [rows("stated", ids, seqs), rows("rejected", refused, at)]
+        rejected_ids, rejected_seqs = zip(*self.rejected, strict=True) if self.rejected else ((), ())
+        found = [rows("stated", ids, seqs), rows("rejected", rejected_ids, rejected_seqs)]
         for table in self.tables:
             if table.may_be_unstated:
-                silent = ~_there(records.at([table.field]))
-                found.append(rows("silent", ids[silent], seqs[silent], table.name))
+                unstated = ~_present(records.at([table.field]))
+                found.append(rows("silent", ids[unstated], seqs[unstated], table.name))
         return pa.concat_tables(found)
 
 
 def _payload(body: Landed) -> tuple[int | None, str, datetime | None]:
-    """A student's detail as it came: whose it is, the record as JSON, when it was received (UTC)."""
+    """Return a student's detail as received: the student's id, the record as JSON, when it came (UTC)."""
     value = msgspec.json.decode(body.content, type=dict[str, msgspec.Raw])
     payload = bytes(value.get("data", msgspec.Raw(body.content))).decode()
     return body.sought, payload, body.received_at.replace(tzinfo=None) if body.received_at else None
 
 
 def _rows(table: Table, records: _Objects, ids: Integers, seqs: Integers) -> pa.Table:
-    """One table's rows out of decoded records; `ids` and `seqs` are theirs, in the same order."""
+    """Return one table's rows from decoded records, whose `ids` and `seqs` are in the same order."""
     rows = records
     if table.is_list:
         lists = records.at([table.field])
@@ -286,14 +286,14 @@ def _rows(table: Table, records: _Objects, ids: Integers, seqs: Integers) -> pa.
     elif table.path:
         rows = records.inner(table.field)
         if not all(rows.objects):
-            there = _there(rows.objects)
+            present = _present(rows.objects)
             rows = _Objects(list(filter(None, rows.objects)))
-            ids, seqs = ids[there], seqs[there]
+            ids, seqs = ids[present], seqs[present]
     inherited = table.parent_key if table.path else None
     arrays = [pa.array(ids if c.name == inherited else rows.at(c.path), _ARROW[c.type]) for c in table.columns]
     return pa.table([*arrays, pa.array(seqs)], schema=schema(table))
 
 
-def _there(objects: Sequence[Any]) -> NDArray[np.bool_]:
-    """Which of the objects are neither missing nor null."""
+def _present(objects: Sequence[Any]) -> NDArray[np.bool_]:
+    """Return a mask of the objects that are neither missing nor null."""
     return np.array([o is not None for o in objects], np.bool_)

@@ -1,7 +1,7 @@
 """The declarations as types: what a record of a set must look like, made once from `tables.py`.
 
-A page is decoded by these types in one go. A record that does not fit is looked at alone, slowly and in words; that
-is here too, because it walks the same tree. Turning records into columns is not: see `rows`.
+These types decode a whole page at once. If a record does not fit, the page's records are read one by one, slowly, each
+refusal with its reason; that is here too, because it walks the same tree. `rows` turns records into columns.
 """
 
 from __future__ import annotations
@@ -15,17 +15,27 @@ from typing import Annotated, Any
 
 import msgspec
 
-from pipelines.records import MAX_ID, NESTED_MOST, TEXT_MOST, UNREADABLE, Id, id_reader, is_nested, split, whole
+from pipelines.records import (
+    MAX_DEPTH,
+    MAX_ID,
+    MAX_TEXT,
+    UNREADABLE,
+    Id,
+    as_integer,
+    decode_page,
+    id_reader,
+    is_too_deep,
+)
 from pipelines.tables import SETS, Column, of_set
 
-# Characters of an unknown field's name that are told.
-FIELD_MOST = 100
+# Characters of an undeclared field's name that are shown.
+MAX_FIELD_NAME = 100
 
 _TYPES: dict[str, Any] = {
     "BIGINT": Annotated[int, msgspec.Meta(ge=-(2**63), le=MAX_ID)],
     "DOUBLE": float,
     "DATE": date,
-    "VARCHAR": Annotated[str, msgspec.Meta(max_length=TEXT_MOST)],
+    "VARCHAR": Annotated[str, msgspec.Meta(max_length=MAX_TEXT)],
     "BOOLEAN": bool,
 }
 _PERCENT = Annotated[float, msgspec.Meta(ge=0, le=100)]
@@ -33,7 +43,7 @@ _PERCENT = Annotated[float, msgspec.Meta(ge=0, le=100)]
 
 @dataclass
 class Node:
-    """One object of a record: its fields that hold values, and those that hold objects or lists of them."""
+    """One object of a record: its fields with values (`columns`), and those with objects or lists of them."""
 
     columns: dict[str, Column] = field(default_factory=dict)
     objects: dict[str, Node] = field(default_factory=dict)
@@ -41,21 +51,21 @@ class Node:
     is_list: bool = False
     required: bool = False
 
-    def below(self, name: str, *, is_list: bool = False, required: bool = False) -> Node:
-        """The node of the field `name`, made when it is not there yet."""
+    def child(self, name: str, *, is_list: bool = False, required: bool = False) -> Node:
+        """Return the node of the field `name`; creates it if missing."""
         node = self.objects.setdefault(name, Node(is_list=is_list))
         node.required |= required
         return node
 
     def place(self, column: Column) -> None:
-        """Put a column where its path leads, making the objects on the way."""
+        """Add a column at its path, creating the objects on the way."""
         node = self
         for step in column.path[:-1]:
-            node = node.below(step, required=column.required)
+            node = node.child(step, required=column.required)
         node.columns[column.path[-1]] = column
 
     def struct(self, name: str, *, strict: bool) -> type[msgspec.Struct]:
-        """The msgspec type of this object; a `strict` one refuses fields that are not declared."""
+        """Return the msgspec type of this object; if `strict`, it refuses undeclared fields."""
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         for key, column in self.columns.items():
             kind = _kind(column)
@@ -65,18 +75,18 @@ class Node:
             inner = list[inner] if node.is_list else inner
             fields.append((key, inner) if node.required else (key, inner | None, None))
         fields.sort(key=len)  # msgspec wants the required ones first
-        # gc=False: records are dropped by the page and never part of a cycle, so the collector need not look at them.
+        # gc=False: records never form cycles and are freed page by page, so the collector need not track them.
         return msgspec.defstruct(name, fields, forbid_unknown_fields=strict, gc=False)
 
 
 def tree(set_name: str) -> Node:
-    """The shape of one record of a set."""
+    """Return the tree of one record of a set."""
     root = Node(unkept=SETS[set_name].unkept)
     for table in of_set(set_name):
         node = (
             root
             if not table.path
-            else root.below(table.field, is_list=table.is_list, required=not table.may_be_unstated)
+            else root.child(table.field, is_list=table.is_list, required=not table.may_be_unstated)
         )
         inherited = table.parent_key if table.path else None  # a child row's first key is the record's id
         for column in table.columns:
@@ -86,7 +96,7 @@ def tree(set_name: str) -> Node:
 
 
 class Shape:
-    """All that decoding one set needs: the fast types for a page, and the slow reading of one record."""
+    """Decodes one set: whole pages fast, or single records slowly, with the reason for a refusal."""
 
     def __init__(self, set_name: str) -> None:
         self.tree = tree(set_name)
@@ -99,55 +109,55 @@ class Shape:
         self._raw = msgspec.json.Decoder(_envelope(list[msgspec.Raw]))
 
     def page(self, content: bytes) -> list[Any] | None:
-        """All records of a page, or None when one of them does not fit exactly as declared."""
+        """Decode all records of a page; None if any of them is not exactly as declared."""
         try:
             return self._page.decode(content).data  # type: ignore[no-any-return]
         except UNREADABLE:
             return None
 
     def raws(self, content: bytes) -> list[msgspec.Raw]:
-        """The records of a page, each still as JSON."""
-        return split(self._raw, content).data  # type: ignore[no-any-return]
+        """Return the records of a page, each still as JSON."""
+        return decode_page(self._raw, content).data  # type: ignore[no-any-return]
 
     def one(self, raw: msgspec.Raw, drift: Counter[tuple[str, str]]) -> tuple[Any | None, int | None, str]:
-        """Read one record: (the record, its id, ""), or (None, its id if readable, what is wrong in words).
+        """Read one record: (the record, its id, ""), or (None, its id if readable, the reason for the refusal).
 
-        Fields that are not declared are counted in `drift` by (path, JSON type).
+        Counts undeclared fields in `drift` by (path, JSON type).
         """
         content = bytes(raw)
         found = self.id_of(content)
-        if is_nested(content):
-            return None, found, f"it is nested more than {NESTED_MOST} levels deep"
+        if is_too_deep(content):
+            return None, found, f"it is nested more than {MAX_DEPTH} levels deep"
         try:
             value = msgspec.json.decode(content)
         except UNREADABLE as error:
-            return None, found, f"it cannot be read: {_in_words(str(error))}"
+            return None, found, f"it cannot be read: {_reason(str(error))}"
         if not isinstance(value, dict):
             return None, found, f"expected an object, got {json_type(value)}"
-        _settle(value, self.tree, "", drift)
+        _normalise(value, self.tree, "", drift)
         if self.lenient:
-            _forgive(value, self.tree)
+            _drop_invalid(value, self.tree)
         try:
             record = msgspec.convert(value, self.record)
         except msgspec.ValidationError as error:
-            return None, found, _in_words(str(error))
+            return None, found, _reason(str(error))
         return record, found, ""
 
 
 @cache
 def shape(set_name: str) -> Shape:
-    """The shape of one set, made once."""
+    """Return the shape of a set, made once."""
     return Shape(set_name)
 
 
 def json_type(value: object) -> str:
-    """What JSON calls the type of a decoded value."""
+    """Return JSON's name for the type of a decoded value."""
     names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
     return names.get(type(value), "null")
 
 
 def shortened(text: str, most: int) -> str:
-    """A text as it is shown: so many characters, and a sign that there were more."""
+    """Cut a text to `most` characters, and add an ellipsis if it was longer."""
     return text if len(text) <= most else text[:most] + "…"
 
 
@@ -155,35 +165,35 @@ def _envelope(data: Any) -> Any:
     return msgspec.defstruct("Envelope", [("data", data)], gc=False)
 
 
-def _settle(value: dict[str, Any], node: Node, path: str, drift: Counter[tuple[str, str]]) -> None:
-    """Make integral floats the integers they are, where one is declared, and count what is not declared."""
+def _normalise(value: dict[str, Any], node: Node, path: str, drift: Counter[tuple[str, str]]) -> None:
+    """Turn integral floats into integers where those are declared, and count undeclared fields."""
     for key, item in value.items():
         column = node.columns.get(key)
         if column is not None:
-            if column.type == "BIGINT" and type(item) is float and (number := whole(item)) is not None:
+            if column.type == "BIGINT" and type(item) is float and (number := as_integer(item)) is not None:
                 value[key] = number
-        elif (below := node.objects.get(key)) is not None:
-            for inner in _objects(item, is_list=below.is_list):
-                _settle(inner, below, f"{path}{key}{'[]' if below.is_list else ''}.", drift)
+        elif (child := node.objects.get(key)) is not None:
+            for inner in _objects(item, is_list=child.is_list):
+                _normalise(inner, child, f"{path}{key}{'[]' if child.is_list else ''}.", drift)
         elif key not in node.unkept:
-            drift[path + shortened(key, FIELD_MOST), json_type(item)] += 1
+            drift[path + shortened(key, MAX_FIELD_NAME), json_type(item)] += 1
 
 
-def _forgive(value: dict[str, Any], node: Node) -> None:
-    """Make NULL of whatever is not as declared and need not be there."""
+def _drop_invalid(value: dict[str, Any], node: Node) -> None:
+    """Set every optional value that is not as declared to None."""
     for key, item in value.items():
-        column, below = node.columns.get(key), node.objects.get(key)
+        column, child = node.columns.get(key), node.objects.get(key)
         if column is not None and not column.required:
             try:
                 msgspec.convert(item, _kind(column))
             except msgspec.ValidationError:
                 value[key] = None
-        elif below is not None and isinstance(item, dict):
-            _forgive(item, below)
+        elif child is not None and isinstance(item, dict):
+            _drop_invalid(item, child)
 
 
 def _kind(column: Column) -> Any:
-    """The type of a column's value, where there is one."""
+    """Return the type of a column's value if it is not null."""
     return Id if column.id else _PERCENT if column.percent else _TYPES[column.type]
 
 
@@ -192,8 +202,8 @@ def _objects(item: object, *, is_list: bool) -> Iterable[dict[str, Any]]:
     return (i for i in items if isinstance(i, dict))
 
 
-def _in_words(error: str) -> str:
-    """`Expected `int`, got `str` - at `$.summary.total`` becomes `summary.total: expected int, got str`."""
+def _reason(error: str) -> str:
+    """Turn `Expected `int`, got `str` - at `$.summary.total`` into `summary.total: expected int, got str`."""
     problem, _, where = error.replace("`", "").partition(" - at $")
     problem = problem.replace("Invalid RFC3339 encoded date", "not a date (YYYY-MM-DD)")
     problem = problem[:1].lower() + problem[1:]

@@ -1,8 +1,8 @@
 """What was received, at rest in `raw/` (G4), and the values that describe it.
 
     manifest.py   the values: manifest, walk, proof, absence, verdict. Every stage may import these
-    bodies.py     one landing's folder: bodies, packed one by one, and the list of them
-    raw.py        all landings: beginning one, reading it, recording its verdict, discarding, expiring
+    bodies.py     one landing's folder: bodies, compressed one by one, and their index
+    raw.py        all landings: start, read, record the verdict, discard, expire
 
-Fetching belongs to `source`; what a verdict is based on, to `sync.policy`.
+Fetching belongs to `source`, deciding on a verdict to `sync.policy`.
 """

@@ -1,4 +1,4 @@
-"""One landing's folder: bodies written as they come, and read back compared with what was noted of them."""
+"""One landing's folder: writes bodies as they come, and verifies them against the index when reading them back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pipelines.records import REPLACEMENT, make_readable, replace_lone_surrogate
 BODIES, PAGES, MANIFEST = "bodies.zst", "pages.jsonl", "manifest.json"
 
 
-# In a list, half a character refuses its record. What comes by itself is kept, with a mark in the character's place.
+# In a list, a lone surrogate refuses its record. A body with a single record is kept, with a replacement character.
 _READABLE: dict[str, Callable[[bytes], bytes]] = {
     "auth": make_readable,
     "detail": partial(replace_lone_surrogates, mark=REPLACEMENT),
@@ -31,12 +31,12 @@ _READABLE: dict[str, Callable[[bytes], bytes]] = {
 
 
 def _codec() -> pa.Codec:
-    # Level 1 packs these bodies as tightly as level 3 does, within a few percent, in two thirds of the time.
+    # Level 1 compresses these bodies within a few percent of level 3, in two thirds of the time.
     return pa.Codec("zstd", compression_level=1)
 
 
 class LandingWriter:
-    """One landing being written. It becomes one by `finish`, or is gone without a trace by `abandon`."""
+    """A landing in progress. `finish` makes it a landing; `abandon` removes it without a trace."""
 
     def __init__(self, day: date, number: int, partial: Path, final: Path) -> None:
         self.snapshot_date = day
@@ -62,7 +62,7 @@ class LandingWriter:
         walk: int = 1,
         sought: int | None = None,
     ) -> None:
-        """Land one body."""
+        """Write one body."""
         frame = self._codec.compress(content, asbytes=True)
         body = Body(
             set=set_name,
@@ -85,13 +85,13 @@ class LandingWriter:
         self._count += 1
 
     def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
-        """What `RawStore.bodies` would yield if the landing were finished with this manifest now."""
+        """Yield what `RawStore.bodies` would yield if the landing were finished now with this manifest."""
         self._bodies.flush()
         self._pages.flush()
         return LandingFolder(self._partial, self.stamped(draft)).bodies(set_name)
 
     def stamped(self, manifest: Manifest) -> Manifest:
-        """The manifest with what the writer knows: the day, the number, the count and digest of the bodies."""
+        """Return the manifest with the day, the landing's number, and the count and digest of the bodies."""
         return msgspec.structs.replace(
             manifest,
             snapshot_date=self.snapshot_date,
@@ -101,22 +101,22 @@ class LandingWriter:
         )
 
     def finish(self, manifest: Manifest) -> Manifest:
-        """Make everything durable and the folder a landing; returns the manifest as written."""
+        """Make everything durable and turn the folder into a landing; returns the manifest as written."""
         manifest = self.stamped(manifest)
         for file in (self._bodies, self._pages):
             file.close()
         for name in (BODIES, PAGES):
             files.sync(self._partial / name)
-        files.write(self._partial / MANIFEST, encode(manifest))  # which makes the folder's names durable too
+        files.write(self._partial / MANIFEST, encode(manifest))  # this fsyncs the folder, too
         self._partial.rename(self._final)
         files.sync(self._final.parent)
         files.sync(self._final.parent.parent)
         return manifest
 
     def abandon(self) -> None:
-        """Leave nothing."""
+        """Remove everything written."""
         for file in (self._bodies, self._pages):
-            with suppress(OSError):  # a full disk, which is why it is abandoned, has no room for the last buffer
+            with suppress(OSError):  # a full disk has no room for the last buffer
                 file.close()
         shutil.rmtree(self._partial, ignore_errors=True)
         drop_if_empty(self._final.parent)
@@ -124,13 +124,13 @@ class LandingWriter:
 
 @dataclass(frozen=True)
 class LandingFolder:
-    """The bodies of one landing, read back and compared with what its manifest says of them."""
+    """The bodies of one landing, verified against its manifest as they are read."""
 
     path: Path
     manifest: Manifest
 
     def pages(self) -> Iterator[Body]:
-        """Where each body lies, in the order received. Raises DamagedError."""
+        """Return the index of the bodies, in the order received. Raises DamagedError."""
         try:
             content = (self.path / PAGES).read_bytes()
         except OSError as error:
@@ -141,7 +141,7 @@ class LandingFolder:
         return (decoder.decode(line) for line in content.splitlines())
 
     def bodies(self, set_name: str) -> Iterator[Landed]:
-        """The bodies of one set that count, in the order received. Raises DamagedError."""
+        """Return the bodies of one set that count, in the order received. Raises DamagedError."""
         walk = next((w for w in self.manifest.walks if w.set == set_name), None)
         counted = walk.counted if walk else ()
         found = {a.id for a in self.manifest.absences if a.set == set_name and a.answer == "slipped"}
@@ -183,23 +183,23 @@ class LandingFolder:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """A manifest as it stands in its file."""
+    """Return the content of a manifest's file."""
     return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
 
 
 def drop_if_empty(day: Path) -> None:
-    """Remove a day's folder that no landing is in."""
-    with suppress(OSError):  # others are
+    """Remove a day's folder if it holds no landing."""
+    with suppress(OSError):  # it does
         day.rmdir()
 
 
 def name(folder: Path) -> str:
-    """What messages call a landing."""
+    """Return a landing's name for messages."""
     return f"raw/{folder.parent.name}/{folder.name}"
 
 
 def damaged(folder: Path, file: str, what: str) -> DamagedError:
-    """What is raised for a file of a landing that cannot be used."""
+    """Return the error for a landing's file that cannot be used."""
     return DamagedError(
         f"{name(folder)}/{file} cannot be used ({what}). Restore {name(folder)} from a backup of raw/, or move it out"
         " of raw/ to go on without what was landed then; after that, run `rollbook rebuild`."

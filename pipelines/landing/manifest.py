@@ -1,7 +1,7 @@
-"""The values that stages hand each other: what was landed, what proves it, what was judged of it.
+"""The values that stages pass to each other: what was landed, what proves it, and its verdict.
 
-Only values: no HTTP, no files, no SQL. Those that go into a manifest are msgspec structs, so that the manifest's JSON
-is these declarations and nothing else.
+Only values: no HTTP, no files, no SQL. Those in a manifest are msgspec structs, so these declarations define the
+manifest's JSON.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Literal
 
 import msgspec
 
-# What was asked for.
+# What was requested.
 Kind = Literal["auth", "walk", "search", "detail"]
 
 
 class Verdict(StrEnum):
-    """What was judged of a landing, once. One without a verdict counts for nothing (G4)."""
+    """What was decided of a landing, once. A landing without a verdict does not count (G4)."""
 
     SYNCED = "synced"
     UNPROVEN = "unproven"
@@ -33,15 +33,15 @@ class Verdict(StrEnum):
 
     @property
     def outcome(self) -> str:
-        """What became of the sync, as `ops.syncs` has it: synced, held or failed."""
+        """The sync's outcome as in `ops.syncs`: synced, held or failed."""
         return "synced" if self.counts else self.value
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """That one walk showed the whole of a set. Whatever states an absence requires one as an argument.
+    """Proof that one walk showed a whole set. Required to mark records absent.
 
-    It cannot be made from facts that do not add up: the unique ids received must number the total the service
-    stated on every page (G1).
+    Raises ValueError if the numbers do not add up: the count of unique ids must equal the total that the service stated
+    on every page (G1).
     """
 
     set: str
@@ -52,7 +52,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
 
     def __post_init__(self) -> None:
-        """Refuse facts that prove nothing."""
+        """Raise ValueError for numbers that prove nothing."""
         if self.unique_ids != self.total_count:
             raise ValueError(f"{self.unique_ids} unique ids do not prove a set of {self.total_count}")
         if self.pages < 1 or self.limit < 1 or self.total_count > self.pages * self.limit:
@@ -60,10 +60,10 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Walk(msgspec.Struct, frozen=True, kw_only=True):
-    """How one set was read: the walks it took, and the proof when one of them was complete.
+    """How one set was read: the number of walks, and the proof if one of them was complete.
 
-    `counted` are the numbers of the walks whose pages count: the proven one, or all of them when none was (each
-    only adds and updates). `spoiled` says in words why each of the others proved nothing.
+    `counted` are the numbers of the walks whose pages count: the proven one, or all of them if none was proven (they
+    only add and update). `spoiled` gives the reason for each walk that was not proven.
     """
 
     set: str
@@ -77,7 +77,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Absence(msgspec.Struct, frozen=True, kw_only=True):
-    """What the service answered when asked for one vanished record (G2). Names the fields, not their values."""
+    """The result of the search for one vanished record (G2). `asked_by` has the fields searched, not their values."""
 
     set: str
     id: int
@@ -86,11 +86,11 @@ class Absence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one received body lies in a landing: one line of `pages.jsonl`.
+    """Index entry of one received body: one line of `pages.jsonl`.
 
-    `kind` is what was asked: `auth`, a page of a `walk`, a page of a `search` for the vanished record `sought`, or
-    the `detail` of the student `sought`. `offset` and `length` find its zstd frame in `bodies.zst`; `size` and
-    `sha256` are of the body itself.
+    `kind` is what was requested: `auth`, a page of a `walk`, a page of a `search` for the vanished record `sought`, or
+    the `detail` of the student `sought`. `offset` and `length` (bytes) locate its zstd frame in `bodies.zst`; `size`
+    and `sha256` are of the uncompressed body.
     """
 
     set: str
@@ -107,7 +107,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a landing would do, or did, to one table, against what was current. `sample` holds a few ids."""
+    """What a landing changes, or would change, in one table against the current state. `sample` has a few ids."""
 
     table: str
     before: int
@@ -126,7 +126,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Drift:
-    """One field that the declarations do not know, seen in a landing: where, of what JSON type, how often."""
+    """One undeclared field seen in a landing: where, its JSON type, and how often."""
 
     set: str
     field: str
@@ -137,9 +137,9 @@ class Drift:
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The record of one landing, kept beside its bodies as `manifest.json`.
 
-    `proofs` holds what was proven of each walked set; `unasked` how many vanished records of a set were too many to
-    ask about; `verdict` what was judged, with the `reason` in words, `counts` per table and when. `deferred` says why
-    it could not be judged when it was fetched; it was compared with nothing then, so it proves nothing. Times are UTC.
+    `walks` holds each walked set's proof; `unasked` counts, per set, vanished records that were too many to search for;
+    `verdict` comes with its `reason`, the `counts` per table and the time. `deferred` says why the landing could not be
+    evaluated when it was fetched; it was compared with nothing then, so it proves nothing. Times are UTC.
     """
 
     snapshot_date: date
@@ -168,7 +168,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     rollbook: str = ""
 
     def proof(self, set_name: str) -> Proof | None:
-        """The proof of one set, unless its walks or its absences left it unproven (G1 and G2)."""
+        """Return the proof of one set; None if its walks or the absence check left it unproven (G1 and G2)."""
         walk = next((w for w in self.walks if w.set == set_name), None)
         if walk is None or walk.proof is None or self.deferred:
             return None
@@ -196,7 +196,7 @@ class Discard(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Landed:
-    """One body as flattening receives it: what was asked, and what came back."""
+    """One body as flattening receives it: what was requested, and what was received."""
 
     set: str
     kind: str
@@ -208,7 +208,7 @@ class Landed:
 
 @dataclass(frozen=True)
 class Reject:
-    """One refused record (G9): where it was, why in words, and itself. `id` is None if it cannot be read."""
+    """One refused record (G9): where it was, the reason, and the record itself. `id` is None if unreadable."""
 
     set: str
     page: int

@@ -1,15 +1,15 @@
-"""The raw folder: what the service said, exactly, with a manifest beside it that says what it proves (G4).
+"""The raw folder: exactly what the service sent, each landing with a manifest that says what it proves (G4).
 
     raw/snapshot_date=D/landing=N/bodies.zst     the bodies, one zstd frame each: `zstd -dc` prints them all
-                                  pages.jsonl    where each body lies (`landing.Body`), one a line
-                                  manifest.json  `landing.Manifest`
+                                  pages.jsonl    the index of the bodies, one `manifest.Body` per line
+                                  manifest.json  `manifest.Manifest`
                                   rejects.jsonl  the records that flattening refused, if any
-    raw/snapshot_date=D/discarded=N/             a landing that was taken back: as above, and discard.json says why
-    raw/thinned.json                             the days that were let go of, which the history alone still tells
+    raw/snapshot_date=D/discarded=N/             a discarded landing: as above, and discard.json says why
+    raw/thinned.json                             the expired days, which only the history still holds
 
 A landing is written in a hidden folder beside its final name, fsynced, and renamed: a half-written one never looks
-like a landing. Only the manifest ever changes afterwards, once, when the landing is judged. The bodies themselves
-are the business of `bodies`.
+like a landing. Afterwards only the manifest changes, when the landing gets its verdict. `bodies` writes and reads the
+bodies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DAY, _LANDING, _DISCARDED = "snapshot_date=", "landing=", "discarded="
 
 
 class RawStore:
-    """All landings of a warehouse. Writing is for whoever holds the warehouse's lock."""
+    """All landings of a warehouse. Only the holder of the writer lock may write."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -51,11 +51,11 @@ class RawStore:
         return LandingWriter(snapshot_date, number, partial, day / f"{_LANDING}{number}")
 
     def days(self) -> list[date]:
-        """The days on which something was landed, whatever became of it, in order."""
+        """Return the days with a landing, whatever its verdict, in order."""
         return [day for day, folder in self._days() if any(_landings(folder))]
 
     def manifests(self, day: date | None = None) -> list[Manifest]:
-        """The manifests of all landings, or of one day's, in the order of landing. Raises DamagedError."""
+        """Return the manifests of all landings, or of one day's, in the order of landing. Raises DamagedError."""
         return [
             _manifest(folder)
             for day_folder in ([self.root / f"{_DAY}{day}"] if day else [folder for _, folder in self._days()])
@@ -63,22 +63,21 @@ class RawStore:
         ]
 
     def manifest(self, day: date, landing: int) -> Manifest:
-        """One landing's manifest. Raises DamagedError, also when there is none."""
+        """Return one landing's manifest. Raises DamagedError if it is missing or damaged."""
         return _manifest(self._folder(day, landing))
 
     def pages(self, manifest: Manifest) -> Iterator[Body]:
-        """Where each body of a landing lies, in the order received. Raises DamagedError."""
-        return self._of(manifest).pages()
+        """Return the index of a landing's bodies, in the order received. Raises DamagedError."""
+        return self._open(manifest).pages()
 
     def bodies(self, manifest: Manifest, set_name: str) -> Iterator[Landed]:
-        """The bodies of one set that count, in the order received, one at a time.
+        """Yield the bodies of one set that count, in the order received, one at a time.
 
-        Of a walked set these are the pages of the counted walks, then those of the searches that found their record
-        (searches that found nothing are kept as evidence, but state nothing). Half a surrogate pair, which no text
-        can hold, is replaced on the way: see `records.replace_lone_surrogates`. Raises DamagedError for a body that is
-        not what was landed.
+        For a walked set these are the pages of the counted walks, then those of the searches that found their record
+        (a search that found nothing is kept as evidence, but states nothing). Lone surrogates are replaced: see
+        `records.replace_lone_surrogates`. Raises DamagedError for a body that is not what was landed.
         """
-        return self._of(manifest).bodies(set_name)
+        return self._open(manifest).bodies(set_name)
 
     def record_verdict(
         self,
@@ -93,14 +92,14 @@ class RawStore:
     ) -> Manifest:
         """Write a landing's verdict into its manifest, durably; returns the manifest as written.
 
-        Raises ValueError when it has one already, except that one held may be approved.
+        Raises ValueError if it already has a verdict; only a held landing may still be approved.
         """
         folder = self._folder(manifest.snapshot_date, manifest.landing)
         found = _manifest(folder)
         approving = found.verdict is Verdict.HELD and verdict is Verdict.APPROVED
         if found.verdict is not None and not approving:
-            raise ValueError(f"{name(folder)} was judged before: {found.verdict}, not {verdict}")
-        judged = msgspec.structs.replace(
+            raise ValueError(f"{name(folder)} already has a verdict: {found.verdict}, not {verdict}")
+        updated = msgspec.structs.replace(
             found,
             verdict=verdict,
             reason=reason,
@@ -109,53 +108,53 @@ class RawStore:
             drift=tuple(drift),
             judged_at=at or datetime.now(UTC),
         )
-        files.write(folder / MANIFEST, encode(judged))
-        return judged
+        files.write(folder / MANIFEST, encode(updated))
+        return updated
 
     def defer(self, manifest: Manifest, reason: str) -> Manifest:
-        """Note that a landing without a verdict could not be compared with what was landed before, and why."""
+        """Record why a landing without a verdict could not be compared with what was landed before."""
         deferred = msgspec.structs.replace(manifest, deferred=reason)
         files.write(self._folder(manifest.snapshot_date, manifest.landing) / MANIFEST, encode(deferred))
         return deferred
 
     def discard(self, manifest: Manifest, reason: str, at: datetime) -> None:
-        """Move a landing aside: it stays readable and counts for nothing. The reason is written first."""
+        """Move a landing aside: it stays readable but no longer counts. The reason is written first."""
         folder = self._folder(manifest.snapshot_date, manifest.landing)
         files.write(folder / DISCARD, msgspec.json.encode(Discard(reason=reason, discarded_at=at)))
         folder.rename(folder.with_name(f"{_DISCARDED}{manifest.landing}"))
         files.sync(folder.parent)
 
     def undo_discard(self, manifest: Manifest) -> None:
-        """Put a discarded landing back, with the verdict it had."""
+        """Restore a discarded landing with its verdict."""
         aside = self._folder(manifest.snapshot_date, manifest.landing)
         folder = aside.rename(aside.with_name(f"{_LANDING}{manifest.landing}"))
         files.sync(folder.parent)
         (folder / DISCARD).unlink(missing_ok=True)
 
     def discarded(self, day: date | None = None) -> list[tuple[Manifest, Discard]]:
-        """The landings that were taken back, of all days or of one, each with why. Raises DamagedError."""
+        """Return the discarded landings of all days, or of one, each with its reason. Raises DamagedError."""
         folders = [self.root / f"{_DAY}{day}"] if day else [folder for _, folder in self._days()]
         return [(_manifest(f), _discard(f)) for folder in folders for _, f in _landings(folder, _DISCARDED)]
 
     def discarded_days(self) -> list[date]:
-        """The days of which a landing was taken back, in order."""
+        """Return the days with a discarded landing, in order."""
         return [day for day, folder in self._days() if any(_landings(folder, _DISCARDED))]
 
     def keep_rejects(self, manifest: Manifest, rejects: Iterable[Reject]) -> None:
-        """Keep the records of a landing that flattening refused, beside it; what was kept before is replaced."""
+        """Write the records of a landing that flattening refused beside it; replaces any written before."""
         path = self._folder(manifest.snapshot_date, manifest.landing) / REJECTS
         lines = b"".join(msgspec.json.encode(reject) + b"\n" for reject in rejects)
         if lines or path.exists():
             files.write(path, lines)
 
     def rejects(self, manifest: Manifest) -> list[Reject]:
-        """The refused records of a landing, in order."""
+        """Return the refused records of a landing, in order."""
         path = self._folder(manifest.snapshot_date, manifest.landing) / REJECTS
         decoder = msgspec.json.Decoder(Reject)
         return [decoder.decode(line) for line in path.read_bytes().splitlines()] if path.exists() else []
 
     def expired(self) -> frozenset[date]:
-        """The days that expired and that the history holds. Raises DamagedError."""
+        """Return the expired days that the history holds. Raises DamagedError."""
         path = self.root / EXPIRED
         if not path.exists():
             return frozenset()
@@ -168,9 +167,9 @@ class RawStore:
             ) from None
 
     def expire(self, days: Iterable[date], *, noted: Container[date]) -> None:
-        """Delete all that was landed on these days. Those `noted` are listed as expired first.
+        """Delete everything landed on these days. Those in `noted` are listed as expired first.
 
-        A day goes at once, by a rename: one cut off half-way would look like a damaged landing.
+        A day is first renamed as a whole: one deleted only in part would look like a damaged landing.
         """
         days = sorted(days)
         remembered = self.expired() | {d for d in days if d in noted}
@@ -182,12 +181,12 @@ class RawStore:
         files.sync(self.root)
 
     def forget_expired(self, days: Container[date]) -> None:
-        """Take days off the list of expired ones: their loss was accepted."""
+        """Remove days from the list of expired ones: their loss was accepted."""
         left = [d for d in self.expired() if d not in days]
         files.write(self.root / EXPIRED, msgspec.json.encode(sorted(left)))
 
     def sweep(self) -> int:
-        """Remove what killed writers left half-written; returns how many. Only under the warehouse's lock."""
+        """Remove what killed writers left half-written; returns how many. Requires the writer lock."""
         swept = 0
         for aside in self.root.glob(f".*{files.PARTIAL}"):
             shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
@@ -212,17 +211,17 @@ class RawStore:
         return iter(sorted(found))
 
     def _folder(self, day: date, landing: int) -> Path:
-        """Where a landing lies, also one that was discarded: a number is given once."""
+        """Return the folder of a landing, discarded or not: a number is never reused."""
         folder = self.root / f"{_DAY}{day}" / f"{_LANDING}{landing}"
         aside = folder.with_name(f"{_DISCARDED}{landing}")
         return aside if aside.exists() and not folder.exists() else folder
 
-    def _of(self, manifest: Manifest) -> LandingFolder:
+    def _open(self, manifest: Manifest) -> LandingFolder:
         return LandingFolder(self._folder(manifest.snapshot_date, manifest.landing), manifest)
 
 
 def _landings(day: Path, prefix: str = _LANDING) -> list[tuple[int, Path]]:
-    """The landings of a day's folder, by number, or those that were discarded; anything else in it is passed over."""
+    """Return the landings, or with `prefix` the discarded ones, in a day's folder by number; ignores anything else."""
     numbered = ((folder.name.removeprefix(prefix), folder) for folder in day.glob(f"{prefix}*"))
     return sorted((int(number), folder) for number, folder in numbered if number.isdecimal())
 
@@ -237,8 +236,5 @@ def _discard(folder: Path) -> Discard:
 def _manifest(folder: Path) -> Manifest:
     try:
         return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # msgspec's errors, those of a Proof that proves nothing too, are ValueErrors
+    except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors, and so are an invalid Proof's
         raise damaged(folder, MANIFEST, type(error).__name__) from None

@@ -1,7 +1,7 @@
-"""One day's records as the service hands them out: encoded once, filtered, searched and cut into pages.
+"""One day's records as the service returns them: encoded once, then filtered, searched and cut into pages.
 
-Encoding a hundred thousand records takes about a second, joining a hundred of them into a page some microseconds;
-so the first is done when the day begins. Nothing here knows HTTP: pages come out as bytes, values go in checked.
+Encoding a hundred thousand records takes about a second, joining a hundred of them into a page a few microseconds; so
+they are encoded when the day begins. No HTTP here: the arguments are validated values, the results are bytes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pipelines.sandbox.institution import Day
 from pipelines.sandbox.records import ClassRow, Record
 
 _encode = msgspec.json.Encoder().encode
-_SEPARATOR = "\n"  # stands in no name, code or address, so that no search can match across two of them
-_KEPT_FILTERS = 64  # a walk over a filtered list asks for the same filter page after page
+_SEPARATOR = "\n"  # occurs in no name, code or address, so no search can match across two of them
+_KEPT_FILTERS = 64  # a walk over a filtered list repeats the same filter for each page
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ClassFilter:
 
 
 class Catalogue:
-    """One day, ready to be served. Both page methods return the body of a list operation as JSON."""
+    """One day, ready to serve. Both page methods return the body of a list operation as JSON."""
 
     def __init__(self, day: Day) -> None:
         self.date = day.date
@@ -53,20 +53,20 @@ class Catalogue:
         self._find_classes = lru_cache(_KEPT_FILTERS)(self._match_classes)
 
     def students(self, wanted: StudentFilter, page: int, limit: int) -> bytes:
-        """A page of the student list."""
+        """Return a page of the student list."""
         return self._students.page(self._find_students(wanted), page, limit)
 
     def classes(self, wanted: ClassFilter, page: int, limit: int) -> bytes:
-        """A page of the class list."""
+        """Return a page of the class list."""
         return self._classes.page(self._find_classes(wanted), page, limit)
 
     def student(self, student_id: int) -> bytes | None:
-        """The body of the single-student operation, None for a student who is not listed."""
+        """Return the body of the single-student operation; None if the student is not listed."""
         record = self._day.detail(student_id)
         return None if record is None else _encode({"success": True, "data": record})
 
     def _match_students(self, wanted: StudentFilter) -> Sequence[int]:
-        """The places of all students that pass every filter, in order."""
+        """Return the positions of all students that pass every filter, in order."""
         enrolments = []
         if wanted.class_id is not None:
             enrolments.append(self._enrolled(lambda row: row.class_id == wanted.class_id))
@@ -77,15 +77,15 @@ class Catalogue:
         in_all = sorted(set.intersection(*map(set, enrolments)))
         return self._students.search(wanted.search, among=in_all)
 
-    def _enrolled(self, is_meant: Callable[[ClassRow], bool]) -> list[int]:
-        return self._day.enrolled_in(row.class_id for row in self._class_rows if is_meant(row))
+    def _enrolled(self, matches: Callable[[ClassRow], bool]) -> list[int]:
+        return self._day.enrolled_in(row.class_id for row in self._class_rows if matches(row))
 
     def _match_classes(self, wanted: ClassFilter) -> Sequence[int]:
-        """The places of all classes that pass every filter, in order."""
+        """Return the positions of all classes that pass every filter, in order."""
         email = None if wanted.teacher_email is None else wanted.teacher_email.casefold()
         passing = [
-            place
-            for place, row in enumerate(self._class_rows)
+            position
+            for position, row in enumerate(self._class_rows)
             if wanted.status in (None, row.is_active)
             and wanted.course_id in (None, row.course.course_id)
             and wanted.teacher_id in (None, row.teacher.teacher_id)
@@ -95,7 +95,7 @@ class Catalogue:
 
 
 class _List:
-    """Encoded records in order, and the texts that a search looks through."""
+    """Encoded records in order, and their searchable texts."""
 
     def __init__(self, records: Iterable[Record], searched: tuple[str, ...]) -> None:
         self._encoded: list[bytes] = []
@@ -105,24 +105,24 @@ class _List:
             self._texts.append(_SEPARATOR.join([record[field] for field in searched]).casefold())
 
     def search(self, text: str | None, among: Sequence[int] | None = None) -> Sequence[int]:
-        """The places whose texts contain this one, whatever its case. None or nothing is in all of them."""
+        """Return the positions whose texts contain this one, ignoring case. None or "" matches all."""
         needle = (text or "").casefold()
         if not needle:
             return range(len(self._encoded)) if among is None else among
         if _SEPARATOR in needle:
             return []
         if among is None:  # one pass over the texts themselves: 5 ms for a hundred thousand
-            return [place for place, own in enumerate(self._texts) if needle in own]
-        return [place for place in among if needle in self._texts[place]]
+            return [position for position, own in enumerate(self._texts) if needle in own]
+        return [position for position in among if needle in self._texts[position]]
 
-    def page(self, places: Sequence[int], page: int, limit: int) -> bytes:
-        """The envelope with one page of the records at these places; a page past the end is empty."""
-        start, total_pages = (page - 1) * limit, -(-len(places) // limit)
-        records = b",".join([self._encoded[place] for place in places[start : start + limit]])
+    def page(self, positions: Sequence[int], page: int, limit: int) -> bytes:
+        """Return the envelope with one page of the records at these positions; a page past the end is empty."""
+        start, total_pages = (page - 1) * limit, -(-len(positions) // limit)
+        records = b",".join([self._encoded[position] for position in positions[start : start + limit]])
         pagination = {
             "page": page,
             "limit": limit,
-            "total_count": len(places),
+            "total_count": len(positions),
             "total_pages": total_pages,
             "has_next": page < total_pages,
             "has_prev": page > 1 and total_pages > 0,

@@ -1,8 +1,8 @@
-"""The school's calendar: day numbers, school days and moments, and the way from one to another.
+"""The school's calendar: converts between dates, day numbers, school days and moments.
 
-Days are numbered from a Monday. What a school decides (who joins, moves, leaves; which class closes) happens on
-school days, Monday to Friday; there are no holidays. Pupils also work at weekends, half as much: so work is timed in
-moments, of which a school day has ten and a day of the weekend five. Nothing about pupils or classes belongs here.
+Days are numbered from a Monday. Whatever the school decides (who joins, moves, leaves; which class closes) happens on
+school days, Monday to Friday; there are no holidays. Pupils also work at weekends, half as much. So work is timed in
+moments: a school day has ten, a weekend day five. Pupils and classes are unknown here.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ _MOMENTS_OF_A_WEEK = _MOMENTS_OF_A_SCHOOL_WEEK + 2 * _MOMENTS_OF_A_WEEKEND_DAY
 
 
 def day_number(day: date) -> int:
-    """Days since the Monday from which everything is counted."""
+    """Return the days since the Monday from which all days are counted."""
     return day.toordinal() - _MONDAY
 
 
 def date_of(number: int) -> date:
-    """The date of a day number."""
+    """Return the date of a day number."""
     return date.fromordinal(number + _MONDAY)
 
 
 def school_days(number: int) -> int:
-    """How many school days there were up to and including this day."""
+    """Return the number of school days up to and including this day."""
     week, weekday = divmod(number, 7)
     return week * 5 + min(weekday + 1, 5)
 
 
 def day_of_school_day(count: Ints) -> Ints:
-    """The day numbers of the so manyth school days; the inverse of `school_days`."""
+    """Return the day numbers of the n-th school days; the inverse of `school_days`."""
     week, weekday = np.divmod(count - 1, 5)
     days: Ints = week * 7 + weekday
     return days
 
 
 def moments(number: Ints) -> Ints:
-    """How many moments have passed by the end of each of these days."""
+    """Return how many moments have passed by the end of each of these days."""
     week, weekday = np.divmod(number, 7)
     in_school = np.minimum(weekday + 1, 5) * MOMENTS_OF_A_SCHOOL_DAY
     at_weekend = np.maximum(weekday - 4, 0) * _MOMENTS_OF_A_WEEKEND_DAY
@@ -54,7 +54,7 @@ def moments(number: Ints) -> Ints:
 
 
 def day_of_moment(moment: Ints) -> Ints:
-    """The day numbers in which these moments (counted from 0) lie."""
+    """Return the day numbers of these moments (counted from 0)."""
     week, rest = np.divmod(moment, _MOMENTS_OF_A_WEEK)
     weekend = 5 + (rest - _MOMENTS_OF_A_SCHOOL_WEEK) // _MOMENTS_OF_A_WEEKEND_DAY
     weekday = np.where(rest < _MOMENTS_OF_A_SCHOOL_WEEK, rest // MOMENTS_OF_A_SCHOOL_DAY, weekend)
@@ -63,7 +63,7 @@ def day_of_moment(moment: Ints) -> Ints:
 
 
 class IsoDates(dict[int, str]):
-    """Day number to YYYY-MM-DD, each written once: a few hundred dates serve a hundred thousand records."""
+    """Day number to YYYY-MM-DD, each formatted once: a hundred thousand records share a few hundred dates."""
 
     def __missing__(self, number: int) -> str:
         text = self[number] = date_of(number).isoformat()

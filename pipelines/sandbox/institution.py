@@ -1,14 +1,13 @@
 """The made-up institution, day by day: joins pupils, work and classes into the rows of one day.
 
-A day is a function of the seed, the size, the opening date and the date. Nothing is played forward and no day is
-remembered, except that class summaries, which stand as of earlier days, are kept once they have been worked out. The
-rates at which things happen are beside what happens, in `pupils.py`, `work.py` and `timetable.py`; the shapes of
-records are in `records.py`; HTTP is unknown here.
+A day is a pure function of the seed, the size, the opening date and the date. Nothing is simulated forward or kept from
+day to day, except a cache of class summaries, which are as of earlier days. The rates of events are in `pupils.py`,
+`work.py` and `timetable.py`, the shapes of records in `records.py`; HTTP is unknown here.
 
-A class's summary is worked out once a week, on a weekday of its own, from the pupils in it on that day. A service
-that did it every night would show half of all class summaries changed every morning, since one pupil in 25 has
-usually worked; as it is, about a fifth change on a school day. `Day.summarised` tells the day as of which each
-stands. A closed class keeps its last summary and has nobody enrolled.
+A class's summary is computed once a week, on a weekday of its own, from its pupils on that day. If it were computed
+every night, half of all class summaries would change every morning, since usually one pupil in 25 has worked; this way
+about a fifth change on a school day. `Day.summarised` has the day of each class's summary. A closed class keeps its
+last summary and has nobody enrolled.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from pipelines.sandbox.clock import IsoDates, date_of, day_number, school_days
 from pipelines.sandbox.names import FAMILY, GIVEN, family_first
 from pipelines.sandbox.pupils import Pupils, Register
 from pipelines.sandbox.records import ClassRow, Record, StudentRow, class_record, detail_record, student_record
-from pipelines.sandbox.rng import Chance, Flags, Floats, Ints
+from pipelines.sandbox.rng import Flags, Floats, Ints, Rng
 from pipelines.sandbox.timetable import Classes, Timetable
 from pipelines.sandbox.work import Work, work_until
 
-_KEPT_FIGURES = 64  # days; 20 are in use at any time
+_KEPT_FIGURES = 64  # days; 20 are in use at a time
 _ROWS_AT_ONCE = 5000
 
-# Per place of the timetable: average completion rate, average score, minutes in all.
+# Per place of the timetable: average completion rate, average score, total minutes.
 _Figures = tuple[Floats, Floats, Floats]
 
 
@@ -43,15 +42,15 @@ class Institution:
         if students < 1:
             raise ArgumentError(f"A sandbox of {students} students cannot be made. Ask for at least 1.")
         self.students, self.seed, self.opened = students, seed, opened
-        self._chance = Chance(seed)
+        self._rng = Rng(seed)
         start = day_number(opened)
         first_school_day = school_days(start - 1) + 1
-        self.timetable = Timetable(self._chance, students, start, first_school_day)
-        self._register = Register(self._chance, students, start, first_school_day, self.timetable)
-        self._figures: Callable[[int], _Figures] = lru_cache(_KEPT_FIGURES)(self._work_out_figures)
+        self.timetable = Timetable(self._rng, students, start, first_school_day)
+        self._register = Register(self._rng, students, start, first_school_day, self.timetable)
+        self._figures: Callable[[int], _Figures] = lru_cache(_KEPT_FIGURES)(self._compute_figures)
 
     def on(self, day: date) -> Day:
-        """The institution as it is at the end of that day. Raises ArgumentError for a day before it opened."""
+        """Return the institution at the end of that day. Raises ArgumentError for a day before it opened."""
         if day < self.opened:
             raise ArgumentError(f"The sandbox's school opened on {self.opened}. Ask for that day or a later one.")
         number = day_number(day)
@@ -60,10 +59,10 @@ class Institution:
 
     def _people(self, number: int) -> tuple[Pupils, Work]:
         pupils = self._register.on(school_days(number))
-        return pupils, work_until(self._chance, pupils.student_id, pupils.joined, number)
+        return pupils, work_until(self._rng, pupils.student_id, pupils.joined, number)
 
-    def _work_out_figures(self, number: int) -> _Figures:
-        """The class summaries as of one day, for the classes that were active then."""
+    def _compute_figures(self, number: int) -> _Figures:
+        """Compute the class summaries as of one day, for the classes that were active then."""
         pupils, work = self._people(number)
         scored = ~np.isnan(work.score)
         count = _per_place(self.timetable, pupils, np.ones_like(work.minutes))
@@ -103,7 +102,7 @@ class Day:
 
     @cached_property
     def rosters(self) -> dict[int, list[int]]:
-        """Class id to the ids of its students, also of those whose records leave their classes unsaid."""
+        """Class id to the ids of its students, including those whose records omit their classes."""
         rosters: dict[int, list[int]] = {row.class_id: [] for row in self.class_rows}
         for row in self._all_student_rows():
             for own in row.classes:
@@ -112,7 +111,7 @@ class Day:
 
     @property
     def summarised(self) -> dict[int, date]:
-        """Class id to the day as of which its summary stands."""
+        """Class id to the day of its summary."""
         pairs = zip(self._classes.class_id.tolist(), self._classes.summarised.tolist(), strict=True)
         return {class_id: date_of(number) for class_id, number in pairs}
 
@@ -123,22 +122,22 @@ class Day:
         return ids
 
     def detail(self, student_id: int) -> Record | None:
-        """The single-student endpoint's record; None for a student who is not listed."""
+        """Return the single-student endpoint's record; None if the student is not listed."""
         at = np.flatnonzero(self._pupils.student_id == student_id)
         return next((detail_record(row) for row in self._student_rows(at)), None)
 
     def student_records(self) -> Iterator[Record]:
-        """The students one by one, for who need not hold them all."""
+        """Yield the students one by one, without holding all in memory."""
         return map(student_record, self._all_student_rows())
 
     def class_records(self) -> Iterator[Record]:
-        """The classes one by one, likewise."""
+        """Yield the classes one by one."""
         return map(class_record, self.class_rows)
 
     def enrolled_in(self, class_ids: Iterable[int]) -> list[int]:
-        """Places in `students` of all who are in one of these classes; nobody is in one that is not active."""
-        asked = set(class_ids)
-        places = [row_place for row_place, row in self._active.items() if row.class_id in asked]
+        """Return the positions in `students` of all who are in one of these classes; inactive classes have nobody."""
+        wanted = set(class_ids)
+        places = [place for place, row in self._active.items() if row.class_id in wanted]
         at: list[int] = np.flatnonzero(np.isin(self._pupils.places, places).any(axis=1)).tolist()
         return at
 
@@ -179,7 +178,7 @@ class Day:
         return _per_place(self._timetable, self._pupils, which.astype(float)).astype(np.int64)
 
     def _summaries(self) -> _Figures:
-        """Each listed class's figures as of the day it was last summarised."""
+        """Return each listed class's figures as of the day of its summary."""
         found = tuple(np.zeros(len(self._classes.place)) for _ in range(3))
         for number in np.unique(self._classes.summarised).tolist():
             at = np.flatnonzero(self._classes.summarised == number)
@@ -194,13 +193,13 @@ class Day:
         return {place: row for place, row in zip(places, self.class_rows, strict=True) if row.is_active}
 
     def _all_student_rows(self) -> Iterator[StudentRow]:
-        """Some thousands at a time: the lists they are made from would take as much memory as the records."""
+        """Yield all rows, some thousands at a time: the lists behind them take as much memory as the records."""
         listed = np.arange(len(self._pupils.student_id))
         for start in range(0, len(listed), _ROWS_AT_ONCE):
             yield from self._student_rows(listed[start : start + _ROWS_AT_ONCE])
 
     def _student_rows(self, at: Ints) -> Iterator[StudentRow]:
-        """The rows of the students at these places in the list."""
+        """Yield the rows of the students at these positions in the list."""
         pupils, work, active, iso = self._pupils, self._work, self._active, self._iso
         visited = work.has_visited[at].tolist()
         last_day = work.last_day[at].tolist()
@@ -222,10 +221,10 @@ class Day:
             ],
             [iso[number] for number in pupils.joined[at].tolist()],
             [[active[place] for place in own if place >= 0] for own in pupils.places[at].tolist()],
-            pupils.unsaid[at].tolist(),
-            [iso[n] if come else None for n, come in zip(work.first_day[at].tolist(), visited, strict=True)],
-            [iso[n] if come else None for n, come in zip(last_day, visited, strict=True)],
-            [today - n if come else None for n, come in zip(last_day, visited, strict=True)],
+            pupils.omitted[at].tolist(),
+            [iso[n] if seen else None for n, seen in zip(work.first_day[at].tolist(), visited, strict=True)],
+            [iso[n] if seen else None for n, seen in zip(last_day, visited, strict=True)],
+            [today - n if seen else None for n, seen in zip(last_day, visited, strict=True)],
             work.total[at].tolist(),
             work.completed[at].tolist(),
             work.completion_rate[at].tolist(),
@@ -240,7 +239,7 @@ class Day:
 
 
 def _per_place(timetable: Timetable, pupils: Pupils, amounts: Floats) -> Floats:
-    """The sum of the pupils' amounts in each place of the timetable. One column at a time keeps memory small."""
+    """Sum the pupils' amounts in each place of the timetable. One column at a time keeps memory small."""
     sums = np.zeros(timetable.places)
     for column in pupils.places.T:
         taken = column >= 0

@@ -1,7 +1,7 @@
-"""The pools that names are made of, and nothing about who bears them. Nobody real is meant.
+"""The pools of names. No real person is meant; who has which name is drawn elsewhere.
 
-The names are chosen to be awkward where a school's are: accents, apostrophes, hyphens, spaces, particles, family
-names that come first, and scripts that a spreadsheet opened in the wrong encoding turns to noise.
+The names are as awkward as a school's: accents, apostrophes, hyphens, spaces, particles, family names that come first,
+and scripts that a spreadsheet garbles when it guesses the wrong encoding.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.sandbox.rng import Chance, Ints
+from pipelines.sandbox.rng import Ints, Rng
 
 
 class _Tradition(NamedTuple):
-    """Names that go together. A name that does not reduce to ASCII by itself carries its spelling after a bar."""
+    """Names that go together. A name that does not reduce to ASCII has its ASCII spelling after a bar."""
 
     weight: int  # per cent of all people
     family_first: bool
@@ -93,31 +93,31 @@ _FAMILY_SIZES = np.array([len(tradition.family.split()) for tradition in _TRADIT
 _FAMILY_FIRST = np.array([tradition.family_first for tradition in _TRADITIONS])
 
 
-def tradition_of(chance: Chance, person: Ints) -> Ints:
-    """Which tradition each person's names come from; it never changes."""
-    return np.searchsorted(_LIMITS, chance.share("tradition", person), side="right")
+def tradition_of(rng: Rng, person: Ints) -> Ints:
+    """Return the tradition of each person's names; it never changes."""
+    return np.searchsorted(_LIMITS, rng.share("tradition", person), side="right")
 
 
-def given_of(chance: Chance, person: Ints, tradition: Ints, turn: Ints | int = 0) -> Ints:
-    """Each person's place in GIVEN; with another turn, another name."""
-    return _place(chance.below("given", person, 1 << 30), tradition, turn, _GIVEN_SIZES)
+def given_of(rng: Rng, person: Ints, tradition: Ints, turn: Ints | int = 0) -> Ints:
+    """Return each person's index in GIVEN; another turn gives another name."""
+    return _index(rng.below("given", person, 1 << 30), tradition, turn, _GIVEN_SIZES)
 
 
-def family_of(chance: Chance, person: Ints, tradition: Ints, turn: Ints | int = 0) -> Ints:
-    """Each person's place in FAMILY; with another turn, another name."""
-    return _place(chance.below("family", person, 1 << 30), tradition, turn, _FAMILY_SIZES)
+def family_of(rng: Rng, person: Ints, tradition: Ints, turn: Ints | int = 0) -> Ints:
+    """Return each person's index in FAMILY; another turn gives another name."""
+    return _index(rng.below("family", person, 1 << 30), tradition, turn, _FAMILY_SIZES)
 
 
-def _place(draw: Ints, tradition: Ints, turn: Ints | int, sizes: Ints) -> Ints:
+def _index(draw: Ints, tradition: Ints, turn: Ints | int, sizes: Ints) -> Ints:
     offsets = np.cumsum(sizes) - sizes
     return offsets[tradition] + (draw + turn) % sizes[tradition]
 
 
 def full_name(given: Name, family: Name, family_first: bool) -> str:
-    """The name as the register shows it."""
+    """Return the name as the register shows it."""
     return f"{family.shown} {given.shown}" if family_first else f"{given.shown} {family.shown}"
 
 
 def family_first(tradition: Ints) -> list[bool]:
-    """Whether the family name is said first."""
+    """Return, per person, whether the family name comes first."""
     return [bool(flag) for flag in _FAMILY_FIRST[tradition].tolist()]

@@ -1,8 +1,8 @@
-"""Rows of the institution written as the contract's records. Adding a field to the sandbox is one line, here.
+"""Turns the institution's rows into the contract's records. Adding a field to the sandbox is one line here.
 
-The line goes into `student_record` or `class_record`, and may be made of anything in the row:
-`"house": ("Ash", "Elm", "Oak")[row.student_id % 3],`. If the field may be absent, its name goes into
-`pupils.OPTIONAL` as well. What the values are is decided elsewhere; requests and pages are not known here.
+The line goes into `student_record` or `class_record` and may use anything in the row:
+`"house": ("Ash", "Elm", "Oak")[row.student_id % 3],`. If the field may be absent, add its name to `pupils.OPTIONAL`
+too. The values come from elsewhere; requests and pages are unknown here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Record = dict[str, Any]
 
 
 class ClassRow(NamedTuple):
-    """One class on one day. Dates are YYYY-MM-DD texts."""
+    """One class on one day. Dates are YYYY-MM-DD strings."""
 
     class_id: int
     class_title: str
@@ -37,7 +37,7 @@ class ClassRow(NamedTuple):
 
 
 class StudentRow(NamedTuple):
-    """One student on one day. Dates are YYYY-MM-DD texts, None for who has never logged in."""
+    """One student on one day. Dates are YYYY-MM-DD strings, None for a student who has never logged in."""
 
     student_id: int
     given: Name
@@ -46,7 +46,7 @@ class StudentRow(NamedTuple):
     email: str
     joined: str
     classes: list[ClassRow]
-    unsaid: int  # bit n is set where pupils.OPTIONAL[n] is left out
+    omitted: int  # bit n is set if pupils.OPTIONAL[n] is omitted
     first_day: str | None
     last_day: str | None
     days_since: int | None
@@ -62,7 +62,7 @@ class StudentRow(NamedTuple):
 
 
 def student_record(row: StudentRow) -> Record:
-    """An item of the student list (contract, "Student")."""
+    """Return an item of the student list (contract, "Student")."""
     record: Record = {
         "id": row.student_id,
         "email": row.email,
@@ -96,15 +96,15 @@ def student_record(row: StudentRow) -> Record:
             "has_ever_logged_in": row.last_day is not None,
         },
     }
-    if row.unsaid:
-        _leave_unsaid(record, row.unsaid)
+    if row.omitted:
+        _omit(record, row.omitted)
     if row.last_day is None:
         record["summary"].pop("last_activity_date", None)  # the contract lets it be absent, not null
     return record
 
 
 def class_record(row: ClassRow) -> Record:
-    """An item of the class list (contract, "Class")."""
+    """Return an item of the class list (contract, "Class")."""
     return {
         "class_id": row.class_id,
         "class_title": row.class_title,
@@ -133,7 +133,7 @@ def class_record(row: ClassRow) -> Record:
 
 
 def detail_record(row: StudentRow) -> Record:
-    """One student in full: the list's record, with whole classes, their courses, and the assignments of the unit.
+    """Return one student in full: the list's record, with whole classes, their courses, and the unit's assignments.
 
     The contract leaves this shape open ("courses, classes, individual assignments").
     """
@@ -146,19 +146,19 @@ def detail_record(row: StudentRow) -> Record:
 
 
 def reference_of(student_id: int) -> str:
-    """The institution's own student id."""
+    """Return the institution's own student id."""
     return f"SIS-{student_id:07d}"
 
 
-def _leave_unsaid(record: Record, unsaid: int) -> None:
+def _omit(record: Record, omitted: int) -> None:
     for bit, field in enumerate(OPTIONAL):
-        if unsaid >> bit & 1:
+        if omitted >> bit & 1:
             part, _, name = field.rpartition(".")
             del (record[part] if part else record)[name]
 
 
 def _assignment(row: StudentRow, number: int) -> Record:
-    """The scores lie about the student's average in pairs, so that their mean is that average."""
+    """Return one assignment. Scores lie in pairs around the student's average, so that their mean equals it."""
     is_completed = number < row.completed
     score = None
     if is_completed and row.score is not None:

@@ -1,6 +1,6 @@
-"""Where the service runs: a uvicorn on loopback, in a thread of a test or in the foreground of a command.
+"""Runs the service: uvicorn on loopback, in a thread for tests or in the foreground for a command.
 
-Loopback only: the pupils are made up, but a key in clear text over a network would teach the wrong habit.
+Loopback only: the pupils are made up, but a key in clear text on a network would set a bad example.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ DEFAULT_KEY = "sandbox-key"
 DEFAULT_PORT = 8765
 _START_WITHIN = 10.0  # seconds
 _STOP_WITHIN = 5.0
-_LOOK_AT_CLOCK = 20.0  # seconds; often enough after midnight, also on a machine that was asleep
-_KEPT_ALIVE = 75  # seconds; a client may take its time between two pages without losing the connection
+_CLOCK_CHECK = 20.0  # seconds; soon after midnight, even on a machine that was asleep
+_KEPT_ALIVE = 75  # seconds; a client may pause between two pages without losing the connection
 
 
 class Sandbox:
-    """A records service in a thread of this process, from `with` to the end of the block.
+    """A records service in a thread of this process, for the length of a `with` block.
 
-    `with Sandbox(students=500, day=date(2026, 11, 20)) as sandbox:` serves at `sandbox.base_url`; `sandbox.day` is
-    the day being played and may be set at any time: when the assignment returns, the new day is served. Without a
-    day it plays today's (UTC) and stays there. Port 0 takes any free one.
+    `with Sandbox(students=500, day=date(2026, 11, 20)) as sandbox:` serves at `sandbox.base_url`. `sandbox.day` is the
+    day being played and may be set at any time: when the assignment returns, the new day is served. Without a day it
+    plays today (UTC) and stays there. Port 0 takes any free one.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Sandbox:
         school: School = DEFAULT_SCHOOL,
         institution: Institution | None = None,
     ) -> None:
-        """`institution` takes the place of `students` and `seed`.
+        """`institution` replaces `students` and `seed`.
 
         Raises ArgumentError as `make_app` does, and for a host that is not loopback.
         """
@@ -69,7 +69,7 @@ class Sandbox:
 
     @property
     def base_url(self) -> str:
-        """What stands before /svcapi/v1 in every path. RuntimeError outside of the `with` block."""
+        """The URL before /svcapi/v1. Raises RuntimeError outside of the `with` block."""
         if self._running is None:
             raise RuntimeError("the sandbox is not running: use it in a `with` block")
         return self._running.base_url
@@ -104,21 +104,21 @@ def serve(
 ) -> None:
     """Serve in the foreground until SIGINT or SIGTERM, then end the requests under way and return.
 
-    It plays `day`, without one today (UTC). `follow_clock` moves it on by a day at each midnight, and is on when no
-    day is given. `on_ready` is called once with the base URL, when requests are answered. Raises ArgumentError for a
-    host that is not loopback, a port that is taken, or a day before the school opened.
+    Plays `day`, by default today (UTC). `follow_clock` advances it by a day at each midnight; it is on by default if no
+    day is given. `on_ready` is called once with the base URL, when the server answers. Raises ArgumentError for a host
+    that is not loopback, a port that is taken, or a day before the school opened.
     """
     listener = _listen(_loopback(host), port)
     with listener:
         app = make_app(Institution(students, seed), day=day or _today(), api_key=api_key)
         server = _Server(app, ready=lambda: on_ready and on_ready(_url(listener)))
         follows = day is None if follow_clock is None else follow_clock
-        with _Midnight(app.state.service, follows):
+        with _ClockFollower(app.state.service, follows):
             server.run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its logs, which calls back once it answers."""
+    """uvicorn without logs. Calls `ready` once it answers."""
 
     def __init__(self, app: Starlette, ready: Callable[[], None]) -> None:
         super().__init__(
@@ -146,7 +146,7 @@ class _Server(uvicorn.Server):
 
 
 class _Running:
-    """A server in a thread, answering by the time this object is made."""
+    """A server in a thread. It answers as soon as the constructor returns."""
 
     def __init__(self, app: Starlette, host: str, port: int) -> None:
         self._listener = _listen(host, port)
@@ -162,7 +162,7 @@ class _Running:
             raise RuntimeError(f"the sandbox did not start within {_START_WITHIN:.0f} seconds")
 
     def stop(self) -> None:
-        """Ends the server and its thread; connections that linger are cut."""
+        """Stop the server and its thread; connections that stay open are cut."""
         self._server.should_exit = True
         self._thread.join(_STOP_WITHIN)
         if self._thread.is_alive():
@@ -173,11 +173,11 @@ class _Running:
             raise RuntimeError("the sandbox's server did not stop")
 
 
-class _Midnight:
-    """Moves the service's day on with the real date, in UTC, while the block lasts; or does nothing."""
+class _ClockFollower:
+    """Advances the service's day with the real date (UTC) during the block, if `is_followed`."""
 
     def __init__(self, service: Service, is_followed: bool) -> None:
-        self._service, self._is_followed, self._over = service, is_followed, Event()
+        self._service, self._is_followed, self._stopping = service, is_followed, Event()
         self._ahead = service.day - _today()
         self._thread = Thread(target=self._follow, name="sandbox clock", daemon=True)
 
@@ -188,15 +188,15 @@ class _Midnight:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
+        self._stopping.set()
         if self._is_followed:
             self._thread.join(_STOP_WITHIN)
 
     def _follow(self) -> None:
-        while not self._over.wait(min(_LOOK_AT_CLOCK, _until_midnight())):
-            now_playing = _today() + self._ahead
-            if self._service.day != now_playing:
-                self._service.day = now_playing
+        while not self._stopping.wait(min(_CLOCK_CHECK, _until_midnight())):
+            current = _today() + self._ahead
+            if self._service.day != current:
+                self._service.day = current
 
 
 def _today() -> date:
@@ -210,7 +210,7 @@ def _until_midnight() -> float:
 
 
 def _loopback(host: str) -> str:
-    """The address to listen on. Raises ArgumentError for one that others could reach."""
+    """Return the host. Raises ArgumentError unless it is loopback."""
     try:
         is_loopback = ip_address("127.0.0.1" if host == "localhost" else host).is_loopback
     except ValueError:
@@ -221,7 +221,7 @@ def _loopback(host: str) -> str:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises ArgumentError for an impossible port or one that is taken."""
+    """Return a listening socket. Raises ArgumentError for a port that is invalid or taken."""
     if not 0 <= port <= 65535:
         raise ArgumentError(f"{port} is not a port. Use one from 1 to 65535, or 0 for any free one.")
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)

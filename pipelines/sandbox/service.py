@@ -1,7 +1,7 @@
-"""The records service over HTTP: routes, the key, the query parameters, the error body. The contract's endpoints.
+"""The contract's endpoints over HTTP: routes, the key, the query parameters, the error body.
 
-What a day's records are comes from `catalogue.py`; which port and process this runs in is the business of
-`server.py`. The choices made where the contract is open are listed in the package's docstring.
+`catalogue.py` provides a day's records, `server.py` runs this. The package's docstring lists the choices made where the
+contract is open.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class School(NamedTuple):
-    """Whom the key belongs to (contract, "Institution")."""
+    """The institution of the key (contract, "Institution")."""
 
     id: int = 4071
     name: str = "Linden Vale School"
@@ -47,10 +47,10 @@ DEFAULT_SCHOOL = School()
 
 
 class Service:
-    """The endpoints over the day that is being played. `day` may be set at any time, from any thread."""
+    """The endpoints for the day being played. `day` may be set at any time, from any thread."""
 
     def __init__(self, institution: Institution, *, day: date, school: School) -> None:
-        """Works out the day; ArgumentError when the institution was not open yet."""
+        """Computes the day. Raises ArgumentError if the institution was not open yet."""
         self._institution, self._school = institution, school
         self._catalogue = Catalogue(institution.on(day))
 
@@ -61,7 +61,7 @@ class Service:
 
     @day.setter
     def day(self, day: date) -> None:
-        # Worked out aside and put in place at once: a request sees one day or the other, never parts of both.
+        # Computed first, then replaced atomically: a request sees one day or the other, never parts of both.
         self._catalogue = Catalogue(self._institution.on(day))
 
     async def auth(self, _request: Request) -> Response:
@@ -104,7 +104,7 @@ class Service:
 
 
 def make_app(institution: Institution, *, day: date, api_key: str, school: School = DEFAULT_SCHOOL) -> Starlette:
-    """The service as an ASGI application; its `state.service` is the Service, whose day can be moved.
+    """Return the service as an ASGI application; its `state.service` is the Service, whose day can be set.
 
     Raises ArgumentError for an empty key or a day before the institution opened.
     """
@@ -119,15 +119,15 @@ def make_app(institution: Institution, *, day: date, api_key: str, school: Schoo
             Route(f"{_PREFIX}/student/{{student_id}}", service.student),
         ],
         middleware=[Middleware(_KeyCheck, api_key=api_key)],
-        exception_handlers={HTTPException: _http_error, _BadValueError: _bad_value, Exception: _own_fault},
+        exception_handlers={HTTPException: _http_error, _BadValueError: _bad_value, Exception: _server_error},
     )
-    app.router.redirect_slashes = False  # a trailing slash is another path, and a client must not follow redirects
+    app.router.redirect_slashes = False  # a trailing slash is another path; clients must not follow redirects
     app.state.service = service
     return app
 
 
 class _KeyCheck:
-    """Answers 401 to every request without the key, whatever it asks for."""
+    """Answers 401 to every request without the key, whatever its path."""
 
     def __init__(self, app: ASGIApp, api_key: str) -> None:
         self._app, self._key = app, api_key.encode()
@@ -145,11 +145,11 @@ class _KeyCheck:
 
 
 class _BadValueError(Exception):
-    """A query parameter or path segment that is not what the contract says it is."""
+    """A query parameter or path segment that is not as the contract says."""
 
 
 def _integer(values: Mapping[str, str], name: str, least: int | None = None, most: int | None = None) -> int | None:
-    """The value as an integer within its bounds, None when it is not given."""
+    """Return the value as an integer within its bounds; None if missing. Raises _BadValueError."""
     text = values.get(name)
     if text is None:
         return None
@@ -172,7 +172,7 @@ def _json(body: bytes, status: int = 200) -> Response:
 
 
 def _error(status: int, code: str, message: str) -> Response:
-    """The contract's error body."""
+    """Return the contract's error body."""
     return _json(_encode({"error": True, "message": message, "status_code": status, "error_code": code}), status)
 
 
@@ -181,7 +181,7 @@ async def _bad_value(_request: Request, error: Exception) -> Response:
 
 
 async def _http_error(_request: Request, error: Exception) -> Response:
-    """What the routing itself refuses: an unknown path, a wrong method."""
+    """Handle what the router refuses: an unknown path, a wrong method."""
     if not isinstance(error, HTTPException):
         raise error
     response = _error(error.status_code, _CODES.get(error.status_code, "HTTP_ERROR"), error.detail)
@@ -189,5 +189,5 @@ async def _http_error(_request: Request, error: Exception) -> Response:
     return response
 
 
-async def _own_fault(_request: Request, _error_raised: Exception) -> Response:
+async def _server_error(_request: Request, _error_raised: Exception) -> Response:
     return _error(500, "SERVER_ERROR", "The service could not answer.")

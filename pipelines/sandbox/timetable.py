@@ -1,9 +1,8 @@
-"""The classes: which there are on a day, what they are called, who teaches them, what they have been set.
+"""The classes: which exist on a day, their titles, teachers and assignments.
 
-A school has a fixed number of places in its timetable, each of which always holds one active class. When a class
-closes, its successor opens in the same place on the same day with the same pupils; the closed one stays listed as
-inactive for three weeks and then disappears. Who sits in which place is the business of `pupils.py`; records are
-written in `records.py`.
+A school has a fixed number of places in its timetable, each of which always has one active class. When a class closes,
+its successor opens in the same place on the same day with the same pupils; the closed one stays listed as inactive for
+three weeks and then disappears. `pupils.py` has the pupils of each place, `records.py` makes the records.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 
 from pipelines.sandbox.clock import day_of_school_day
 from pipelines.sandbox.names import FAMILY, GIVEN, family_first, family_of, full_name, given_of, tradition_of
-from pipelines.sandbox.rng import Chance, Ints
+from pipelines.sandbox.rng import Ints, Rng
 
 LISTED_AFTER_CLOSING = 15  # school days
 _TEACHER_STAYS = 1200  # school days that a class keeps its teacher, on average
@@ -25,7 +24,7 @@ _WITHOUT_ASSIGNMENTS = 0.04  # classes that never set any
 
 
 class _Group(NamedTuple):
-    """Places of which a pupil has at most one: a lesson slot of the week, so to speak."""
+    """Places of which a pupil has at most one, like a lesson slot of the week."""
 
     taken_by: float  # share of the pupils
     size: int  # pupils in a class
@@ -33,10 +32,10 @@ class _Group(NamedTuple):
     elective: bool
 
 
-# Four lessons that everybody has, two that some have. Electives are small and short, so that even a school of 500
-# sees classes open and close every other day without a tenth of its pupils moving each time.
+# Four lessons for everybody, two for some. Electives are small and short, so that even in a school of 500 classes open
+# and close every other day without moving a tenth of its pupils each time.
 GROUPS = (_Group(1, 25, 2000, False),) * 4 + (_Group(2 / 3, 25, 2000, False), _Group(1 / 3, 5, 100, True))
-_LEAST_OF_A_GROUP = 6  # keeps the share that one event touches small in schools of a handful of pupils
+_LEAST_OF_A_GROUP = 6  # keeps the share that one event affects small in tiny schools
 
 _SUBJECTS = [
     *("Mathematics", "English", "Biology", "History", "Chemistry", "Geography", "Physics", "French", "Art and Design"),
@@ -59,21 +58,21 @@ class Classes:
     opened: Ints
     teacher: Ints  # place in `Timetable.teachers`
     room: Ints
-    summarised: Ints  # the day as of which the summary stands
+    summarised: Ints  # the day of the summary
     assignments: Ints
-    first_assignment: Ints  # day; means nothing without assignments
+    first_assignment: Ints  # day; undefined without assignments
     last_assignment: Ints
 
 
 class Course(NamedTuple):
-    """A course, of which several classes are held."""
+    """A course; it has several classes."""
 
     course_id: int
     course_name: str
 
 
 class Teacher(NamedTuple):
-    """A teacher, who takes several classes."""
+    """A teacher, with several classes."""
 
     teacher_id: int
     name: str
@@ -81,11 +80,11 @@ class Teacher(NamedTuple):
 
 
 class Timetable:
-    """All places of a school, and the class that each holds on any day. Days are counted in school days."""
+    """All places of a school, and the class in each on any day. Days are counted in school days."""
 
-    def __init__(self, chance: Chance, students: int, opened: int, first_school_day: int) -> None:
+    def __init__(self, rng: Rng, students: int, opened: int, first_school_day: int) -> None:
         """`opened` is the day number of the opening, `first_school_day` the count of the first school day from it."""
-        self._chance, self._opened, self._first = chance, opened, first_school_day
+        self._rng, self._opened, self._first = rng, opened, first_school_day
         sizes = [max(_LEAST_OF_A_GROUP, round(students * group.taken_by / group.size)) for group in GROUPS]
         self.group_sizes = np.array(sizes)
         self.group_starts = np.cumsum(self.group_sizes) - self.group_sizes
@@ -95,16 +94,16 @@ class Timetable:
         self._lasts = np.array([group.lasts for group in GROUPS])[self._group]
         self._stride = 10 ** max(3, len(str(self.places)))
         self._phase = np.zeros(self.places, dtype=np.int64)
-        for lasts in np.unique(self._lasts).tolist():  # spread together, or every group would close on the same days
+        for lasts in np.unique(self._lasts).tolist():  # spread together, or all groups would close on the same days
             alike = self._lasts == lasts
-            self._phase[alike] = chance.spread(f"class {lasts}", int(alike.sum()), lasts)
-        self._teacher_phase = chance.spread("class teacher", self.places, _TEACHER_STAYS)
-        self._room_phase = chance.spread("class room", self.places, _ROOM_STAYS)
+            self._phase[alike] = rng.spread(f"class {lasts}", int(alike.sum()), lasts)
+        self._teacher_phase = rng.spread("class teacher", self.places, _TEACHER_STAYS)
+        self._room_phase = rng.spread("class room", self.places, _ROOM_STAYS)
         self.courses, self.course_of, self.section_of = self._make_courses()
         self.teachers = self._make_teachers()
 
     def on(self, school_day: int) -> Classes:
-        """The classes listed on the so manyth school day (or on the weekend after it)."""
+        """Return the classes listed on the n-th school day (or on the weekend after it)."""
         since = school_day - self._first + 1
         turn, age = np.divmod(since + self._phase, self._lasts)
         opened = school_day - age
@@ -122,14 +121,14 @@ class Timetable:
         return Classes(**{name: values[order] for name, values in both.items()})
 
     def _part(self, place: Ints, turn: Ints, opened: Ints, last: Ints, *, is_active: int) -> dict[str, Ints]:
-        """Classes by place and turn, from the school day they opened to the last one of which anything is told."""
-        opened = np.maximum(opened, self._first - 1)  # `_day` makes it the opening day, a weekend's too
+        """Return classes by place and turn, as of their `last` school day: today, or the day before they closed."""
+        opened = np.maximum(opened, self._first - 1)  # `_day` turns it into the opening day, even at a weekend
         class_id = (5 + turn) * self._stride + place
         since = last - self._first + 1
         teacher_turn = (since + self._teacher_phase[place]) // _TEACHER_STAYS
         room_turn = (since + self._room_phase[place]) // _ROOM_STAYS
         own_teacher = (place // _CLASSES_OF_A_TEACHER) + teacher_turn
-        # A class's summary is worked out anew on one weekday of its own, and on the day it opens.
+        # A class's summary is computed on one weekday of its own, and on the day it opens.
         summarised = np.maximum(last - (last - place) % 5, opened)
         assignments, first, latest = self._assignments(class_id, opened, last)
         return {
@@ -138,7 +137,7 @@ class Timetable:
             "is_active": np.full_like(place, is_active),
             "opened": self._day(opened),
             "teacher": own_teacher % len(self.teachers),
-            "room": 1 + self._chance.below("room", class_id, 240, room_turn),
+            "room": 1 + self._rng.below("room", class_id, 240, room_turn),
             "summarised": self._day(summarised),
             "assignments": assignments,
             "first_assignment": self._day(first),
@@ -146,22 +145,22 @@ class Timetable:
         }
 
     def _day(self, school_day: Ints) -> Ints:
-        """Day numbers, none before the school opened (which may have been on a weekend)."""
+        """Return the day numbers, none before the school opened (which may have been at a weekend)."""
         return np.maximum(day_of_school_day(school_day), self._opened)
 
     def _assignments(self, class_id: Ints, opened: Ints, last: Ints) -> tuple[Ints, Ints, Ints]:
-        """How many assignments each class has set, and the school days of the first and the latest.
+        """Return the number of each class's assignments, and the school days of the first and the latest.
 
         The first comes one to two weeks after opening, the others two to four weeks apart.
         """
-        first = opened + 4 + self._chance.below("first assignment", class_id, 7)
-        apart = 10 + self._chance.below("assignments", class_id, 11)
-        sets_any = self._chance.share("sets any", class_id) >= _WITHOUT_ASSIGNMENTS
+        first = opened + 4 + self._rng.below("first assignment", class_id, 7)
+        apart = 10 + self._rng.below("assignments", class_id, 11)
+        sets_any = self._rng.share("sets any", class_id) >= _WITHOUT_ASSIGNMENTS
         count = np.where(sets_any & (last >= first), 1 + (last - first) // apart, 0)
         return count, first, first + np.maximum(count - 1, 0) * apart
 
     def _make_courses(self) -> tuple[list[Course], list[int], list[str]]:
-        """The courses, the course of each place (an index into them), and the place's letter within its course."""
+        """Return the courses, each place's course (an index into them), and its letter within the course."""
         courses: list[Course] = []
         course_of: list[int] = []
         section_of: list[str] = []
@@ -177,9 +176,9 @@ class Timetable:
     def _make_teachers(self) -> list[Teacher]:
         number = np.arange(max(2, self.places // _CLASSES_OF_A_TEACHER))
         teacher_id = 70_001 + number
-        tradition = tradition_of(self._chance, teacher_id)
-        given = given_of(self._chance, teacher_id, tradition).tolist()
-        family = family_of(self._chance, teacher_id, tradition).tolist()
+        tradition = tradition_of(self._rng, teacher_id)
+        given = given_of(self._rng, teacher_id, tradition).tolist()
+        family = family_of(self._rng, teacher_id, tradition).tolist()
         teachers = []
         for at, first in zip(number.tolist(), family_first(tradition), strict=True):
             own, shared = GIVEN[given[at]], FAMILY[family[at]]

@@ -1,13 +1,12 @@
 """What pupils have done by a given day: visits, assignments, scores, minutes. No names, no classes, no records.
 
-A pupil's visits are laid out in moments: one in each stretch of `pace` moments, at a place in it that is drawn for
-that stretch. So the number of visits up to any moment is a division and one draw, and nothing needs to be played
-from the opening day on.
+A pupil visits once in each stretch of `pace` moments, at a moment drawn for that stretch. So the number of visits up to
+any moment takes one division and one draw, without a simulation from the opening day on.
 
-The summary's assignments are those of the unit a pupil is in. A unit takes five to nine visits; then the next one
-begins with nothing completed, which is how a completion rate falls. Submitted and missing assignments are counted
-over all units. A unit's size is the difference of two running totals that wobble, so that both the running total
-and the unit are known without adding the units up.
+The summary's assignments are those of a pupil's current unit. A unit takes five to nine visits; then the next one
+begins with nothing completed, which is how a completion rate falls. Submitted and missing assignments are counted over
+all units. A unit's size is the difference of two running totals with jitter, so that the total and the unit are known
+without summing over the units.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipelines.sandbox.clock import MOMENTS_OF_A_SCHOOL_DAY, day_of_moment, moments
-from pipelines.sandbox.rng import Chance, Flags, Floats, Ints
+from pipelines.sandbox.rng import Flags, Floats, Ints, Rng
 
 # Share of pupils, and how many school days apart their visits are on average. Together 1.4 % of pupils work on a
 # school day, which with everything else that changes gives the 2 to 3 % that a sync should find.
@@ -29,7 +28,7 @@ _WITHOUT_SCORES = 0.02  # pupils whose teachers give no scores
 
 @dataclass(frozen=True)
 class Work:
-    """One entry per pupil in every array. Days are day numbers; where `has_visited` is false they mean nothing."""
+    """One entry per pupil in every array. Days are day numbers, undefined where `has_visited` is false."""
 
     has_visited: Flags
     first_day: Ints
@@ -37,7 +36,7 @@ class Work:
     total: Ints
     completed: Ints
     completion_rate: Floats  # percent, two decimals; 0 when the total is 0
-    score: Floats  # percent, one decimal; NaN when nothing is scored
+    score: Floats  # percent, one decimal; NaN if nothing is scored
     total_assessments: Ints
     completed_assessments: Ints
     minutes: Floats  # one decimal
@@ -45,25 +44,25 @@ class Work:
     missing: Ints
 
 
-def work_until(chance: Chance, pupil: Ints, joined: Ints, today: int) -> Work:
-    """What each pupil, who joined on that day, has done by the end of today."""
-    visits, first, last = _visits(chance, pupil, joined, today)
+def work_until(rng: Rng, pupil: Ints, joined: Ints, today: int) -> Work:
+    """Return what each pupil has done by the end of today; `joined` has their day numbers of joining."""
+    visits, first, last = _visits(rng, pupil, joined, today)
     latest = np.maximum(visits - 1, 0)
-    length = 5 + chance.below("unit length", pupil, 5)
+    length = 5 + rng.below("unit length", pupil, 5)
     unit, step = np.divmod(latest, length)
 
-    done = _Running(chance, "done", pupil, 4 + chance.below("unit size", pupil, 9))
-    missed = _Running(chance, "missed", pupil, chance.below("carelessness", pupil, 4))
+    done = _Running(rng, "done", pupil, 4 + rng.below("unit size", pupil, 9))
+    missed = _Running(rng, "missed", pupil, rng.below("carelessness", pupil, 4))
     has_visited = visits > 0
     completed = np.where(has_visited, done.of_unit(unit) * (step + 1) // length, 0)
-    # Half of those who never came have been given nothing yet.
-    given = has_visited | (chance.share("given", pupil) < 0.5)
+    # Half of those who never visited have no assignments yet.
+    given = has_visited | (rng.share("given", pupil) < 0.5)
     total = np.where(given, done.of_unit(unit) + missed.of_unit(unit), 0)
 
-    skill = chance.share("skill", pupil)
-    score = np.round(40 + 55 * skill + 10 * (chance.share("score", pupil, visits) - 0.5), 1)
-    unscored = (completed == 0) | (chance.share("unscored", pupil) < _WITHOUT_SCORES)
-    minutes = (15 + 45 * chance.share("stamina", pupil)) * (visits + 0.8 * chance.share("minutes", pupil, visits))
+    skill = rng.share("skill", pupil)
+    score = np.round(40 + 55 * skill + 10 * (rng.share("score", pupil, visits) - 0.5), 1)
+    unscored = (completed == 0) | (rng.share("unscored", pupil) < _WITHOUT_SCORES)
+    minutes = (15 + 45 * rng.share("stamina", pupil)) * (visits + 0.8 * rng.share("minutes", pupil, visits))
     return Work(
         has_visited=has_visited,
         first_day=first,
@@ -80,51 +79,51 @@ def work_until(chance: Chance, pupil: Ints, joined: Ints, today: int) -> Work:
     )
 
 
-def _visits(chance: Chance, pupil: Ints, joined: Ints, today: int) -> tuple[Ints, Ints, Ints]:
-    """How many visits each pupil has paid, and the days of the first and the last.
+def _visits(rng: Rng, pupil: Ints, joined: Ints, today: int) -> tuple[Ints, Ints, Ints]:
+    """Return each pupil's number of visits, and the days of the first and the last.
 
-    The first falls within three weeks of joining, whatever the pace: a register where most newcomers take half a
-    year to log in would be an odd one. The paced visits count from there.
+    The first is within three weeks of joining, whatever the pace: it would be odd if most newcomers took half a year to
+    log in. The paced visits count from there.
     """
-    kind = chance.share("pace", pupil)
+    kind = rng.share("pace", pupil)
     limits = np.cumsum([share for share, _ in _PACES])
     apart = np.array([days for _, days in _PACES] + [_PACES[-1][1]]) * MOMENTS_OF_A_SCHOOL_DAY
     pace = apart[np.searchsorted(limits, kind, side="right")]
 
     now = moments(np.full_like(joined, today))
-    first = moments(joined - 1) + chance.below("first visit", pupil, _FIRST_VISIT_WITHIN)
+    first = moments(joined - 1) + rng.below("first visit", pupil, _FIRST_VISIT_WITHIN)
     has_visited = (first < now) & (kind < 1 - _NEVER_VISIT)
-    paced_before = _paced(chance, pupil, pace, first + 1)
-    paced = _paced(chance, pupil, pace, now)
-    newest = _moment_of(chance, pupil, pace, paced - 1)
+    paced_before = _paced(rng, pupil, pace, first + 1)
+    paced = _paced(rng, pupil, pace, now)
+    newest = _moment_of(rng, pupil, pace, paced - 1)
     visits = np.where(has_visited, 1 + paced - paced_before, 0)
     return visits, day_of_moment(first), day_of_moment(np.where(visits > 1, newest, first))
 
 
-def _moment_of(chance: Chance, pupil: Ints, pace: Ints, stretch: Ints) -> Ints:
-    return stretch * pace + chance.below("visit", pupil, pace, stretch)
+def _moment_of(rng: Rng, pupil: Ints, pace: Ints, stretch: Ints) -> Ints:
+    return stretch * pace + rng.below("visit", pupil, pace, stretch)
 
 
-def _paced(chance: Chance, pupil: Ints, pace: Ints, passed: Ints) -> Ints:
-    """How many paced visits lie in the first `passed` moments."""
+def _paced(rng: Rng, pupil: Ints, pace: Ints, passed: Ints) -> Ints:
+    """Return the number of paced visits in the first `passed` moments."""
     stretch = passed // pace
-    return stretch + (_moment_of(chance, pupil, pace, stretch) < passed)
+    return stretch + (_moment_of(rng, pupil, pace, stretch) < passed)
 
 
 class _Running:
-    """A running total over units that grows by `mean` a unit, give or take half of it, and never falls."""
+    """A running total over units that grows by `mean` per unit, give or take half of it, and never falls."""
 
-    def __init__(self, chance: Chance, stream: str, pupil: Ints, mean: Ints) -> None:
-        self._chance, self._stream, self._pupil, self._mean = chance, stream, pupil, mean
-        self._start = self._wobble(np.zeros_like(pupil))
+    def __init__(self, rng: Rng, stream: str, pupil: Ints, mean: Ints) -> None:
+        self._rng, self._stream, self._pupil, self._mean = rng, stream, pupil, mean
+        self._start = self._jitter(np.zeros_like(pupil))
 
-    def _wobble(self, unit: Ints) -> Ints:
-        return self._chance.below(self._stream, self._pupil, self._mean // 2 + 1, unit)
+    def _jitter(self, unit: Ints) -> Ints:
+        return self._rng.below(self._stream, self._pupil, self._mean // 2 + 1, unit)
 
     def before(self, unit: Ints) -> Ints:
-        """The total of all units before this one."""
-        return unit * self._mean + self._wobble(unit) - self._start
+        """Return the total of all units before this one."""
+        return unit * self._mean + self._jitter(unit) - self._start
 
     def of_unit(self, unit: Ints) -> Ints:
-        """What this unit adds."""
+        """Return what this unit adds."""
         return self.before(unit + 1) - self.before(unit)

@@ -1,6 +1,6 @@
-"""Absence, verified (G2): each record that a proven walk no longer shows is asked for by its names.
+"""Absence check (G2): searches for each record that a proven walk no longer shows, by its names.
 
-Only this decides what a vanished record is; acting on it is for those who hold the manifest.
+This module alone decides whether a vanished record was removed. Callers act on the result.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Names = tuple[tuple[str, str], ...]
 
 
 class Published(Protocol):
-    """What readers see at present: whom a proven walk could miss, and what they were called."""
+    """The records that are current now, and their names: what a proven walk could lack."""
 
     def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, Names]:
-        """The records that are current in a set's table and were not received; none before anything was published.
+        """Return the current records of a set that were not received; none before the first publish.
 
-        Each id with its (field, value) pairs to search by, in the order of `Set.names`.
+        Maps each id to its (field, value) pairs to search by, in the order of `Set.names`.
         """
 
 
@@ -36,13 +36,13 @@ class NothingPublished:
     """The warehouse before its first sync."""
 
     def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, Names]:  # noqa: ARG002 - the protocol's
-        """None."""
+        """Return nothing."""
         return {}
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What was asked about the vanished records of one set. `unasked` counts them when they were too many."""
+    """The result of the absence check of one set. `unasked` counts the vanished records when they were too many."""
 
     absences: tuple[Absence, ...] = ()
     unasked: int = 0
@@ -58,36 +58,36 @@ def verify(
     walks: int,
     most: int,
 ) -> Verified:
-    """Ask for each published record of a proven set that its walk did not show, at most `most` of them.
+    """Search for each published record of a proven set that its walk did not show; search for none if over `most`.
 
-    Every result page that was read goes to the sink, also of a search that found nothing: it is the evidence. The
-    first record without a clean answer ends the asking, since it leaves the whole set unproven and nothing will be
-    removed whatever the others would say. Raises KeyRefusedError; any other refusal or silence is an unclean answer.
+    Every result page goes to the sink, even of a search that found nothing: it is the evidence. The first record
+    without a clean answer ends the check: it leaves the whole set unproven, so nothing can be removed anyway.
+    Raises KeyRefusedError. Any other refusal, or no answer, counts as an unclean answer.
     """
     set_ = SETS[proof.set]
     vanished = published.vanished(set_.name, received)
     if len(vanished) > most:
-        log.warning("%s: %d records vanished, too many to ask about", set_.name, len(vanished))
+        log.warning("%s: %d records vanished, too many to search for", set_.name, len(vanished))
         return Verified(unasked=len(vanished))
     absences = []
     for sought, names in sorted(vanished.items()):
-        absences.append(ask(client, set_, sought, names, sink, walks=walks))
+        absences.append(search_by_names(client, set_, sought, names, sink, walks=walks))
         if absences[-1].answer == "unclear":
             break
     return Verified(tuple(absences))
 
 
-def ask(client: Client, set_: Set, sought: int, names: Names, sink: Sink, *, walks: int) -> Absence:
-    """Search for one record by each of its names, until it is found.
+def search_by_names(client: Client, set_: Set, sought: int, names: Names, sink: Sink, *, walks: int) -> Absence:
+    """Search for one record by each of its names until it is found.
 
-    `removed` takes at least one name that was searched to a clean end; without any the answer is `unclear`.
+    The answer is `removed` if at least one search ended cleanly without finding it, else `unclear`.
     """
-    asked: list[str] = []
+    searched: list[str] = []
     clean = False
     for field, value in names:
         if not value or not value.strip():
-            continue  # an empty search is no search: it lists everybody
-        asked.append(field)
+            continue  # an empty search does not filter: it lists every record
+        searched.append(field)
         try:
             answer = search(client, set_, value, sought, sink, walks)
         except KeyRefusedError:
@@ -96,6 +96,6 @@ def ask(client: Client, set_: Set, sought: int, names: Names, sink: Sink, *, wal
             log.warning("%s %d: the search by %s failed (%s)", set_.name, sought, field, type(error).__name__)
             continue
         if answer == "found":
-            return Absence(set=set_.name, id=sought, answer="slipped", asked_by=tuple(asked))
+            return Absence(set=set_.name, id=sought, answer="slipped", asked_by=tuple(searched))
         clean = clean or answer == "not found"
-    return Absence(set=set_.name, id=sought, answer="removed" if clean else "unclear", asked_by=tuple(asked))
+    return Absence(set=set_.name, id=sought, answer="removed" if clean else "unclear", asked_by=tuple(searched))

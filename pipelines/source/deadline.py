@@ -1,7 +1,7 @@
 """One deadline over a whole exchange: connecting, the TLS handshake, the headers, the body.
 
-A timeout per read bounds none of these, since a byte a minute never trips it. So every wait on the network is cut to
-what is left until the deadline. What comes of a wait that was too long is decided in `client`.
+A timeout per read limits none of these: a byte a minute never trips it. So every wait on the network is cut to the
+time left until the deadline. `client` decides what follows from a deadline that passed.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import httpx
 
 
 class Deadline:
-    """The moment at which the exchange under way ends, come what may. None may go on before one has begun."""
+    """The time by which the current exchange must end. Until `begin` is called, it has already passed."""
 
     def __init__(self) -> None:
         self.begin(0)
 
     def begin(self, seconds: float) -> None:
-        """Let an exchange begin that may take so many seconds."""
+        """Start an exchange that may take this many seconds."""
         self.seconds = seconds
         self._until = time.monotonic() + seconds
 
     @property
     def left(self) -> float:
-        """Seconds until then, less than none afterwards."""
+        """Seconds until the deadline; negative after it."""
         return self._until - time.monotonic()
 
     def within(self, timeout: float | None) -> float:
-        """The timeout of the next wait, cut to what is left. Raises httpcore.ReadTimeout when nothing is."""
+        """Return the timeout of the next wait, cut to the time left. Raises httpcore.ReadTimeout if none is left."""
         left = self.left
         if left <= 0:
             raise httpcore.ReadTimeout
@@ -40,10 +40,10 @@ class Deadline:
 
 
 def bound(client: httpx.Client, deadline: Deadline) -> None:
-    """Hold all connections of a client, those through proxies too, to a deadline.
+    """Apply a deadline to all connections of a client, including those through proxies.
 
-    httpcore takes a network backend of one's own, but httpx has no argument to hand one on: it is put where httpx keeps
-    httpcore's, which the bounds on httpx's version in pyproject.toml and the tests of the deadline watch over.
+    httpcore accepts a custom network backend, but httpx has no argument to pass one on. So this replaces the backend in
+    httpx's private attributes; the version bounds on httpx in pyproject.toml and the deadline's tests guard that.
     """
     for transport in (client._transport, *client._mounts.values()):
         if isinstance(transport, httpx.HTTPTransport):
@@ -52,7 +52,7 @@ def bound(client: httpx.Client, deadline: Deadline) -> None:
 
 
 class _Backend(httpcore.NetworkBackend):
-    """Makes connections that keep to the deadline."""
+    """Opens connections that respect the deadline."""
 
     def __init__(self, backend: httpcore.NetworkBackend, deadline: Deadline) -> None:
         self._backend = backend
@@ -67,19 +67,19 @@ class _Backend(httpcore.NetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         """Connect."""
-        made = self._backend.connect_tcp(host, port, self._deadline.within(timeout), local_address, socket_options)
-        return _Stream(made, self._deadline)
+        stream = self._backend.connect_tcp(host, port, self._deadline.within(timeout), local_address, socket_options)
+        return _Stream(stream, self._deadline)
 
 
 class _Stream(httpcore.NetworkStream):
-    """A connection whose every wait is cut to what is left."""
+    """A connection whose waits are cut to the time left."""
 
     def __init__(self, stream: httpcore.NetworkStream, deadline: Deadline) -> None:
         self._stream = stream
         self._deadline = deadline
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Read what there is."""
+        """Read what is available."""
         return self._stream.read(max_bytes, self._deadline.within(timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -87,16 +87,16 @@ class _Stream(httpcore.NetworkStream):
         self._stream.write(buffer, self._deadline.within(timeout))
 
     def close(self) -> None:
-        """Close, which waits for nobody."""
+        """Close, without waiting."""
         self._stream.close()
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        """Encrypt."""
-        made = self._stream.start_tls(ssl_context, server_hostname, self._deadline.within(timeout))
-        return _Stream(made, self._deadline)
+        """Start TLS."""
+        stream = self._stream.start_tls(ssl_context, server_hostname, self._deadline.within(timeout))
+        return _Stream(stream, self._deadline)
 
     def get_extra_info(self, info: str) -> Any:
-        """What httpcore asks of a connection."""
+        """Return the connection's property that httpcore asks for."""
         return self._stream.get_extra_info(info)

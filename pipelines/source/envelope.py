@@ -1,8 +1,7 @@
-"""The contract's JSON around the records, read as far as the walk needs it: pages, the auth check, refusals.
+"""The contract's JSON around the records, as far as the walk needs it: pages, the auth check, error bodies.
 
-Everything raises `msgspec.DecodeError` for a body that is not the contract's. The records themselves stay bytes:
-only their ids are read here, as `records` reads them, and checking them against the declarations is flattening's
-business.
+Every reader but `refusal` raises `msgspec.DecodeError` for a body that is not the contract's. Records stay bytes: only
+their ids are read here, with `records.id_reader`. `flatten` checks them against the declarations.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ import msgspec
 
 from pipelines.records import (
     MAX_ID,
+    MAX_TEXT,
     REPLACEMENT,
-    TEXT_MOST,
     UNREADABLE,
     Id,
     as_id,
+    as_integer,
+    decode_page,
     id_reader,
-    is_nested,
+    is_too_deep,
     make_readable,
     replace_lone_surrogates,
-    split,
-    whole,
 )
 from pipelines.tables import Set
 
@@ -35,7 +34,7 @@ TIMESTAMP = "%Y-%m-%d %H:%M:%S"
 
 
 class Pagination(msgspec.Struct):
-    """The contract's pagination object, as far as it is believed: `has_next` and `has_prev` are not even read."""
+    """The contract's pagination object, without `has_next` and `has_prev`: those are not trusted."""
 
     page: int | float
     limit: int | float
@@ -43,17 +42,17 @@ class Pagination(msgspec.Struct):
     total_pages: int | float
 
     def __post_init__(self) -> None:
-        """Make integral floats integers, and refuse what counts nothing."""
+        """Turn integral floats into integers. Raises ValueError for a value that is not a count."""
         for name, least in (("page", 1), ("limit", 1), ("total_count", 0), ("total_pages", 0)):
-            value = whole(getattr(self, name))
+            value = as_integer(getattr(self, name))
             if value is None or not least <= value <= MAX_ID:
-                raise ValueError(f"{name} counts nothing")
+                raise ValueError(f"{name} is not a count")
             setattr(self, name, value)
 
 
 @dataclass(frozen=True)
 class Page:
-    """One page of a set: what its pagination states, and the id of each record (None where it cannot be read)."""
+    """One page of a set: its pagination, and the id of each record (None if unreadable)."""
 
     number: int
     limit: int
@@ -64,7 +63,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Institution:
-    """What the auth check says that the walk needs: whose key it is, and the service's own time (no zone)."""
+    """The auth check's answer, as far as needed: whose key it is, and the service's own time (no zone)."""
 
     school_id: int
     school_name: str | None
@@ -73,9 +72,9 @@ class Institution:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The service's no: `success: false`, or the contract's error body; its message, which may name anybody, is left.
+    """An error body: the contract's own, or one with `success: false`. `error_code` is empty if missing.
 
-    A code that is missing is empty.
+    Its message is dropped, since it may name people.
     """
 
     status: int | None
@@ -112,7 +111,7 @@ class _Refusal(msgspec.Struct):
 
 @cache
 def page_of(set_: Set) -> Callable[[bytes], Page]:
-    """The reader of one set's pages. Contract: "Response envelope (success)", "Pagination object"."""
+    """Return the reader of one set's pages. Contract: "Response envelope (success)", "Pagination object"."""
     field = set_.id_field
     id_of = id_reader((field,))
     fast = msgspec.json.Decoder(_envelope(list[msgspec.defstruct("IdOnly", [(field, Id)], gc=False)]))  # type: ignore[misc]
@@ -120,62 +119,62 @@ def page_of(set_: Set) -> Callable[[bytes], Page]:
 
     def read(content: bytes) -> Page:
         try:
-            said = fast.decode(content)
-            ids = [getattr(record, field) for record in said.data]
+            page = fast.decode(content)
+            ids = [getattr(record, field) for record in page.data]
         except UNREADABLE:
-            said = _decode(partial(split, slow), replace_lone_surrogates(content))
-            ids = [id_of(bytes(raw)) for raw in said.data]
-        if not said.success:
+            page = _decode(partial(decode_page, slow), replace_lone_surrogates(content))
+            ids = [id_of(bytes(raw)) for raw in page.data]
+        if not page.success:
             raise msgspec.ValidationError("success is not true")
-        p = said.pagination
+        p = page.pagination
         return Page(p.page, p.limit, p.total_count, p.total_pages, ids)
 
     return read
 
 
 def institution(content: bytes) -> Institution:
-    """Read the auth check's answer: the id and the time, and a name if there is one that can be told.
+    """Read the auth check's answer: the id, the time, and the name if there is a usable one.
 
-    The contract has `authenticated` always true on success, so that only a plain no is one. Contract: "Institution
-    (auth check result)".
+    By the contract `authenticated` is always true on success, so only an explicit false counts as a refusal. Contract:
+    "Institution (auth check result)".
     """
-    said = _decode(_auth.decode, make_readable(content))
-    school_id = as_id(said.data.school.id)
-    if not said.success or said.data.authenticated is False:
+    auth = _decode(_auth.decode, make_readable(content))
+    school_id = as_id(auth.data.school.id)
+    if not auth.success or auth.data.authenticated is False:
         raise msgspec.ValidationError("success or authenticated is false")
     if school_id is None:
-        raise msgspec.ValidationError("school.id is no id")
+        raise msgspec.ValidationError("school.id is not an id")
     try:
-        timestamp = datetime.strptime(said.data.timestamp, TIMESTAMP)  # noqa: DTZ007 - the contract gives no zone
+        timestamp = datetime.strptime(auth.data.timestamp, TIMESTAMP)  # noqa: DTZ007 - the contract gives no zone
     except ValueError:
-        raise msgspec.ValidationError("timestamp is no time") from None
-    name = said.data.school.name
-    return Institution(school_id, name if isinstance(name, str) and len(name) <= TEXT_MOST else None, timestamp)
+        raise msgspec.ValidationError("timestamp is not a time") from None
+    name = auth.data.school.name
+    return Institution(school_id, name if isinstance(name, str) and len(name) <= MAX_TEXT else None, timestamp)
 
 
 def detail(content: bytes) -> None:
-    """Check the single-student answer, whose shape the contract does not show: a JSON object in UTF-8, not a "no"."""
+    """Check the single-student answer: a JSON object in UTF-8, no error body. The contract does not show its shape."""
     try:
         content.decode()
     except UnicodeDecodeError:
         raise msgspec.DecodeError("not UTF-8") from None
-    if is_nested(content):
-        raise msgspec.DecodeError("nested beyond reason")
-    said = _decode(_detail.decode, replace_lone_surrogates(content, REPLACEMENT))
-    if not said.success or said.error is True:
+    if is_too_deep(content):
+        raise msgspec.DecodeError("nested too deeply")
+    envelope = _decode(_detail.decode, replace_lone_surrogates(content, REPLACEMENT))
+    if not envelope.success or envelope.error is True:
         raise msgspec.ValidationError("success is not true")
 
 
 def refusal(content: bytes) -> Refusal | None:
-    """The service's no, when the body is one. Contract: "Errors"."""
+    """Read an error body; None if the body is not one. Contract: "Errors"."""
     try:
-        said = _decode(_refusal.decode, replace_lone_surrogates(content))
+        body = _decode(_refusal.decode, replace_lone_surrogates(content))
     except msgspec.DecodeError:
         return None
-    if said.success is not False and said.error is not True:
+    if body.success is not False and body.error is not True:
         return None
-    status = said.status_code if type(said.status_code) is int else None
-    return Refusal(status, said.error_code if isinstance(said.error_code, str) else "")
+    status = body.status_code if type(body.status_code) is int else None
+    return Refusal(status, body.error_code if isinstance(body.error_code, str) else "")
 
 
 _auth = msgspec.json.Decoder(_AuthEnvelope)
@@ -188,7 +187,7 @@ def _envelope(data: Any) -> Any:
 
 
 def _decode(decode: Callable[[bytes], Any], content: bytes) -> Any:
-    """Decode; undecodable or over-nested bodies are malformed."""
+    """Decode a body. Raises msgspec.DecodeError if it is undecodable or nested too deeply."""
     try:
         return decode(content)
     except UNREADABLE:

@@ -1,7 +1,6 @@
-"""The land stage as one plain call: auth, walks, absences, details, all landed before anything becomes a row.
+"""The land stage as one function: auth check, walks, absence check, details, all landed before any becomes a row.
 
-It joins the files of this folder and nothing else. What is done with a landing, and whether it counts, is decided by
-those who called.
+It only joins this folder's modules. The caller decides whether a landing counts, and what to do with it.
 """
 
 from __future__ import annotations
@@ -37,27 +36,27 @@ from pipelines.tables import SETS, WALKED
 
 log = logging.getLogger(__name__)
 
-# After so many details in a row without any answer the service is taken to be gone, and the rest are not asked for.
-UNREACHABLE_MOST = 5
-# Right clocks in two zones show the same date, or two that adjoin. Further apart, one of the clocks is wrong.
+# After this many details in a row without an answer, the service counts as down and the rest are skipped.
+MAX_UNREACHABLE = 5
+# Correct clocks in two zones differ by at most one date. If they differ by more, one of the clocks is wrong.
 ZONES_APART = timedelta(days=1)
 
 
 def utc_now() -> datetime:
-    """The clock."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
 def apart(here: date, there: date) -> bool:
-    """Whether two clocks show dates that no two zones have at once."""
+    """Whether two clocks show dates that no two time zones have at the same time."""
     return abs(here - there) > ZONES_APART
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A landing before it is finished: its manifest so far, the ids each set showed, and its bodies.
+    """A landing before it is finished: its manifest so far, the ids of each set, and a function that reads its bodies.
 
-    `ids` holds what the counted walks showed and what was found by search.
+    `ids` holds the ids on the counted walks' pages and those found by search.
     """
 
     manifest: Manifest
@@ -83,15 +82,15 @@ def fetch(
 ) -> Manifest:
     """Fetch everything once and land it; returns the manifest, which has no verdict yet.
 
-    `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE), `bound_to` the institution the warehouse
-    belongs to, `newest` its newest landing that counts. `published` says what readers see, so that absences can be
-    verified. `choose_details` is asked, once all pages are landed, for the students whose details shall be fetched
-    too; without it none are.
+    `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE), `bound_to` the institution of the warehouse,
+    `newest` its newest landing that counts. `published` gives the current records, for the absence check.
+    `choose_details` is called once all pages are landed and returns the students whose details to fetch; without it
+    none are.
 
-    Raises the client's errors, OtherInstitutionError, NothingLandedError for a day that it is neither here nor at the
-    service, and MachineError when the two clocks are further apart than zones are, or the one here was set back. Any of
-    these leaves a landing with the verdict `failed` and the reason, so that raw/ tells of every sync, except where the
-    day it would be filed under is not known to be right.
+    Raises the client's errors; OtherInstitutionError; NothingLandedError for a day that is today's date neither here
+    nor at the service; MachineError when the two clocks differ by more than time zones can, or this one was set back.
+    Each of these leaves a landing with the verdict `failed` and the reason, so that raw/ records every sync, unless the
+    day to file it under is in doubt.
     """
     with Client(settings, timeouts=timeouts) as client:
         started = clock()
@@ -115,10 +114,10 @@ def fetch(
 def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Progress | None = None) -> int:
     """Fetch single students, one after the other, and land them; returns how many failed.
 
-    Each failure costs one record. Raises KeyRefusedError. Contract: "GET /svcapi/v1/student/<student_id>".
+    A failure costs one record only. Raises KeyRefusedError. Contract: "GET /svcapi/v1/student/<student_id>".
     """
     wanted = list(dict.fromkeys(ids))
-    failed = silent = 0
+    failed = unreachable = 0
     for position, student in enumerate(wanted, 1):
         try:
             answer = client.get(f"student/{student}", read=detail)
@@ -126,12 +125,12 @@ def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Prog
             raise
         except ServiceError as error:
             failed += 1
-            silent = silent + 1 if isinstance(error, UnreachableError) else 0
+            unreachable = unreachable + 1 if isinstance(error, UnreachableError) else 0
             log.warning("details of student %d: not fetched (%s)", student, type(error).__name__)
-            if silent == UNREACHABLE_MOST:
+            if unreachable == MAX_UNREACHABLE:
                 return failed + len(wanted) - position
             continue
-        silent = 0
+        unreachable = 0
         sink.add(
             set_name="details",
             kind="detail",
@@ -147,7 +146,7 @@ def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Prog
 
 
 class _Fetch:
-    """One fetch under way: what is known of it so far."""
+    """A fetch in progress: what is known of it so far."""
 
     def __init__(
         self, settings: Settings, client: Client, writer: LandingWriter, published: Published, started: datetime
@@ -158,7 +157,7 @@ class _Fetch:
         self.published = published
         self.started = started
         self.progress: Progress | None = None
-        self.is_dated: bool | None = None  # not known before the service says which day it is there
+        self.is_dated: bool | None = None  # unknown until the service states its own date
         self.school_id: int | None = None
         self.school_name: str | None = None
         self.walks: list[Walk] = []
@@ -169,9 +168,10 @@ class _Fetch:
         self.search_seconds = 0.0
 
     def authenticate(self, bound_to: int | None, today: date, newest: Manifest | None) -> None:
-        """Ask whose key it is and what time it is there; refuse another institution's, or another day's, fetch.
+        """Check whose key it is and the service's time.
 
-        A day is today's here or the service's own, no later than today, and within a day of the service's date.
+        The landing's day must be today's date here or at the service, not after today here, and within one day of the
+        service's date. Raises OtherInstitutionError, NothingLandedError and MachineError as `fetch` does.
         """
         answer = self.client.get("auth", read=institution)
         self.writer.add(
@@ -182,14 +182,14 @@ class _Fetch:
             received_at=answer.received_at,
             records=1,
         )
-        said, day = answer.said, self.writer.snapshot_date
-        there = said.timestamp.date()
+        auth, day = answer.said, self.writer.snapshot_date
+        there = auth.timestamp.date()
         was_set_back = newest is not None and self.started < newest.started_at and today < newest.snapshot_date <= there
         self.is_dated = day in (today, there) and day <= today and not apart(day, there) and not was_set_back
-        self.school_id, self.school_name = said.school_id, said.school_name
-        if bound_to not in (None, said.school_id):
+        self.school_id, self.school_name = auth.school_id, auth.school_name
+        if bound_to not in (None, auth.school_id):
             raise OtherInstitutionError(
-                f"The API key belongs to institution {said.school_id}, this warehouse to institution {bound_to}."
+                f"The API key belongs to institution {auth.school_id}, this warehouse to institution {bound_to}."
                 " Nothing was fetched: set ROLLBOOK_API_KEY to this institution's key, or ROLLBOOK_WAREHOUSE to"
                 " another folder."
             )
@@ -214,7 +214,7 @@ class _Fetch:
             )
 
     def walk_sets(self) -> None:
-        """Read every set, and ask for the records that a proven one no longer shows."""
+        """Walk every set, then search for the records that a proven one no longer shows."""
         settings = self.settings
         proven = []
         for name in WALKED:
@@ -248,11 +248,11 @@ class _Fetch:
         self.details_failed = fetch_details(self.client, self.writer, chosen, self.progress)
 
     def finish(self, finished: datetime) -> Manifest:
-        """Make it a landing."""
+        """Finish the landing; returns its manifest."""
         return self.writer.finish(self._manifest(finished))
 
     def fail(self, error: RollbookError, finished: datetime, today: date) -> None:
-        """Keep what came under the verdict `failed`, unless its day is in doubt."""
+        """Keep what was received, with the verdict `failed`, unless its day is in doubt."""
         assumed = self.writer.snapshot_date == today
         if not (assumed if self.is_dated is None else self.is_dated):
             self.writer.abandon()

@@ -1,7 +1,7 @@
-"""The walk: reading a set page by page, in order, and what that proves (G1).
+"""The walk: reads a set page by page, in order, and proves that it is complete (G1).
 
-Every page goes to the sink as it comes; of the records only the ids are kept. `Reading` holds the rules, `walk`
-repeats a spoiled walk, `search` reads the result of one search by the same rules. What absence means is in `absence`.
+Every page goes to the sink as it comes; only the records' ids stay in memory. `WalkCheck` holds the rules, `walk`
+repeats a spoiled walk, `search` reads one search's result by the same rules. What an absence means is in `absence`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 
-# A set may grow while it is read, but not without end: after twice the pages first stated, and these, a walk is over.
+# A set may grow while it is read, but not forever: a walk ends after twice the pages first stated plus these.
 GROWTH_PAGES = 100
-# A service that states pages it does not have is left after this many in a row that brought nothing new.
+# A walk ends after this many pages in a row without a new id: the service states pages that it does not have.
 BARREN_PAGES = 50
-# How services answer a page that is past the end; the contract does not show it. Later than page 1 it means the set
-# has shrunk under the walk, which spoils it; on page 1, or with another status, it is a refusal.
+# How services answer a page past the end; the contract does not say. After page 1 it means that the set has shrunk
+# during the walk, which spoils it. On page 1, or with another status, it is a refusal.
 PAST_THE_END = frozenset({400, 404, 410, 416, 422})
 
 
 class Sink(Protocol):
-    """Where bodies go as they come."""
+    """Takes bodies as they come."""
 
     def add(
         self,
@@ -52,18 +52,18 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class Walked:
-    """How a set was read, and the ids that the counted walks showed."""
+    """How a set was read, and the ids on the counted walks' pages."""
 
     walk: Walk
     ids: AbstractSet[int]
 
 
-class Reading:
-    """One walk: what its pages stated so far, and whether it can still prove the set.
+class WalkCheck:
+    """Checks one walk: what its pages stated so far, and whether it can still prove the set.
 
-    `end` is the last page that the service has stated so far, by its page count or by its total, whichever is later,
-    so that nothing promised is left unread; `over` turns true there, or at a bound. `spoiled` says in words what
-    first went wrong, and stays empty while the walk may be complete.
+    `end` is the last page stated so far, by the page count or by the total, whichever is later, so that no stated page
+    stays unread. `over` turns true there, or at a limit. `spoiled` says what first went wrong; it is empty while the
+    walk may still be complete.
     """
 
     def __init__(self, set_name: str, number: int = 1) -> None:
@@ -79,35 +79,35 @@ class Reading:
         self.end = 1
         self.spoiled = ""
         self.over = False
-        self._most = 0
+        self._max_pages = 0
         self._barren = 0
 
-    def take(self, said: Page) -> None:
-        """Take the next page."""
+    def add(self, page: Page) -> None:
+        """Check the next page and add its ids."""
         self.pages += 1
         first = self.pages == 1
         if first:
-            self.limit, self.total = said.limit, said.total_count
-        self._check_stated(said)
-        self.limit, self.total = said.limit, said.total_count
-        needed = -(-said.total_count // said.limit)
-        self.end = max(said.total_pages, needed, self.end)
+            self.limit, self.total = page.limit, page.total_count
+        self._check_pagination(page)
+        self.limit, self.total = page.limit, page.total_count
+        needed = -(-page.total_count // page.limit)
+        self.end = max(page.total_pages, needed, self.end)
         if first:
-            self._most = 2 * self.end + GROWTH_PAGES
-        self._check_filled(said)
-        self._take_ids(said.ids)
+            self._max_pages = 2 * self.end + GROWTH_PAGES
+        self._check_size(page)
+        self._add_ids(page.ids)
         self.over = self.pages >= self.end
-        if not self.over and (self.pages >= self._most or self._barren >= BARREN_PAGES):
+        if not self.over and (self.pages >= self._max_pages or self._barren >= BARREN_PAGES):
             self._spoil(f"page {self.pages}: the stated end, page {self.end}, does not come nearer")
             self.over = True
 
-    def refused(self, status: int) -> None:
-        """The next page was refused as if it were past the end."""
+    def add_refused(self, status: int) -> None:
+        """Note that the next page was refused as if it were past the end."""
         self._spoil(f"page {self.pages + 1} of {self.end} was refused ({status})")
         self.over = True
 
     def proof(self) -> Proof | None:
-        """The proof, if this walk showed the whole set; else None, and `spoiled` says why."""
+        """Return the proof if this walk showed the whole set; else None, and `spoiled` says why."""
         if not self.spoiled and self.unreadable:
             self._spoil(f"{self.unreadable} records have no id that can be read")
         if not self.spoiled and len(self.ids) != self.total:
@@ -123,33 +123,33 @@ class Reading:
             limit=self.limit,
         )
 
-    def _check_stated(self, said: Page) -> None:
+    def _check_pagination(self, page: Page) -> None:
         """Check what a page states of itself and of the set."""
         at = f"page {self.pages}"
-        if said.number != self.pages:
-            self._spoil(f"{at}: the service calls it page {said.number}")
-        if said.total_count != self.total:
-            self._spoil(f"{at}: total_count moved from {self.total} to {said.total_count}")
-        if said.limit != self.limit:
-            self._spoil(f"{at}: limit moved from {self.limit} to {said.limit}")
-        needed = -(-said.total_count // said.limit)
-        if said.total_pages != needed and not (needed == 0 and said.total_pages == 1):
-            self._spoil(f"{at}: {said.total_pages} pages cannot hold {said.total_count} records by {said.limit}")
+        if page.number != self.pages:
+            self._spoil(f"{at}: the service calls it page {page.number}")
+        if page.total_count != self.total:
+            self._spoil(f"{at}: total_count moved from {self.total} to {page.total_count}")
+        if page.limit != self.limit:
+            self._spoil(f"{at}: limit moved from {self.limit} to {page.limit}")
+        needed = -(-page.total_count // page.limit)
+        if page.total_pages != needed and not (needed == 0 and page.total_pages == 1):
+            self._spoil(f"{at}: {page.total_pages} pages cannot hold {page.total_count} records by {page.limit}")
 
-    def _check_filled(self, said: Page) -> None:
+    def _check_size(self, page: Page) -> None:
         """Check how many records a page holds: only the last may be short, none too long."""
-        count, last = len(said.ids), self.pages >= self.end
-        if count > said.limit:
-            self._spoil(f"page {self.pages}: {count} records, more than the limit of {said.limit}")
-        elif count < said.limit and not last:
-            self._spoil(f"page {self.pages} of {self.end}: {count} records, though the limit is {said.limit}")
+        count, last = len(page.ids), self.pages >= self.end
+        if count > page.limit:
+            self._spoil(f"page {self.pages}: {count} records, more than the limit of {page.limit}")
+        elif count < page.limit and not last:
+            self._spoil(f"page {self.pages} of {self.end}: {count} records, though the limit is {page.limit}")
 
-    def _take_ids(self, ids: list[int | None]) -> None:
+    def _add_ids(self, ids: list[int | None]) -> None:
         before = len(self.ids)
         readable = {i for i in ids if i is not None}
         unreadable = ids.count(None)
-        if again := len(readable & self.ids):
-            self._spoil(f"page {self.pages}: {again} ids had come on earlier pages")
+        if repeated := len(readable & self.ids):
+            self._spoil(f"page {self.pages}: {repeated} ids had come on earlier pages")
         self.ids |= readable
         new = len(self.ids) - before
         self.received += len(ids)
@@ -162,23 +162,23 @@ class Reading:
 
 
 def walk(client: Client, set_: Set, sink: Sink, walks: int = 3, progress: Progress | None = None) -> Walked:
-    """Read a whole set, again while it is not proven, at most `walks` times.
+    """Walk a whole set until it is proven, at most `walks` times.
 
-    Each walk is read to its stated end even when spoiled: a set that stays unproven may still add and update, and all
-    of its pages do. Raises what the client raises. Contract: "GET /svcapi/v1/students", "GET /svcapi/v1/classes".
+    A spoiled walk is still read to its stated end: a set that stays unproven adds and updates, with all pages of all
+    walks. Raises what the client raises. Contract: "GET /svcapi/v1/students", "GET /svcapi/v1/classes".
     """
     spoiled: list[str] = []
-    readings: list[Reading] = []
+    checks: list[WalkCheck] = []
     for number in range(1, walks + 1):
-        reading = _read(client, set_, Reading(set_.name, number), sink, progress=progress)
-        proof = reading.proof()
+        check = _read(client, set_, WalkCheck(set_.name, number), sink, progress=progress)
+        proof = check.proof()
         if proof is not None:
-            return Walked(_summed(set_, [reading], proof, number, spoiled), reading.ids)
-        spoiled.append(reading.spoiled)
-        readings.append(reading)
-        log.warning("%s: %s", set_.name, reading.spoiled)
-    ids = set().union(*(r.ids for r in readings))
-    return Walked(_summed(set_, readings, None, walks, spoiled), ids)
+            return Walked(_sum_up(set_, [check], proof, number, spoiled), check.ids)
+        spoiled.append(check.spoiled)
+        checks.append(check)
+        log.warning("%s: %s", set_.name, check.spoiled)
+    ids = set().union(*(c.ids for c in checks))
+    return Walked(_sum_up(set_, checks, None, walks, spoiled), ids)
 
 
 def search(
@@ -186,14 +186,14 @@ def search(
 ) -> Literal["found", "not found", "unclear"]:
     """Search a set by one name, for the record with the id `sought`.
 
-    It is "found" on whatever page it shows; "not found" is only said of a result that was read whole, by the same
-    rules as a set's, which is tried at most `walks` times. Raises what the client raises.
+    Returns "found" as soon as a page shows it; "not found" only when the whole result was read and proven by the rules
+    of a walk; else, after `walks` tries, "unclear". Raises what the client raises.
     """
     for number in range(1, walks + 1):
-        reading = _read(client, set_, Reading(set_.name, number), sink, value=value, sought=sought)
-        if sought in reading.ids:
+        check = _read(client, set_, WalkCheck(set_.name, number), sink, value=value, sought=sought)
+        if sought in check.ids:
             return "found"
-        if reading.proof() is not None:
+        if check.proof() is not None:
             return "not found"
     return "unclear"
 
@@ -201,25 +201,25 @@ def search(
 def _read(
     client: Client,
     set_: Set,
-    reading: Reading,
+    check: WalkCheck,
     sink: Sink,
     *,
     value: str | None = None,
     sought: int | None = None,
     progress: Progress | None = None,
-) -> Reading:
-    """Read pages 1 to the stated end, or, in a search, until the record sought has shown."""
-    asked: dict[str, str | int] = {} if value is None else {"search": value}
-    while not reading.over and (sought is None or sought not in reading.ids):
-        page = reading.pages + 1
+) -> WalkCheck:
+    """Read pages 1 to the stated end; in a search, stop once the sought record is found."""
+    query: dict[str, str | int] = {} if value is None else {"search": value}
+    while not check.over and (sought is None or sought not in check.ids):
+        page = check.pages + 1
         try:
-            answer = client.get(set_.name, {**asked, "page": page, "limit": LIMIT}, read=page_of(set_))
+            answer = client.get(set_.name, {**query, "page": page, "limit": LIMIT}, read=page_of(set_))
         except KeyRefusedError:
             raise
         except RefusedError as error:
             if page == 1 or error.status not in PAST_THE_END:
                 raise
-            reading.refused(error.status)
+            check.add_refused(error.status)
             continue
         sink.add(
             set_name=set_.name,
@@ -228,16 +228,16 @@ def _read(
             content=answer.content,
             received_at=answer.received_at,
             records=len(answer.said.ids),
-            walk=reading.number,
+            walk=check.number,
             sought=sought,
         )
-        reading.take(answer.said)
+        check.add(answer.said)
         if progress is not None:
-            progress(set_.name, page, reading.end)
-    return reading
+            progress(set_.name, page, check.end)
+    return check
 
 
-def _summed(set_: Set, counted: list[Reading], proof: Proof | None, walks: int, spoiled: list[str]) -> Walk:
+def _sum_up(set_: Set, counted: list[WalkCheck], proof: Proof | None, walks: int, spoiled: list[str]) -> Walk:
     return Walk(
         set=set_.name,
         walks=walks,

@@ -1,7 +1,7 @@
-"""Which faults are worth another try, and how long each is waited for. No HTTP and no sleeping: only the sums.
+"""The retry policy: which faults are retried, and how long to wait before each retry. It sends and sleeps nothing.
 
-The loop itself, and the sleeping, are stamina's. Its own back-off adds jitter to a fixed wait and clamps neither a
-Retry-After nor the total, so `RetryPolicy` is handed to it as its back-off hook and answers with the wait in seconds.
+stamina runs the loop and sleeps. Its own back-off adds jitter to a fixed wait and limits neither a Retry-After nor the
+total time, so `RetryPolicy` serves as its back-off hook and returns the wait in seconds.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from email.utils import parsedate_to_datetime
 
 log = logging.getLogger(__name__)
 
-# The first wait lies between nothing and this; the bound doubles with each further try.
+# The first wait is between 0 and this; the bound doubles with each further try.
 FIRST_SECONDS = 0.5
-# No single wait is longer than this, unless the service itself asks for longer (Retry-After).
-MOST_SECONDS = 30.0
+# No single wait is longer, unless the service asks for more (Retry-After).
+MAX_WAIT_SECONDS = 30.0
 
 
 class TransientError(Exception):
-    """A fault that may pass by itself: `words` say what happened, without a URL, a body or a header's value.
+    """A fault that may pass by itself. `reason` says what happened, without a URL, a body or a header's value.
 
-    `contract` tells an answer that is not the contract's from one that never came. `retry_after` is what the service
-    asked to wait, in seconds.
+    `contract` is true if an answer came that is not the contract's, false if none came. `retry_after` is the wait that
+    the service asked for, in seconds.
     """
 
-    def __init__(self, words: str, *, contract: bool = False, retry_after: float | None = None) -> None:
-        super().__init__(words)
-        self.words = words
+    def __init__(self, reason: str, *, contract: bool = False, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
         self.contract = contract
         self.retry_after = retry_after
 
 
 class RetryPolicy:
-    """The waits of one request: exponential with full jitter, never shorter than Retry-After, `ceiling` s in all.
+    """The waits of one request: exponential back-off with full jitter, never shorter than Retry-After.
 
-    Called with what went wrong, it answers how many seconds to wait before the next try, or False to end it. All
-    time counts, that of the tries themselves too. In stamina's test mode, where nobody sleeps, the waits that would
-    have been count instead, so that the ceiling holds there as well.
+    Call it with the error of a try: it returns the seconds to wait before the next one, or False to give up. Tries
+    and waits together take at most `ceiling` seconds. In stamina's test mode, which does not sleep, the waits that
+    were skipped count instead, so that the ceiling holds there too.
     """
 
-    def __init__(self, ceiling: float, what: str) -> None:
+    def __init__(self, ceiling: float, label: str) -> None:
         self.ceiling = ceiling
-        self.what = what
+        self.label = label
         self.tries = 0
         self.waits = 0.0
         self.too_long: float | None = None
@@ -59,18 +59,18 @@ class RetryPolicy:
 
     @property
     def left(self) -> float:
-        """Seconds until the last try must have begun."""
+        """Seconds in which another try may begin."""
         return max(self.ceiling - self.spent, 0.0)
 
     def __call__(self, error: Exception) -> float | bool:
-        """How long to wait before trying again, or False."""
+        """Return the seconds to wait before the next try, or False to give up."""
         if not isinstance(error, TransientError):
             return False
         wait = self._wait(error.retry_after or 0.0)
         if wait is None:
             return False
         self.waits += wait
-        log.warning("%s: %s; asking again in %.1f s", self.what, error.words, wait)
+        log.warning("%s: %s; retrying in %.1f s", self.label, error.reason, wait)
         return wait
 
     def _wait(self, at_least: float) -> float | None:
@@ -80,17 +80,17 @@ class RetryPolicy:
         if at_least > remaining:
             self.too_long = at_least
             return None
-        # 2.0 ** 60 is as good as forever and far from overflowing.
-        bound = min(MOST_SECONDS, FIRST_SECONDS * 2.0 ** min(self.tries, 60))
+        # 2.0 ** 60 is far above the maximum, and far from overflowing.
+        bound = min(MAX_WAIT_SECONDS, FIRST_SECONDS * 2.0 ** min(self.tries, 60))
         self.tries += 1
-        jittered = random.uniform(0, bound)  # noqa: S311 - spreads clients out, hides nothing
+        jittered = random.uniform(0, bound)  # noqa: S311 - spreads clients out, protects nothing
         return min(max(jittered, at_least), remaining)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a Retry-After header asks for, in either of its forms; None when there is none to read.
+    """Return the seconds that a Retry-After header asks for, in either of its forms; None if missing or malformed.
 
-    A date is taken against the answer's own Date where it has one: the two clocks need not agree.
+    A date is compared with the response's own Date if it has one, since the two clocks may differ.
     """
     stated = headers.get("retry-after", "").strip()
     try:

@@ -118,14 +118,14 @@ def test_the_day_moves_on_at_midnight(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is looked at again after midnight; one that started ahead stays ahead."""
     now = [date(2026, 11, 20)]
     monkeypatch.setattr(server, "_today", lambda: now[0])
-    monkeypatch.setattr(server, "_LOOK_AT_CLOCK", 0.01)
+    monkeypatch.setattr(server, "_CLOCK_CHECK", 0.01)
     sandbox = Sandbox(students=20, day=date(2026, 12, 1))
-    with server._Midnight(sandbox._service, is_followed=True):
+    with server._ClockFollower(sandbox._service, is_followed=True):
         now[0] = date(2026, 11, 21)
         wait_until(lambda: sandbox.day == date(2026, 12, 2))
         now[0] = date(2026, 11, 25)
         wait_until(lambda: sandbox.day == date(2026, 12, 6))
-    with server._Midnight(sandbox._service, is_followed=False):
+    with server._ClockFollower(sandbox._service, is_followed=False):
         now[0] = date(2026, 11, 26)
         time.sleep(0.1)
         assert sandbox.day == date(2026, 12, 6)

@@ -16,7 +16,7 @@ from pipelines.source.client import Client
 from tests.service import KEY, Service
 
 # A hanging service costs a test this long, in seconds.
-IMPATIENT = httpx.Timeout(connect=2, read=0.3, write=2, pool=2)
+SHORT_TIMEOUTS = httpx.Timeout(connect=2, read=0.3, write=2, pool=2)
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def client_of() -> Iterator[Callable[..., Client]]:
     made: list[Client] = []
 
     def make(service: Service | str, **over: Any) -> Client:
-        made.append(Client(settings_for(service, **over), timeouts=IMPATIENT))
+        made.append(Client(settings_for(service, **over), timeouts=SHORT_TIMEOUTS))
         return made[-1]
 
     yield make

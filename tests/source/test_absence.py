@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pipelines.errors import KeyRefusedError
 from pipelines.landing.manifest import Absence, Proof
-from pipelines.source.absence import Names, NothingPublished, Verified, ask, verify
+from pipelines.source.absence import Names, NothingPublished, Verified, search_by_names, verify
 from pipelines.source.client import Client
 from pipelines.source.pagination import walk
 from pipelines.tables import SETS
@@ -60,7 +60,7 @@ NAMES = (("reference_id", "R-7"), ("email", "pupil.7@school.example"))
 def test_a_record_under_none_of_its_names_is_removed(client_of: MakeClient) -> None:
     with Service(students(5)) as service:
         kept = Kept()
-        answer = ask(client_of(service), STUDENTS, 7, NAMES, kept, walks=3)
+        answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, kept, walks=3)
         assert searches(service) == ["R-7", "pupil.7@school.example"]
     assert answer == Absence(set="students", id=7, answer="removed", asked_by=("reference_id", "email"))
     assert kept.told("set_name", "kind", "sought", "records") == [("students", "search", 7, 0)] * 2
@@ -69,7 +69,7 @@ def test_a_record_under_none_of_its_names_is_removed(client_of: MakeClient) -> N
 def test_a_record_found_by_its_first_name_slipped_and_is_asked_for_no_more(client_of: MakeClient) -> None:
     with Service(students(9)) as service:
         kept = Kept()
-        answer = ask(client_of(service), STUDENTS, 7, NAMES, kept, walks=3)
+        answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, kept, walks=3)
         assert searches(service) == ["R-7"]
     assert answer == Absence(set="students", id=7, answer="slipped", asked_by=("reference_id",))
     assert b'"id":7,' in kept.bodies[0]["content"]
@@ -77,21 +77,21 @@ def test_a_record_found_by_its_first_name_slipped_and_is_asked_for_no_more(clien
 
 def test_a_record_found_by_its_second_name_only_slipped_too(client_of: MakeClient) -> None:
     with Service([student(7, reference_id="changed")]) as service:
-        answer = ask(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=3)
+        answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=3)
     assert answer == Absence(set="students", id=7, answer="slipped", asked_by=("reference_id", "email"))
 
 
 def test_classes_are_asked_for_by_code_then_title(client_of: MakeClient) -> None:
     with Service((), classes(3)) as service:
         names = (("class_code", "C-900"), ("class_title", "Class 900"))
-        answer = ask(client_of(service), CLASSES, 900, names, Kept(), walks=3)
+        answer = search_by_names(client_of(service), CLASSES, 900, names, Kept(), walks=3)
         assert searches(service, "classes") == ["C-900", "Class 900"]
     assert answer == Absence(set="classes", id=900, answer="removed", asked_by=("class_code", "class_title"))
 
 
 def test_another_record_with_the_same_names_is_not_the_one_sought(client_of: MakeClient) -> None:
     with Service([student(70, reference_id="R-7", email="pupil.7@school.example")]) as service:
-        answer = ask(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=3)
+        answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=3)
     assert answer.answer == "removed"
 
 
@@ -114,7 +114,7 @@ def test_one_clean_answer_is_enough(client_of: MakeClient, name: str) -> None:
             search=True,
             times=None,
         )
-        answer = ask(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=2)
+        answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=2)
     assert answer == Absence(set="students", id=7, answer="removed", asked_by=("reference_id", "email"))
 
 
@@ -122,7 +122,7 @@ def test_one_clean_answer_is_enough(client_of: MakeClient, name: str) -> None:
 def test_without_a_clean_answer_nothing_is_known(client_of: MakeClient, name: str) -> None:
     with Service(students(5)) as service:
         service.on(UNCLEAN[name], search=True, times=None)
-        answer = ask(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=2)
+        answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=2)
     assert answer == Absence(set="students", id=7, answer="unclear", asked_by=("reference_id", "email"))
 
 
@@ -130,7 +130,7 @@ def test_without_a_clean_answer_nothing_is_known(client_of: MakeClient, name: st
 def test_an_unclean_answer_by_one_name_leaves_the_other_to_find_it(client_of: MakeClient, name: str) -> None:
     with Service(students(9)) as service:
         service.on(UNCLEAN[name], search=True, times=1 if name != "silence" else 6)
-        answer = ask(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=1)
+        answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=1)
     assert answer.answer == "slipped"
 
 
@@ -139,7 +139,7 @@ def test_a_record_without_a_name_is_unclear_and_an_empty_name_is_never_searched(
     client_of: MakeClient, names: Names
 ) -> None:
     with Service(students(5)) as service:
-        assert ask(client_of(service), STUDENTS, 7, names, Kept(), walks=3) == Absence(
+        assert search_by_names(client_of(service), STUDENTS, 7, names, Kept(), walks=3) == Absence(
             set="students", id=7, answer="unclear", asked_by=()
         )
         assert service.requests == []

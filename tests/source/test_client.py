@@ -36,7 +36,7 @@ from pipelines.tables import SETS
 from tests import faults
 from tests.records import student, students
 from tests.service import KEY, Bend, Reply, Service
-from tests.source.conftest import IMPATIENT, settings_for
+from tests.source.conftest import SHORT_TIMEOUTS, settings_for
 
 MakeClient = Callable[..., Client]
 STUDENTS = page_of(SETS["students"])
@@ -298,7 +298,7 @@ def test_a_proxy_of_https_sees_a_tunnel_and_no_key(monkeypatch: pytest.MonkeyPat
         thread.start()
         with (
             stamina.set_testing(True, attempts=1),
-            Client(settings_for("https://records.example.org"), timeouts=IMPATIENT) as client,
+            Client(settings_for("https://records.example.org"), timeouts=SHORT_TIMEOUTS) as client,
             pytest.raises(UnreachableError, match="the proxy gave no connection"),
         ):
             get_page(client)
@@ -493,7 +493,7 @@ def test_a_retry_is_logged_with_the_page_and_what_happened(
         get_page(client_of(service))
     assert capfd.readouterr() == ("", "")
     (told,) = [r.getMessage() for r in caplog.records if r.name.startswith("pipelines")]
-    assert re.fullmatch(r"/svcapi/v1/students page 1: the service answered 502; asking again in \d\.\d s", told)
+    assert re.fullmatch(r"/svcapi/v1/students page 1: the service answered 502; retrying in \d\.\d s", told)
 
 
 def test_a_single_student_is_asked_for_by_id(client_of: MakeClient) -> None:

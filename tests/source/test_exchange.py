@@ -66,7 +66,7 @@ def test_what_trickles_in_without_end_is_given_up_at_the_deadline(
     monkeypatch.setattr(client_module, "EXCHANGE_SECONDS", 0.8)
     with stamina.set_testing(True, attempts=1), sending(DRIPS[what], every=0.05) as service:
         began = time.monotonic()
-        with pytest.raises(UnreachableError, match=r"the answer was not whole after 1 s"):
+        with pytest.raises(UnreachableError, match=r"the answer was not complete after 1 s"):
             get_page(client_of(service.url))
         assert 0.7 < time.monotonic() - began < 2.5
 
@@ -78,7 +78,7 @@ def test_all_tries_of_a_request_end_soon_after_the_retries_do(
     monkeypatch.setattr(client_module, "TRY_SECONDS", 0.5)
     with stamina.set_testing(False), sending(DRIPS["a header"], every=0.05) as service:
         client, began = client_of(service.url, retry_seconds=1), time.monotonic()
-        with pytest.raises(UnreachableError, match=r"the answer was not whole after"):
+        with pytest.raises(UnreachableError, match=r"the answer was not complete after"):
             get_page(client)
         assert 1 <= time.monotonic() - began < 2.5
 
@@ -172,7 +172,7 @@ def test_any_encoding_but_gzip_is_not_the_contracts(client_of: MakeClient, encod
         service.on(lambda asked, reply: Reply(body=ENCODED[encoding], headers={"content-encoding": encoding}), times=2)
         with (
             stamina.set_testing(True, attempts=2),
-            pytest.raises(NotTheContractError, match="packed in a way that was not asked for") as caught,
+            pytest.raises(NotTheContractError, match="compressed in a way that was not requested") as caught,
         ):
             get_page(client_of(service))
         assert encoding not in caught.value.message
@@ -187,7 +187,7 @@ def test_two_encoding_headers_are_two_encodings(client_of: MakeClient) -> None:
     with (
         stamina.set_testing(True, attempts=1),
         sending(lambda: [answer]) as service,
-        pytest.raises(NotTheContractError, match="packed in a way that was not asked for"),
+        pytest.raises(NotTheContractError, match="compressed in a way that was not requested"),
     ):
         get_page(client_of(service.url))
 

@@ -27,11 +27,11 @@ from pipelines.errors import (
 from pipelines.landing.manifest import Absence, Manifest, Proof, Verdict, Walk
 from pipelines.landing.raw import RawStore
 from pipelines.source.absence import Names
-from pipelines.source.fetch import UNREACHABLE_MOST, Draft, fetch
+from pipelines.source.fetch import MAX_UNREACHABLE, Draft, fetch
 from tests import faults
 from tests.records import classes, student, students
 from tests.service import KEY, Bend, Reply, Service
-from tests.source.conftest import IMPATIENT, settings_for
+from tests.source.conftest import SHORT_TIMEOUTS, settings_for
 
 NOW = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
 TODAY = date(2026, 11, 20)
@@ -49,7 +49,7 @@ class Night:
 
     def fetch(self, published: Any = None, *, over: dict[str, Any] | None = None, **arguments: Any) -> Manifest:
         settings = settings_for(self.service, self.warehouse, **(over or {}))
-        arguments = {"clock": lambda: NOW, "timeouts": IMPATIENT} | arguments
+        arguments = {"clock": lambda: NOW, "timeouts": SHORT_TIMEOUTS} | arguments
         return fetch(settings, self.raw, published, **arguments)
 
     def failed(self, error: type[RollbookError], published: Any = None, **arguments: Any) -> tuple[Any, list[Manifest]]:
@@ -400,7 +400,7 @@ def test_a_service_that_is_gone_is_not_asked_for_every_detail(night: Night) -> N
         night.service.on(faults.status(500), path=f"student/{number}", times=None)
     done = night.fetch(choose_details=lambda draft: [1, *range(10, 100)])
     assert done.details_failed == 90
-    assert len({r.path for r in night.service.requests if r.path.startswith("student/")}) == 1 + UNREACHABLE_MOST
+    assert len({r.path for r in night.service.requests if r.path.startswith("student/")}) == 1 + MAX_UNREACHABLE
 
 
 def test_single_silences_among_the_details_do_not_add_up(night: Night) -> None:

@@ -338,7 +338,7 @@ def test_a_verdict_is_made_once_except_that_what_was_held_may_be_approved(
         assert raw.record_verdict(judged, second, "second").verdict is Verdict.APPROVED
         return
     for stale_or_not in (judged, done):
-        with pytest.raises(ValueError, match="was judged before"):
+        with pytest.raises(ValueError, match="already has a verdict"):
             raw.record_verdict(stale_or_not, second, "second")
     assert raw.manifest(DAY, 1) == judged
 
@@ -346,7 +346,7 @@ def test_a_verdict_is_made_once_except_that_what_was_held_may_be_approved(
 def test_a_failed_landing_is_finished_with_its_verdict(raw: RawStore) -> None:
     done = land(raw, verdict=Verdict.FAILED, reason="the key was refused")
     assert (raw.manifest(DAY, 1), done.counts_for_its_day) == (done, False)
-    with pytest.raises(ValueError, match="was judged before: failed, not synced"):
+    with pytest.raises(ValueError, match="already has a verdict: failed, not synced"):
         raw.record_verdict(done, Verdict.SYNCED)
 
 

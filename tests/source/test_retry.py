@@ -1,4 +1,4 @@
-"""Which faults are waited for, and how long (G13): the sums, without a wire and without a clock that runs."""
+"""Which faults are retried, and how long to wait (G13): only arithmetic, no wire, no running clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.source import retry
-from pipelines.source.retry import FIRST_SECONDS, MOST_SECONDS, RetryPolicy, TransientError, retry_after
+from pipelines.source.retry import FIRST_SECONDS, MAX_WAIT_SECONDS, RetryPolicy, TransientError, retry_after
 
 NOW = datetime(2026, 11, 20, 2, 15, 0, tzinfo=UTC)
 
@@ -68,7 +68,7 @@ def test_waits_are_spread_over_an_exponential_bound(tries: int, seed: int) -> No
     retry.random.seed(seed)
     found = waits(10_000, [None] * (tries + 1))
     assert len(found) == tries + 1
-    assert 0 <= found[tries] <= min(MOST_SECONDS, FIRST_SECONDS * 2**tries)
+    assert 0 <= found[tries] <= min(MAX_WAIT_SECONDS, FIRST_SECONDS * 2**tries)
 
 
 def test_the_jitter_is_full() -> None:
