@@ -11,6 +11,7 @@ import pytest
 
 from pipelines.errors import ArgumentError, HeldError
 from pipelines.landing.manifest import Hold, Verdict
+from pipelines.operations.discard import discard, undo_discard
 from pipelines.operations.status import load_status as look
 from pipelines.sync import always
 from tests import faults
@@ -48,7 +49,7 @@ def of(*numbers: int) -> Told:
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
 def test_a_discarded_day_is_as_if_it_had_never_been_landed(house: House, number: int) -> None:
-    gone = house.rollbook().discard(night(number), reason="nonsense", confirm=always)
+    gone = discard(house.rollbook(), night(number), reason="nonsense", confirm=always)
     assert (gone.snapshot_date, gone.landing) == (night(number), 1)
     left = [n for n in TONIGHT if n != number]
     assert house.tables() == of(*left).tables()
@@ -63,8 +64,8 @@ def test_a_discarded_day_is_as_if_it_had_never_been_landed(house: House, number:
 @pytest.mark.parametrize("number", [1, 3, 5])
 def test_undo_puts_it_back(house: House, number: int) -> None:
     before = house.tables()
-    house.rollbook().discard(night(number), reason="nonsense", confirm=always)
-    back = house.rollbook().undo_discard(night(number), confirm=always)
+    discard(house.rollbook(), night(number), reason="nonsense", confirm=always)
+    back = undo_discard(house.rollbook(), night(number), confirm=always)
     assert (back.landing, back.verdict) == (1, Verdict.SYNCED)
     assert house.tables() == before
     assert house.rollbook().raw.discarded() == []
@@ -86,9 +87,9 @@ def test_discards_and_undos_in_any_order_with_days_that_only_the_history_holds(h
     for _ in range(6):
         day = random.choice(there)
         if day in aside:
-            house.rollbook().undo_discard(day, confirm=always)
+            undo_discard(house.rollbook(), day, confirm=always)
         else:
-            house.rollbook().discard(day, reason="by chance", confirm=always)
+            discard(house.rollbook(), day, reason="by chance", confirm=always)
         aside ^= {day}
         told = Told()
         for number, shown in nights.items():
@@ -99,7 +100,7 @@ def test_discards_and_undos_in_any_order_with_days_that_only_the_history_holds(h
 
 def test_all_days_may_be_discarded_and_the_warehouse_is_empty_then(house: House) -> None:
     for number in TONIGHT:
-        house.rollbook().discard(night(number), reason="another school's", confirm=always)
+        discard(house.rollbook(), night(number), reason="another school's", confirm=always)
     assert {name: rows for name, rows in house.tables().items() if rows} == {}
     house.at(6).sync()
     assert house.tables() == Told().night(6, *TONIGHT[5]).tables()
@@ -111,22 +112,22 @@ def test_of_several_landings_the_last_that_counts_is_taken_back(house: House) ->
     house.service.students = students(1)
     with pytest.raises(HeldError):
         house.sync()
-    gone = house.rollbook().discard(night(5), reason="", confirm=always)
+    gone = discard(house.rollbook(), night(5), reason="", confirm=always)
     assert (gone.landing, gone.verdict) == (2, Verdict.SYNCED)
     assert house.tables() == of(1, 2, 3, 4, 5).tables()
-    assert house.rollbook().discard(night(5), 3, reason="", confirm=always).verdict is Verdict.HELD
+    assert discard(house.rollbook(), night(5), 3, reason="", confirm=always).verdict is Verdict.HELD
     assert look(house.rollbook()).holds == ()
     house.service.students = students(12)
     assert house.sync().manifest.landing == 4  # a number is given once
     with pytest.raises(ArgumentError, match="Landing 1 of .* was not discarded; choose from 2, 3 with --landing"):
-        house.rollbook().undo_discard(night(5), 1)
+        undo_discard(house.rollbook(), night(5), 1)
 
 
 def test_a_landing_that_stood_under_a_later_unproven_one_leaves_that_one(house: House) -> None:
     house.service.students = [*students(12), student(90)]
     house.service.on(faults.moved_total(1), path="students", page=1, times=None)
     house.sync()
-    house.rollbook().discard(night(5), 1, reason="", confirm=always)
+    discard(house.rollbook(), night(5), 1, reason="", confirm=always)
     told = of(1, 2, 3, 4).night(5, house.service.students, classes(2), unproven=["students"])
     assert house.tables() == told.tables()
 
@@ -142,7 +143,7 @@ def test_it_shows_what_would_change_and_changes_nothing_unless_that_is_confirmed
         return False
 
     with pytest.raises(HeldError, match="Nothing was changed") as held:
-        house.rollbook().discard(night(5), reason="", confirm=refuse)
+        discard(house.rollbook(), night(5), reason="", confirm=refuse)
     assert held.value.exit_code == 3
     moved = {c.table: (c.added, c.changed, c.removed) for c in shown[0].counts if c.added or c.changed or c.removed}
     assert moved["students"] == (1, 0, 1)
@@ -155,8 +156,8 @@ def test_more_than_the_hold_allows_takes_a_confirmation(house: House) -> None:
     house.service.students = students(30)
     house.at(6).sync()
     with pytest.raises(HeldError, match="18 of 30 rows of students would be removed"):
-        house.rollbook().discard(night(6), reason="")
-    house.rollbook().discard(night(6), reason="", confirm=always)
+        discard(house.rollbook(), night(6), reason="")
+    discard(house.rollbook(), night(6), reason="", confirm=always)
     assert house.tables() == of(1, 2, 3, 4, 5).tables()
 
 
@@ -169,11 +170,11 @@ def test_more_than_the_hold_allows_takes_a_confirmation(house: House) -> None:
 )
 def test_what_is_not_there_cannot_be_discarded(house: House, day: int, landing: int | None, says: str) -> None:
     with pytest.raises(ArgumentError, match=says):
-        house.rollbook().discard(night(day), landing, reason="")
+        discard(house.rollbook(), night(day), landing, reason="")
 
 
 def test_a_day_whose_raw_bodies_have_expired_can_be_neither_discarded_nor_put_back(house: House) -> None:
-    house.rollbook().discard(night(2), reason="", confirm=always)
+    discard(house.rollbook(), night(2), reason="", confirm=always)
     house.over["keep_days"] = 1
     house.at(6).sync()
     house.at(7).sync()
@@ -181,8 +182,8 @@ def test_a_day_whose_raw_bodies_have_expired_can_be_neither_discarded_nor_put_ba
     assert raw.days() == [night(6), night(7)]
     assert raw.discarded_days() == []
     refused: list[Callable[[date], object]] = [
-        lambda day: house.rollbook().discard(day, reason=""),
-        lambda day: house.rollbook().undo_discard(day),
+        lambda day: discard(house.rollbook(), day, reason=""),
+        lambda day: undo_discard(house.rollbook(), day),
     ]
     for work in refused:
         with pytest.raises(ArgumentError, match="has expired"):
@@ -191,10 +192,10 @@ def test_a_day_whose_raw_bodies_have_expired_can_be_neither_discarded_nor_put_ba
 
 
 def test_ops_and_the_status_say_what_was_discarded(house: House) -> None:
-    house.rollbook().discard(night(5), reason="the clock was wrong", confirm=always)
+    discard(house.rollbook(), night(5), reason="the clock was wrong", confirm=always)
     query = "SELECT outcome, verdict, reason FROM ops.syncs WHERE snapshot_date = '2026-11-24'"
     assert house.query(query) == [("discarded", "synced", "the clock was wrong")]
     assert look(house.rollbook()).discarded[0].reason == "the clock was wrong"
-    house.rollbook().undo_discard(night(5), confirm=always)
+    undo_discard(house.rollbook(), night(5), confirm=always)
     assert house.query(query) == [("synced", "synced", "")]
     assert look(house.rollbook()).discarded == ()

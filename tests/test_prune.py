@@ -26,6 +26,7 @@ from pipelines import machine, runs
 from pipelines.cli import app, job
 from pipelines.errors import ExpiredError, HeldError, NothingLandedError
 from pipelines.operations import capacity
+from pipelines.operations.prune import prune as prune_now
 from pipelines.operations.status import Days, load_status
 from pipelines.sandbox import Sandbox
 from pipelines.settings import ROOT, load
@@ -167,7 +168,7 @@ def test_a_day_that_the_published_history_does_not_hold_yet_stays(nights: Nights
         book.snapshot(book.land())
     nights.house.at(20)
     # The oldest file that could be put back is that of the third night.
-    assert nights.house.rollbook().expirable(2) == [night(1), night(2), night(3)]
+    assert nights.house.rollbook().retention.expirable(2) == [night(1), night(2), night(3)]
 
 
 def test_the_newest_day_stays_however_old_it_is(nights: Nights) -> None:
@@ -313,7 +314,7 @@ def test_a_column_declared_after_days_are_gone_keeps_their_history(
             TABLES, "classes", replace(table, columns=tuple(c for c in table.columns if c.name != "class_room"))
         )
         with suppress(duckdb.Error):  # a view may ask for the column that is not there
-            house.rollbook(keep_days=KEEP).prune()
+            prune_now(house.rollbook(keep_days=KEEP))
         book = house.rollbook()
         with book.writer():
             book.merge()
@@ -366,7 +367,7 @@ def test_a_writer_killed_while_letting_go_is_finished_by_the_next(
 
             dying.setattr("pipelines.store.lake.shutil.rmtree", rmtree)
         with pytest.raises(Killed):
-            nights.house.rollbook(keep_days=3).prune()
+            prune_now(nights.house.rollbook(keep_days=3))
     nights.play(1, keep_days=3)
     assert nights.house.tables() == nights.told.tables()
     left_days = [night(n) for n in range(6, 10)]

@@ -25,6 +25,7 @@ from pipelines.errors import (
 )
 from pipelines.landing.manifest import Verdict
 from pipelines.operations.diff import diff
+from pipelines.operations.prune import prune as prune_now
 from pipelines.sync import always
 from pipelines.tables import TABLES
 from tests.nights import House, Told, folder, night, plainly
@@ -461,5 +462,5 @@ def test_refused_records_of_expired_days_are_in_no_file_any_more(house: House) -
 def test_retention_counts_back_from_the_newest_counted_day_not_from_a_clock(house: House) -> None:
     house.over = {"keep_days": 2}
     house.now = datetime(2027, 12, 1, 2, 15, tzinfo=house.now.tzinfo)
-    house.rollbook().prune()
+    prune_now(house.rollbook())
     assert house.rollbook().raw.days() == [night(1), night(2), night(3)]

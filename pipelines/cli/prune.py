@@ -10,6 +10,7 @@ from pipelines.cli.app import app, err, out
 from pipelines.cli.diagnostics import home
 from pipelines.machine import in_bytes
 from pipelines.operations import capacity
+from pipelines.operations.prune import prune as prune_now
 from pipelines.settings import load
 from pipelines.sync import Rollbook
 
@@ -45,7 +46,7 @@ def prune(
             f"{'Would let go' if dry_run else 'Letting go'} of {days}: {freed}. The history keeps what they said."
         )
         if not dry_run:
-            rollbook.prune()
+            prune_now(rollbook)
     _prune_runs(dry_run=dry_run)
 
 

@@ -16,8 +16,10 @@ from pipelines.cli import job
 from pipelines.cli.app import app, day_of, err, out, table
 from pipelines.errors import ArgumentError, HeldError
 from pipelines.landing.manifest import Hold, Manifest
+from pipelines.operations import discard as discards
 from pipelines.settings import Details, load
 from pipelines.sync import Backfilled, Rollbook, within_hold
+from pipelines.sync.results import days_between
 
 Day = Annotated[datetime, typer.Argument(formats=["%Y-%m-%d"], metavar="DAY")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Publish without asking.")]
@@ -66,14 +68,14 @@ def backfill(first: Day, last: Day, yes: Yes = False) -> None:
     """
     rollbook = Rollbook(load())
     days = (rollbook.partition(first.date()), rollbook.partition(last.date()))
-    rollbook.in_order(*days)
+    days_between(*days)
     try:
         job.backfill(*days, confirmed=yes)
     except job.RunFailedError as error:
         if error.exit_code != HeldError.exit_code or not asked(error.message):
             raise
         job.backfill(*days, confirmed=True)
-    _tell_backfill(rollbook.landed(*days))
+    _tell_backfill(rollbook.landings.backfilled(days_between(*days), rollbook.lake.days()))
 
 
 @app.command()
@@ -123,12 +125,12 @@ def discard(
         return yes or shown(what)
 
     if undo:
-        back = rollbook.undo_discard(of, landing, confirm=confirm)
+        back = discards.undo_discard(rollbook, of, landing, confirm=confirm)
         out.print(f"[bold green]Put back[/] landing {back.landing} of {of}; it counts again ({back.verdict}).")
         return
     if not reason.strip():
         raise ArgumentError('Say why: add --reason "...", which is kept beside the landing')
-    gone = rollbook.discard(of, landing, reason=reason.strip(), confirm=confirm)
+    gone = discards.discard(rollbook, of, landing, reason=reason.strip(), confirm=confirm)
     out.print(f"[bold green]Discarded[/] landing {gone.landing} of {of}. `rollbook discard {of} --undo` puts it back.")
 
 

@@ -100,7 +100,7 @@ class Expiry(msgspec.Struct, frozen=True, kw_only=True):
 def expiry(rollbook: Rollbook, keep_days: int | None = None) -> Expiry:
     """What a sync, or `rollbook prune`, would let go of now. Raises DamagedError."""
     keep = keep_days or rollbook.settings.keep_days
-    days = rollbook.expirable(keep)
+    days = rollbook.retention.expirable(keep)
     folders = [f"snapshot_date={day}" for day in days]
     return Expiry(
         keep_days=keep,

@@ -10,14 +10,11 @@ import os
 import shutil
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
 
 import duckdb
 import msgspec
@@ -28,6 +25,7 @@ from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.landing.manifest import Proof
 from pipelines.store.database import each_table, literal
+from pipelines.store.staging import Staging
 from pipelines.store.statements import statements
 from pipelines.tables import SETS, TABLES, Table, fingerprint, of_set
 
@@ -39,8 +37,6 @@ DAYS = "days"
 PART = "part-0.parquet"
 # Engines pass over files whose names begin with an underscore. Before 0.2 it was called day.json.
 DAY_RECORD, OLD_DAY_RECORD = "_day.json", "day.json"
-# Positions of later landings come after all those of earlier ones: no landing holds a trillion records.
-LANDING_STEP = 2**40
 
 _COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 122880)"
 
@@ -55,86 +51,6 @@ class DayRecord(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     sizes: dict[str, int]
     rows: dict[str, int]
-
-
-class Staging:
-    """One landing's flattened rows on their way into a day: a Parquet file a table, in the writer's own folder.
-
-    Rows are written one batch behind: Parquet is encoded outside of Python's lock, so that the next batch is flattened
-    meanwhile.
-    """
-
-    def __init__(self, folder: Path, landing: int) -> None:
-        self.folder = files.empty(folder)
-        self.landing = landing
-        self._writers: dict[str, pq.ParquetWriter] = {}
-        self._files: list[pa.NativeFile] = []
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="staging")
-        self._under_way: Future[None] | None = None
-
-    def __enter__(self) -> Staging:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self.close()
-        finally:
-            self._abandon()
-
-    def add(self, tables: Mapping[str, pa.Table]) -> None:
-        """Append rows per table name (`observed` among them), in the schema that flattening gives them."""
-        self._settle()
-        self._under_way = self._thread.submit(self._write, tables)
-
-    def _write(self, tables: Mapping[str, pa.Table]) -> None:
-        for name, rows in tables.items():
-            writer = self._writers.get(name)
-            if writer is None:
-                path = self.folder / f"{name}.parquet"
-                path.touch(files.PRIVATE_FILE)
-                # Read once and dropped: what a dictionary would save is not worth the time it takes.
-                # The file is opened here, so that it can be closed whatever becomes of the writer.
-                self._files.append(pa.OSFile(str(path), "wb"))
-                writer = pq.ParquetWriter(self._files[-1], rows.schema, compression="lz4", use_dictionary=False)
-                self._writers[name] = writer
-            if rows.num_rows:
-                writer.write_table(rows)
-
-    def _settle(self) -> None:
-        """Let the batch under way end; what it raised is raised here, a full disk for one."""
-        if self._under_way is not None:
-            self._under_way.result()
-
-    def _abandon(self) -> None:
-        """Let go of the files that are still open; a disk that is full has no room for their ends."""
-        self._thread.shutdown()
-        for writer in self._writers.values():
-            with suppress(OSError):
-                writer.close()
-            writer.is_open = False  # else it tries again when it is collected, and nobody can be told
-        for file in self._files:
-            with suppress(OSError):
-                file.close()
-
-    def close(self) -> Staging:
-        """End the files. Nothing may be added afterwards."""
-        try:
-            self._settle()
-        finally:
-            self._thread.shutdown()
-            for writer in self._writers.values():
-                writer.close()
-            for file in self._files:
-                file.close()
-        return self
-
-    def scan(self, name: str) -> str:
-        """The rows staged for a table as SQL, each with its place `ord` among all landings."""
-        path = self.folder / f"{name}.parquet"
-        return f"SELECT * EXCLUDE seq, seq + {self.landing * LANDING_STEP} AS ord FROM read_parquet({literal(path)})"
 
 
 @dataclass(frozen=True)

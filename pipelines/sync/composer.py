@@ -15,7 +15,8 @@ from pipelines.landing.raw import RawStore
 from pipelines.settings import Settings
 from pipelines.source.fetch import Draft
 from pipelines.store import compare
-from pipelines.store.lake import Candidate, DayRecord, Lake, Part, Staging, compose
+from pipelines.store.lake import Candidate, DayRecord, Lake, Part, compose
+from pipelines.store.staging import Staging
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import messages
 from pipelines.sync.policy import check_reject_rate

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import date
 
 from pipelines.errors import ArgumentError, NothingLandedError
 from pipelines.landing.manifest import Manifest
 from pipelines.landing.raw import RawStore
+from pipelines.store.lake import DayRecord
 from pipelines.sync import messages
 from pipelines.sync.policy import counted, open_hold
+from pipelines.sync.results import Backfilled
 
 
 class Landings:
@@ -80,3 +83,12 @@ class Landings:
     def expired_days(self) -> frozenset[date]:
         """The days that only the history still holds: their raw bodies and snapshots have expired."""
         return self.raw.expired() - set(self.raw.days())
+
+    def backfilled(self, days: Iterable[date], lake: Mapping[date, DayRecord]) -> Backfilled:
+        """What a backfill of these days came to: the snapshots of those that count, and why others were skipped."""
+        done = Backfilled()
+        for day in days:
+            done.add_day(day, self.raw.manifests(day), self.raw.expired())
+            if day not in done.skipped and day in lake:
+                done.rebuilt[day] = lake[day]
+        return done

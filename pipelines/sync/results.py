@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 
+from pipelines.errors import ArgumentError
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.store.lake import DayRecord
 from pipelines.sync import messages
@@ -49,3 +50,10 @@ class Backfilled:
         if not landings:
             self.skipped[day] = messages.nothing_counts(day, manifests, expired)
         return landings
+
+
+def days_between(first: date, last: date) -> list[date]:
+    """The days of a range, both ends included. Raises ArgumentError when it ends before it begins."""
+    if last < first:
+        raise ArgumentError(f"The range ends before it begins: write rollbook backfill {last} {first}")
+    return [first + timedelta(days=n) for n in range((last - first).days + 1)]

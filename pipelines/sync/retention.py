@@ -27,15 +27,16 @@ class Retention:
         newest = max(self.lake.days(), default=None)
         return newest - timedelta(days=keep_days - 1) if newest else date.min
 
-    def expirable(self, keep_days: int) -> list[date]:
-        """The days whose raw bodies and snapshots may be deleted, because the published history holds them.
+    def expirable(self, keep_days: int | None) -> list[date]:
+        """The days whose raw bodies and snapshots may be deleted, because the published history holds them;
+        none, without a number of days to keep.
 
         Each kept older file holds them as well, since it may be restored. A day stays on disk for one night after it
         has left the views, for whoever still has last night's file open. A day that waits for approval stays, too.
         """
-        there, merged = self.lake.days(), self.warehouse.merged_everywhere()
-        if not there:
+        if not keep_days or not (there := self.lake.days()):
             return []
+        merged = self.warehouse.merged_everywhere()
         before = self.kept_from(keep_days) - timedelta(days=1)
         landed = {*there, *self.raw.days(), *self.raw.discarded_days()}
         old = sorted(d for d in landed if d < before and self.landings.held(d) is None)

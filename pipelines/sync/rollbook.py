@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from pipelines.sync.lock import writer_lock
 from pipelines.sync.policy import Confirm, always, within_hold
 from pipelines.sync.publisher import Publisher
 from pipelines.sync.recovery import Base, Recovery
-from pipelines.sync.results import Backfilled, Evaluation, Synced
+from pipelines.sync.results import Backfilled, Evaluation, Synced, days_between
 from pipelines.sync.retention import Retention
 from pipelines.sync.stage import reported_stage, stage
 
@@ -101,7 +101,7 @@ class Rollbook:
         when too many of its records are refused by now; and HeldError when a table would lose more than the hold allows
         and that is not confirmed. Nothing is changed then.
         """
-        days = self.in_order(first, last)
+        days = days_between(first, last)
         with self.writer():
             done = self.resnapshot(days)
             if not done.rebuilt:
@@ -135,37 +135,6 @@ class Rollbook:
             self.publish(confirm=always)
             self._judge_deferred(self.landings.deferred())
             return done
-
-    def discard(self, day: date, number: int | None = None, *, reason: str, confirm: Confirm = within_hold) -> Manifest:
-        """Take back a landing of a day (default: the last one that counts, else the held one); history follows.
-
-        It is moved aside within `raw/`, stays readable and counts for nothing. Raises ArgumentError when there is no
-        such landing, or its raw bodies have expired; and HeldError when it is not confirmed. Nothing is changed then.
-        """
-        with self.writer():
-            self._ready()
-            manifests = self._not_expired(day)
-            held = [m for m in manifests if m.verdict is Verdict.HELD]
-            chosen = [m for m in manifests if m.landing == number] if number else policy.counted(manifests) or held
-            if not chosen:
-                raise ArgumentError(messages.no_such_landing(day, number, manifests))
-            found = chosen[-1]
-            left = [m for m in manifests if m.landing != found.landing]
-            self._change_day(day, left, lambda: self.raw.discard(found, reason, self.clock()), confirm)
-            return found
-
-    def undo_discard(self, day: date, number: int | None = None, *, confirm: Confirm = within_hold) -> Manifest:
-        """Put back a landing that was discarded (default: the last one). Raises as `discard` does."""
-        with self.writer():
-            self._ready()
-            manifests = self._not_expired(day)
-            aside = [m for m, _ in self.raw.discarded(day)]
-            found = next((m for m in reversed(aside) if number in (None, m.landing)), None)
-            if found is None:
-                raise ArgumentError(messages.nothing_discarded(day, number, [m.landing for m in aside]))
-            back = sorted([*manifests, found], key=lambda m: m.landing)
-            self._change_day(day, back, lambda: self.raw.undo_discard(found), confirm)
-            return found
 
     def restore(self, kept: Path) -> None:
         """Put an earlier published file back; the next writer brings it up to date first. Raises DamagedError."""
@@ -258,7 +227,7 @@ class Rollbook:
 
         Raises ContractChangedError (verdict failed) and HeldError (verdict held); both leave the lake as it was.
         """
-        self._ready()
+        self.ready()
         if manifest.counts_for_its_day:  # judged before, and `recover` saw to its snapshot
             return manifest, self.lake.days()[manifest.snapshot_date]
         flattened = self.composer.flatten(manifest)
@@ -300,7 +269,7 @@ class Rollbook:
         `full_refresh` folds the whole lake by the definition, into an empty file; that raises ExpiredError when days
         would be lost.
         """
-        self._ready()
+        self.ready()
         if full_refresh:
             self.retention.refuse_to_lose()
         return self._merge(Base(None) if full_refresh else self._published(), full_refresh=full_refresh)
@@ -341,7 +310,7 @@ class Rollbook:
             self.staged = None
         keep = self.settings.keep_days
         page = self.publisher.publish(shown_from=self.retention.kept_from(keep) if keep else None)
-        self.retention.expire(self.expirable(keep))
+        self.retention.expire(self.retention.expirable(keep))
         return page
 
     def _confirm(self, confirm: Confirm, accepted: Container[date] = ()) -> None:
@@ -371,23 +340,7 @@ class Rollbook:
         self.staged = staged
         return done
 
-    def expirable(self, keep_days: int | None) -> list[date]:
-        """The days whose raw bodies and snapshots may go if so many days are to be kept; none, without a number."""
-        return self.retention.expirable(keep_days) if keep_days else []
-
-    def prune(self) -> list[date]:
-        """Let go of what ROLLBOOK_KEEP_DAYS does not ask for now, without a sync; returns the days.
-
-        The views of the published file let go of them first, so that none of them reads a file that is gone.
-        """
-        with self.writer():
-            self._ready()
-            days = self.expirable(self.settings.keep_days)
-            if days:
-                self.publish()
-            return days
-
-    def _ready(self) -> None:
+    def ready(self) -> None:
         """Raise what kept the warehouse from being brought up to date, if anything did."""
         if self._blocked is not None:
             raise self._blocked
@@ -405,7 +358,7 @@ class Rollbook:
             self.merge()
             self.publish()
 
-    def _change_day(
+    def change_day(
         self, day: date, manifests: Sequence[Manifest], change: Callable[[], None], confirm: Confirm
     ) -> None:
         """Let a day consist of other landings, once that is confirmed; `change` makes it so in `raw/`."""
@@ -438,22 +391,6 @@ class Rollbook:
             )
         return day
 
-    def in_order(self, first: date, last: date) -> list[date]:
-        """The days of a range. Raises ArgumentError when it ends before it begins."""
-        if last < first:
-            raise ArgumentError(f"The range ends before it begins: write rollbook backfill {last} {first}")
-        return [first + timedelta(days=n) for n in range((last - first).days + 1)]
-
-    def landed(self, first: date, last: date) -> Backfilled:
-        """What a backfill of these days finds: the days that count, with their snapshots, and why others do not."""
-        done, there = Backfilled(), self.lake.days()
-        for day in self.in_order(first, last):
-            manifests = self.raw.manifests(day)
-            done.add_day(day, manifests, self.raw.expired())
-            if day not in done.skipped and day in there:
-                done.rebuilt[day] = there[day]
-        return done
-
     def newest(self) -> Manifest | None:
         """The last landing that counts of the newest day that has one."""
         return self.landings.newest()
@@ -462,15 +399,6 @@ class Rollbook:
         """The institution that the warehouse belongs to, from its first counted landing on (G11)."""
         school_id = self.landings.school_id()
         return self.warehouse.bound_to() if school_id is None else school_id
-
-    def _not_expired(self, day: date) -> list[Manifest]:
-        """The landings of a day. Raises ArgumentError when they have expired: nothing of it can be changed then."""
-        if day in self.landings.expired_days():
-            raise ArgumentError(
-                f"What was landed on {day} has expired (ROLLBOOK_KEEP_DAYS): the history alone holds that day, and"
-                " nothing of it can be taken back or put back. Restore it to raw/ from a backup first"
-            )
-        return self.raw.manifests(day)
 
     def _chosen(self, details: Details, draft: Draft) -> list[int]:
         """The students whose details are fetched: all that were shown, or those whose rows changed."""

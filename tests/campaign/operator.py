@@ -16,7 +16,9 @@ from random import Random
 import stamina
 
 from pipelines import errors
+from pipelines.operations import discard as discards
 from pipelines.operations.diff import diff
+from pipelines.operations.prune import prune as prune_now
 from pipelines.sync import always, within_hold
 from tests.kills import STEPS, _mortal
 from tests.nights import TRIES, House
@@ -59,11 +61,11 @@ class Operator:
     def discard(self, day: date, number: int | None, *, accept: bool = False) -> None:
         """Take a landing back: the last counted one of its day, without a number."""
         confirm = always if accept else within_hold
-        self.house.rollbook().discard(day, number, reason="the campaign says so", confirm=confirm)
+        discards.discard(self.house.rollbook(), day, number, reason="the campaign says so", confirm=confirm)
 
     def undo_discard(self, day: date, number: int | None, *, accept: bool = False) -> None:
         """Put a discarded landing back."""
-        self.house.rollbook().undo_discard(day, number, confirm=always if accept else within_hold)
+        discards.undo_discard(self.house.rollbook(), day, number, confirm=always if accept else within_hold)
 
     def restore(self, kept: Path) -> None:
         """Put a kept file in the published one's place."""
@@ -71,7 +73,7 @@ class Operator:
 
     def prune(self) -> None:
         """Drop what need not be kept."""
-        self.house.rollbook().prune()
+        prune_now(self.house.rollbook())
 
     def diff(self) -> None:
         """Look at what a sync would do."""

@@ -20,7 +20,8 @@ from pipelines.landing.manifest import Landed, Proof
 from pipelines.store import schema
 from pipelines.store.history.engine import History
 from pipelines.store.history.table import changes as changes_of
-from pipelines.store.lake import Lake, Part, Staging, compose
+from pipelines.store.lake import Lake, Part, compose
+from pipelines.store.staging import Staging
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table
 from tests import model

@@ -15,7 +15,8 @@ from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.flatten import flatten
 from pipelines.landing.manifest import Landed, Proof
-from pipelines.store.lake import Lake, Part, Staging, compose
+from pipelines.store.lake import Lake, Part, compose
+from pipelines.store.staging import Staging
 from pipelines.tables import SETS, TABLES
 from tests.flatten.test_rows import page
 from tests.records import school_class, student

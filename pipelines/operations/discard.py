@@ -1,0 +1,57 @@
+"""Taking a landing back, and putting it back: the day then consists of its other landings, and history follows."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from pipelines.errors import ArgumentError
+from pipelines.landing.manifest import Manifest, Verdict
+from pipelines.sync import Confirm, Rollbook, messages, within_hold
+from pipelines.sync.policy import counted
+
+
+def discard(
+    rollbook: Rollbook, day: date, number: int | None = None, *, reason: str, confirm: Confirm = within_hold
+) -> Manifest:
+    """Take back a landing of a day; by default the last one that counts, else the held one. Returns it.
+
+    It is moved aside within `raw/`, stays readable and counts for nothing. Raises ArgumentError when there is no such
+    landing or its raw bodies have expired, and HeldError when it is not confirmed. Nothing is changed then.
+    """
+    with rollbook.writer():
+        rollbook.ready()
+        manifests = _not_expired(rollbook, day)
+        held = [m for m in manifests if m.verdict is Verdict.HELD]
+        chosen = [m for m in manifests if m.landing == number] if number else counted(manifests) or held
+        if not chosen:
+            raise ArgumentError(messages.no_such_landing(day, number, manifests))
+        found = chosen[-1]
+        left = [m for m in manifests if m.landing != found.landing]
+        rollbook.change_day(day, left, lambda: rollbook.raw.discard(found, reason, rollbook.clock()), confirm)
+        return found
+
+
+def undo_discard(
+    rollbook: Rollbook, day: date, number: int | None = None, *, confirm: Confirm = within_hold
+) -> Manifest:
+    """Put back a discarded landing of a day, by default the last one. Returns it. Raises as `discard` does."""
+    with rollbook.writer():
+        rollbook.ready()
+        manifests = _not_expired(rollbook, day)
+        aside = [m for m, _ in rollbook.raw.discarded(day)]
+        found = next((m for m in reversed(aside) if number in (None, m.landing)), None)
+        if found is None:
+            raise ArgumentError(messages.nothing_discarded(day, number, [m.landing for m in aside]))
+        back = sorted([*manifests, found], key=lambda m: m.landing)
+        rollbook.change_day(day, back, lambda: rollbook.raw.undo_discard(found), confirm)
+        return found
+
+
+def _not_expired(rollbook: Rollbook, day: date) -> list[Manifest]:
+    """The landings of a day. Raises ArgumentError when they have expired: nothing of it can be changed then."""
+    if day in rollbook.landings.expired_days():
+        raise ArgumentError(
+            f"What was landed on {day} has expired (ROLLBOOK_KEEP_DAYS): the history alone holds that day, and"
+            " nothing of it can be taken back or put back. Restore it to raw/ from a backup first"
+        )
+    return rollbook.raw.manifests(day)

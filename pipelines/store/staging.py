@@ -1,0 +1,98 @@
+"""One landing's rows on their way into a day: Parquet files in the writer's own folder. Composing it is in `lake`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines import files
+from pipelines.store.database import literal
+
+# Positions of later landings come after all those of earlier ones: no landing holds a trillion records.
+LANDING_STEP = 2**40
+
+
+class Staging:
+    """One landing's flattened rows on their way into a day: a Parquet file a table, in the writer's own folder.
+
+    Rows are written one batch behind: Parquet is encoded outside of Python's lock, so that the next batch is flattened
+    meanwhile.
+    """
+
+    def __init__(self, folder: Path, landing: int) -> None:
+        self.folder = files.empty(folder)
+        self.landing = landing
+        self._writers: dict[str, pq.ParquetWriter] = {}
+        self._files: list[pa.NativeFile] = []
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="staging")
+        self._under_way: Future[None] | None = None
+
+    def __enter__(self) -> Staging:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.close()
+        finally:
+            self._abandon()
+
+    def add(self, tables: Mapping[str, pa.Table]) -> None:
+        """Append rows per table name (`observed` among them), in the schema that flattening gives them."""
+        self._settle()
+        self._under_way = self._thread.submit(self._write, tables)
+
+    def _write(self, tables: Mapping[str, pa.Table]) -> None:
+        for name, rows in tables.items():
+            writer = self._writers.get(name)
+            if writer is None:
+                path = self.folder / f"{name}.parquet"
+                path.touch(files.PRIVATE_FILE)
+                # Read once and dropped: what a dictionary would save is not worth the time it takes.
+                # The file is opened here, so that it can be closed whatever becomes of the writer.
+                self._files.append(pa.OSFile(str(path), "wb"))
+                writer = pq.ParquetWriter(self._files[-1], rows.schema, compression="lz4", use_dictionary=False)
+                self._writers[name] = writer
+            if rows.num_rows:
+                writer.write_table(rows)
+
+    def _settle(self) -> None:
+        """Let the batch under way end; what it raised is raised here, a full disk for one."""
+        if self._under_way is not None:
+            self._under_way.result()
+
+    def _abandon(self) -> None:
+        """Let go of the files that are still open; a disk that is full has no room for their ends."""
+        self._thread.shutdown()
+        for writer in self._writers.values():
+            with suppress(OSError):
+                writer.close()
+            writer.is_open = False  # else it tries again when it is collected, and nobody can be told
+        for file in self._files:
+            with suppress(OSError):
+                file.close()
+
+    def close(self) -> Staging:
+        """End the files. Nothing may be added afterwards."""
+        try:
+            self._settle()
+        finally:
+            self._thread.shutdown()
+            for writer in self._writers.values():
+                writer.close()
+            for file in self._files:
+                file.close()
+        return self
+
+    def scan(self, name: str) -> str:
+        """The rows staged for a table as SQL, each with its place `ord` among all landings."""
+        path = self.folder / f"{name}.parquet"
+        return f"SELECT * EXCLUDE seq, seq + {self.landing * LANDING_STEP} AS ord FROM read_parquet({literal(path)})"
