@@ -28,6 +28,8 @@ MAKE_VENV = "$$found" -m venv --clear $(VENV) || { rm -rf $(VENV); \
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --constraint constraints.txt --editable
 endif
 
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 CHROMIUMS := chromium chromium-browser google-chrome google-chrome-stable
 
 ##@ The two commands
@@ -37,8 +39,8 @@ demo: $(VENV)/.runtime ## Sync a fortnight of a made-up school and show what cam
 	@$(BIN)/rollbook demo $(ARGS)
 
 .PHONY: test
-test: $(VENV)/.dev chromium ## Run all tests (ARGS="-k walk" for some)
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+test: $(VENV)/.dev chromium ## Run the tests of everyday work, some minutes (ARGS="-k walk" for some)
+	@$(PYTEST) -m "not slow and not campaign" $(ARGS)
 
 ##@ Day to day
 
@@ -46,12 +48,12 @@ test: $(VENV)/.dev chromium ## Run all tests (ARGS="-k walk" for some)
 serve: $(VENV)/.runtime ## Open the Dagster UI and run the nightly schedule
 	@$(BIN)/rollbook serve $(ARGS)
 
-.PHONY: check
-check: lint test ## Everything: format, lint, types, imports, tests
+.PHONY: test-slow
+test-slow: $(VENV)/.dev chromium ## Run the long tests: soak, kills, permutations, pairs of faults, browsers
+	@$(PYTEST) -m "slow and not campaign" $(ARGS)
 
-.PHONY: quick
-quick: lint ## The checks and the fast tests only
-	@$(BIN)/python -m pytest -m "not slow and not browser and not soak and not campaign" $(ARGS)
+.PHONY: check
+check: lint test test-slow ## Everything: format, lint, types, imports, SQL, all tests
 
 .PHONY: campaign
 campaign: $(VENV)/.dev ## Play two hundred random nights against a plain model (half an hour)

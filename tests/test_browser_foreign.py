@@ -24,7 +24,7 @@ from pipelines.settings import ROOT
 from tests.conftest import CHROMIUM_FLAGS
 from tests.servers import Served, serving, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 RUNS = "query { runsOrError { ... on Runs { results { runId status } } } }"
 DELETE = 'mutation {{ deleteRun(runId: "{run}") {{ __typename }} }}'

@@ -20,7 +20,7 @@ from tests.listeners import webhook
 from tests.machines import left_over
 from tests.servers import Served, serving, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 RUNS = """query { runsOrError { ... on Runs { results { runId status startTime tags { key value } } } } }"""
 TICKS = """query { scheduleOrError(scheduleSelector: {scheduleName: "nightly", repositoryName: "__repository__",
@@ -57,16 +57,33 @@ def published(warehouse: Path) -> tuple[int, int]:
     return found
 
 
+def environment(sandbox: Sandbox, warehouse: Path) -> dict[str, str]:
+    """Every minute is a night."""
+    return {
+        "ROLLBOOK_BASE_URL": sandbox.base_url,
+        "ROLLBOOK_API_KEY": "sandbox-key",
+        "ROLLBOOK_WAREHOUSE": str(warehouse),
+        "ROLLBOOK_CRON": "* * * * *",
+        "ROLLBOOK_FIRST_DATE": str(datetime.now(UTC).date() - timedelta(days=1)),
+    }
+
+
+def test_the_daemon_syncs_a_night_by_itself(tmp_path: Path) -> None:
+    warehouse = tmp_path / "warehouse"
+    with Sandbox(100, day=datetime.now(UTC).date()) as sandbox:
+        with serving(tmp_path / "home", environment(sandbox, warehouse)) as served:
+            until(good_since(served, 0), 300)
+            assert [r["tags"]["rollbook/sync"] for r in runs(served)][-1] == "nightly"
+        assert published(warehouse)[0] > 90
+
+
+@pytest.mark.slow
+@pytest.mark.soak
 def test_nights_come_in_whatever_is_killed(tmp_path: Path) -> None:
     warehouse, home = tmp_path / "warehouse", tmp_path / "home"
     with webhook() as hook, Sandbox(300, day=datetime.now(UTC).date()) as sandbox:
-        env = {
-            "ROLLBOOK_BASE_URL": sandbox.base_url,
-            "ROLLBOOK_API_KEY": "sandbox-key",
-            "ROLLBOOK_WAREHOUSE": str(warehouse),
-            "ROLLBOOK_CRON": "* * * * *",
-            "ROLLBOOK_FIRST_DATE": str(datetime.now(UTC).date() - timedelta(days=1)),
-            # Each page takes its time, so that a run can be caught in the middle.
+        # Each page takes its time, so that a run can be caught in the middle.
+        env = environment(sandbox, warehouse) | {
             "ROLLBOOK_REQUEST_PAUSE_MS": "1500",
             "ROLLBOOK_ALERT_WEBHOOK": hook.url,
         }

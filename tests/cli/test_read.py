@@ -138,6 +138,7 @@ def test_export_of_an_unknown_question_names_near_ones(fortnight: School, tmp_pa
     assert "did you mean students_to_watch" in said
 
 
+@pytest.mark.slow
 def test_restore_lists_what_is_kept_and_puts_one_back(fortnight: School, tmp_path: Path) -> None:
     school = fortnight.copy(tmp_path / "w")
     at = {"ROLLBOOK_BASE_URL": "http://127.0.0.1:9", "ROLLBOOK_API_KEY": KEY}

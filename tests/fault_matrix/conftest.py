@@ -18,6 +18,25 @@ from tests.fault_matrix.expected import CAP, CLASSES_1, CLASSES_2, STUDENTS_1, S
 from tests.nights import House, Told, asked, folder, night, plainly
 from tests.service import Bend, Service
 
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`make test` plays one cell for each kind of fault and each test; all the others are slow."""
+    played = set()
+    for item in items:
+        if HERE in item.path.parents:
+            kind = item.callspec.params.get("name") if isinstance(item, pytest.Function) and _has_params(item) else None
+            test = (item.path.name, item.originalname if isinstance(item, pytest.Function) else item.name)
+            cell = (item.path.name, kind) if kind and item.path.name == "test_alone.py" else test
+            if cell in played:
+                item.add_marker(pytest.mark.slow)
+            played.add(cell)
+
+
+def _has_params(item: pytest.Function) -> bool:
+    return hasattr(item, "callspec")
+
 
 @pytest.fixture(scope="session")
 def first_night() -> Iterator[Path]:

@@ -29,7 +29,7 @@ from tests.nights import pages
 from tests.records import student
 from tests.service import Service
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 # Each of them spoils a walk of the same night, at the first or the last page, together with its neighbour in the table.
 SPOILED_TWICE = [

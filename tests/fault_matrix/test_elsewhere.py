@@ -11,7 +11,7 @@ from tests.fault_matrix.expected import CLASS_PAGES, CLASS_SEARCHES, FINAL, PLAC
 from tests.nights import TRIES, pages
 from tests.service import Bend
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 AUTH_TRANSIENT = ("connection refused", "connection reset", "500", "200 with half a JSON", "200 with another envelope")
 

@@ -27,7 +27,7 @@ from tests.fault_matrix.expected import (
 from tests.nights import TRIES, night, pages
 from tests.service import Bend, Reply
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 # --- what is expected: pairs -----------------------------------------------------------------------------------------
 

@@ -124,6 +124,7 @@ def zeros(size: int) -> Iterator[bytes]:
     yield packing.flush()
 
 
+@pytest.mark.slow
 def test_a_gzip_bomb_is_unpacked_no_further_than_a_body_may_go(
     client_of: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,9 +115,10 @@ def asked(request: pytest.FixtureRequest, school: School, tmp_path: Path) -> Cal
     return by_sql if request.param == "sql" else by_export
 
 
-def everything(root: Path) -> dict[str, str]:
-    """Every file's digest."""
-    return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in root.rglob("*") if p.is_file()}
+def everything(root: Path) -> dict[str, tuple[int, int, int]]:
+    """Every file, and what a write to it or a new one in its place would change: inode, time and size."""
+    stats = {str(p): p.stat() for p in root.rglob("*") if p.is_file()}
+    return {name: (s.st_ino, s.st_mtime_ns, s.st_size) for name, s in stats.items()}
 
 
 @pytest.mark.parametrize("query", WRITES)

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page
 from pipelines.report import charts, morning, page
 from tests.school import DAYS, School
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(180)]
 
 MADE = datetime(2026, 10, 7, 2, 16, tzinfo=UTC)
 # (width, height), and what the device prefers.

@@ -205,6 +205,7 @@ def test_what_parquet_cannot_hold_is_said(fortnight: School, out: Path) -> None:
         write(fortnight, "SELECT INTERVAL 1 MONTH AS a", Format.PARQUET, out)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 @pytest.mark.parametrize("form", [Format.CSV, Format.PARQUET])
 def test_a_large_answer_takes_little_memory(fortnight: School, out: Path, form: Format) -> None:

@@ -97,6 +97,7 @@ def small(tmp_path: Path) -> Iterator[School]:
         yield school
 
 
+@pytest.mark.slow
 def test_a_reader_that_holds_the_file_for_days_sees_the_same_and_blocks_nobody(small: School) -> None:
     first = str(small.rows(STATE))
     with reader(HOLDER, small.published) as held:
@@ -143,6 +144,7 @@ def test_the_lakes_views_work_from_any_working_directory(fortnight: School, tmp_
         assert true == "[(True,)]"
 
 
+@pytest.mark.slow
 def test_the_last_three_are_kept_and_one_is_put_back(small: School) -> None:
     states = [small.rows(STATE)]
     for day in DAYS[1:5]:
@@ -163,6 +165,7 @@ def test_the_last_three_are_kept_and_one_is_put_back(small: School) -> None:
     assert _day(DAYS[1]) in (small.warehouse / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_after_a_file_was_put_back_the_next_sync_catches_up_by_itself(small: School) -> None:
     for day in DAYS[1:4]:
         small.sync(day)

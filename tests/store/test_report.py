@@ -173,6 +173,7 @@ def test_the_first_night_has_a_page_too(tmp_path: Path) -> None:
     assert "nothing from a week ago to compare with" in said
 
 
+@pytest.mark.slow
 def test_a_held_night_is_on_the_page_until_it_is_approved(small: School) -> None:
     for day in DAYS[2:4]:  # a weekend, on which nothing changes
         small.sync(day)
