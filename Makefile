@@ -85,7 +85,7 @@ bench: $(VENV)/.dev ## Measure the sync against a bare walk (N=100000 students)
 
 .PHONY: constraints
 constraints: $(VENV)/.dev ## Pin the newest versions that go together (needs uv)
-	@uv pip compile --quiet --universal --upgrade --no-annotate --no-header pyproject.toml --extra dev --extra postgres -o constraints.txt
+	@uv pip compile --quiet --universal --upgrade --no-annotate --no-header pyproject.toml --extra dev --extra all -o constraints.txt
 
 .PHONY: clean
 clean: ## Remove the environment and caches; warehouse/ and dagster_home/ stay
@@ -115,12 +115,12 @@ $(VENV)/.created:
 
 # What `make demo` needs.
 $(VENV)/.runtime: $(NEEDS) | $(VENV)/.created
-	@$(INSTALL) .
+	@$(INSTALL) '.[all]'
 	@touch $@
 
 # And what the checks and tests need on top; it includes the above.
 $(VENV)/.dev: $(NEEDS) | $(VENV)/.created
-	@$(INSTALL) '.[dev]'
+	@$(INSTALL) '.[all,dev]'
 	@touch $(VENV)/.runtime $@
 
 # The browser tests need a Chromium. Installed where we may; elsewhere they are skipped, and say so (in CI they fail).

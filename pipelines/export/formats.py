@@ -112,7 +112,12 @@ def _parquet(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> i
 
 
 def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:
-    import xlsxwriter
+    try:
+        import xlsxwriter
+    except ModuleNotFoundError:
+        raise ArgumentError(
+            "Excel files need the extra `excel`: pip install 'rollbook[excel]'. CSV and Parquet need nothing more"
+        ) from None
 
     # Row by row to disk: a roster of half a million rows in little memory.
     options, count = {"constant_memory": True, "tmpdir": str(scratch)}, 0

@@ -262,3 +262,12 @@ def test_a_folder_that_is_not_there_and_a_warehouse_without_a_sync_are_named(for
         write(fortnight, "roster", Format.CSV, tmp_path / "nowhere" / "f.csv")
     with pytest.raises(NothingLandedError, match="rollbook sync"):
         export(tmp_path / "rollbook.duckdb", "roster", Format.CSV, tmp_path / "f.csv", scratch=tmp_path)
+
+
+def test_excel_without_its_extra_says_what_to_install(
+    fortnight: School, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "xlsxwriter", None)  # as it is where it was not installed
+    with pytest.raises(ArgumentError, match=r"need the extra `excel`: pip install 'rollbook\[excel\]'"):
+        export(fortnight.published, "FROM students", Format.XLSX, out, scratch=out.parent)
+    assert list(out.parent.iterdir()) == []
