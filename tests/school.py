@@ -7,7 +7,6 @@ take a copy.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ from typing import Any
 import duckdb
 import pandas as pd
 import pytest
+from filelock import FileLock
 
 from pipelines.sandbox import Sandbox
 from pipelines.settings import load
 from pipelines.sync import Rollbook
-from tests.nights import folder
 
 FIRST = date(2026, 9, 24)
 DAYS = tuple(FIRST + timedelta(days=n) for n in range(14))
@@ -72,10 +71,16 @@ class School:
 
 
 @pytest.fixture(scope="session")
-def fortnight() -> Iterator[School]:
-    """The fortnight, synced night by night. For reading only."""
-    with folder() as warehouse, Sandbox(day=FIRST, api_key=KEY) as sandbox:
-        school = School(warehouse, sandbox)
-        for day in DAYS:
-            school.sync(day)
-        yield school
+def fortnight(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> School:
+    """The fortnight, synced night by night, once for all processes that run tests. For reading only."""
+    mine = tmp_path_factory.getbasetemp()
+    shared = mine if worker_id == "master" else mine.parent
+    warehouse, is_whole = shared / "fortnight", shared / "fortnight.whole"
+    with FileLock(shared / "fortnight.lock"):
+        if not is_whole.exists():
+            with Sandbox(day=FIRST, api_key=KEY) as sandbox:
+                school = School(warehouse, sandbox)
+                for day in DAYS:
+                    school.sync(day)
+            is_whole.touch()
+    return School(warehouse)
