@@ -323,7 +323,7 @@ def publish(context: dg.OpExecutionContext, options: Options, writer: Writer) ->
 def _log_checks(
     context: dg.OpExecutionContext, writer: Writer, checks: ModuleType, found: Mapping[str, Sequence[str]] | None = None
 ) -> None:
-    for evaluation in checks.published(writer.rollbook, found or {}):
+    for evaluation in checks.evaluate(writer.rollbook, found or {}):
         context.log_event(evaluation)
 
 

@@ -42,11 +42,11 @@ SPECS = (
 )
 
 
-def published(rollbook: Rollbook, found: Mapping[str, Sequence[str]]) -> Iterator[AssetCheckEvaluation]:
-    """Look at the published file and at the landings behind it.
+def evaluate(rollbook: Rollbook, found: Mapping[str, Sequence[str]]) -> Iterator[AssetCheckEvaluation]:
+    """Evaluate all checks on the published file and the newest landings.
 
-    Of our own rules the published file keeps all, or it would not be published; `found` holds what they found in a
-    next file that therefore was not. Raises NothingLandedError before the first publish.
+    The published file follows all of Rollbook's own rules, or it would not have been published. `found` holds the
+    violations, by rule, that stopped a next file. Raises NothingLandedError before the first publish.
     """
     manifests = rollbook.raw.manifests()
     newest = next((m for m in reversed(manifests) if m.counts_for_its_day), None)

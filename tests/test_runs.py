@@ -49,7 +49,7 @@ def own(*, number: int | None = None, born: str | None = None, node: str | None 
     return f"{{}}:{node or here}:{number or mine}:{since if born is None else born}"
 
 
-def test_only_the_runs_of_processes_that_are_gone_are_buried(instance: dg.DagsterInstance) -> None:
+def test_only_the_runs_of_processes_that_are_gone_are_marked_as_failed(instance: dg.DagsterInstance) -> None:
     ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     gone = run(instance, own(number=int(ended.stdout)))
     reused = run(instance, own(born="00000000-1"))
@@ -79,7 +79,7 @@ def test_a_process_that_ended_and_was_not_yet_collected_is_gone(instance: dg.Dag
 
 
 @pytest.mark.slow
-def test_after_a_killed_command_the_next_one_buries_its_run_and_heals(tmp_path: Path) -> None:
+def test_after_a_killed_command_the_next_one_fails_its_run_and_recovers(tmp_path: Path) -> None:
     with folder() as path, Service(students(450), classes(2)) as service:
         house = House(path, service, request_pause_ms=400)
         service.now = lambda: datetime.now(UTC)
