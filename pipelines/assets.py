@@ -1,13 +1,12 @@
-"""The graph: land -> snapshot -> history -> publish, one step a stage, one asset a table.
+"""The graph: land -> snapshot -> history -> publish, one step per stage, one asset per table.
 
-A stage's work is a call of `sync.Rollbook`; here it is only said what was made, per asset and day. A run that syncs
-fetches one day; a run over other days (a backfill) rebuilds them from what was landed, and says of each day that was
-never landed that the service keeps no history.
+A stage's work is a call of `sync.Rollbook`; this module only logs what was made, per asset and day. A run that syncs
+fetches one day. A run over other days (a backfill) rebuilds them from what was landed, and warns about each day
+without a landing, because the service keeps no history.
 
-The stages are the steps of one graph that backs all assets: whichever asset an operator picks, the whole way is run,
-so that no snapshot waits unmerged and no history unpublished. The steps are joined by an edge that carries nothing,
-and log for themselves what they made on which day. Returned results would mark every day of a backfill, those on
-which nothing was landed among them.
+The stages are the steps of one graph that backs all assets: whichever asset an operator picks, all steps run, so no
+snapshot stays unmerged and no history unpublished. The edges between the steps carry no data, and each step logs
+what it made on which day. Returned results would mark every day of a backfill, even those without a landing.
 """
 
 import time
@@ -48,7 +47,7 @@ Metadata = Mapping[str, Any]
 
 
 def freshness(line: str, timezone: str) -> dg.FreshnessPolicy:
-    """Red once a night of this cron line is over its grace and nothing was published since it began."""
+    """Fails when a night of this cron line is past its grace period and nothing was published since it began."""
     night = due(line)
     if night.deadline is None:
         return dg.FreshnessPolicy.time_window(fail_window=night.gap + night.grace)
@@ -61,7 +60,7 @@ def days_of(context: dg.OpExecutionContext) -> list[date]:
 
 
 def fetches(context: dg.OpExecutionContext, options: Options, today: date) -> bool:
-    """Whether a run is a sync. A backfill never is (G8), nor is a plain run of a day that is over."""
+    """Whether a run is a sync. A backfill never is (G8), nor is an untagged run of a past day."""
     if BACKFILL_TAGS & set(context.run.tags):
         return False
     return SYNC_TAG in context.run.tags or options.approve or days_of(context) == [today]
@@ -69,7 +68,7 @@ def fetches(context: dg.OpExecutionContext, options: Options, today: date) -> bo
 
 def columns(declared: Iterable[Column], key: Sequence[str]) -> dict[str, Any]:
     """The columns of a table as the UI shows them."""
-    made = [
+    shown = [
         dg.TableColumn(
             c.name,
             c.type,
@@ -77,12 +76,12 @@ def columns(declared: Iterable[Column], key: Sequence[str]) -> dict[str, Any]:
             constraints=dg.TableColumnConstraints(
                 nullable=not c.required and c.name not in key,
                 unique=list(key) == [c.name],
-                other=["key"] * (c.name in key) + ["clock-driven: never makes a version"] * (not c.tracked),
+                other=["key"] * (c.name in key) + ["untracked: never makes a version"] * (not c.tracked),
             ),
         )
         for c in declared
     ]
-    return {"dagster/column_schema": dg.TableSchema(columns=made)}
+    return {"dagster/column_schema": dg.TableSchema(columns=shown)}
 
 
 def preview(rows: Sequence[Mapping[str, Any]]) -> Any:
@@ -98,17 +97,17 @@ class Clock:
     """The seconds since a step began."""
 
     def __init__(self) -> None:
-        self._began = time.monotonic()
+        self._started = time.monotonic()
 
     @property
     def seconds(self) -> float:
-        """Rounded as the UI plots them."""
-        return round(time.monotonic() - self._began, 3)
+        """Rounded to milliseconds."""
+        return round(time.monotonic() - self._started, 3)
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One stage: the first part of its assets' keys, their group, and the assets by the last part of their keys."""
+    """One stage: the first part of its assets' keys, their group, and its assets by the last part of their key."""
 
     prefix: str
     group: str
@@ -117,11 +116,11 @@ class Stage:
     def step(
         self, work: Callable[..., None], checks: ModuleType, *, after: bool, last: bool = False
     ) -> dg.OpDefinition:
-        """The step that does the stage's work. The outputs of assets and checks stay empty: their events are logged."""
-        empty = [f"{self.prefix}__{name}" for name in self.specs]
+        """The step that does the stage's work. Asset and check outputs are never yielded: their events are logged."""
+        unused = [f"{self.prefix}__{name}" for name in self.specs]
         if last:
-            empty += [spec.get_python_identifier() for spec in checks.SPECS]
-        outs = {name: dg.Out(dg.Nothing, is_required=False) for name in empty}
+            unused += [spec.get_python_identifier() for spec in checks.SPECS]
+        outs = {name: dg.Out(dg.Nothing, is_required=False) for name in unused}
         if not last:
             outs["done"] = dg.Out(dg.Nothing)
 
@@ -132,17 +131,17 @@ class Stage:
             out=outs,
         )
         def step(context: dg.OpExecutionContext, options: Options, writer: Writer) -> Iterator[Any]:
-            context.instance.add_run_tags(context.run_id, runs.signature(context.run_id))
+            context.instance.add_run_tags(context.run_id, runs.process_tags(context.run_id))
             try:
                 with translate_errors():
                     work(context, options, writer)
                 if last:
-                    _look(context, writer, checks)
+                    _log_checks(context, writer, checks)
             except dg.Failure as failure:
-                # A check that a run leaves undone is shown as failed. What readers have stands, and is looked at again.
+                # Dagster shows a check without a result as failed, so the file that readers still have is checked.
                 with suppress(RollbookError, OSError):
-                    _look(context, writer, checks, getattr(failure.__context__, "found", None))
-                # What was logged goes out with what is yielded next, and a step that fails yields nothing more.
+                    _log_checks(context, writer, checks, getattr(failure.__context__, "found", None))
+                # Logged events leave with the next yield, and a step that fails yields nothing more.
                 yield from context.consume_events()
                 raise
             if not last:
@@ -150,14 +149,14 @@ class Stage:
 
         return step
 
-    def mark(
-        self, context: dg.OpExecutionContext, days: Iterable[date], about: Callable[[str, date], Metadata]
+    def log_materializations(
+        self, context: dg.OpExecutionContext, days: Iterable[date], metadata_of: Callable[[str, date], Metadata]
     ) -> None:
         """Log that the stage's assets were made on these days, and on no other day of the run."""
         for day in days:
             for name, spec in self.specs.items():
-                made = dg.AssetMaterialization(spec.key, partition=str(day), metadata=about(name, day))
-                context.log_event(made)
+                metadata = metadata_of(name, day)
+                context.log_event(dg.AssetMaterialization(spec.key, partition=str(day), metadata=metadata))
 
 
 LAND = Stage(
@@ -204,8 +203,8 @@ PUBLISH = Stage(
     {
         "rollbook": dg.AssetSpec(
             PUBLISHED,
-            # Of all history's tables one stands for the rest: they are made in one step, and Dagster 1.13 refuses to
-            # launch several days of assets that are made together when one of them is reached on two ways.
+            # One history table stands for all: they are made in one step, and Dagster 1.13 refuses to launch several
+            # days of assets that are made together when one of them can be reached by two paths.
             deps=[["history", "students"]],
             description="warehouse/rollbook.duckdb, the file that analysts open: checked, then swapped in at once.",
             freshness_policy=freshness(_SETTINGS.cron, _SETTINGS.timezone) if _SETTINGS else None,
@@ -217,11 +216,11 @@ STAGES = (LAND, SNAPSHOT, HISTORY, PUBLISH)
 
 
 def land(context: dg.OpExecutionContext, options: Options, writer: Writer) -> None:
-    """Fetch the day, or find what was landed on each day of a backfill."""
+    """Fetch the day, or find the landings of each day of a backfill."""
     clock, rollbook = Clock(), writer.rollbook
     if fetches(context, options, rollbook.today()):
         (day,) = days_of(context)
-        # Whoever started it, from now on it is known for a sync: see `schedules.watch`.
+        # From now on the run is marked as a sync, however it was started: `schedules.watch` goes by the tag.
         context.instance.add_run_tags(context.run_id, {SYNC_TAG: context.run.tags.get(SYNC_TAG, "hand")})
         if options.approve:
             landed = {day: rollbook.landings.to_approve(day)}
@@ -229,21 +228,21 @@ def land(context: dg.OpExecutionContext, options: Options, writer: Writer) -> No
             landed = {day: rollbook.land(day, details=options.details.value)}
     else:
         landed = {day: counted[-1] for day in days_of(context) if (counted := rollbook.landings.counted(day))}
-        thinned = rollbook.raw.expired()
+        expired = rollbook.raw.expired()
         missing = {
-            d: nothing_counts(d, rollbook.raw.manifests(d), thinned) for d in days_of(context) if d not in landed
+            d: nothing_counts(d, rollbook.raw.manifests(d), expired) for d in days_of(context) if d not in landed
         }
         for reason in missing.values():
             context.log.warning(reason)
         if not landed:
             raise NothingLandedError("; ".join(missing.values()), list(missing))
         narrow_backfill(context, DAYS, [str(day) for day in missing])
-    LAND.mark(context, landed, lambda name, day: _about_landing(landed[day], name, clock.seconds))
+    LAND.log_materializations(context, landed, lambda name, day: _landing_metadata(landed[day], name, clock.seconds))
 
 
-def _about_landing(manifest: Manifest, name: str, seconds: float) -> Metadata:
+def _landing_metadata(manifest: Manifest, name: str, seconds: float) -> Metadata:
     walk = next((w for w in manifest.walks if w.set == name), None)
-    about: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "landing": manifest.landing,
         "requests": manifest.requests,
         "retries": manifest.retries,
@@ -251,7 +250,7 @@ def _about_landing(manifest: Manifest, name: str, seconds: float) -> Metadata:
         "seconds": seconds,
     }
     if walk is not None:
-        about |= {
+        metadata |= {
             "dagster/partition_row_count": walk.received,
             "walks": walk.walks,
             "repeated": walk.repeated,
@@ -259,78 +258,78 @@ def _about_landing(manifest: Manifest, name: str, seconds: float) -> Metadata:
             "verified absent": sum(a.set == name and a.answer == "removed" for a in manifest.absences),
             "slipped": sum(a.set == name and a.answer == "slipped" for a in manifest.absences),
         }
-    return about
+    return metadata
 
 
 def snapshot(context: dg.OpExecutionContext, options: Options, writer: Writer) -> None:
-    """Flatten what was landed, judge it once, and compose the day's snapshot."""
+    """Flatten what was landed, evaluate it once, and compose the day's snapshot."""
     clock, rollbook = Clock(), writer.rollbook
-    made: dict[date, DayRecord] = {}
+    composed: dict[date, DayRecord] = {}
     if fetches(context, options, rollbook.today()):
         (day,) = days_of(context)
         pending = rollbook.landings.to_approve(day) if options.approve else rollbook.landings.pending(day)
-        manifest, made[day] = rollbook.snapshot(pending, approve=options.approve)
+        manifest, composed[day] = rollbook.snapshot(pending, approve=options.approve)
         if manifest.reason:
             context.log.warning(manifest.reason)
     else:
         done = rollbook.resnapshot(days_of(context))
-        made = done.rebuilt
+        composed = done.rebuilt
         for day, landings in done.held.items():
-            context.log.warning("%s: landing %s is held and was left out", day, ", ".join(map(str, landings)))
+            context.log.warning("%s: landing %s is held and was skipped", day, ", ".join(map(str, landings)))
 
-    def about(name: str, day: date) -> Metadata:
+    def metadata_of(name: str, day: date) -> Metadata:
         return {
-            "dagster/partition_row_count": made[day].rows[name],
-            "landings": ", ".join(map(str, made[day].landings)),
+            "dagster/partition_row_count": composed[day].rows[name],
+            "landings": ", ".join(map(str, composed[day].landings)),
             "preview": preview((rollbook.staged or rollbook.lake).preview(TABLES[name], day)),
             "seconds": clock.seconds,
         }
 
-    SNAPSHOT.mark(context, made, about)
+    SNAPSHOT.log_materializations(context, composed, metadata_of)
 
 
 def history(context: dg.OpExecutionContext, options: Options, writer: Writer) -> None:
-    """Bring current tables, history and changes up to the snapshots, in the next file; by force, all of it anew."""
+    """Merge the snapshots into current tables, history and changes, in the next file; with force, a full refresh."""
     clock, rollbook = Clock(), writer.rollbook
     if rollbook.staged is None and not fetches(context, options, rollbook.today()):
-        rollbook.resnapshot(days_of(context))  # a retry begins here: what the step before had made is gone
+        rollbook.resnapshot(days_of(context))  # a retry begins here, without what the previous step had staged
     counts: dict[str, TableCounts] = {c.table: c for c in rollbook.merge(full_refresh=options.force)}
 
-    def about(name: str, _day: date) -> Metadata:
+    def metadata_of(name: str, _day: date) -> Metadata:
         c = counts.get(name)
         if c is None:
             return {"seconds": clock.seconds}
         rows = c.before + c.added - c.removed
-        moved = {"added": c.added, "changed": c.changed, "removed": c.removed}
-        return {"dagster/row_count": rows, **moved, "seconds": clock.seconds}
+        changes = {"added": c.added, "changed": c.changed, "removed": c.removed}
+        return {"dagster/row_count": rows, **changes, "seconds": clock.seconds}
 
-    there = (rollbook.staged or rollbook.lake).days()
-    HISTORY.mark(context, [d for d in days_of(context) if d in there], about)
+    in_lake = (rollbook.staged or rollbook.lake).days()
+    HISTORY.log_materializations(context, [d for d in days_of(context) if d in in_lake], metadata_of)
 
 
 def publish(context: dg.OpExecutionContext, options: Options, writer: Writer) -> None:
-    """Check the next file and let readers see it; then say what the published data contradict."""
+    """Check the next file and swap it in for readers; then check the data quality of what is published."""
     clock, rollbook = Clock(), writer.rollbook
     page = rollbook.publish(confirm=always if options.approve else within_hold)
     runs.prune(context.instance)
-    published, there = rollbook.warehouse.published, rollbook.lake.days()
-    about = {"path": dg.MetadataValue.path(published), "bytes": published.stat().st_size, "seconds": clock.seconds}
-    days = [d for d in days_of(context) if d in there]
-    # The charts of the morning page, which show counts; on the newest day alone, for a run keeps its metadata for good.
+    published, in_lake = rollbook.warehouse.published, rollbook.lake.days()
+    shared = {"path": dg.MetadataValue.path(published), "bytes": published.stat().st_size, "seconds": clock.seconds}
+    days = [d for d in days_of(context) if d in in_lake]
+    # The morning page's charts, which show only counts. For the newest day only: Dagster keeps metadata for good.
     charts = {chart.title: dg.MetadataValue.md(chart.markdown()) for chart in page.charts} if page else {}
-    PUBLISH.mark(context, days, lambda _name, day: {**about, **(charts if day == max(days) else {})})
+    PUBLISH.log_materializations(context, days, lambda _name, day: {**shared, **(charts if day == max(days) else {})})
 
 
-def _look(
+def _log_checks(
     context: dg.OpExecutionContext, writer: Writer, checks: ModuleType, found: Mapping[str, Sequence[str]] | None = None
 ) -> None:
-    for evaluation in checks.published(writer.rollbook, found or {}):
+    for evaluation in checks.evaluate(writer.rollbook, found or {}):
         context.log_event(evaluation)
 
 
 def graph(checks: ModuleType) -> dg.AssetsDefinition:
-    """All assets, backed by the four steps in their order. `checks` is the module of that name."""
-    said = [spec.get_python_identifier() for spec in checks.SPECS]
+    """All assets, backed by the four steps in order. `checks` is the module `pipelines.checks`."""
+    check_outputs = [spec.get_python_identifier() for spec in checks.SPECS]
     steps = {
         LAND: LAND.step(land, checks, after=False),
         SNAPSHOT: SNAPSHOT.step(snapshot, checks, after=True),
@@ -339,15 +338,15 @@ def graph(checks: ModuleType) -> dg.AssetsDefinition:
     }
     outputs = {f"{stage.prefix}__{name}": spec for stage in STAGES for name, spec in stage.specs.items()}
 
-    @dg.graph(name="sync", out={name: dg.GraphOut() for name in (*outputs, *said)})
+    @dg.graph(name="sync", out={name: dg.GraphOut() for name in (*outputs, *check_outputs)})
     def sync() -> dict[str, Any]:
         landed = steps[LAND]()
         snapshots = steps[SNAPSHOT](after=landed.done)
         merged = steps[HISTORY](after=snapshots.done)
         result = steps[PUBLISH](after=merged.done)
-        made = {"raw": landed, "snapshots": snapshots, "history": merged, "published": result}
-        given = {name: getattr(made[spec.key.path[0]], name) for name, spec in outputs.items()}
-        return given | {name: getattr(result, name) for name in said}
+        results = {"raw": landed, "snapshots": snapshots, "history": merged, "published": result}
+        assets = {name: getattr(results[spec.key.path[0]], name) for name, spec in outputs.items()}
+        return assets | {name: getattr(result, name) for name in check_outputs}
 
     groups = {stage.prefix: stage.group for stage in STAGES}
     backed = dg.AssetsDefinition.from_graph(

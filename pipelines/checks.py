@@ -1,7 +1,7 @@
-"""What the UI shows as checks, after each publish: whether the set was proven, and whether the data agree.
+"""The asset checks in Dagster's UI, evaluated after each publish: proofs, unknown fields, holds, data quality.
 
-A check blocks only where Rollbook itself erred, and those are made ahead of the publish, so that readers never see
-such a file. Where the source contradicts itself it is a warning: the data are what it said.
+Only checks of Rollbook's own work block. They also run before the publish, so that readers never see a broken file.
+Where the source contradicts itself, the check warns: the data are as the source sent them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ import dagster as dg
 from dagster import AssetCheckEvaluation
 
 from pipelines.landing.manifest import Manifest
-from pipelines.operations.data_quality import FACTS, Finding, findings
+from pipelines.operations.data_quality import QUALITY_CHECKS, QualityResult, run_quality_checks
 from pipelines.store.checks import RULES
 from pipelines.sync import Rollbook
 from pipelines.sync.policy import open_holds, overtaken
@@ -23,8 +23,8 @@ def _key(table: str) -> dg.AssetKey:
     return dg.AssetKey(["history", table])
 
 
-def _spec(name: str, asset: dg.AssetKey, says: str, *, ours: bool = False) -> dg.AssetCheckSpec:
-    return dg.AssetCheckSpec(name, asset=asset, description=says, blocking=ours)
+def _spec(name: str, asset: dg.AssetKey, description: str, *, blocking: bool = False) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(name, asset=asset, description=description, blocking=blocking)
 
 
 SPECS = (
@@ -37,30 +37,30 @@ SPECS = (
         for name in WALKED
     ),
     _spec("nothing_held", _PUBLISHED, "No sync waits for a person's approval."),
-    *(_spec(r.name, _PUBLISHED, r.sentence, ours=True) for r in RULES),
-    *(_spec(f.name, _key(f.table), f.sentence) for f in FACTS),
+    *(_spec(r.name, _PUBLISHED, r.sentence, blocking=True) for r in RULES),
+    *(_spec(c.name, _key(c.table), c.sentence) for c in QUALITY_CHECKS),
 )
 
 
-def published(rollbook: Rollbook, found: Mapping[str, Sequence[str]]) -> Iterator[AssetCheckEvaluation]:
-    """Look at the published file and at the landings behind it.
+def evaluate(rollbook: Rollbook, found: Mapping[str, Sequence[str]]) -> Iterator[AssetCheckEvaluation]:
+    """Evaluate all checks on the published file and the newest landings.
 
-    Of our own rules the published file keeps all, or it would not be published; `found` holds what they found in a
-    next file that therefore was not. Raises NothingLandedError before the first publish.
+    The published file follows all of Rollbook's own rules, or it would not have been published. `found` holds the
+    violations, by rule, that stopped a next file. Raises NothingLandedError before the first publish.
     """
     manifests = rollbook.raw.manifests()
     newest = next((m for m in reversed(manifests) if m.counts_for_its_day), None)
     if newest is not None:
-        yield from _of_landing(newest)
+        yield from _landing_results(newest)
     yield _nothing_held(manifests)
     for rule in RULES:
         sentences = found.get(rule.name, ())
-        yield _result(rule.name, _PUBLISHED, passed=not sentences, ours=True, found="; ".join(sentences))
-    for finding in findings(rollbook.warehouse.published):
-        yield _of_fact(finding)
+        yield _result(rule.name, _PUBLISHED, passed=not sentences, blocking=True, found="; ".join(sentences))
+    for result in run_quality_checks(rollbook.warehouse.published):
+        yield _quality_result(result)
 
 
-def _of_landing(manifest: Manifest) -> Iterator[AssetCheckEvaluation]:
+def _landing_results(manifest: Manifest) -> Iterator[AssetCheckEvaluation]:
     for name in WALKED:
         asset = dg.AssetKey(["raw", name])
         proven = manifest.proof(name) is not None
@@ -70,28 +70,27 @@ def _of_landing(manifest: Manifest) -> Iterator[AssetCheckEvaluation]:
 
 
 def _nothing_held(manifests: list[Manifest]) -> AssetCheckEvaluation:
-    """Whether a day is held that no later synced day has overtaken."""
+    """Passes unless a day is held that no later synced day has overtaken."""
     waiting = [str(m.snapshot_date) for m in open_holds(manifests) if not overtaken(m, manifests)]
     return _result("nothing_held", _PUBLISHED, passed=not waiting, found=", ".join(waiting))
 
 
-def _of_fact(finding: Finding) -> AssetCheckEvaluation:
-    ids = ", ".join(map(str, finding.sample))
-    found = f"{finding.broken}, such as {ids}" if finding.broken else ""
-    return _result(
-        finding.fact.name, _key(finding.fact.table), passed=not finding.broken, found=found, count=finding.broken
-    )
+def _quality_result(result: QualityResult) -> AssetCheckEvaluation:
+    ids = ", ".join(map(str, result.sample))
+    found = f"{result.failures}, such as {ids}" if result.failures else ""
+    asset = _key(result.check.table)
+    return _result(result.check.name, asset, passed=not result.failures, found=found, count=result.failures)
 
 
 def _result(
-    name: str, asset: dg.AssetKey, *, passed: bool, ours: bool = False, found: str = "", count: int | None = None
+    name: str, asset: dg.AssetKey, *, passed: bool, blocking: bool = False, found: str = "", count: int | None = None
 ) -> AssetCheckEvaluation:
     return AssetCheckEvaluation(
         check_name=name,
         asset_key=asset,
         passed=passed,
-        severity=dg.AssetCheckSeverity.ERROR if ours else dg.AssetCheckSeverity.WARN,
-        # A number is plotted night by night.
+        severity=dg.AssetCheckSeverity.ERROR if blocking else dg.AssetCheckSeverity.WARN,
+        # The UI plots a number over time.
         metadata={**({"found": found} if found else {}), **({} if count is None else {"how many": count})},
-        blocking=ours,
+        blocking=blocking,
     )

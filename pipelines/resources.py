@@ -1,7 +1,7 @@
-"""Dagster resources. They only forward to `sync`: what a stage does is not written here.
+"""Dagster resources. They only forward to `sync`.
 
-`Options` holds what an operator may decide for one run, asked once in the launchpad; `Writer` is the warehouse, held
-by one run from its first stage to its last.
+`Options` is an operator's config for one run, as the launchpad shows it; `Writer` is the warehouse, locked by one run
+from its first stage to its last.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipelines.text import markdown
 
 
 class Details(Enum):
-    """Which students are fetched singly as well."""
+    """Which students' single records are fetched as well."""
 
     none = "none"
     changed = "changed"
@@ -32,11 +32,11 @@ class Details(Enum):
 
 
 class Options(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """What an operator may decide for one run."""
+    """An operator's options for one run."""
 
     approve: bool = Field(
         default=False,
-        description="Merge what this day's sync held, without fetching again; in a backfill, publish although a table "
+        description="Merge what this day's sync held, without fetching again. In a backfill, publish even if a table "
         "would lose more than the hold allows. For this run only; look at the held run's table of counts first.",
     )
     details: Details = Field(
@@ -45,53 +45,53 @@ class Options(dg.ConfigurableResource):  # type: ignore[type-arg]
     )
     force: bool = Field(
         default=False,
-        description="Make all tables and the whole history anew from the daily snapshots, even where nothing changed, "
-        "instead of bringing them up to this day. This mends what a failed check found in the published file; it "
-        "takes longer, and the result is the same when nothing was wrong.",
+        description="Compute all tables and the whole history again from the daily snapshots (a full refresh), instead "
+        "of merging only what changed. Repairs what a failed check found in the published file. Takes longer; the "
+        "result is the same if nothing was wrong.",
     )
 
 
 class Held(dg.Failure):
-    """A run that ended because its sync is held."""
+    """Fails a run because its sync is held."""
 
-    # An error's first line in the UI begins with where its class was defined, unless Python itself defined it. It
-    # shall begin with what happened.
+    # The UI's first line of an error begins with its class's module, unless it is a builtin. It should begin with what
+    # happened.
     __module__ = "builtins"
 
 
 class Failed(dg.Failure):
-    """A run that ended with what Rollbook reports on purpose."""
+    """Fails a run with a RollbookError's message."""
 
     __module__ = "builtins"
 
 
 class Writer(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """The warehouse, for one run. The settings are read when a stage needs them, and are no part of a run's config."""
+    """The warehouse, for one run. Settings are read when a stage needs them and are not part of a run's config."""
 
-    # Who watches the pages come in: the command line, which runs the job in its own process.
-    watch: ClassVar[Progress | None] = None
+    # Called for each fetched page. The command line sets it, since it runs the job in its own process.
+    progress: ClassVar[Progress | None] = None
 
     _rollbook: Rollbook | None = PrivateAttr(default=None)
-    _held: ExitStack = PrivateAttr(default_factory=ExitStack)
+    _lock: ExitStack = PrivateAttr(default_factory=ExitStack)
 
     @contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[Writer]:  # noqa: ARG002 - Dagster's
-        """Let go of the warehouse when the run is over, however it ended."""
-        with self._held:
+        """Release the writer lock when the run is over, however it ended."""
+        with self._lock:
             yield self
 
     @property
     def rollbook(self) -> Rollbook:
-        """The warehouse, held from the first call on. Raises RollbookError."""
+        """The warehouse, locked from the first call on. Raises RollbookError."""
         if self._rollbook is None:
-            rollbook = Rollbook(load(), progress=Writer.watch)
-            self._held.enter_context(rollbook.writer())
+            rollbook = Rollbook(load(), progress=Writer.progress)
+            self._lock.enter_context(rollbook.writer())
             self._rollbook = rollbook
         return self._rollbook
 
 
 def settings_or_none() -> Settings | None:
-    """The settings, or None while they are incomplete: the graph must load in the UI all the same."""
+    """The settings, or None while they are incomplete: the graph must still load in the UI."""
     try:
         return load()
     except RollbookError:
@@ -100,7 +100,7 @@ def settings_or_none() -> Settings | None:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Turn what Rollbook reports into a failed run whose first line says what to do, without a retry."""
+    """Turn a RollbookError into a failed run whose first line says what happened and what to do; without a retry."""
     try:
         yield
     except HeldError as error:
@@ -113,27 +113,26 @@ def translate_errors() -> Iterator[None]:
 
 
 def narrow_backfill(context: dg.OpExecutionContext, days: dg.PartitionsDefinition[str], missing: list[str]) -> None:
-    """Take the days on which nothing was landed out of the target of the UI's backfill that this run is of.
+    """Remove the days on which nothing was landed from the target of the UI's backfill that this run belongs to.
 
-    Dagster ends a backfill as failed when any day of its target stays unmade; here such a day was reported, and the
-    others are whole. It has no public call for this: should its own values change, the backfill shows as failed, and
-    nothing else comes of it.
+    Dagster marks a backfill as failed when a day of its target is not materialized; here such a day was reported, and
+    the others are complete. Dagster has no public call for this. If its internals change, the backfill shows as
+    failed, with no other effect.
     """
     backfill_id = context.run.tags.get("dagster/backfill")
     backfill = context.instance.get_backfill(backfill_id) if backfill_id and missing else None
     data = backfill.asset_backfill_data if backfill and backfill.is_asset_backfill else None
     if backfill is None or data is None:
         return
-    gone = days.subset_with_partition_keys(missing).to_serializable_subset()
+    unlanded = days.subset_with_partition_keys(missing).to_serializable_subset()
     target = data.target_subset.partitions_subsets_by_asset_key
-    less = {key: subset & gone for key, subset in target.items()}
-    drop = AssetGraphSubset(less, set())  # type: ignore[call-arg]
+    drop = AssetGraphSubset({key: subset & unlanded for key, subset in target.items()}, set())  # type: ignore[call-arg]
     narrowed = data._replace(target_subset=data.target_subset - drop, requested_subset=data.requested_subset - drop)
     context.instance.update_backfill(backfill._replace(asset_backfill_data=narrowed))
 
 
 def hold_table(hold: Hold) -> dg.MetadataValue[Any]:
-    """The counts behind a hold, as the UI shows them."""
+    """The counts behind a hold, as a table in Markdown."""
     lines = ["| table | rows | added | changed | removed | some of the ids |", "|---|--:|--:|--:|--:|---|"]
     for c in hold.counts:
         some = markdown(", ".join(map(str, c.sample)))

@@ -1,8 +1,7 @@
-"""Dagster's own records: opening them, how much room they take, letting go of the oldest, runs whose process is gone,
-why a run failed.
+"""Dagster's own records: opens the instance, deletes old runs, fails orphaned runs, says why a run failed.
 
-Dagster purges ticks by age (`retention` in dagster.yaml); its runs and their events it keeps for ever. What a run does
-is not known here.
+Dagster purges ticks by age (`retention` in dagster.yaml) but keeps runs and their events forever. What a run does is
+not known here.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from pipelines.errors import RollbookError, unforeseen
 log = logging.getLogger(__name__)
 
 # A year back, and a month to look at the year before.
-KEPT_DAYS = 400
-# Which process does a run's work. The run is named in it too: a retried run begins with the tags of the one before.
+KEEP_DAYS = 400
+# The process that does a run's work. Its value names the run, too: a retried run starts with the previous run's tags.
 PROCESS_TAG = "rollbook/process"
-# At once; a first pruning after years goes on in the next night.
+# Runs deleted at once; a first pruning after years continues the next night.
 MOST_AT_ONCE = 1000
 
 
 @contextmanager
-def opened() -> Iterator[dg.DagsterInstance]:
-    """The records in DAGSTER_HOME, its tables made when they are not there yet. Raises whatever Dagster raises.
+def open_instance() -> Iterator[dg.DagsterInstance]:
+    """Open the instance in DAGSTER_HOME, creating its tables if they are missing. Raises whatever Dagster raises.
 
-    One process at a time: of two that make the tables at once, Dagster lets one fail over what the other has made.
+    One process at a time: when two create the tables at once, one of them fails.
     """
     home = Path(os.environ.get("DAGSTER_HOME", ""))
     lock = FileLock(home / "opening.lock") if home.is_absolute() and home.is_dir() else nullcontext()
@@ -48,41 +47,41 @@ def opened() -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def old(instance: dg.DagsterInstance, days: int, now: datetime | None = None) -> list[str]:
-    """The ids of the runs that ended and were made more than so many days ago, the oldest first."""
+def expired_runs(instance: dg.DagsterInstance, days: int, now: datetime | None = None) -> list[str]:
+    """The ids of finished runs created more than `days` days ago, the oldest first, at most MOST_AT_ONCE."""
     before = (now or datetime.now(UTC)) - timedelta(days=days)
-    wanted = dg.RunsFilter(statuses=list(FINISHED_STATUSES), created_before=before)
-    records = instance.get_run_records(wanted, limit=MOST_AT_ONCE, order_by="create_timestamp", ascending=True)
+    filters = dg.RunsFilter(statuses=list(FINISHED_STATUSES), created_before=before)
+    records = instance.get_run_records(filters, limit=MOST_AT_ONCE, order_by="create_timestamp", ascending=True)
     return [record.dagster_run.run_id for record in records]
 
 
-def let_go(instance: dg.DagsterInstance, days: int, now: datetime | None = None) -> int:
-    """Delete the runs older than so many days, their events, files and compute logs; returns how many.
+def delete_runs(instance: dg.DagsterInstance, days: int, now: datetime | None = None) -> int:
+    """Delete the runs older than `days` days, with their events, files and compute logs; returns how many.
 
-    The days' data stay: what a deleted run materialized is only no longer listed in the UI.
+    The data stay; only the UI no longer lists what a deleted run materialized.
     """
-    gone = old(instance, days, now)
-    for run_id in gone:
+    expired = expired_runs(instance, days, now)
+    for run_id in expired:
         instance.delete_run(run_id)
         for path in files(instance, run_id):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-    if gone:
-        log.info("Let go of %d of Dagster's runs, older than %d days", len(gone), days)
-    return len(gone)
+    if expired:
+        log.info("Deleted %d of Dagster's runs, older than %d days", len(expired), days)
+    return len(expired)
 
 
 def prune(instance: dg.DagsterInstance) -> None:
-    """Let go of the runs that are due. Whatever goes wrong with that is no sync's fault, and tried again tomorrow."""
+    """Delete the runs older than KEEP_DAYS. An error is logged and never fails a sync; the next night tries again."""
     try:
-        let_go(instance, KEPT_DAYS)
-    except Exception as error:  # noqa: BLE001 - as said
-        log.warning("Dagster's old runs could not be let go of (%s)", type(error).__name__)
+        delete_runs(instance, KEEP_DAYS)
+    except Exception as error:  # noqa: BLE001 - pruning must not fail a sync
+        log.warning("Dagster's old runs could not be deleted (%s)", type(error).__name__)
 
 
 def files(instance: dg.DagsterInstance, run_id: str) -> Iterator[Path]:
-    """What a run leaves on this machine's disk beside its rows: with SQLite a file of its own, and its compute logs.
+    """A run's files on this machine: with SQLite its own event log file, and its compute logs.
 
-    Dagster deletes the rows in the former and leaves the file at its size.
+    Dagster deletes the rows in the event log but leaves the file at its size.
     """
     storage = instance.event_log_storage
     if isinstance(storage, SqliteEventLogStorage):
@@ -96,65 +95,65 @@ def count(instance: dg.DagsterInstance) -> int:
     return instance.get_runs_count()
 
 
-def signature(run_id: str) -> dict[str, str]:
-    """The tag that says of a run that this process does its work."""
-    return {PROCESS_TAG: f"{run_id}:{platform.node()}:{os.getpid()}:{_born(os.getpid())}"}
+def process_tags(run_id: str) -> dict[str, str]:
+    """The tag that marks this process as the one that does a run's work."""
+    return {PROCESS_TAG: f"{run_id}:{platform.node()}:{os.getpid()}:{_start_time(os.getpid())}"}
 
 
-def bury(instance: dg.DagsterInstance) -> list[str]:
-    """Mark the runs as failed whose process on this machine is gone, and free their slots; returns their ids.
+def fail_orphaned_runs(instance: dg.DagsterInstance) -> list[str]:
+    """Mark runs as failed whose process on this machine is gone, and free their slots; returns their ids.
 
-    Dagster itself notices when a process dies that its daemon started and still watches. It does not notice the death
-    of a command's run, nor of any run that died along with its daemon: those would hold up every later night.
+    Dagster notices only the death of a process that its daemon started and still watches. It does not notice the death
+    of a command's run, or of a run that died together with the daemon: those would block every later night.
     """
-    dead = []
+    orphaned = []
     under_way = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING])
     for run in instance.get_runs(under_way):
-        signed = run.tags.get(PROCESS_TAG, "").split(":")
-        mine = len(signed) == 4 and signed[:2] == [run.run_id, platform.node()]
-        if mine and not _is_alive(int(signed[2]), signed[3]):
+        tag = run.tags.get(PROCESS_TAG, "").split(":")
+        here = len(tag) == 4 and tag[:2] == [run.run_id, platform.node()]
+        if here and not _is_alive(int(tag[2]), tag[3]):
             instance.report_run_failed(run, "Its process is gone: it was killed, or the machine was switched off")
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-            dead.append(run.run_id)
-    return dead
+            orphaned.append(run.run_id)
+    return orphaned
 
 
-def why(failures: Iterable[StepFailureData | None], run_id: str) -> tuple[str, int] | None:
-    """Why a run failed and what to do, in a sentence or two, and the command's exit code for it, by its failed steps.
+def failure_reason(failures: Iterable[StepFailureData | None], run_id: str) -> tuple[str, int] | None:
+    """Why a run failed and what to do, in a sentence or two, and the command's exit code, from its failed steps.
 
-    None when no step failed: the run ended before one, or was killed.
+    None when no step failed: the run ended before its first step, or was killed.
     """
     for failure in failures:
         if failure is None:
             continue
-        said = failure.user_failure_data
-        if said is not None and said.description:
-            code = said.metadata.get("exit_code")
-            return said.description, int(getattr(code, "value", None) or RollbookError.exit_code)
+        known = failure.user_failure_data
+        if known is not None and known.description:
+            code = known.metadata.get("exit_code")
+            return known.description, int(getattr(code, "value", None) or RollbookError.exit_code)
         error = failure.error.cause or failure.error if failure.error else None
         kind = (error.cls_name if error else None) or "unknown"
         return unforeseen(kind, f"Its log is in the UI (run {run_id})"), RollbookError.exit_code
     return None
 
 
-def _is_alive(number: int, born: str) -> bool:
+def _is_alive(pid: int, started: str) -> bool:
     try:
-        os.kill(number, 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         pass
-    return _born(number) == born
+    return _start_time(pid) == started
 
 
-def _born(number: int) -> str:
-    """What tells a process from a later one of the same number, where the system says: its boot and its time since.
+def _start_time(pid: int) -> str:
+    """The boot id and start time of a process, which distinguish it from a later process with the same id.
 
-    Empty elsewhere, and for one that has ended and is only still listed.
+    Empty for a zombie, and on systems without /proc.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
-        fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return ""
     return "" if fields[0] in "ZX" else f"{boot}-{fields[19]}"

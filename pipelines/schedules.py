@@ -1,4 +1,6 @@
-"""The nightly job, its cron, and who hears of its runs. What the job does is in `assets`, what is said in `alerts`."""
+"""The nightly job, its schedule, and the sensor that reports its runs. The stages are in `assets`, the alerts' text
+and delivery in `notify`.
+"""
 
 from datetime import UTC, date, datetime, timedelta
 
@@ -21,9 +23,9 @@ UNDER_WAY = [
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
 ]
-# Runs looked at per tick of the sensor; a daemon that was off for long catches up a minute at a time.
-RUNS_AT_ONCE = 20
-# Looked at again each time: what ends while a look is under way is not missed, and nothing is told twice.
+# Runs read per tick of the sensor, a minute apart; a daemon that was off for long catches up over several ticks.
+RUNS_PER_TICK = 20
+# Read again on each tick, so that a run that ends during one is not missed. Nothing is reported twice.
 OVERLAP = timedelta(seconds=5)
 
 _SETTINGS = settings_or_none()
@@ -41,16 +43,16 @@ nightly_sync = dg.define_asset_job(
     cron_schedule=_SETTINGS.cron if _SETTINGS else "15 2 * * *",
     execution_timezone=_SETTINGS.timezone if _SETTINGS else "UTC",
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Sync the day it is now. A night that the machine slept through is caught up once, when it is back.",
+    description="Syncs today. If the machine was off at that time, the sync runs once when it is back.",
 )
 def nightly(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-    """Ask for the sync of the day it is now: a tick that comes late is labelled with the day on which it fetches."""
+    """Request the sync of today: a late tick is labelled with the day on which it fetches."""
     if _SETTINGS is None:
         return dg.SkipReason("ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY are not set: see .env.example, then restart")
     now = datetime.now(_SETTINGS.zone)
     context.log.info("tick of %s, %s late", context.scheduled_execution_time, now - context.scheduled_execution_time)
-    # With the tag, Dagster takes the day as it is; else it looks it up as of the tick's time, when a tick of 23:59 that
-    # is caught up after midnight has no such partition yet.
+    # With the tag, Dagster takes the day as it is. Without it, Dagster looks for the partition as of the tick's time:
+    # a tick of 23:59 that runs after midnight would not find it.
     day = str(now.date())
     return dg.RunRequest(partition_key=day, tags={SYNC_TAG: "nightly", "dagster/partition": day})
 
@@ -58,45 +60,47 @@ def nightly(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipRea
 @dg.sensor(
     minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Tells of failed, held and late syncs, and of the first good one after, by webhook and mail where they "
-    "are set; and marks runs as failed whose process was killed, so that they hold up no later night.",
+    description="Sends an alert, by webhook and mail if they are set, for each failed, held and late sync, and for the "
+    "first good one after. Also marks runs as failed whose process was killed, so that they do not block later nights.",
 )
 def watch(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-    """Look at what ended since the last look. It starts no run."""
-    runs.bury(context.instance)
+    """Report the runs that ended since the last tick. It starts no run."""
+    runs.fail_orphaned_runs(context.instance)
     if _SETTINGS is None:
         return dg.SkipReason("ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY are not set: see .env.example, then restart")
     alerts = Alerts(Rollbook(_SETTINGS))
-    if not alerts.wanted:
-        return dg.SkipReason("neither ROLLBOOK_ALERT_WEBHOOK nor ROLLBOOK_SMTP_URL is set: nobody is told")
-    seen = look(context.instance, alerts, datetime.fromisoformat(context.cursor) if context.cursor else None)
-    context.update_cursor(seen.isoformat())
-    return dg.SkipReason("looked")
+    if not alerts.enabled:
+        return dg.SkipReason("neither ROLLBOOK_ALERT_WEBHOOK nor ROLLBOOK_SMTP_URL is set: no alerts are sent")
+    cursor = report_ended_runs(
+        context.instance, alerts, datetime.fromisoformat(context.cursor) if context.cursor else None
+    )
+    context.update_cursor(cursor.isoformat())
+    return dg.SkipReason("the runs that ended were checked")
 
 
-def look(instance: dg.DagsterInstance, alerts: Alerts, since: datetime | None) -> datetime:
-    """Report the syncs that ended since `since` (None: from now on), and a night that is late; deliver what waits.
+def report_ended_runs(instance: dg.DagsterInstance, alerts: Alerts, since: datetime | None) -> datetime:
+    """Report the syncs that ended since `since` (None: from now on) and a night that is late; deliver what is due.
 
-    Returns the moment from which to look the next time.
+    Returns the moment from which to read the next time.
     """
-    missed = alerts.missed()
+    missed = alerts.missed_night()
     now = datetime.now(UTC)
-    since = min(since or now, now)  # a clock that was set back must not hide what ends from now on
-    found = dg.RunsFilter(statuses=ENDED, updated_after=since - OVERLAP)
-    ended = instance.get_run_records(found, limit=RUNS_AT_ONCE, order_by="update_timestamp", ascending=True)
+    since = min(since or now, now)  # if the clock was set back, runs that end from now on must still be found
+    filters = dg.RunsFilter(statuses=ENDED, updated_after=since - OVERLAP)
+    ended = instance.get_run_records(filters, limit=RUNS_PER_TICK, order_by="update_timestamp", ascending=True)
     for record in ended:
-        tell(instance, alerts, record)
+        report_run(instance, alerts, record)
         since = max(since, record.update_timestamp)
-    if missed is not None and len(ended) < RUNS_AT_ONCE:
-        _tell_late(instance, alerts, missed)
+    if missed is not None and len(ended) < RUNS_PER_TICK:
+        _report_late_night(instance, alerts, missed)
     alerts.deliver()
     return since
 
 
-def tell(instance: dg.DagsterInstance, alerts: Alerts, record: dg.RunRecord) -> None:
-    """Report what became of a run, if it was a sync."""
+def report_run(instance: dg.DagsterInstance, alerts: Alerts, record: dg.RunRecord) -> None:
+    """Report the outcome of a run that has ended. Runs that are not syncs or will be retried are skipped."""
     run = record.dagster_run
-    # A command's run has no origin, and without one Dagster cannot start it again, whatever the tag says.
+    # A command's run has no origin, and Dagster cannot retry a run without one, whatever the tag says.
     will_retry = run.tags.get(WILL_RETRY_TAG) == "true" and run.remote_job_origin is not None
     if SYNC_TAG not in run.tags or BACKFILL_TAGS & set(run.tags) or will_retry:
         return
@@ -104,37 +108,37 @@ def tell(instance: dg.DagsterInstance, alerts: Alerts, record: dg.RunRecord) -> 
     if run.status is dg.DagsterRunStatus.SUCCESS:
         alerts.report(Outcome(run.run_id, Kind.SYNCED, day))
         return
-    said, code = why(instance, run.run_id)
-    alerts.report(Outcome(run.run_id, Kind.HELD if code == HeldError.exit_code else Kind.FAILED, day, said))
+    reason, exit_code = failure_reason(instance, run.run_id)
+    alerts.report(Outcome(run.run_id, Kind.HELD if exit_code == HeldError.exit_code else Kind.FAILED, day, reason))
 
 
-def why(instance: dg.DagsterInstance, run_id: str) -> tuple[str, int]:
+def failure_reason(instance: dg.DagsterInstance, run_id: str) -> tuple[str, int]:
     """Why a run failed and what to do, in a sentence or two, and the command's exit code for it."""
     failures = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
-    known = runs.why((entry.get_dagster_event().step_failure_data for entry in failures), run_id)
+    known = runs.failure_reason((entry.get_dagster_event().step_failure_data for entry in failures), run_id)
     killed = "It ended before it could say why: its process was killed, or could not start"
     return known or (f"{killed}. Its log is in the UI (run {run_id}). Run `rollbook sync`", RollbookError.exit_code)
 
 
-def _tell_late(instance: dg.DagsterInstance, alerts: Alerts, missed: datetime) -> None:
+def _report_late_night(instance: dg.DagsterInstance, alerts: Alerts, missed: datetime) -> None:
     settings = alerts.settings
-    outcome = f"late {missed.astimezone(UTC):%Y-%m-%dT%H:%M}Z"
-    if alerts.told(outcome):
+    outcome_id = f"late {missed.astimezone(UTC):%Y-%m-%dT%H:%M}Z"
+    if alerts.was_reported(outcome_id):
         return
     ended = dg.RunsFilter(statuses=ENDED, updated_after=missed - due(settings.cron).slack)
     if any(_is_sync(record) for record in instance.get_run_records(ended, limit=200)):
         return
     running = any(_is_sync(r) for r in instance.get_run_records(dg.RunsFilter(statuses=UNDER_WAY)))
-    alerts.report(Outcome(outcome, Kind.LATE, missed.date(), _late(settings, missed, running=running)))
+    alerts.report(Outcome(outcome_id, Kind.LATE, missed.date(), _late_text(settings, missed, running=running)))
 
 
-def _late(settings: Settings, missed: datetime, *, running: bool) -> str:
+def _late_text(settings: Settings, missed: datetime, *, running: bool) -> str:
     due_at = f"It was due at {missed:%H:%M} ({settings.timezone})"
     if running:
         return f"{due_at} and is still under way or waiting: look at its run in the UI"
     return (
-        f"{due_at}, and no run of it has ended since. See that the machine was on and that the daemon runs (`rollbook"
-        " serve`); `rollbook sync` syncs now"
+        f"{due_at}, and no run of it has ended since. Check that the machine was on and that the daemon runs (`rollbook"
+        " serve`). To sync now, run `rollbook sync`"
     )
 
 

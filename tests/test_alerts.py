@@ -4,6 +4,7 @@ real mail server; and no sync fails because nobody could be told.
 
 from __future__ import annotations
 
+import json
 import shutil
 import ssl
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 
 from pipelines.errors import HeldError, SettingError, UndeliveredError
 from pipelines.notify import channels
-from pipelines.notify.alerts import AGAIN_AFTER, Alerts, Kind, Outcome
+from pipelines.notify.alerts import RETRY_MINUTES, Alerts, Kind, Outcome
 from pipelines.settings import load
 from tests.listeners import ACCOUNT, Mailbox, Webhook, mailbox, webhook
 from tests.nights import House, folder, night
@@ -158,9 +159,9 @@ def test_a_webhook_that_is_down_is_tried_again_and_told_once(house: House, hook:
     assert (len(hook.requests), hook.posted) == (1, [])
     alerts(house).deliver()
     assert len(hook.requests) == 1  # not before its time
-    house.now += timedelta(minutes=AGAIN_AFTER[0])
+    house.now += timedelta(minutes=RETRY_MINUTES[0])
     alerts(house).deliver()
-    house.now += timedelta(minutes=AGAIN_AFTER[1])
+    house.now += timedelta(minutes=RETRY_MINUTES[1])
     alerts(house).deliver()
     house.now += timedelta(days=1)
     alerts(house).deliver()
@@ -172,12 +173,12 @@ def test_nobody_listening_is_a_warning_and_is_given_up_after_a_day(
 ) -> None:
     nobody = {"alert_webhook": "http://127.0.0.1:9/hooks/T0KEN"}
     tell(house, FAILED, **nobody)
-    for minutes in AGAIN_AFTER:
+    for minutes in RETRY_MINUTES:
         house.now += timedelta(minutes=minutes)
         alerts(house, **nobody).deliver()
     said = [r.getMessage() for r in caplog.records]
-    assert said == ["An alert did not get through: the webhook could not be reached (ConnectError)"] * (
-        1 + len(AGAIN_AFTER)
+    assert said == ["An alert was not delivered: the webhook could not be reached (ConnectError)"] * (
+        1 + len(RETRY_MINUTES)
     )
     assert alerts(house)._load().outbox == ()
 
@@ -192,7 +193,7 @@ def test_a_webhook_that_refuses_is_not_asked_again(
     alerts(house).deliver()
     assert len(hook.requests) == 1
     assert [r.getMessage() for r in caplog.records] == [
-        f"An alert did not get through: the webhook answered {status}: see ROLLBOOK_ALERT_WEBHOOK"
+        f"An alert was not delivered: the webhook answered {status}: see ROLLBOOK_ALERT_WEBHOOK"
     ]
 
 
@@ -239,6 +240,18 @@ def test_a_state_that_cannot_be_read_is_begun_anew(house: House, hook: Webhook) 
     assert len(hook.posted) == 1
 
 
+def test_the_state_of_an_earlier_version_is_read_and_written_under_its_names(house: House, hook: Webhook) -> None:
+    file = house.warehouse / "build" / "alerts.json"
+    file.write_text('{"since":"2026-11-19T00:00:00Z","told":["run-1"],"trouble":true,"outbox":[]}')
+    assert tell(house, FAILED, GOOD) == [False, True]
+    assert json.loads(file.read_text()) == {
+        "since": "2026-11-19T00:00:00Z",
+        "told": ["run-1", "run-2"],
+        "trouble": False,
+        "outbox": [],
+    }
+
+
 # --- a late night ----------------------------------------------------------------------------------------------------
 
 
@@ -252,9 +265,9 @@ def test_a_state_that_cannot_be_read_is_begun_anew(house: House, hook: Webhook) 
 )
 def test_a_night_is_late_two_hours_after_its_time(house: House, now: str, missed: str | None) -> None:
     house.now = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
-    assert alerts(house, timezone="Europe/Berlin").missed() is None
+    assert alerts(house, timezone="Europe/Berlin").missed_night() is None
     house.now = datetime.fromisoformat(now)
-    found = alerts(house, timezone="Europe/Berlin").missed()
+    found = alerts(house, timezone="Europe/Berlin").missed_night()
     assert found == (datetime.fromisoformat(missed) if missed else None)
 
 
@@ -300,7 +313,7 @@ def test_a_mail_server_that_is_down_holds_up_neither_the_webhook_nor_the_mail_fo
 def test_a_wrong_mail_account_is_said_without_it(house: House, box: Mailbox) -> None:
     url = house.settings(smtp_url=smtp(box).replace("pa", "wrong"), alert_to="it@school.example").smtp_url
     with pytest.raises(UndeliveredError) as refused:
-        channels.by_mail(url, "a@school.example", "it@school.example", "s", "t")
+        channels.send_mail(url, "a@school.example", "it@school.example", "s", "t")
     assert (refused.value.message, refused.value.again) == (
         "the mail server refused the account: see ROLLBOOK_SMTP_URL",
         False,
@@ -313,7 +326,7 @@ def test_without_encryption_no_password_goes_over_the_network(
     monkeypatch.setattr(channels, "is_loopback", lambda host: False)
     url = house.settings(smtp_url=smtp(box), alert_to="it@school.example").smtp_url
     with pytest.raises(UndeliveredError, match="the password was not sent"):
-        channels.by_mail(url, "a@school.example", "it@school.example", "s", "t")
+        channels.send_mail(url, "a@school.example", "it@school.example", "s", "t")
     assert box.mails == []
 
 
@@ -335,10 +348,10 @@ def test_encryption_is_used_where_offered_and_only_with_a_certificate_that_holds
     with mailbox(account=True, tls=context) as box:
         url = house.settings(smtp_url=smtp(box), alert_to="it@school.example").smtp_url
         if trusted:
-            channels.by_mail(url, "a@school.example", "it@school.example", "s", "t")
+            channels.send_mail(url, "a@school.example", "it@school.example", "s", "t")
         else:
             with pytest.raises(UndeliveredError, match=r"SSLCertVerificationError"):
-                channels.by_mail(url, "a@school.example", "it@school.example", "s", "t")
+                channels.send_mail(url, "a@school.example", "it@school.example", "s", "t")
         assert box.encrypted == ([True] if trusted else [])
 
 
@@ -365,4 +378,4 @@ def test_a_malformed_setting_is_one_line_that_shows_no_secret(over: dict[str, st
 
 
 def test_without_settings_nobody_is_told(house: House) -> None:
-    assert not alerts(house, alert_webhook=None).wanted
+    assert not alerts(house, alert_webhook=None).enabled

@@ -79,13 +79,13 @@ def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
         expect(page.get_by_text("Success", exact=True).first).to_be_visible(timeout=DONE_WITHIN * 1000)
         expect(page.get_by_text("Succeeded", exact=True).first).to_be_visible(timeout=DONE_WITHIN * 1000)
 
-        # One run for the whole range; its log says what was left out, and why.
+        # One run for the whole range; its log says what was skipped, and why.
         runs = {a.get_attribute("href") for a in page.locator("a[href^='/runs/']").all()} - {"/runs/"}
         (run,) = {r.split("?")[0] for r in runs if r and not r.startswith("/runs/b/")}
         page.goto(f"{url}{run}?logs=nothing%20was%20landed")
         expect(page.get_by_text(f"nothing was landed on {NEVER}, and the service keeps no history")).to_be_visible()
         page.goto(f"{url}{run}?logs=is%20held")
-        expect(page.get_by_text(f"{HELD}: landing 2 is held and was left out")).to_be_visible()
+        expect(page.get_by_text(f"{HELD}: landing 2 is held and was skipped")).to_be_visible()
 
         # Of each asset the landed days are marked, and no other.
         for asset in ("history/students", "snapshots/classes", "raw/students", "published/rollbook"):

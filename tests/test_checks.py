@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from pipelines.errors import CheckError
-from pipelines.operations.data_quality import findings
+from pipelines.operations.data_quality import run_quality_checks
 from pipelines.store import checks
 from tests import faults
 from tests.nights import House, folder, night
@@ -198,5 +198,6 @@ def test_facts_are_told_of_with_their_ids(house: House) -> None:
         "UPDATE main.classes SET student_count = (SELECT COUNT(*) FROM main.student_classes) WHERE class_id = 501",
     )
     spoil(house, "UPDATE main.classes SET student_count = 0 WHERE class_id <> 501")
-    found = {(f.fact.table, f.fact.name): (f.broken, f.sample) for f in findings(house.published) if f.broken}
+    results = run_quality_checks(house.published)
+    found = {(r.check.table, r.check.name): (r.failures, r.sample) for r in results if r.failures}
     assert found == {("student_summaries", "percentages_in_range"): (2, (3, 5))}

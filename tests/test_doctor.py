@@ -191,7 +191,7 @@ def test_a_file_in_the_warehouses_place_fails(house: House) -> None:
     house.warehouse.write_text("")
     found = examined(house)
     assert ("files", FAILED) in [(f.what, f.outcome) for f in found]
-    assert "is no folder" in says(found, "files")
+    assert "is not a folder" in says(found, "files")
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may enter every folder; test_faults asks it of another account")

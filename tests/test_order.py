@@ -375,7 +375,7 @@ def test_the_command_names_what_it_left_out_and_succeeds(source: Path, tmp_path:
         )
         assert (done.returncode, done.stdout) == (0, f"Rebuilt 10 days: {DAYS[3]} to {LAST}.\n"), done.stderr
         assert done.stderr.splitlines() == [
-            f"Left out: nothing was landed on {DAYS[5]}, and the service keeps no history.",
-            f"Left out: landing 2 of {HELD} is held.",
+            f"Skipped: nothing was landed on {DAYS[5]}, and the service keeps no history.",
+            f"Skipped: landing 2 of {HELD} is held.",
         ]
         assert export(made / "rollbook.duckdb") == was

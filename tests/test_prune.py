@@ -407,13 +407,13 @@ def test_a_dry_run_shows_the_days_and_the_bytes_and_lets_nothing_go(typed: Night
         before = typed.house.state()
         done = CliRunner().invoke(app, ["prune", "--dry-run", "--keep-days", "3"])
         assert done.exit_code == 0, done.output
-        assert f"Would let go of 4 days ({night(1)} to {night(4)})" in done.stdout
+        assert f"Would delete 4 days ({night(1)} to {night(4)})" in done.stdout
         assert typed.house.state() == before
         assert CliRunner().invoke(app, ["prune"]).stdout.startswith("ROLLBOOK_KEEP_DAYS is not set")
         assert typed.house.state() == before
         done = CliRunner().invoke(app, ["prune"], env={"ROLLBOOK_KEEP_DAYS": "3"})
         assert done.exit_code == 0, done.output
-        assert f"Letting go of 4 days ({night(1)} to {night(4)})" in done.stdout
+        assert f"Deleting 4 days ({night(1)} to {night(4)})" in done.stdout
         assert typed.days("raw") == [night(n) for n in range(5, 9)]
         assert typed.house.tables() == typed.told.tables()
         assert "Nothing is older" in CliRunner().invoke(app, ["prune", "--keep-days", "3"]).stdout
@@ -442,12 +442,12 @@ def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatc
             sizes.append(machine.size(home))
         assert sizes[2] - sizes[1] <= capacity.RUN_BYTES
         with dg.DagsterInstance.get() as instance:
-            assert runs.old(instance, 400) == []
-            assert runs.let_go(instance, 400, now + timedelta(days=399)) == 0
+            assert runs.expired_runs(instance, 400) == []
+            assert runs.delete_runs(instance, 400, now + timedelta(days=399)) == 0
             assert runs.count(instance) == 3
             held = [p for run in made for p in runs.files(instance, run) if p.exists()]
             assert len(held) >= 3
-            assert runs.let_go(instance, 400, now + timedelta(days=401)) == 3
+            assert runs.delete_runs(instance, 400, now + timedelta(days=401)) == 3
             assert runs.count(instance) == 0
             assert [p for p in held if p.exists()] == []
         with dg.DagsterInstance.get() as instance:

@@ -45,11 +45,11 @@ def run(instance: dg.DagsterInstance, tag: str) -> str:
 
 def own(*, number: int | None = None, born: str | None = None, node: str | None = None) -> str:
     """This process's signature, or one like it."""
-    _, here, mine, since = runs.signature("x")[runs.PROCESS_TAG].split(":")
+    _, here, mine, since = runs.process_tags("x")[runs.PROCESS_TAG].split(":")
     return f"{{}}:{node or here}:{number or mine}:{since if born is None else born}"
 
 
-def test_only_the_runs_of_processes_that_are_gone_are_buried(instance: dg.DagsterInstance) -> None:
+def test_only_the_runs_of_processes_that_are_gone_are_marked_as_failed(instance: dg.DagsterInstance) -> None:
     ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     gone = run(instance, own(number=int(ended.stdout)))
     reused = run(instance, own(born="00000000-1"))
@@ -59,27 +59,27 @@ def test_only_the_runs_of_processes_that_are_gone_are_buried(instance: dg.Dagste
         run(instance, own(number=int(ended.stdout)).replace("{}", "the-run-it-is-a-retry-of")),
         run(instance, ""),
     ]
-    assert sorted(runs.bury(instance)) == sorted([gone, reused])
+    assert sorted(runs.fail_orphaned_runs(instance)) == sorted([gone, reused])
     assert [instance.get_run_by_id(r).status for r in (gone, reused)] == [FAILURE, FAILURE]
     assert {instance.get_run_by_id(r).status for r in let_be} == {STARTED}
-    assert runs.bury(instance) == []
+    assert runs.fail_orphaned_runs(instance) == []
 
 
 def test_a_process_that_ended_and_was_not_yet_collected_is_gone(instance: dg.DagsterInstance) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    born = runs._born(child.pid)
+    born = runs._start_time(child.pid)
     signed = run(instance, own(number=child.pid, born=born))
-    assert runs.bury(instance) == []
+    assert runs.fail_orphaned_runs(instance) == []
     child.stdin.close()
     deadline = time.monotonic() + 20
-    while runs._born(child.pid) and time.monotonic() < deadline:
+    while runs._start_time(child.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert runs.bury(instance) == [signed]
+    assert runs.fail_orphaned_runs(instance) == [signed]
     child.wait()
 
 
 @pytest.mark.slow
-def test_after_a_killed_command_the_next_one_buries_its_run_and_heals(tmp_path: Path) -> None:
+def test_after_a_killed_command_the_next_one_fails_its_run_and_recovers(tmp_path: Path) -> None:
     with folder() as path, Service(students(450), classes(2)) as service:
         house = House(path, service, request_pause_ms=400)
         service.now = lambda: datetime.now(UTC)
@@ -109,7 +109,7 @@ def test_records_that_are_not_there_yet_are_made_once_however_many_open_them(
 
     def count(_: int) -> int:
         together.wait()
-        with runs.opened() as instance:
+        with runs.open_instance() as instance:
             return runs.count(instance)
 
     for number in range(5):  # one of them alone may go well without any order

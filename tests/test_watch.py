@@ -46,7 +46,7 @@ class Watch:
     def look(self) -> None:
         """One tick, in a process that remembers nothing but the cursor."""
         alerts = Alerts(Rollbook(self.house.settings(), clock=lambda: datetime.now(UTC)))
-        self.since = self.schedules.look(self.job.instance, alerts, self.since)
+        self.since = self.schedules.report_ended_runs(self.job.instance, alerts, self.since)
 
 
 @pytest.fixture
@@ -170,8 +170,8 @@ def test_a_late_night_is_told_once_and_so_is_the_sync_that_makes_up_for_it(
     watch.look()
     assert heads(hook) == [f"the sync of {night(2)} is late", f"the sync of {night(2)} is good again"]
     assert hook.texts[0].splitlines()[1:] == [
-        "It was due at 02:15 (UTC), and no run of it has ended since. See that the machine was on and that the daemon"
-        " runs (`rollbook serve`); `rollbook sync` syncs now.",
+        "It was due at 02:15 (UTC), and no run of it has ended since. Check that the machine was on and that the daemon"
+        " runs (`rollbook serve`). To sync now, run `rollbook sync`.",
         f"Readers have what was published last: {night(1)}, 60 students, 2 classes.",
     ]
 
@@ -217,7 +217,7 @@ def test_the_sensor_keeps_its_place_and_says_why_it_does_nothing(watch: Watch, h
         instance=watch.job.instance, repository_def=watch.job.defs.get_repository_def()
     ) as context:
         told = sensor.evaluate_tick(context)
-    assert (told.run_requests, told.skip_message) == ([], "looked")
+    assert (told.run_requests, told.skip_message) == ([], "the runs that ended were checked")
     assert abs(datetime.fromisoformat(told.cursor) - datetime.now(UTC)) < timedelta(minutes=1)
 
 
@@ -232,14 +232,14 @@ def test_a_commands_run_is_told_by_the_command_and_not_again_by_the_daemon(tmp_p
         hook.statuses = [503]
         good = command(house, tmp_path)
         assert (failed.returncode, good.returncode) == (1, 0)
-        assert "An alert did not get through: the webhook answered 503" in " ".join(good.stderr.split())
+        assert "An alert was not delivered: the webhook answered 503" in " ".join(good.stderr.split())
         assert "Synced" in good.stdout
         with graph.loaded(graph.environment(house)), dg.DagsterInstance.from_config(str(tmp_path)) as instance:
             from pipelines import schedules
 
             alerts = Alerts(house.rollbook(), clock=lambda: datetime.now(UTC) + timedelta(minutes=2))
             for _ in range(2):
-                schedules.look(instance, alerts, datetime.now(UTC) - timedelta(hours=1))
+                schedules.report_ended_runs(instance, alerts, datetime.now(UTC) - timedelta(hours=1))
     assert [h.split()[-1] for h in heads(hook)] == ["failed", "again"]
 
 

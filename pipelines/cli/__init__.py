@@ -1,6 +1,6 @@
-"""The `rollbook` command. It words what came of the work; the work itself is done below.
+"""The `rollbook` command: it reads arguments and prints results. The work itself is done by the other packages.
 
-`app` holds the commands and what they share, each group of commands is a file of its own.
+`app` holds what all commands share; each group of commands is a module of its own.
 """
 
 from pipelines.cli import demo, diagnostics, prune, read, run, serve

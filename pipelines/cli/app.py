@@ -37,15 +37,15 @@ app = typer.Typer(
 
 
 class Terminal(Console):
-    """Where all output goes: nothing that came from the service, a file or an argument is obeyed by the terminal."""
+    """Where all output goes. Control characters from the service, a file or an argument never reach the terminal."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, emoji=False, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """What is printed, in pieces; Rich's own control codes are marked as such."""
-        for piece in super().render(renderable, options):
-            yield piece if piece.control else piece._replace(text=printable(piece.text, lines=True))
+        """Escape control characters in the rendered text; Rich's own control codes are marked as such and stay."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text, lines=True))
 
 
 out = Terminal()
@@ -53,9 +53,9 @@ err = Terminal(stderr=True)
 
 
 def main() -> None:
-    """Run a command; what goes wrong becomes one line and an exit code.
+    """Run a command; an error becomes one line and an exit code.
 
-    A traceback is shown when ROLLBOOK_DEBUG is set, and only of an error that nobody foresaw: it may quote records.
+    A traceback is shown only for an unforeseen error and when ROLLBOOK_DEBUG is set: it may quote records.
     """
     files.keep_private(os.environ.setdefault("DAGSTER_HOME", str(ROOT / "dagster_home")))
     logging.basicConfig(
@@ -68,15 +68,15 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("ROLLBOOK_DEBUG"):
             raise
-        look = (
+        advice = (
             "Run it again with ROLLBOOK_DEBUG=1 to see all of it, which may quote pupils' records: read it before you"
             " pass it on"
         )
-        fail(unforeseen(f"{type(error).__name__}{_place(error)}", look), RollbookError.exit_code)
+        fail(unforeseen(f"{type(error).__name__}{_place(error)}", advice), RollbookError.exit_code)
 
 
 def _place(error: BaseException) -> str:
-    """Where in Rollbook an error came from, as far as it shows."""
+    """The last line of Rollbook's own code in an error's traceback, or nothing if there is none."""
     own = [frame for frame in extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(PACKAGE)]
     return f" in {Path(own[-1].filename).relative_to(PACKAGE.parent)}, line {own[-1].lineno}" if own else ""
 
@@ -88,28 +88,28 @@ def fail(message: str, exit_code: int) -> None:
 
 
 def day_of(moment: datetime | None) -> date | None:
-    """The date that was typed."""
+    """The date of what typer parsed."""
     return moment.date() if moment else None
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table for the terminal, a line a row; numbers to the right."""
+    """A table for the terminal, one line per row; numbers are right-aligned."""
     listed = [list(row) for row in rows]
-    made = Table(title=safe(title), title_justify="left", title_style="bold", show_edge=False)
-    for place, heading in enumerate(columns):
-        numeric = all(type(row[place]) in (int, float) for row in listed if row[place] is not None)
-        made.add_column(safe(heading), justify="right" if numeric and listed else "left", no_wrap=place == 0)
+    result = Table(title=safe(title), title_justify="left", title_style="bold", show_edge=False)
+    for index, heading in enumerate(columns):
+        numeric = all(type(row[index]) in (int, float) for row in listed if row[index] is not None)
+        result.add_column(safe(heading), justify="right" if numeric and listed else "left", no_wrap=index == 0)
     for row in listed:
-        made.add_row(*(safe(_worded(value)) for value in row))
-    return made
+        result.add_row(*(safe(_cell(value)) for value in row))
+    return result
 
 
 def safe(text: str) -> str:
-    """A text that came from elsewhere, as part of a line to print: neither markup nor a line of its own."""
+    """Escape outside text for use within a printed line: its markup and line breaks have no effect."""
     return escape(printable(text))
 
 
-def _worded(value: object) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):

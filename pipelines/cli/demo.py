@@ -1,7 +1,7 @@
-"""`rollbook demo`: a fortnight of a made-up school, synced day by day, and what a person would want to see of it.
+"""`rollbook demo`: syncs two weeks of a made-up school, day by day, and shows the result.
 
-The demo takes the ordinary way: a sandbox on loopback, the nightly job, the warehouse's own folder. Only the clock is
-the sandbox's.
+It uses what a real sync uses: HTTP (to a sandbox on loopback), the nightly job, the warehouse folder. Only the
+dates are the sandbox's.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ sql = statements("pipelines.cli")
 KEY = "sandbox-key"
 DAYS = 14
 
-# Files of SQL that begin with the question they answer.
+# SQL files whose first line is the question they answer.
 VIEWS = ("to_watch", "best", "before")
 
 
 @app.command()
 def demo(
     students: Annotated[int, typer.Option(min=50, help="How many students the made-up school has.")] = 500,
-    days: Annotated[int, typer.Option(min=2, help="How many days are played, up to today.")] = DAYS,
+    days: Annotated[int, typer.Option(min=2, help="How many days to play, up to today.")] = DAYS,
 ) -> None:
-    """Sync a fortnight of a made-up school, day by day, and show what came of it."""
+    """Sync two weeks of a made-up school, day by day, and show the result."""
     from pipelines.sandbox import DEFAULT_SCHOOL, Sandbox
 
-    began = time.monotonic()
+    started = time.monotonic()
     with Sandbox(students, api_key=KEY) as sandbox:
         settings = prepare(sandbox.base_url, days)
         rollbook = Rollbook(settings)
-        start_afresh(rollbook, DEFAULT_SCHOOL.id)
+        remove_earlier_demo(rollbook, DEFAULT_SCHOOL.id)
         played = [rollbook.today() - timedelta(days=n) for n in reversed(range(days))]
         out.print(
             f"A made-up school of {students} students, on {sandbox.base_url}; {days} nights, each a run of the job."
@@ -60,28 +60,28 @@ def demo(
                 bars.advance(task)
             bars.update(task, description="synced")
     show(rollbook, played[-1])
-    out.print(f"\nAll of it took {time.monotonic() - began:.0f} s.")
+    out.print(f"\nThe demo took {time.monotonic() - started:.0f} s.")
 
 
 def prepare(base_url: str, days: int) -> Settings:
-    """Point this process's settings at the sandbox; where the warehouse is and which zone it is in stay as set."""
-    first = date.today() - timedelta(days=days)  # noqa: DTZ011 - a day earlier than the first, in any zone
+    """Point this process's settings at the sandbox; the warehouse's folder and time zone stay as set."""
+    first = date.today() - timedelta(days=days)  # noqa: DTZ011 - before the first day in any zone
     os.environ |= {
         f"{PREFIX}BASE_URL": base_url,
         f"{PREFIX}API_KEY": KEY,
         f"{PREFIX}FIRST_DATE": str(first),
-        # A small school's normal night must not end a demonstration.
+        # In a small school a normal night may change more than the hold allows.
         f"{PREFIX}HOLD_CHANGED_PERCENT": "100",
     }
     return load()
 
 
-def start_afresh(rollbook: Rollbook, school_id: int) -> None:
-    """Remove an earlier demo's data. Raises OtherInstitutionError where the warehouse holds anybody else's."""
+def remove_earlier_demo(rollbook: Rollbook, school_id: int) -> None:
+    """Remove an earlier demo's data. Raises OtherInstitutionError when the warehouse belongs to another institution."""
     bound = rollbook.bound_to()
     if bound not in (None, school_id):
         raise OtherInstitutionError(
-            f"{rollbook.warehouse.root} holds the records of institution {bound}, and a demo would be in its way: set"
+            f"{rollbook.warehouse.root} holds the records of institution {bound}, and the demo would replace them: set"
             " ROLLBOOK_WAREHOUSE to another folder"
         )
     if bound is not None:
@@ -90,7 +90,7 @@ def start_afresh(rollbook: Rollbook, school_id: int) -> None:
 
 
 def show(rollbook: Rollbook, last: date) -> None:
-    """What was synced, what changed last night, three questions with their answers, and where to go from here."""
+    """Print what was synced, what changed last night, three questions with their answers, and what to try next."""
     published = rollbook.warehouse.published
 
     def rows(query: str, **parameters: Any) -> list[tuple[Any, ...]]:

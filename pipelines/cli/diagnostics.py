@@ -1,4 +1,4 @@
-"""The commands that look and change nothing: status, doctor, diff."""
+"""The commands that only read: status, doctor, diff."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from pipelines.sync import Rollbook
 from pipelines.text import printable
 
 MARKS = {Outcome.OK: "[green]ok[/]", Outcome.WARNING: "[yellow]warning[/]", Outcome.FAILED: "[bold red]failed[/]"}
-# Below so many runs an instance's own size says more about its empty tables than about what a run adds.
-RUNS_TO_TELL = 10
+# With fewer runs, the instance's size is mostly its empty tables and says little about what one run adds.
+RUNS_TO_ESTIMATE = 10
 
 
 def home() -> Path | None:
-    """Dagster's home, if it is there."""
+    """Dagster's home folder, or None if there is none."""
     path = Path(os.environ.get("DAGSTER_HOME", ""))
     return path if path.is_absolute() and path.is_dir() else None
 
@@ -42,32 +42,32 @@ def status(
 ) -> None:
     """Show at a glance how the warehouse is doing. Nothing is fetched or changed.
 
-    The last sync and what came of it; whether the night that was due was synced (by ROLLBOOK_CRON, in
+    Shows the last sync and its result; whether the last night due was synced (by ROLLBOOK_CRON, in
     ROLLBOOK_TIMEZONE) and when the next one is; syncs that are held and wait for your approval, each with the command
     that merges it; how far the history reaches, and which of its days are no longer on disk (ROLLBOOK_KEEP_DAYS);
-    what everything takes on disk.
+    disk usage.
 
-    Exits 0 whatever it finds: a late night is said, and in the JSON `is_fresh` is false. With --json, times carry
-    their zone, sizes are bytes, and what is not known is null.
+    Exits 0 whatever it finds; when a night is late, it says so, and `is_fresh` is false in the JSON. With --json,
+    times have a zone, sizes are in bytes, and what is not known is null.
     """
     known = load_status(Rollbook(load()), home())
     if as_json:
         text = msgspec.json.format(msgspec.json.encode(known), indent=2).decode()
         sys.stdout.write(printable(text, lines=True) + "\n")
     else:
-        _tell_status(known)
+        _print_status(known)
 
 
 @app.command()
 def doctor() -> None:
-    """Find out whether a sync could run here and now, and say what to do where it could not.
+    """Check whether a sync could run here and now, and say what to do if not.
 
-    Looks at the settings and versions; whether this account may write to the warehouse; what of it is damaged, held
-    or late; whether the service accepts the key, whose it is, and whether the service's clock and this machine's
-    agree; one page of each set, flattened and dropped; the free disk space against what a sync needs and a year of
-    nights comes to; and Dagster's instance. Three requests are sent, and nothing is written.
+    Checks the settings and versions; whether this account may write to the warehouse; whether anything in it is
+    damaged, held or late; whether the service accepts the key, whose key it is, and whether the service's clock and
+    this machine's agree; one page of each set, flattened and dropped; the free disk space against the need of one
+    sync and of a year of nights; and Dagster's instance. Sends three requests and writes nothing.
 
-    Exits 0 when a sync could run, warnings or not, and 1 when one could not. A setting that is missing or malformed
+    Exits 0 when a sync could run, warnings or not, and 1 when it could not. If a setting is missing or malformed, it
     is named, and the exit code is 2.
     """
     rollbook = Rollbook(load())
@@ -86,35 +86,34 @@ def doctor() -> None:
 def diff() -> None:
     """Show what a sync would do now, without doing it: walk everything, compare, write nothing.
 
-    Both sets are read as a sync would read them, and vanished records are asked for by name. What is fetched goes to
-    a folder in the warehouse's build/ that is removed at the end; what is published, the raw bodies and Dagster's
-    records stay as they are. Per table it shows what would be added, changed and removed, whether the walks were
+    Both sets are read as a sync would read them, and missing records are searched for by name. What is fetched goes
+    to a folder in the warehouse's build/ that is removed at the end; the published file, the raw bodies and Dagster's
+    records stay as they are. Shows for each table what would be added, changed and removed, whether the walks were
     proven complete, and whether the sync would be held, and why.
 
-    Exits 0 whatever it finds, and 1 only when the service could not be asked at all.
+    Exits 0 whatever it finds, and 1 only when the service could not be read.
     """
     rollbook = Rollbook(load())
     found = compare(rollbook)
     day = found.manifest.snapshot_date
-    words = {"synced": "[bold green]Would be synced[/]", "held": "[bold yellow]Would be held[/]"}
+    titles = {"synced": "[bold green]Would be synced[/]", "held": "[bold yellow]Would be held[/]"}
     received = ", ".join(f"{w.received:,} {w.set}" for w in found.manifest.walks)
-    word = words.get(found.outcome, "[bold red]Would fail[/]")
-    out.print(f"{word}: {day}, {received}.")
+    out.print(f"{titles.get(found.outcome, '[bold red]Would fail[/]')}: {day}, {received}.")
     if found.reason:
         out.print(f"Why: {safe(found.reason)}." if found.outcome != "synced" else f"But: {safe(found.reason)}.")
     for name, count in (found.rejected or {}).items():
         out.print(f"{count:,} records of {name} would be refused.")
     if found.counts:
-        _tell_counts(found.counts)
+        _print_counts(found.counts)
     out.print("Nothing was written.")
 
 
-def _tell_counts(counts: tuple[TableCounts, ...]) -> None:
+def _print_counts(counts: tuple[TableCounts, ...]) -> None:
     rows = ((c.table, c.before, c.added, c.changed, c.removed) for c in counts)
     out.print(table("", ("table", "rows now", "added", "changed", "removed"), rows))
 
 
-def _tell_status(known: Status) -> None:
+def _print_status(known: Status) -> None:
     for name, says in _lines(known):
         out.print(f"[bold]{name:<11}[/] {safe(says)}", soft_wrap=True)
     for problem in known.problems:
@@ -150,13 +149,13 @@ def _days(known: Status) -> str:
     days, expired = known.history, known.expired
     if not days.count:
         return "no days yet"
-    says = f"{days.count} days, {days.first} to {days.last}"
+    text = f"{days.count} days, {days.first} to {days.last}"
     if expired.count:
-        says += (
-            f"; of these {expired.count} ({expired.first} to {expired.last}) are in the history alone: their raw bodies"
-            " and snapshots were let go of, and a rebuild that would lose them is refused"
+        text += (
+            f"; of these {expired.count} ({expired.first} to {expired.last}) are only in the history: their raw bodies"
+            " and snapshots were deleted, and a rebuild that would lose them is refused"
         )
-    return says
+    return text
 
 
 def _sizes(known: Status) -> str:
@@ -176,7 +175,7 @@ def _sizes(known: Status) -> str:
 def _ago(moment: datetime) -> str:
     past = datetime.now(UTC) - moment
     if past < timedelta(0):
-        return f"at {moment:%Y-%m-%d %H:%M} UTC, which is still to come by this machine's clock"
+        return f"at {moment:%Y-%m-%d %H:%M} UTC, which is in the future by this machine's clock"
     hours = past // timedelta(hours=1)
     if hours >= 48:
         return f"{past.days} days ago"
@@ -184,42 +183,44 @@ def _ago(moment: datetime) -> str:
 
 
 class Instance:
-    """What the doctor asks of Dagster."""
+    """The doctor's checks of Dagster."""
 
     def __init__(self) -> None:
         self.run_bytes = capacity.RUN_BYTES
 
     def examine(self) -> Iterator[Finding]:
-        """Whether its instance opens, and whether anything would start a sync at night."""
+        """Check that the instance opens and that a daemon runs, which starts the nightly sync."""
         found = home()
         if found is None:
-            says = f"{os.environ.get('DAGSTER_HOME')} is no folder: set DAGSTER_HOME to one with a dagster.yaml in it"
+            says = (
+                f"{os.environ.get('DAGSTER_HOME')} is not a folder: set DAGSTER_HOME to one with a dagster.yaml in it"
+            )
             yield Finding("Dagster", Outcome.FAILED, says)
             return
         if not os.access(found, os.W_OK | os.X_OK):
             yield Finding("Dagster", Outcome.FAILED, f"{found} cannot be written to by this account: chown it")
             return
-        if found.stat().st_mode & 0o077:  # another account's, else it would have been closed by now
+        if found.stat().st_mode & 0o077:  # owned by another account: the command makes its own folder private
             yield Finding(
-                "Dagster", Outcome.WARNING, f"{found} can be read by others of this machine: chmod 700 {found}"
+                "Dagster", Outcome.WARNING, f"{found} can be read by others on this machine: chmod 700 {found}"
             )
         if not (found / "dagster.yaml").exists():
-            says = f"{found} has no dagster.yaml: copy dagster_home/dagster.yaml there, else two syncs run at a time"
+            says = f"{found} has no dagster.yaml: copy dagster_home/dagster.yaml there, or two syncs may run at a time"
             yield Finding("Dagster", Outcome.WARNING, says)
-        yield from self._inside(found)
+        yield from self._examine_instance(found)
 
-    def _inside(self, found: Path) -> Iterator[Finding]:
+    def _examine_instance(self, found: Path) -> Iterator[Finding]:
         from pipelines import machine, runs
 
         try:
-            with runs.opened() as instance:
+            with runs.open_instance() as instance:
                 count = runs.count(instance)
                 beats = instance.get_daemon_heartbeats()
         except Exception as error:  # noqa: BLE001 - whatever Dagster raises, the instance cannot be used
             says = f"the instance in {found} does not open ({type(error).__name__}): {str(error).splitlines()[0]}"
             yield Finding("Dagster", Outcome.FAILED, says)
             return
-        if count >= RUNS_TO_TELL:
+        if count >= RUNS_TO_ESTIMATE:
             self.run_bytes = max(machine.size(found) // count, 1)
         yield Finding("Dagster", Outcome.OK, f"{count:,} runs in {found}, {in_bytes(machine.size(found))}")
         newest = max((beat.timestamp for beat in beats.values()), default=0.0)

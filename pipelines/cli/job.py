@@ -1,6 +1,6 @@
-"""Running the nightly job from the command line, so that it shows in Dagster's UI like any other run.
+"""Runs the nightly job from the command line, so that it shows in Dagster's UI like any other run.
 
-Dagster is imported when a run begins, not before: most commands answer without it.
+Dagster is imported only when a run begins: most commands do not need it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_p
 
 
 class RunFailedError(RollbookError):
-    """The job failed; the message is what the failing stage said, `exit_code` what it asks to end with."""
+    """The job failed. Carries the failing stage's message and the exit code for it."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -51,38 +51,38 @@ def _run(tags: dict[str, str], *, options: dict[str, Any], partition_key: str | 
 
     run_id = str(uuid4())
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
-    with runs.opened() as instance:
-        runs.bury(instance)
+    with runs.open_instance() as instance:
+        runs.fail_orphaned_runs(instance)
         result = defs.resolve_job_def("nightly_sync").execute_in_process(
             partition_key=partition_key,
             instance=instance,
             raise_on_error=False,
             run_id=run_id,
-            tags={**tags, **IN_THE_UI, **runs.signature(run_id)},
+            tags={**tags, **IN_THE_UI, **runs.process_tags(run_id)},
             run_config={
                 "resources": {"options": {"config": options}},
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
             },
         )
-        _tell(instance, run_id)
+        _notify(instance, run_id)
     if not result.success:
         raise _failure(result)
     return run_id
 
 
-def _tell(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Alert whoever is to be told of this run. Nothing that goes wrong here is the run's fault."""
+def _notify(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Send this run's alert. An error here is logged and never fails the command."""
     from pipelines.notify.alerts import Alerts
-    from pipelines.schedules import tell
+    from pipelines.schedules import report_run
 
     try:
         alerts = Alerts(Rollbook(load()))
         record = instance.get_run_record_by_id(run_id)
-        if alerts.wanted and record is not None:
-            tell(instance, alerts, record)
+        if alerts.enabled and record is not None:
+            report_run(instance, alerts, record)
             alerts.deliver()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the sync's own outcome is what the command reports
-        log.warning("The alerts could not be looked after (%s)", type(error).__name__)
+    except Exception as error:  # noqa: BLE001 - the command reports the sync's own outcome, whatever happens here
+        log.warning("The alerts could not be sent (%s); the sync is not affected", type(error).__name__)
 
 
 def _failure(result: dg.ExecuteInProcessResult) -> RunFailedError:
@@ -90,4 +90,4 @@ def _failure(result: dg.ExecuteInProcessResult) -> RunFailedError:
 
     failures = (event.step_failure_data for event in result.all_events if event.is_step_failure)
     early = f"The run failed before its first stage; its log is in the UI (run {result.run_id})"
-    return RunFailedError(*(runs.why(failures, result.run_id) or (early, RollbookError.exit_code)))
+    return RunFailedError(*(runs.failure_reason(failures, result.run_id) or (early, RollbookError.exit_code)))

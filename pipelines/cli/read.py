@@ -1,4 +1,4 @@
-"""The commands for those who read: sql, export, restore, docs. They need no key, and none of them fetches."""
+"""The analysts' commands: sql, export, restore, docs. None of them fetches anything."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ NEWEST = "SELECT MAX(snapshot_date) FROM spans.days"
 
 @app.command()
 def sql(
-    query: Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")],
+    query: Annotated[str, typer.Argument(help="The query; - reads it from standard input.")],
     rows: Annotated[int, typer.Option(min=1, help="How many rows to show at most.")] = 50,
 ) -> None:
-    """Ask the published file one question in SQL and print the answer as a table. It only reads."""
-    asked = sys.stdin.read() if query == "-" else query
-    answer = run_query(place().warehouse_path / PUBLISHED, asked, most=rows)
+    """Run one SQL query on the published file and print the result as a table. It only reads."""
+    text = sys.stdin.read() if query == "-" else query
+    answer = run_query(place().warehouse_path / PUBLISHED, text, most=rows)
     _print(answer)
     if answer.more:
-        err.print(f"There are more than {rows:,} rows: ask with --rows, or write all to a file with `rollbook export`.")
+        err.print(f"There are more than {rows:,} rows: raise --rows, or write all to a file with `rollbook export`.")
 
 
 def _print(answer: Answer) -> None:
-    """A table where it fits; else each row upright, a column a line. Into a pipe, as wide as it needs."""
+    """Print a table if it fits; else each row as a list of columns. Into a pipe, as wide as it needs to be."""
     shown: Table = table("", answer.columns, answer.rows)
     if not out.is_terminal:
         Terminal(file=sys.stdout, width=10_000).print(shown)
@@ -52,24 +52,24 @@ def export(
     question: Annotated[str, typer.Argument(help="A view or table (roster, history.students), or a query in SQL.")],
     target: Annotated[Path, typer.Option("--out", metavar="F", help="The file to write; an older one is replaced.")],
     form: Annotated[
-        Format | None, typer.Option("--format", help="By default what the file's name ends with, else csv.")
+        Format | None, typer.Option("--format", help="By default the ending of the file's name, else csv.")
     ] = None,
 ) -> None:
-    """Write the answer to a question into a file for Excel or other tools: CSV, Excel or Parquet.
+    """Write a view, a table or a query's result to a file for Excel or other tools: CSV, Excel or Parquet.
 
     The file holds pupils' records and is readable by its owner only. Text that a spreadsheet program would run as a
     formula is disarmed.
     """
     from pipelines.export.formats import export as write
 
-    chosen = form or _by_name(target)
+    chosen = form or _format_of(target)
     warehouse = place().warehouse_path
     with files.aside(warehouse / BUILD) as scratch:
         rows = write(warehouse / PUBLISHED, question, chosen, target.expanduser(), scratch=scratch)
     out.print(f"Wrote {rows:,} rows to {safe(str(target))}.")
 
 
-def _by_name(target: Path) -> Format:
+def _format_of(target: Path) -> Format:
     ending = target.suffix.removeprefix(".").lower()
     return Format(ending) if ending in set(Format) else Format.CSV
 
@@ -77,13 +77,13 @@ def _by_name(target: Path) -> Format:
 @app.command()
 def restore(
     which: Annotated[
-        str | None, typer.Argument(help="Which to put back: its number in the list, or its name. Without: the list.")
+        str | None, typer.Argument(help="Which to restore: its number in the list, or its name. Without it: the list.")
     ] = None,
 ) -> None:
-    """List the published files that are kept, or put one of them back in the place of the present one.
+    """List the kept published files, or restore one of them in place of the current one.
 
-    Readers who have a file open keep it. Nothing is lost: the present file is kept, and the next sync brings what was
-    put back up to date by itself.
+    Readers that have a file open keep it. Nothing is lost: the current file is kept, and the next sync brings the
+    restored one up to date by itself.
     """
     from pipelines.sync import Rollbook
 
@@ -99,7 +99,7 @@ def restore(
 
 
 def _list(published: Path, kept: Iterable[Path]) -> None:
-    listed = [("now", published), *((str(n), path) for n, path in enumerate(kept, start=1))]
+    numbered = [("now", published), *((str(n), path) for n, path in enumerate(kept, start=1))]
     rows = (
         (
             number,
@@ -108,7 +108,7 @@ def _list(published: Path, kept: Iterable[Path]) -> None:
             f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M}",
             f"{path.stat().st_size / 1e6:.1f}",
         )
-        for number, path in listed
+        for number, path in numbered
         if path.exists()
     )
     out.print(table("Published files", ("", "name", "up to the night of", "made (UTC)", "MB"), rows))
@@ -122,8 +122,8 @@ def _newest(path: Path) -> str:
 def _chosen(which: str, kept: list[Path]) -> Path:
     by_name = {str(n): path for n, path in enumerate(kept, start=1)} | {path.stem: path for path in kept}
     if which.removesuffix(".duckdb") not in by_name:
-        there = f"choose 1 to {len(kept)}, as `rollbook restore` lists them" if kept else "none is kept yet"
-        raise ArgumentError(f"There is no kept file {which!r}: {there}")
+        advice = f"choose 1 to {len(kept)}, as `rollbook restore` lists them" if kept else "none is kept yet"
+        raise ArgumentError(f"There is no kept file {which!r}: {advice}")
     return by_name[which.removesuffix(".duckdb")]
 
 
@@ -137,6 +137,6 @@ def docs(
     from pipelines.views import dictionary
 
     if not target.parent.is_dir():
-        raise ArgumentError(f"{target.parent} is no folder: make it first, or write elsewhere with --out")
+        raise ArgumentError(f"{target.parent} is not a folder: make it first, or write elsewhere with --out")
     dictionary.write(target)
     out.print(f"Wrote {safe(str(target))}.")

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from pipelines.cli import job
 from pipelines.cli.app import app, day_of, err, out, table
 from pipelines.errors import ArgumentError, HeldError
-from pipelines.landing.manifest import Hold, Manifest
+from pipelines.landing.manifest import Hold, Manifest, TableCounts
 from pipelines.operations import discard as discards
 from pipelines.settings import Details, load
 from pipelines.sync import Backfilled, Rollbook, within_hold
@@ -41,30 +41,30 @@ def sync(
         Details, typer.Option(help="Fetch single-student records as well: of none, of the changed, of all.")
     ] = "none",
 ) -> None:
-    """Fetch everything once, judge it, merge it and publish: the nightly job, now.
+    """Run the nightly job now: fetch everything once, evaluate it, merge it and publish.
 
     Exits 0 when synced (with a warning if a set could not be proven complete), 1 when it failed, 2 when a setting or
-    argument is missing or malformed, 3 when it was held. Readers keep the last published file unless it is synced.
+    argument is missing or malformed, 3 when it was held. Unless it is synced, readers keep the last published file.
     """
     rollbook = Rollbook(load())
     if approve:
         held = rollbook.landings.to_approve(day_of(day))
-        tell_held(held, rollbook.landings.synced_since(held.snapshot_date))
+        _print_held(held, rollbook.landings.synced_since(held.snapshot_date))
         chosen = held.snapshot_date
     else:
         chosen = rollbook.partition(day_of(day) or rollbook.today())
-    with watching():
+    with _page_progress():
         job.sync(chosen, approve=approve, details=details)
-    tell(rollbook.landings.counted(chosen)[-1])
+    _print_synced(rollbook.landings.counted(chosen)[-1])
 
 
 @app.command()
 def backfill(first: Day, last: Day, yes: Yes = False) -> None:
-    """Rebuild the days FIRST to LAST from what was landed then, and bring history up to them.
+    """Rebuild the days FIRST to LAST from what was landed then, and update the history with them.
 
-    Nothing is fetched: the service keeps no history. A day on which nothing was landed is named and left out; held
-    landings stay held. Asks before it publishes when a table would lose more than a sync may remove unheld. Exits 1
-    when no day of the range was landed or too many of its records are refused, 3 when it was not confirmed.
+    Nothing is fetched: the service keeps no history. Days on which nothing was landed are named and skipped; held
+    landings stay held. Asks before it publishes if a table would lose more than a sync may remove without a hold.
+    Exits 1 when no day of the range was landed or too many of its records are refused, 3 when it was not confirmed.
     """
     rollbook = Rollbook(load())
     days = (rollbook.partition(first.date()), rollbook.partition(last.date()))
@@ -72,10 +72,10 @@ def backfill(first: Day, last: Day, yes: Yes = False) -> None:
     try:
         job.backfill(*days, confirmed=yes)
     except job.RunFailedError as error:
-        if error.exit_code != HeldError.exit_code or not asked(error.message):
+        if error.exit_code != HeldError.exit_code or not _confirmed(error.message):
             raise
         job.backfill(*days, confirmed=True)
-    _tell_backfill(rollbook.landings.backfilled(days_between(*days), rollbook.lake.days()))
+    _print_backfill(rollbook.landings.backfilled(days_between(*days), rollbook.lake.days()))
 
 
 @app.command()
@@ -88,16 +88,17 @@ def rebuild(
         ),
     ] = False,
 ) -> None:
-    """Make the lake, the tables and the history from raw/ alone, by the definition of history.
+    """Make the lake, the tables and the whole history again, from raw/ alone.
 
-    Asks before it publishes when a table would lose more than a sync may remove unheld, or the history a day that raw/
-    does not hold. Exits 1 when too many records are refused, 3 when it was not confirmed; nothing is changed then.
+    Asks before it publishes if a table would lose more than a sync may remove without a hold, or the history a day
+    that raw/ does not hold. Exits 1 when too many records are refused, 3 when it was not confirmed; then nothing has
+    changed.
     """
 
     def confirm(what: Hold) -> bool:
-        return yes or within_hold(what) or shown(what)
+        return yes or within_hold(what) or _confirmed_hold(what)
 
-    _tell_backfill(Rollbook(load()).rebuild(confirm=confirm, accept_loss=accept_loss))
+    _print_backfill(Rollbook(load()).rebuild(confirm=confirm, accept_loss=accept_loss))
 
 
 @app.command()
@@ -108,28 +109,28 @@ def discard(
         typer.Option(min=1, metavar="N", help="Which of the day's landings; by default the last that counts."),
     ] = None,
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="Why; kept beside the landing and shown in ops.syncs. No names.")
+        str, typer.Option(metavar="TEXT", help="Why; kept with the landing and shown in ops.syncs. No names.")
     ] = "",
     undo: Annotated[bool, typer.Option("--undo", help="Put a discarded landing back.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Take back what was landed on a day: it counts for nothing from then on, and history follows.
+    """Discard a landing of a day: it no longer counts, and the history is computed without it.
 
-    For a day that was landed with a wrong clock, a service that served nonsense, an approval in error. The landing is
-    moved aside within raw/ and stays readable; --undo puts it back. Shows what would change and asks first. A day whose
-    raw bodies have expired cannot be discarded. Exits 3 when it was not confirmed; nothing is changed then.
+    For a landing made with a wrong clock, from a service that served nonsense, or approved by mistake. It is moved
+    aside within raw/ and stays readable; --undo puts it back. Shows what would change and asks first. A day whose raw
+    bodies have expired cannot be discarded. Exits 3 when it was not confirmed; then nothing has changed.
     """
     rollbook, of = Rollbook(load()), day.date()
 
     def confirm(what: Hold) -> bool:
-        return yes or shown(what)
+        return yes or _confirmed_hold(what)
 
     if undo:
         back = discards.undo_discard(rollbook, of, landing, confirm=confirm)
         out.print(f"[bold green]Put back[/] landing {back.landing} of {of}; it counts again ({back.verdict}).")
         return
     if not reason.strip():
-        raise ArgumentError('Say why: add --reason "...", which is kept beside the landing')
+        raise ArgumentError('Say why: add --reason "...", which is kept with the landing')
     gone = discards.discard(rollbook, of, landing, reason=reason.strip(), confirm=confirm)
     out.print(f"[bold green]Discarded[/] landing {gone.landing} of {of}. `rollbook discard {of} --undo` puts it back.")
 
@@ -139,7 +140,7 @@ def sandbox(
     students: Annotated[int, typer.Option(min=1, help="How many students the made-up institution has.")] = 500,
     day: Annotated[
         datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], metavar="DAY", help="The day it plays; by default it follows the calendar."),
+        typer.Option(formats=["%Y-%m-%d"], metavar="DAY", help="The day it serves; by default always today."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port on loopback; 0 takes a free one.")] = 8765,
     seed: Annotated[int, typer.Option(help="Another seed makes another institution.")] = 1,
@@ -157,8 +158,8 @@ def sandbox(
 
 
 @contextmanager
-def watching() -> Iterator[None]:
-    """Show the pages as they come, where there is a terminal to show them on."""
+def _page_progress() -> Iterator[None]:
+    """Show a progress bar of the pages fetched, if there is a terminal."""
     from pipelines.resources import Writer
 
     with Progress(
@@ -171,31 +172,31 @@ def watching() -> Iterator[None]:
     ) as bars:
         tasks = {}
 
-        def watch(name: str, page: int, pages: int) -> None:
+        def on_page(name: str, page: int, pages: int) -> None:
             if name not in tasks:
                 tasks[name] = bars.add_task(f"pages of {name}")
             bars.update(tasks[name], completed=page, total=pages)
 
-        Writer.watch = watch
+        Writer.progress = on_page
         try:
             yield
         finally:
-            Writer.watch = None
+            Writer.progress = None
 
 
-def shown(what: Hold) -> bool:
-    """Show what would change, and ask whether it may."""
-    moved = [c for c in what.counts if c.added or c.changed or c.removed]
-    if moved:
-        rows = ((c.table, c.before, c.added, c.changed, c.removed) for c in moved)
+def _confirmed_hold(what: Hold) -> bool:
+    """Show what would change, and ask whether to go on."""
+    differing = _differing(what.counts)
+    if differing:
+        rows = ((c.table, c.before, c.added, c.changed, c.removed) for c in differing)
         out.print(table("What would change", ("table", "rows now", "added", "changed", "removed"), rows))
     else:
         out.print("No current row would change.")
-    return asked(f"Note: {what.reason}." if what.reason else "")
+    return _confirmed(f"Note: {what.reason}." if what.reason else "")
 
 
-def asked(why: str) -> bool:
-    """Ask whether to go on; without a terminal nobody can answer, and the answer is no."""
+def _confirmed(why: str) -> bool:
+    """Ask whether to go on. Without a terminal nobody can answer, so the answer is no."""
     if not sys.stdin.isatty():
         return False
     if why:
@@ -203,43 +204,45 @@ def asked(why: str) -> bool:
     return typer.confirm("Go on?", default=False)
 
 
-def tell_held(held: Manifest, synced_since: list[date]) -> None:
-    """Say what an approval lets through."""
+def _differing(counts: Iterable[TableCounts]) -> list[TableCounts]:
+    return [c for c in counts if c.added or c.changed or c.removed]
+
+
+def _print_held(held: Manifest, synced_since: list[date]) -> None:
+    """Print what an approval would merge."""
     out.print(f"Approving landing {held.landing} of {held.snapshot_date}, held because {escape(held.reason)}.")
-    rows = (
-        (c.table, c.before, c.added, c.changed, c.removed) for c in held.counts if c.changed or c.removed or c.added
-    )
+    rows = ((c.table, c.before, c.added, c.changed, c.removed) for c in _differing(held.counts))
     out.print(table("When it was held", ("table", "rows then", "added", "changed", "removed"), rows))
     if synced_since:
         days = _days(synced_since)
-        err.print(f"[yellow]Note:[/] newer days have been synced since ({days}): they stay what they are.")
+        err.print(f"[yellow]Note:[/] newer days have been synced since ({days}): they stay as they are.")
 
 
-def tell(manifest: Manifest) -> None:
-    """Say what a sync did."""
+def _print_synced(manifest: Manifest) -> None:
+    """Print what a sync did."""
     students, classes = (next((w.received for w in manifest.walks if w.set == s), 0) for s in ("students", "classes"))
     out.print(f"[bold green]Synced[/] {manifest.snapshot_date}: {students:,} students, {classes:,} classes.")
     if manifest.reason:
         err.print(f"[yellow]Warning:[/] {manifest.reason}.")
     for name, count in manifest.rejected.items():
         err.print(f"[yellow]Warning:[/] {count:,} records of {name} were refused; see ops.rejects.")
-    moved = [c for c in manifest.counts if c.added or c.changed or c.removed]
-    if moved:
-        rows = ((c.table, c.added, c.changed, c.removed) for c in moved)
+    differing = _differing(manifest.counts)
+    if differing:
+        rows = ((c.table, c.added, c.changed, c.removed) for c in differing)
         out.print(table("", ("table", "added", "changed", "removed"), rows))
     else:
         out.print("Nothing changed.")
 
 
-def _tell_backfill(done: Backfilled) -> None:
+def _print_backfill(done: Backfilled) -> None:
     if done.rebuilt:
         count = len(done.rebuilt)
         out.print(f"[bold green]Rebuilt[/] {count} day{'s' if count > 1 else ''}: {_days(done.rebuilt)}.")
     for reason in done.skipped.values():
-        err.print(f"[yellow]Left out:[/] {reason}.")
+        err.print(f"[yellow]Skipped:[/] {reason}.")
     for day, landings in done.held.items():
         if day in done.rebuilt:
-            err.print(f"[yellow]Left out:[/] landing {', '.join(map(str, landings))} of {day} is held.")
+            err.print(f"[yellow]Skipped:[/] landing {', '.join(map(str, landings))} of {day} is held.")
 
 
 def _days(days: Iterable[date]) -> str:

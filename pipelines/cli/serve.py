@@ -1,7 +1,7 @@
-"""`rollbook serve`: Dagster's webserver behind its guard, and the daemon beside it, until told to stop.
+"""`rollbook serve`: runs Dagster's webserver behind the guard, and Dagster's daemon, until it is stopped.
 
-Two processes of their own and not `dagster dev`: started in the background, that one ignores the signals that a
-service manager stops it with, and leaves its children behind when it is killed.
+It starts two processes itself, instead of `dagster dev`: that command, when started in the background, ignores the
+signals that a service manager stops it with, and leaves its children behind when it is killed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pipelines.settings import ROOT, load
 
 STOP_WITHIN = 20.0  # seconds
 
-# Linux's prctl, which Python does not offer; elsewhere a killed `serve` leaves its children behind.
+# Linux's prctl, which Python does not offer. On other systems a killed `serve` leaves its children behind.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _SET_PARENT_DEATH_SIGNAL = 1
 
@@ -35,8 +35,8 @@ def serve(
     host: Annotated[
         str,
         typer.Option(
-            help="Where the UI listens. It asks nobody for a password: keep it to loopback. It answers to this name and"
-            " to loopback's; ROLLBOOK_UI_HOSTS adds others."
+            help="Where the UI listens. It has no password: keep it on loopback. It answers to this name and to"
+            " loopback's; ROLLBOOK_UI_HOSTS adds others."
         ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The UI's port.")] = 3000,
@@ -56,24 +56,24 @@ def serve(
         web = [sys.executable, "-m", "pipelines.guard", host, str(port), *settings.ui_names]
         daemon = [sys.executable, "-m", "dagster._daemon", "run", *workspace]  # what `dagster-daemon` runs
         stack.enter_context(_stopping_on_signals())
-        _make_records()
+        _create_dagster_tables()
         children = [stack.enter_context(_child(command)) for command in (web, daemon)]
         out.print(f"The UI is at http://{host}:{port}; the nightly sync runs at {settings.cron} ({settings.timezone}).")
-        _watch(children)
+        _wait(children)
 
 
-def _make_records() -> None:
-    """Have Dagster's tables made before two processes need them; by a child, or Dagster would stay in memory here."""
-    with _child([sys.executable, "-c", "from pipelines import runs\nwith runs.opened(): pass"]) as child:
+def _create_dagster_tables() -> None:
+    """Create Dagster's tables before two processes need them; in a child, or Dagster would stay in memory here."""
+    with _child([sys.executable, "-c", "from pipelines import runs\nwith runs.open_instance(): pass"]) as child:
         if child.wait():
             raise RollbookError(
-                "Dagster's records do not open; its last lines are above. `rollbook doctor` may say more: mend what it"
+                "Dagster's records do not open; its last lines are above. `rollbook doctor` may say more: fix what it"
                 " names, then start `rollbook serve` again"
             )
 
 
-class _Stop(Exception):  # noqa: N818 - no error: somebody asked
-    """SIGTERM or Ctrl-C came."""
+class _Stop(Exception):  # noqa: N818 - not an error: a request to stop
+    """SIGTERM or Ctrl-C was received."""
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def _stopping_on_signals() -> Iterator[None]:
 
 @contextmanager
 def _child(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A child in a group of its own, so that Ctrl-C reaches it only from here, once."""
+    """Run a child in its own process group, so that Ctrl-C reaches it once, through this process."""
     child = subprocess.Popen(  # noqa: S603 - our own commands
         command,
         cwd=ROOT,
@@ -113,13 +113,13 @@ def _child(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _end_with_parent() -> None:
-    """In the child: be stopped when the parent is killed, rather than keep the port and run nights unwatched."""
+    """In the child: stop when the parent is killed, rather than keep the port and run nights unsupervised."""
     if _LIBC is not None:
         _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
-def _watch(children: list[subprocess.Popen[bytes]]) -> None:
-    """Wait. One that ends by itself ends the other too: a service manager then starts both again."""
+def _wait(children: list[subprocess.Popen[bytes]]) -> None:
+    """Wait until a child ends. If one ends by itself, stop both: a service manager then restarts both."""
     try:
         while True:
             for child in children:
@@ -127,9 +127,9 @@ def _watch(children: list[subprocess.Popen[bytes]]) -> None:
                     name = "The UI" if child is children[0] else "The daemon"
                     raise RollbookError(
                         f"{name} ended by itself ({child.returncode}); its last lines are above. Start `rollbook serve`"
-                        " again: runs and ticks are taken up where they were"
+                        " again: runs and ticks go on where they stopped"
                     )
             time.sleep(0.5)
     finally:
-        for child in children:  # both at once: each takes its seconds
+        for child in children:  # both at once: each takes seconds to stop
             child.terminate()

@@ -1,6 +1,6 @@
-"""Getting rows out of the published file.
+"""Reads rows from the published file.
 
-    query.py      one read-only query: what it may do, and its answer
+    query.py      one read-only query and its result
     formats.py    CSV, Parquet and Excel files
 
 Nothing here writes to the warehouse.

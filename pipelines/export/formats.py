@@ -1,8 +1,8 @@
-"""Handing an answer to other tools: CSV and Excel for people, Parquet for programs.
+"""Exports a query's result to other tools: CSV and Excel for people, Parquet for programs.
 
-A pupil chooses what stands in a name, and a spreadsheet program runs a cell that looks like a formula. In a CSV file
-such a cell of text gets an apostrophe in front, which spreadsheet programs hide or show, and never run; an Excel file
-says of each cell that it is text. Numbers and dates are left as they are.
+Pupils may choose their own names, and a spreadsheet program runs a cell that looks like a formula (CSV injection). In
+CSV such text gets a leading apostrophe, which spreadsheet programs hide or show, but never run; in Excel each such cell
+is declared as text. Numbers and dates stay as they are.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pipelines import files
 from pipelines.errors import ArgumentError
 from pipelines.export.query import lock, open_published, query_of, refusals
 
-# What makes a spreadsheet program take text for a formula (OWASP's list, the full-width forms among them).
+# Leading characters that make a spreadsheet program read text as a formula (OWASP's list, with full-width forms).
 FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 EXCEL_ROWS = 1_048_575  # below the heading
 EXCEL_TEXT = 32_767  # characters in a cell
 EXACT = 2**53  # Excel's numbers are doubles: a longer integer would lose its last digits
 BATCH = 10_000
-ROW_GROUP = 122_880  # rows; DuckDB's own size for what it reads best
+ROW_GROUP = 122_880  # rows; DuckDB's default row group size
 NUMBERS = {
     "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
     "float", "double", "decimal",
@@ -38,7 +38,7 @@ NUMBERS = {
 
 
 class Format(StrEnum):
-    """The formats an answer is exported in."""
+    """The export formats."""
 
     CSV = "csv"
     XLSX = "xlsx"
@@ -46,14 +46,14 @@ class Format(StrEnum):
 
 
 def export(published: Path, question: str, form: Format, out: Path, *, scratch: Path) -> int:
-    """Write the rows of a question (a view, a table, or a query that reads) to a file, whole or not at all.
+    """Write the rows of `question` (a view, a table, or a query that reads) to a file, whole or not at all.
 
-    The file is the owner's alone; what does not fit into memory goes to `scratch`, a private folder. Returns the number
-    of rows. Raises NothingLandedError before the first publish, and ArgumentError for a question that is none, a folder
-    that is not there, or more rows than an Excel sheet holds.
+    Only the owner may read the file. What does not fit into memory is spilled to `scratch`, a private folder. Returns
+    the number of rows. Raises NothingLandedError before the first publish, and ArgumentError when the view, table or
+    query is invalid, the target folder does not exist, or there are more rows than an Excel sheet holds.
     """
     if not out.parent.is_dir():
-        raise ArgumentError(f"{out.parent} is no folder: make it first, or write elsewhere with --out")
+        raise ArgumentError(f"{out.parent} is not a folder: make it first, or write elsewhere with --out")
     if out.is_dir():
         raise ArgumentError(f"{out} is a folder: name a file in it")
     write = {Format.CSV: _csv, Format.XLSX: _xlsx, Format.PARQUET: _parquet}[form]
@@ -64,21 +64,21 @@ def export(published: Path, question: str, form: Format, out: Path, *, scratch: 
 
 
 def _batches(reader: pa.RecordBatchReader) -> Iterator[Any]:
-    """The rows, some at a time. Raises ArgumentError for what fails on the way."""
+    """The rows in batches. Raises ArgumentError when the query fails midway."""
     try:
         yield from reader
-    except OSError as error:  # as which Arrow hands on what DuckDB reports
+    except OSError as error:  # how Arrow passes on DuckDB's errors
         raise ArgumentError(f"DuckDB refused the query: {error}") from None
 
 
-def _csv(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:  # noqa: ARG001 - as the others
+def _csv(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:  # noqa: ARG001 - one signature for all
     from pyarrow.csv import CSVWriter, WriteOptions
 
     heading = io.StringIO()
-    # A PIVOT's columns are named by what pupils wrote.
+    # A PIVOT's column names are data, too.
     names = [f"'{name}" if name.startswith(tuple(FORMULA)) else name for name in rows.columns]
     csv.writer(heading, lineterminator="\n").writerow(names)
-    file.write(heading.getvalue().encode("utf-8-sig"))  # without its mark, Excel takes UTF-8 for something else
+    file.write(heading.getvalue().encode("utf-8-sig"))  # without the byte order mark, Excel does not read it as UTF-8
     columns = (_disarmed(n, kind) for n, kind in enumerate(rows.types, start=1))
     texts, count = rows.project(", ".join(columns)).to_arrow_reader(BATCH), 0
     with CSVWriter(file, texts.schema, write_options=WriteOptions(include_header=False)) as writer:
@@ -89,7 +89,7 @@ def _csv(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int: 
 
 
 def _disarmed(number: int, kind: Any) -> str:
-    """A column as text, as DuckDB words it; an apostrophe before what would run."""
+    """SQL for a column as text; with a leading apostrophe if a spreadsheet program would run it."""
     text = f"CAST(#{number} AS VARCHAR)"
     if kind.id in NUMBERS:
         return f"{text} AS c{number}"
@@ -97,7 +97,7 @@ def _disarmed(number: int, kind: Any) -> str:
     return f"CASE WHEN {starts} THEN CHR(39) || {text} ELSE {text} END AS c{number}"
 
 
-def _parquet(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:  # noqa: ARG001 - as the others
+def _parquet(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:  # noqa: ARG001 - one signature
     from pyarrow.parquet import ParquetWriter
 
     reader, count = rows.to_arrow_reader(ROW_GROUP), 0
@@ -119,42 +119,42 @@ def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:
             "Excel files need the extra `excel`: pip install 'rollbook[excel]'. CSV and Parquet need nothing more"
         ) from None
 
-    # Row by row to disk: a roster of half a million rows in little memory.
+    # Row by row to disk, so that a roster of half a million rows needs little memory.
     options, count = {"constant_memory": True, "tmpdir": str(scratch)}, 0
     with xlsxwriter.Workbook(file, options) as book:
         sheet = book.add_worksheet("rollbook")
         heading = book.add_format({"bold": True, "bottom": 1})
         day = book.add_format({"num_format": "yyyy-mm-dd"})
         moment = book.add_format({"num_format": "yyyy-mm-dd hh:mm:ss"})
-        for place, (name, kind) in enumerate(zip(rows.columns, rows.types, strict=True)):
-            sheet.set_column(place, place, {"VARCHAR": 24, "DATE": 12, "TIMESTAMP": 20}.get(str(kind), 14))
-            sheet.write_string(0, place, name, heading)
+        for column, (name, kind) in enumerate(zip(rows.columns, rows.types, strict=True)):
+            sheet.set_column(column, column, {"VARCHAR": 24, "DATE": 12, "TIMESTAMP": 20}.get(str(kind), 14))
+            sheet.write_string(0, column, name, heading)
         sheet.freeze_panes(1, 0)
         for batch in _batches(rows.to_arrow_reader(BATCH)):
             if count + batch.num_rows > EXCEL_ROWS:
                 raise ArgumentError(
                     f"This is more than the {EXCEL_ROWS:,} rows that an Excel sheet holds: use --format csv or parquet,"
-                    " or ask for less"
+                    " or select fewer rows"
                 )
-            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for row in zip(*(values.to_pylist() for values in batch.columns), strict=True):
                 count += 1
-                for place, value in enumerate(row):
-                    _cell(sheet, count, place, value, day, moment)
+                for column, value in enumerate(row):
+                    _write_cell(sheet, count, column, value, day, moment)
         sheet.autofilter(0, 0, count, len(rows.columns) - 1)
     return count
 
 
-def _cell(sheet: Any, row: int, place: int, value: Any, day: Any, moment: Any) -> None:
-    """One value, as what it is."""
+def _write_cell(sheet: Any, row: int, column: int, value: Any, day: Any, moment: Any) -> None:
+    """Write one value by its type."""
     if value is None or (isinstance(value, (float, Decimal)) and not isfinite(value)):
-        return  # what is no number is no cell either
+        return  # Excel has no NaN or infinity: the cell stays empty
     if isinstance(value, bool):
-        sheet.write_boolean(row, place, value)
+        sheet.write_boolean(row, column, value)
     elif isinstance(value, (int, float, Decimal)) and -EXACT <= float(value) <= EXACT:
-        sheet.write_number(row, place, value)
+        sheet.write_number(row, column, value)
     elif isinstance(value, datetime):
-        sheet.write_datetime(row, place, value.replace(tzinfo=None), moment)
+        sheet.write_datetime(row, column, value.replace(tzinfo=None), moment)
     elif isinstance(value, date):
-        sheet.write_datetime(row, place, value, day)
+        sheet.write_datetime(row, column, value, day)
     else:
-        sheet.write_string(row, place, str(value)[:EXCEL_TEXT])  # never `write`: it makes formulas and links of text
+        sheet.write_string(row, column, str(value)[:EXCEL_TEXT])  # never `write`: it turns text into formulas and links

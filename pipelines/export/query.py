@@ -1,8 +1,8 @@
-"""Reading the published file, for the command line: a query in, columns and rows out. Nothing is ever written.
+"""Runs one read-only query on the published file: SQL in, columns and rows out. Nothing is ever written.
 
-DuckDB's own parser decides what a query may do. Its statement's type alone does not tell: a SELECT may hold a COPY, and
-an EXPLAIN ANALYZE runs whatever it explains. So a query is one SELECT whose whole syntax tree only reads. It then runs
-on a connection that is read-only, opens no files but the published one and the lake's, and cannot be set otherwise.
+A query is checked with DuckDB's own parser. The statement's type alone is not enough: a SELECT may contain a COPY, and
+an EXPLAIN ANALYZE runs what it explains. So only one SELECT is allowed, and only if its whole syntax tree reads. It
+runs on a read-only connection that opens no files but the published one and the lake's, with a locked configuration.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pipelines.views.catalog import VIEWS, macros
 
 sql = statements("pipelines.export")
 
-# The kinds of queries in a syntax tree that only read. A CTE may also be a COPY_QUERY_NODE, a DELETE_QUERY_NODE, ...
+# The query nodes of a syntax tree that only read. A CTE may also be a COPY_QUERY_NODE, a DELETE_QUERY_NODE, ...
 READING_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
-# The table functions that neither open files, change settings, nor run a text as a query; and all
-# `duckdb_...()`; the published macros are added.
+# The table functions that do not open files, change settings or run text as a query. All `duckdb_...()` and the
+# published macros are allowed as well.
 READING_FUNCTIONS = {
     *("range", "generate_series", "unnest", "repeat", "json_each", "json_tree", "histogram", "histogram_values")
 }
@@ -37,7 +37,7 @@ _NAME = re.compile(r"(\w+\.)?\w+")
 
 @dataclass(frozen=True)
 class Answer:
-    """What a query gave: column names, and rows of Python values in their order. `more` when rows were left out."""
+    """A query's result: column names, and rows of Python values in that order. `more`: there were more rows."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
@@ -47,10 +47,10 @@ class Answer:
 def run_query(
     published: Path, query: str, parameters: dict[str, Any] | None = None, *, most: int | None = None
 ) -> Answer:
-    """Run one query on the published file, read-only; of its rows give `most` at most.
+    """Run one query on the published file, read-only; return at most `most` rows (None: all).
 
-    Raises NothingLandedError before the first publish, and ArgumentError for a query that would write or that DuckDB
-    refuses.
+    Raises NothingLandedError before the first publish, and ArgumentError when the query would write or DuckDB refuses
+    it.
     """
     with open_published(published) as con:
         statement = lock(con, published, query)
@@ -63,9 +63,9 @@ def run_query(
 
 @contextmanager
 def open_published(published: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The published file, read-only. Raises NothingLandedError before the first publish."""
+    """Open the published file read-only. Raises NothingLandedError before the first publish."""
     if not published.exists():
-        raise NothingLandedError(f"{published} is not there yet: run `rollbook sync` first")
+        raise NothingLandedError(f"{published} does not exist yet: run `rollbook sync` first")
     with translate_errors(published, published.parent), duckdb.connect(str(published), read_only=True) as con:
         yield con
 
@@ -73,11 +73,11 @@ def open_published(published: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 def lock(
     con: duckdb.DuckDBPyConnection, published: Path, query: str, *, scratch: Path | None = None
 ) -> duckdb.Statement:
-    """Make the published file's connection fit for one query, and for nothing but reading; returns it, parsed.
+    """Parse the query and restrict the connection to reading; returns the parsed statement.
 
-    From here on no files can be opened but the published one and the lake's, which its views read. What does not fit
-    into memory is spilled to `scratch`, a private folder; without one it fails. Raises ArgumentError for a query that
-    would do more than read.
+    After this the connection can open no files but the published one and the lake's, which its views read. What does
+    not fit into memory is spilled to `scratch`, a private folder; without one, the query fails. Raises ArgumentError
+    when the query would do more than read.
     """
     statement = only_reads(con, query)
     lake = f"{published.parent / 'snapshots'}/"
@@ -85,7 +85,7 @@ def lock(
     con.execute(f"SET temp_directory = {literal(scratch or '')}")
     if scratch is not None:
         con.execute(f"SET memory_limit = {literal(MEMORY_LIMIT)}")
-    con.execute("SET enable_progress_bar = false")  # which would stand in the output of a query that takes seconds
+    con.execute("SET enable_progress_bar = false")  # it would be printed into the output of a slow query
     con.execute("SET enable_external_access = false")
     con.execute("SET lock_configuration = true")
     return statement
@@ -93,7 +93,7 @@ def lock(
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn what DuckDB says about a query into an ArgumentError."""
+    """Turn DuckDB's errors about a query into an ArgumentError."""
     try:
         yield
     except duckdb.Error as error:
@@ -101,7 +101,7 @@ def refusals() -> Iterator[None]:
 
 
 def only_reads(con: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
-    """The one statement that a query is. Raises ArgumentError, in a sentence, for what is not one query that reads."""
+    """Parse a query. Raises ArgumentError unless it is exactly one statement that only reads."""
     try:
         statements = con.extract_statements(query)
     except duckdb.Error as error:
@@ -115,8 +115,8 @@ def only_reads(con: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
         raise _more_than_reading(kind)
     row = con.execute(sql("syntax_tree"), {"query": statements[0].query}).fetchone()
     nodes, functions = (part or [] for part in row or ([], []))
-    if not nodes:  # DuckDB made no tree of it
-        raise _more_than_reading("what DuckDB cannot take apart")
+    if not nodes:  # DuckDB has no syntax tree for it
+        raise _more_than_reading("a statement that DuckDB cannot analyze")
     for node in set(nodes) - READING_NODES:
         raise _more_than_reading(node.removesuffix("_QUERY_NODE"))
     for name in set(functions) - READING_FUNCTIONS - {macro.name for macro in macros()}:
@@ -134,15 +134,15 @@ def _kind(statement: duckdb.Statement) -> str:
 
 def _more_than_reading(what: str) -> ArgumentError:
     return ArgumentError(
-        f"This only reads, and {what} could do more: only a sync changes what is published. Ask with SELECT, FROM,"
+        f"This only reads, and {what} could do more: only a sync changes what is published. Use SELECT, FROM,"
         " WITH, SUMMARIZE, DESCRIBE or SHOW; for work of your own, ATTACH the file read-only from another database"
     )
 
 
 def query_of(con: duckdb.DuckDBPyConnection, question: str) -> str:
-    """A question as a query: the name of a view or table, or a query as it is.
+    """Turn the name of a view or table into a query; a query is returned as it is.
 
-    Raises ArgumentError for a name of neither, with those it may have meant.
+    Raises ArgumentError when there is no such view or table, and suggests similar names.
     """
     if not _NAME.fullmatch(question.strip()):
         return question
@@ -150,6 +150,6 @@ def query_of(con: duckdb.DuckDBPyConnection, question: str) -> str:
     known = {f"{schema}.{table}".removeprefix("main.") for schema, table in con.execute(sql("relations")).fetchall()}
     if name.removeprefix("main.") not in known:
         near = get_close_matches(name, known, n=3)
-        meant = f"did you mean {' or '.join(near)}?" if near else f"the questions are {', '.join(VIEWS)}"
-        raise ArgumentError(f"There is no view or table {question.strip()!r}: {meant}")
+        advice = f"did you mean {' or '.join(near)}?" if near else f"the views are {', '.join(VIEWS)}"
+        raise ArgumentError(f"There is no view or table {question.strip()!r}: {advice}")
     return f"SELECT * FROM {name}"

@@ -1,7 +1,7 @@
-"""Alerts: a failed, held or late sync, and the first good one after it.
+"""Alerts for failed, held and late syncs, and for the first good one after.
 
-    alerts.py     what is said, to whom, and what was said before
-    channels.py   sending one message: webhook, mail
+    alerts.py     which outcomes are reported, the text, the outbox
+    channels.py   sends one message: webhook, mail
 
 No Dagster here: `schedules` finds the runs to report.
 """

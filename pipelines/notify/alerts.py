@@ -1,8 +1,8 @@
-"""Telling somebody: a failed, held or late sync, and the first good one after, once each. No Dagster.
+"""Alerts: sends one message for each failed, held or late sync, and one when syncs recover. No Dagster.
 
-What happened comes in as an `Outcome`; what was told already, and what could not be delivered yet, is kept in
-`build/alerts.json`, so that a restart, or a second process that saw the same run, tells nothing twice. Whatever goes
-wrong here is a line in the log: no sync fails because nobody could be told of it.
+What happened comes in as an `Outcome`. `build/alerts.json` keeps which outcomes were reported and which messages are
+not delivered yet, so that nothing is sent twice after a restart, or when two processes see the same run. Errors here
+are only logged: no sync fails because of an alert.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from pipelines import cron, files
 from pipelines.errors import RollbookError, UndeliveredError
 from pipelines.export.query import run_query
-from pipelines.notify.channels import by_mail, to_webhook
+from pipelines.notify.channels import send_mail, send_to_webhook
 from pipelines.settings import Settings
 from pipelines.source.fetch import utc_now
 from pipelines.store.statements import statements
@@ -33,18 +33,18 @@ sql = statements("pipelines.notify")
 
 log = logging.getLogger(__name__)
 
-# What was told stays known for longer than any run waits to be looked at.
+# Reported outcomes that are remembered; far more than the runs that can be waiting for the sensor.
 REMEMBERED = 500
-# Minutes until an undelivered message is tried again; after the last it is no news any more.
-AGAIN_AFTER = (1, 5, 15, 60, 180, 360, 720)
-# Whoever delivers waits for no more than this many messages; the rest go the next time.
-AT_ONCE = 2
+# Minutes until an undelivered message is tried again; after the last try it is dropped as outdated.
+RETRY_MINUTES = (1, 5, 15, 60, 180, 360, 720)
+# Messages sent per attempt; the rest wait for the next one.
+MESSAGES_AT_ONCE = 2
 LOCK_SECONDS = 60.0
 NAME_MOST = 80
 
 
 class Kind(StrEnum):
-    """What became of a sync."""
+    """How a sync ended, or that it is late."""
 
     SYNCED = "synced"
     FAILED = "failed"
@@ -54,16 +54,16 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """One thing to tell of: `id` names it for good, `said` is what happened and what to do next, without a pupil."""
+    """One outcome to report. `id` is unique; `text` says what happened and what to do next, without a pupil's data."""
 
     id: str
     kind: Kind
     day: date | None = None
-    said: str = ""
+    text: str = ""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message on its way: the channels it has not reached yet, how often they were tried, when they will be."""
+    """An undelivered message: the channels that are left, the time of the next try, and the number of tries so far."""
 
     subject: str
     text: str
@@ -72,19 +72,21 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 0
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
-    """Since when alerts are on, what was told, whether the last of it was trouble, and what waits to be delivered."""
+class State(msgspec.Struct, frozen=True, kw_only=True, rename={"reported": "told", "failing": "trouble"}):
+    """What `build/alerts.json` holds: since when alerts are on, the ids of the reported outcomes, whether the last one
+    was bad, and the messages to deliver. `rename` keeps the field names of existing files.
+    """
 
     since: datetime
-    told: tuple[str, ...] = ()
-    trouble: bool = False
+    reported: tuple[str, ...] = ()
+    failing: bool = False
     outbox: tuple[Message, ...] = ()
 
 
 class Alerts:
-    """The alerts of one warehouse. None of this raises."""
+    """The alerts of one warehouse. No method raises."""
 
-    # Where the state could not be written (a full disk is what an alert may be about), this process remembers it.
+    # The state that could not be written, kept for this process: the alert may be about a full disk.
     _unwritten: ClassVar[dict[Path, State]] = {}
 
     def __init__(self, rollbook: Rollbook, *, clock: Callable[[], datetime] = utc_now) -> None:
@@ -95,55 +97,60 @@ class Alerts:
         self._path = rollbook.warehouse.build / "alerts.json"
 
     @property
-    def wanted(self) -> bool:
-        """Whether there is anybody to tell."""
+    def enabled(self) -> bool:
+        """Whether a channel is set."""
         return bool(self.channels)
 
     def report(self, outcome: Outcome) -> bool:
-        """Put what is worth telling into the outbox, unless it was told before. Returns whether it was put there."""
+        """Queue a message for an outcome that was not reported before; a good one only if the last one was bad.
+
+        Returns whether a message was queued.
+        """
         with self._locked():
             state = self._load()
-            if outcome.id in state.told:
+            if outcome.id in state.reported:
                 return False
             good = outcome.kind is Kind.SYNCED
-            news = state.trouble or not good
-            fresh = (self._message(outcome),) if news else ()
+            queue = state.failing or not good
+            added = (self._message(outcome),) if queue else ()
             self._save(
                 msgspec.structs.replace(
                     state,
-                    told=(*state.told, outcome.id)[-REMEMBERED:],
-                    trouble=not good,
-                    outbox=(*state.outbox, *fresh),
+                    reported=(*state.reported, outcome.id)[-REMEMBERED:],
+                    failing=not good,
+                    outbox=(*state.outbox, *added),
                 )
             )
-            return news
+            return queue
 
     def deliver(self) -> None:
-        """Send what waits and is due. What does not get through is tried again later, for a day."""
+        """Send the messages that are due. Undelivered ones are tried again, for a day."""
         with self._locked():
             state, now = self._load(), self.clock()
-            due = [m for m in state.outbox if m.next_at <= now][:AT_ONCE]
+            due = [m for m in state.outbox if m.next_at <= now][:MESSAGES_AT_ONCE]
             for message in due:
-                left = self._send(message, now)
+                retry = self._send(message, now)
                 others = tuple(m for m in state.outbox if m is not message)
-                state = msgspec.structs.replace(state, outbox=(*others, left) if left else others)
+                state = msgspec.structs.replace(state, outbox=(*others, retry) if retry else others)
                 self._save(state)
 
-    def missed(self) -> datetime | None:
-        """The moment of the last night that is over its grace, if alerts were on when it came; told or not."""
+    def missed_night(self) -> datetime | None:
+        """The scheduled time of the last night past its grace period, reported or not; None if it was before alerts
+        were turned on.
+        """
         night = cron.due(self.settings.cron)
         tick = cron.last_tick(self.settings.cron, self.settings.zone, self.clock() - night.grace)
         with self._locked():
             state = self._load()
-            if not state.told and not self._path.exists():
-                self._save(state)  # from now on
+            if not state.reported and not self._path.exists():
+                self._save(state)  # records since when alerts are on
             return tick if tick >= state.since else None
 
-    def told(self, outcome_id: str) -> bool:
-        """Whether this was told."""
-        return outcome_id in self._load().told
+    def was_reported(self, outcome_id: str) -> bool:
+        """Whether an outcome was reported."""
+        return outcome_id in self._load().reported
 
-    # -- what is said ----------------------------------------------------------------------------------------------
+    # -- the text --------------------------------------------------------------------------------------------------
 
     def _message(self, outcome: Outcome) -> Message:
         of = f" of {outcome.day}" if outcome.day else ""
@@ -154,9 +161,9 @@ class Alerts:
             Kind.LATE: f"the sync{of} is late",
         }[outcome.kind]
         subject = f"Rollbook, {self._institution()}: {title}"
-        said = outcome.said.strip()
-        stop = "" if said.endswith((".", "!", "?")) or not said else "."
-        lines = [subject, said + stop, *self._counts(outcome)]
+        text = outcome.text.strip()
+        stop = "" if text.endswith((".", "!", "?")) or not text else "."
+        lines = [subject, text + stop, *self._counts(outcome)]
         return Message(
             subject=subject,
             text="\n".join(line for line in lines if line),
@@ -168,7 +175,7 @@ class Alerts:
         name = self._one("SELECT school_name FROM institution")
         if not name:
             return self.settings.base_url.partition("://")[2]
-        # What a chat service would take for a command or a link stays out.
+        # Without the characters that chat services read as a mention, a link or markup.
         return " ".join(str(name[0]).translate(dict.fromkeys(map(ord, "<>`*_@"), " ")).split())[:NAME_MOST]
 
     def _counts(self, outcome: Outcome) -> Iterator[str]:
@@ -183,8 +190,8 @@ class Alerts:
         if outcome.kind is Kind.SYNCED and outcome.day:
             row = self._one(sql("synced"), {"day": outcome.day})
             if row:
-                said = "{}; {} rows added, {} changed, {} removed. Nothing is left to do."
-                yield said.format(*row)
+                counts = "{}; {} rows added, {} changed, {} removed. Nothing is left to do."
+                yield counts.format(*row)
             return
         row = self._one(sql("last"))
         if row:
@@ -195,34 +202,34 @@ class Alerts:
     def _one(self, query: str, parameters: Mapping[str, object] | None = None) -> tuple[object, ...] | None:
         try:
             rows = run_query(self.rollbook.warehouse.published, query, dict(parameters or {})).rows
-        except (RollbookError, OSError):  # no file yet, or one that somebody else has open for writing
+        except (RollbookError, OSError):  # no file yet, or another process has it open for writing
             return None
         return rows[0] if rows else None
 
-    # -- how it is sent --------------------------------------------------------------------------------------------
+    # -- delivery --------------------------------------------------------------------------------------------------
 
     def _send(self, message: Message, now: datetime) -> Message | None:
-        """Try every channel that is left; returns what is still to be tried, and when."""
+        """Try every channel that is left. Returns the message to try again later, or None when it is done."""
         left = []
         for name in message.channels:
             try:
                 self.channels[name](message.subject, message.text)
-            except KeyError:  # no longer set
+            except KeyError:  # the channel is no longer set
                 continue
             except UndeliveredError as error:
-                log.warning("An alert did not get through: %s", error.message)
+                log.warning("An alert was not delivered: %s", error.message)
                 if error.again:
                     left.append(name)
-        if not left or message.tries == len(AGAIN_AFTER):
+        if not left or message.tries == len(RETRY_MINUTES):
             return None
-        again = now + timedelta(minutes=AGAIN_AFTER[message.tries])
-        return msgspec.structs.replace(message, channels=tuple(left), tries=message.tries + 1, next_at=again)
+        next_at = now + timedelta(minutes=RETRY_MINUTES[message.tries])
+        return msgspec.structs.replace(message, channels=tuple(left), tries=message.tries + 1, next_at=next_at)
 
-    # -- what is kept ----------------------------------------------------------------------------------------------
+    # -- the state file --------------------------------------------------------------------------------------------
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keep other processes from telling the same at the same time; go on without, where no lock can be had."""
+        """Keep other processes from reporting the same at the same time. Goes on without a lock if it gets none."""
         lock = FileLock(self._path.with_suffix(".lock"), mode=files.PRIVATE_FILE)
         try:
             files.folder(self._path.parent)
@@ -242,7 +249,7 @@ class Alerts:
         except FileNotFoundError:
             return State(since=self.clock())
         except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
-            log.warning("%s cannot be read (%s) and is begun anew", self._path.name, type(error).__name__)
+            log.warning("%s cannot be read (%s); it is started again", self._path.name, type(error).__name__)
             return State(since=self.clock())
 
     def _save(self, state: State) -> None:
@@ -255,12 +262,12 @@ class Alerts:
 
 
 def _channels(settings: Settings) -> dict[str, Callable[[str, str], None]]:
-    """What sends a subject and a text, by name."""
+    """The channels that are set: functions that send a subject and a text, by name."""
     channels: dict[str, Callable[[str, str], None]] = {}
     if settings.alert_webhook is not None:
         url = settings.alert_webhook
-        channels["webhook"] = lambda _subject, text: to_webhook(url, text)
+        channels["webhook"] = lambda _subject, text: send_to_webhook(url, text)
     if settings.smtp_url is not None and settings.alert_to is not None:
         sender = settings.alert_from or settings.alert_to.partition(",")[0]
-        channels["mail"] = partial(by_mail, settings.smtp_url, sender, settings.alert_to)
+        channels["mail"] = partial(send_mail, settings.smtp_url, sender, settings.alert_to)
     return channels

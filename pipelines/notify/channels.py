@@ -1,6 +1,6 @@
-"""Sending one message: to a chat service's webhook, or by mail. What is said, and how often, is decided in `alerts`.
+"""Sends one message: to a chat service's webhook, or by mail. `alerts` decides the text and when to try again.
 
-The webhook's address and the mail account are secrets: no log line and no error made here holds them.
+The webhook's address and the mail account are secrets: no log line and no error made here contains them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ from pipelines.settings import is_loopback
 from pipelines.source.client import silence
 from pipelines.source.deadline import Deadline, bound
 
-# Seconds. Nothing waits for an alert but the alerts after it, and those wait for at most a few of these.
-TIMEOUT = 10.0
+TIMEOUT = 10.0  # seconds
 TOO_MANY, SERVER_ERROR = 429, 500
 
 
-def to_webhook(url: SecretStr, text: str) -> None:
-    """Post a text as chat services take it, {"text": ...}. Raises UndeliveredError.
+def send_to_webhook(url: SecretStr, text: str) -> None:
+    """Post {"text": ...}, as chat services expect it. Raises UndeliveredError.
 
-    An answer that does not come in time is no failure: the message went out whole, and posting it again could show it
-    twice.
+    A read timeout is not an error: the message was sent completely, and sending it again could show it twice.
     """
     silence()
     address = url.get_secret_value()
@@ -39,30 +37,30 @@ def to_webhook(url: SecretStr, text: str) -> None:
         with httpx.Client(
             timeout=TIMEOUT,
             follow_redirects=False,
-            trust_env=https,  # a plain http address is this machine's own, and goes through no proxy
+            trust_env=https,  # plain http is only allowed to this machine, which needs no proxy
             verify=True if https else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             headers={"User-Agent": f"Rollbook/{__version__}"},
         ) as client:
             deadline = Deadline()
             bound(client, deadline)
             deadline.begin(TIMEOUT)
-            with client.stream("POST", address, json={"text": text}) as response:  # its body is not even read
+            with client.stream("POST", address, json={"text": text}) as response:  # the body is not read
                 status = response.status_code
     except httpx.ReadTimeout:
         return
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-        # The cause's own words may name the address.
+        # The cause's message may contain the address.
         raise UndeliveredError(f"the webhook could not be reached ({type(error).__name__})", again=True) from None
     if not 200 <= status < 300:
         again = status == TOO_MANY or status >= SERVER_ERROR
         raise UndeliveredError(f"the webhook answered {status}: see ROLLBOOK_ALERT_WEBHOOK", again=again)
 
 
-def by_mail(url: SecretStr, sender: str, to: str, subject: str, text: str) -> None:
-    """Send a mail by the server and account of an smtp:// or smtps:// address. Raises UndeliveredError.
+def send_mail(url: SecretStr, sender: str, to: str, subject: str, text: str) -> None:
+    """Send a mail through the server and account of an smtp:// or smtps:// address. Raises UndeliveredError.
 
-    With smtp:// the connection is encrypted as soon as the server offers it; without that, no password is sent except
-    to this machine.
+    With smtp:// the connection is encrypted if the server offers it. Over an unencrypted connection no password is
+    sent, except to this machine.
     """
     parts = urlsplit(url.get_secret_value())
     host = parts.hostname or ""

@@ -1,9 +1,9 @@
-"""Room on disk: what a sync needs, what a year comes to, and what retention would let go of now.
+"""Disk space: what a sync needs, how large the warehouse will be in a year, and what retention would delete now.
 
-The figures were measured with the sandbox at 20,000 students (25 MB of bodies a night, 60 nights) and are kept on the
-safe side. Per night 3.5 MB of raw bodies and 1.6 MB of snapshots were landed; the published file began at 14 MB, was
-31 MB after a week (DuckDB keeps room for what it rewrites) and then grew by 0.42 MB a night, which is 0.27 of a day's
-snapshots. While a sync ran, it took up to 1.2 times the published file and twice the night's raw bodies beside them.
+The factors are based on a measurement with the sandbox at 20,000 students (25 MB of bodies a night, 60 nights), rounded
+up. A night added 3.5 MB of raw bodies and 1.6 MB of snapshots. The published file began at 14 MB, was 31 MB after a
+week (DuckDB keeps free space for what it rewrites) and then grew by 0.42 MB a night, which is 0.27 of a day's
+snapshots. A running sync took up to 1.2 times the published file and twice the night's raw bodies in addition.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from pipelines.store.warehouse import KEPT
 from pipelines.sync import Rollbook
 
 YEAR = 365
-# Of a day's snapshots, the share by which the published file grows in a night; and the least it can grow by.
+# How much the published file grows in a night, as a share of a day's snapshots; and the least it grows by, in bytes.
 GROWTH, GROWTH_LEAST = 0.5, 40_000
-# A small file's own room: a block of 256 kB a table and more, rewritten in the first nights until it is reused.
+# The least size of the published file: a block of 256 kB and more per table, rewritten in the first nights until free
+# blocks are reused.
 FILE_LEAST = 32 * machine.MB
-# What DuckDB may spill, and the room for what nobody thought of.
+# What DuckDB may spill to disk, and a safety margin.
 MARGIN = 64 * machine.MB
-# Of the bodies' bytes as received: raw bodies, a day's snapshots, the published file. For before the first sync.
+# Before the first sync, as shares of the received bodies' bytes: raw bodies, a day's snapshots, the published file.
 RAW_SHARE, LAKE_SHARE, FILE_SHARE = 0.15, 0.07, 1.25
-# A run of the job in Dagster's records (23 assets and 15 checks, in the run's own file and again in the index), until
-# an instance shows what its own come to.
+# One run in Dagster's records (23 assets and 15 checks, in the run's own file and again in the index), until the
+# instance has enough runs to measure.
 RUN_BYTES = 1_000_000
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes: `sync` must be free for one sync, `night` stays of it, `year` is the whole warehouse a year from now."""
+    """Bytes: `sync` must be free to run one, `night` is what it adds, `year` is the whole warehouse in a year."""
 
     sync: int
     night: int
@@ -43,7 +44,7 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Night:
-    """What one night leaves, and the published file as it is: bytes."""
+    """What one night adds to raw/ and snapshots/, and the published file's size now; in bytes."""
 
     raw: int
     lake: int
@@ -51,12 +52,12 @@ class Night:
 
     @property
     def growth(self) -> float:
-        """By how much the published file grows."""
+        """Bytes by which the published file grows in a night."""
         return max(GROWTH * self.lake, GROWTH_LEAST)
 
 
 def last_night(rollbook: Rollbook) -> Night | None:
-    """What the newest counted landing left. None before the first sync."""
+    """The night of the newest landing that counts. None before the first sync."""
     newest: Manifest | None = rollbook.newest()
     if newest is None:
         return None
@@ -68,17 +69,17 @@ def last_night(rollbook: Rollbook) -> Night | None:
 
 
 def first_night(bodies: float) -> Night:
-    """What a first sync of so many bytes of bodies would leave."""
+    """An estimate of the first night, from the bytes of the bodies it would receive."""
     return Night(round(RAW_SHARE * bodies), round(LAKE_SHARE * bodies), round(FILE_SHARE * bodies))
 
 
 def predict(rollbook: Rollbook, night: Night, *, nights: int = YEAR, run_bytes: int = 0) -> Capacity:
-    """What this warehouse needs for a sync, and what it comes to after so many nights, Dagster's records included."""
+    """Predict what a sync needs, and the warehouse's size after `nights` nights, including Dagster's records."""
     keep = rollbook.settings.keep_days
-    have_raw, have_lake = machine.size(rollbook.raw.root), machine.size(rollbook.lake.root)
-    # One more than is asked for: a day outlives its views by a night, for who has the file open.
+    raw_now, lake_now = machine.size(rollbook.raw.root), machine.size(rollbook.lake.root)
+    # One day more than the setting: files are deleted one night after their views, for readers that are still open.
     kept = nights if keep is None else min(nights, keep + 1)
-    landed = kept * (night.raw + night.lake) + (have_raw + have_lake if keep is None or nights < keep else 0)
+    landed = kept * (night.raw + night.lake) + (raw_now + lake_now if keep is None or nights < keep else 0)
     file = max(night.published, FILE_LEAST) + nights * night.growth
     runs = nights * run_bytes
     return Capacity(
@@ -89,7 +90,7 @@ def predict(rollbook: Rollbook, night: Night, *, nights: int = YEAR, run_bytes: 
 
 
 class Expiry(msgspec.Struct, frozen=True, kw_only=True):
-    """What retention would let go of: the days, and the bytes they take in raw/ and snapshots/."""
+    """What retention would delete: the days, and their bytes in raw/ and snapshots/."""
 
     keep_days: int | None
     days: tuple[date, ...]
@@ -98,7 +99,7 @@ class Expiry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def expiry(rollbook: Rollbook, keep_days: int | None = None) -> Expiry:
-    """What a sync, or `rollbook prune`, would let go of now. Raises DamagedError."""
+    """What a sync or `rollbook prune` would delete now. Raises DamagedError."""
     keep = keep_days or rollbook.settings.keep_days
     days = rollbook.retention.expirable(keep)
     folders = [f"snapshot_date={day}" for day in days]

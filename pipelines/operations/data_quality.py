@@ -1,7 +1,8 @@
-"""What can be checked on the published data itself: whether the source agrees with itself.
+"""Data quality checks: whether the published data agree with each other.
 
-Each fact is a sentence that should hold, and a query for the ids of which it does not. What breaks one is the source's
-own contradiction, which readers are told of and not kept from; what only Rollbook can have broken is in `checks`.
+Each check is a sentence that should hold, and a query for the ids for which it does not. A failure is a contradiction
+in the source's own data: it is reported, and the data are published. Checks of Rollbook's own work are in
+`store.checks`.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ SAMPLE = 5
 
 
 @dataclass(frozen=True)
-class Fact:
-    """One sentence that should hold of a table."""
+class QualityCheck:
+    """A sentence that should hold for a table, and a query for the ids for which it does not."""
 
     table: str
     name: str
@@ -31,60 +32,61 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """How many rows break a fact, and a few of their ids."""
+class QualityResult:
+    """How many rows fail a check, and a few of their ids."""
 
-    fact: Fact
-    broken: int
+    check: QualityCheck
+    failures: int
     sample: tuple[object, ...] = field(default=())
 
 
-def _percentages() -> list[Fact]:
-    facts = []
+def _percentage_checks() -> list[QualityCheck]:
+    checks = []
     for table in TABLES.values():
         percents = [c.name for c in table.columns if c.percent]
         if percents:
             outside = " OR ".join(f"{c} NOT BETWEEN 0 AND 100" for c in percents)
             query = f"SELECT {table.parent_key} FROM main.{table.name} WHERE {outside}"
-            facts.append(Fact(table.name, "percentages_in_range", f"{', '.join(percents)} lie in 0 to 100.", query))
-    return facts
+            sentence = f"{', '.join(percents)} lie in 0 to 100."
+            checks.append(QualityCheck(table.name, "percentages_in_range", sentence, query))
+    return checks
 
 
-FACTS: tuple[Fact, ...] = (
-    Fact(
+QUALITY_CHECKS: tuple[QualityCheck, ...] = (
+    QualityCheck(
         "student_classes",
         "classes_exist",
         "Every class that a student lists is in the class list.",
         sql("classes_exist"),
     ),
-    Fact(
+    QualityCheck(
         "classes",
         "student_count_is_the_roster",
         "A class's student_count is the number of students who list it.",
         sql("student_count"),
     ),
-    Fact(
+    QualityCheck(
         "student_summaries",
         "completed_at_most_total",
         "No student completed more assignments or assessments than were given.",
         sql("completed"),
     ),
-    Fact(
+    QualityCheck(
         "class_assignment_activity",
         "submissions_add_up",
         "Students with and without submissions make up the students enrolled.",
         sql("submissions"),
     ),
-    *_percentages(),
+    *_percentage_checks(),
 )
 
 
-def findings(published: Path) -> list[Finding]:
-    """Look at every fact. Raises NothingLandedError before the first publish."""
+def run_quality_checks(published: Path) -> list[QualityResult]:
+    """Run every check on the published file. Raises NothingLandedError before the first publish."""
     with open_published(published) as con:
-        return [_look(con, fact) for fact in FACTS]
+        return [_run(con, check) for check in QUALITY_CHECKS]
 
 
-def _look(con: duckdb.DuckDBPyConnection, fact: Fact) -> Finding:
-    ids = [r[0] for r in con.execute(fact.query).fetchall()]
-    return Finding(fact, len(ids), tuple(sorted(ids)[:SAMPLE]))
+def _run(con: duckdb.DuckDBPyConnection, check: QualityCheck) -> QualityResult:
+    ids = [r[0] for r in con.execute(check.query).fetchall()]
+    return QualityResult(check, len(ids), tuple(sorted(ids)[:SAMPLE]))

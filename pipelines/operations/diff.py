@@ -1,7 +1,7 @@
-"""What a sync would do now: everything is fetched and compared, and nothing of it stays.
+"""What a sync would do now: fetches and compares everything, and keeps nothing.
 
-Bodies and rows go to a folder of their own within the warehouse's `build/`, as private as the rest of it, that is
-removed at the end. That of a killed process is removed by the next writer.
+Bodies and rows go to a temporary folder in the warehouse's `build/`, as private as the rest, which is removed at the
+end. If the process is killed, the next writer removes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipelines.sync import Rollbook
 
 @dataclass(frozen=True)
 class Diff:
-    """What would come of a sync: `outcome` as `ops.syncs` has it, why in words, and the counts per table."""
+    """The result that a sync would have: `outcome` as in `ops.syncs`, the reason, and the counts per table."""
 
     manifest: Manifest
     outcome: str
@@ -31,53 +31,52 @@ class Diff:
 
 
 def diff(rollbook: Rollbook) -> Diff:
-    """Walk, compare with what is published, change nothing of it. Waits for no writer, and keeps none waiting.
+    """Walk both sets and compare them with what is published; change nothing. Takes no writer lock.
 
-    Raises what fetching raises: a service that cannot be asked leaves nothing to compare. Raises BehindError when what
-    is published is not what was landed, since a sync would compare with something else then.
+    Raises what fetching raises. Raises BehindError when the published file does not match what was landed, because a
+    sync would recover first and then compare with something else.
     """
     day = rollbook.partition(rollbook.today())
     if not rollbook.recovery.is_current():
         raise BehindError(
-            "What is published is not what was landed: a sync is under way or was cut short, or the file was lost or"
-            " changed. The next `rollbook sync` brings it up to date before it judges anything; what it would do can be"
-            " shown after that"
+            "What is published is not what was landed: a sync is running or was interrupted, or the file was lost or"
+            " changed. The next `rollbook sync` recovers it first; run `rollbook diff` after that"
         )
-    with suppress(OSError):  # a warehouse that this account may only read can be compared with, too
+    with suppress(OSError):  # an account that may only read the warehouse can compare, too
         files.folder(rollbook.warehouse.build)
-    with machine.translate_errors(rollbook.warehouse.root), files.aside(rollbook.warehouse.build) as made:
-        aside = _Aside(rollbook, made)
-        # Landings of one day add up: what was landed today already has its part in what the next one does.
+    with machine.translate_errors(rollbook.warehouse.root), files.aside(rollbook.warehouse.build) as folder:
+        trial = _TrialRollbook(rollbook, folder)
+        # Landings of one day add up: what was landed earlier today is part of what a sync would compose.
         landed = rollbook.raw.root / f"snapshot_date={day}"
         if landed.is_dir():
-            unfinished = shutil.ignore_patterns(f".*{files.PARTIAL}")  # a sync's that is under way
-            shutil.copytree(landed, aside.raw.root / landed.name, ignore=unfinished)
-        manifest = aside.land(day)
+            unfinished = shutil.ignore_patterns(f".*{files.PARTIAL}")  # of a sync that is running
+            shutil.copytree(landed, trial.raw.root / landed.name, ignore=unfinished)
+        manifest = trial.land(day)
         try:
-            evaluation = aside.evaluate(manifest)
+            evaluation = trial.evaluate(manifest)
         except ContractChangedError as error:
             return Diff(manifest, "failed", error.message)
     decision, rejected = evaluation.decision, evaluation.flattened.rejected()
     return Diff(manifest, decision.verdict.outcome, decision.reason, decision.counts, rejected)
 
 
-class _Aside(Rollbook):
-    """The same warehouse to read, and another place to write to."""
+class _TrialRollbook(Rollbook):
+    """Reads the given warehouse, and writes to another folder."""
 
-    def __init__(self, of: Rollbook, made: Path) -> None:
+    def __init__(self, original: Rollbook, folder: Path) -> None:
         super().__init__(
-            of.settings,
-            clock=of.clock,
-            progress=of.progress,
-            warehouse=Warehouse(of.warehouse.root, of.warehouse.mode, made / "build"),
-            raw=RawStore(made / "raw"),
+            original.settings,
+            clock=original.clock,
+            progress=original.progress,
+            warehouse=Warehouse(original.warehouse.root, original.warehouse.mode, folder / "build"),
+            raw=RawStore(folder / "raw"),
         )
-        self.of = of
+        self.original = original
 
     def bound_to(self) -> int | None:
-        """Whose the warehouse is: its own raw folder tells, not this one's."""
-        return self.of.bound_to()
+        """The institution of the original: this folder's raw/ does not know it."""
+        return self.original.bound_to()
 
     def newest(self) -> Manifest | None:
-        """What was fetched last, likewise."""
-        return self.of.newest()
+        """The newest landing of the original, for the same reason."""
+        return self.original.newest()

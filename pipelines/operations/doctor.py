@@ -1,7 +1,7 @@
-"""Whether a sync could run here and now, one question after the other, and what to do where it could not.
+"""Checks, one by one, whether a sync could run here and now, and says what to do if not.
 
-Nothing is written: of folders and files it is asked whether they could be, and the one page that is fetched is
-flattened in memory and dropped. What Dagster says of itself is asked by the command, which knows Dagster.
+Nothing is written: permissions are only read, and the one page fetched of each set is flattened in memory and dropped.
+The checks of Dagster are in the command, `cli.diagnostics`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from pipelines.source.fetch import apart
 from pipelines.sync import Rollbook, too_many_rejected
 from pipelines.tables import SETS, WALKED
 
-# A doctor who is kept waiting says so; a sync has more patience (ROLLBOOK_RETRY_SECONDS).
+# Fails fast: retries are capped at 10 s (a sync retries for ROLLBOOK_RETRY_SECONDS).
 RETRY_SECONDS = 10.0
-SKEW_MOST = timedelta(minutes=5)
+MAX_SKEW = timedelta(minutes=5)
 QUARTER = timedelta(minutes=15)
-# Zones reach from 12 hours behind UTC to 14 ahead.
-ZONES_MOST = timedelta(hours=14, minutes=15)
+# Time zones range from 12 hours behind UTC to 14 ahead.
+MAX_ZONE_OFFSET = timedelta(hours=14, minutes=15)
 VERSIONS = ("dagster", "dagster-webserver", "duckdb", "pyarrow", "pandas", "httpx", "msgspec")
 
 
 class Outcome(StrEnum):
-    """What came of one question. Only what `failed` keeps a sync from running."""
+    """The outcome of one check. Only `failed` keeps a sync from running."""
 
     OK = "ok"
     WARNING = "warning"
@@ -49,18 +49,18 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what was looked at, what came of it, and in words what was found and what to do."""
+    """One line: what was checked, the outcome, and a sentence on what was found and what to do."""
 
     what: str
     outcome: Outcome
     says: str
 
 
-Question = Callable[[], Iterator[Finding]]
+Check = Callable[[], Iterator[Finding]]
 
 
 class Doctor:
-    """All questions about one warehouse and its service, asked in order; an answer may need one from before."""
+    """All checks of one warehouse and its service, in order; a later one may use what an earlier one found."""
 
     def __init__(self, rollbook: Rollbook, *, run_bytes: int = capacity.RUN_BYTES) -> None:
         self.rollbook = rollbook
@@ -70,25 +70,25 @@ class Doctor:
         self.bodies: float | None = None
 
     def examine(self) -> Iterator[Finding]:
-        """Ask everything; one question that cannot be answered does not keep the others from being asked."""
-        questions: tuple[tuple[str, Question], ...] = (
-            ("settings", self._settings),
-            ("versions", _versions),
-            ("files", self._files),
-            ("warehouse", self._warehouse),
-            ("service", self._service),
-            ("disk space", self._room),
+        """Run all checks; an error in one is its finding, and the others still run."""
+        checks: tuple[tuple[str, Check], ...] = (
+            ("settings", self._check_settings),
+            ("versions", _check_versions),
+            ("files", self._check_files),
+            ("warehouse", self._check_warehouse),
+            ("service", self._check_service),
+            ("disk space", self._check_disk_space),
         )
-        for what, question in questions:
+        for what, check in checks:
             try:
                 with machine.translate_errors(self.root):
-                    yield from question()
+                    yield from check()
             except RollbookError as error:
                 yield Finding(what, Outcome.FAILED, error.message)
 
-    # -- here ------------------------------------------------------------------------------------------------------
+    # -- this machine ----------------------------------------------------------------------------------------------
 
-    def _settings(self) -> Iterator[Finding]:
+    def _check_settings(self) -> Iterator[Finding]:
         settings = self.settings
         keep = "all days" if settings.keep_days is None else f"{settings.keep_days} days"
         yield Finding(
@@ -102,32 +102,33 @@ class Doctor:
                 says = f"{env} holds the key and others may read it: chmod 600 {env}"
                 yield Finding("settings", Outcome.WARNING, says)
 
-    def _files(self) -> Iterator[Finding]:
-        there = machine.existing(self.root)
-        if not there.is_dir():
-            yield Finding("files", Outcome.FAILED, f"{there} is no folder: set ROLLBOOK_WAREHOUSE to one, or move it")
+    def _check_files(self) -> Iterator[Finding]:
+        found = machine.existing(self.root)
+        if not found.is_dir():
+            says = f"{found} is not a folder: set ROLLBOOK_WAREHOUSE to a folder, or move the file"
+            yield Finding("files", Outcome.FAILED, says)
             return
-        refused = next(_refused(there, inside=there == self.root), None)
+        refused = next(_inaccessible(found, inside=found == self.root), None)
         if refused is not None:
             with machine.translate_errors(self.root):
-                raise OSError(_reason(refused), "", str(refused))
-        loose = next(self._loose(), None)
-        if loose is not None:
-            says = f"{loose} holds pupils' records and others may enter or read it: chmod -R go= {loose}"
+                raise OSError(_errno(refused), "", str(refused))
+        exposed = next(self._exposed(), None)
+        if exposed is not None:
+            says = f"{exposed} holds pupils' records and others may enter or read it: chmod -R go= {exposed}"
             yield Finding("files", Outcome.WARNING, says)
         account = machine.account()
-        made = f"{self.root} can be written to" if there == self.root else f"{self.root} can be made"
-        yield Finding("files", Outcome.OK, f"{made} by this account ({account})")
+        access = f"{self.root} can be written to" if found == self.root else f"{self.root} can be made"
+        yield Finding("files", Outcome.OK, f"{access} by this account ({account})")
 
-    def _loose(self) -> Iterator[Path]:
-        """What is the owner's alone and is open to others."""
+    def _exposed(self) -> Iterator[Path]:
+        """The private folders that other accounts can open."""
         for path in (self.rollbook.raw.root, self.rollbook.warehouse.build):
             with suppress(OSError):
                 if stat.S_IMODE(path.stat().st_mode) & 0o077:
                     yield path
 
-    def _warehouse(self) -> Iterator[Finding]:
-        """What of it is damaged, held or let go of."""
+    def _check_warehouse(self) -> Iterator[Finding]:
+        """Report what is damaged, held, late or expired."""
         known = status.load_status(self.rollbook)
         for problem in known.problems:
             yield Finding("warehouse", Outcome.FAILED, problem)
@@ -140,89 +141,86 @@ class Doctor:
         if known.late_by is not None:
             says = f"the night of {known.due:%Y-%m-%d %H:%M} was not synced: run `rollbook sync`, and see what it says"
             yield Finding("warehouse", Outcome.WARNING, says)
-        days, thinned = known.history, known.expired
-        gone = f", {thinned.count} of them in the history alone" if thinned.count else ""
+        days, count = known.history, known.expired.count
+        expired = f", {count} of them only in the history" if count else ""
         if not known.problems:
-            says = f"institution {known.school_id}, {days.count} days from {days.first} to {days.last}{gone}"
+            says = f"institution {known.school_id}, {days.count} days from {days.first} to {days.last}{expired}"
             yield Finding("warehouse", Outcome.OK, says)
 
-    def _room(self) -> Iterator[Finding]:
+    def _check_disk_space(self) -> Iterator[Finding]:
         night = capacity.last_night(self.rollbook)
         if night is None and self.bodies is not None:
             night = capacity.first_night(self.bodies)
         if night is None:
-            yield Finding("disk space", Outcome.WARNING, "cannot be told before the service has shown a page")
+            yield Finding("disk space", Outcome.WARNING, "cannot be estimated before the service has sent a page")
             return
         need, free = capacity.predict(self.rollbook, night, run_bytes=self.run_bytes), machine.free(self.root)
-        words = machine.in_bytes
-        says = f"a sync needs {words(need.sync)} and leaves {words(need.night)}; {words(free)} are free"
+        size = machine.in_bytes
+        says = f"a sync needs {size(need.sync)} and leaves {size(need.night)}; {size(free)} are free"
         if free < need.sync:
-            more = "make room, or let days go (`rollbook prune --dry-run`, ROLLBOOK_KEEP_DAYS)"
-            yield Finding("disk space", Outcome.FAILED, f"{says}: {more}")
+            advice = "make room, or delete old days (`rollbook prune --dry-run`, ROLLBOOK_KEEP_DAYS)"
+            yield Finding("disk space", Outcome.FAILED, f"{says}: {advice}")
             return
-        have = machine.size(self.root)
-        year = f"in a year it all comes to {words(need.year)} at most, from {words(have)} now"
-        if need.year - have > free:
-            yield Finding(
-                "disk space",
-                Outcome.WARNING,
-                f"{says}. {year}: more than there is. Set ROLLBOOK_KEEP_DAYS, or add room",
-            )
+        used = machine.size(self.root)
+        year = f"in a year the warehouse takes {size(need.year)} at most, from {size(used)} now"
+        if need.year - used > free:
+            says = f"{says}. {year}: more than there is. Set ROLLBOOK_KEEP_DAYS, or add room"
+            yield Finding("disk space", Outcome.WARNING, says)
         else:
             yield Finding("disk space", Outcome.OK, f"{says}; {year}")
 
-    # -- there -----------------------------------------------------------------------------------------------------
+    # -- the service -----------------------------------------------------------------------------------------------
 
-    def _service(self) -> Iterator[Finding]:
-        patience = min(RETRY_SECONDS, self.settings.retry_seconds)
-        with Client(self.settings.model_copy(update={"retry_seconds": patience})) as client:
-            answer = client.get("auth", read=institution)
-            yield self._key(answer.said)
-            yield clock(answer.said.timestamp, answer.received_at, self.rollbook)
+    def _check_service(self) -> Iterator[Finding]:
+        retry_seconds = min(RETRY_SECONDS, self.settings.retry_seconds)
+        with Client(self.settings.model_copy(update={"retry_seconds": retry_seconds})) as client:
+            auth = client.get("auth", read=institution)
+            yield self._check_key(auth.said)
+            yield _check_clock(auth.said.timestamp, auth.received_at, self.rollbook)
             total = 0.0
             for name in WALKED:
                 page = client.get(name, {"page": 1, "limit": LIMIT}, read=page_of(SETS[name]))
-                yield _page(name, page.content, page.said.total_count)
-                shown = len(page.said.ids)
-                total += len(page.content) / shown * page.said.total_count if shown else 0
+                yield _check_page(name, page.content, page.said.total_count)
+                records = len(page.said.ids)
+                total += len(page.content) / records * page.said.total_count if records else 0
             self.bodies = total
 
-    def _key(self, said: Institution) -> Finding:
+    def _check_key(self, owner: Institution) -> Finding:
         bound = self.rollbook.bound_to()
-        if bound not in (None, said.school_id):
+        if bound not in (None, owner.school_id):
             says = (
-                f"is accepted, but belongs to institution {said.school_id}, and this warehouse to {bound}: set"
+                f"is accepted, but belongs to institution {owner.school_id}, and this warehouse to {bound}: set"
                 " ROLLBOOK_API_KEY to this institution's key, or ROLLBOOK_WAREHOUSE to another folder"
             )
             return Finding("key", Outcome.FAILED, says)
-        return Finding("key", Outcome.OK, f"accepted by {self.settings.base_url}: institution {said.school_id}")
+        return Finding("key", Outcome.OK, f"accepted by {self.settings.base_url}: institution {owner.school_id}")
 
 
-def clock(said: datetime, now: datetime, rollbook: Rollbook) -> Finding:
-    """Compare the service's time, which names no zone, with ours. Contract: "Institution (auth check result)".
+def _check_clock(theirs: datetime, now: datetime, rollbook: Rollbook) -> Finding:
+    """Compare the service's time, which has no zone, with ours. Contract: "Institution (auth check result)".
 
-    A difference is a warning, as a sync is labelled with the date here, unless the dates are further apart than zones
-    are: then nothing would be fetched.
+    A difference is a warning, since a sync is labelled with the date here; it fails if the dates are further apart
+    than time zones can explain: then nothing would be fetched.
     """
     utc = now.astimezone(UTC).replace(tzinfo=None)
     here = now.astimezone(rollbook.settings.zone).replace(tzinfo=None)
     for name, ours in (("UTC", utc), (rollbook.settings.timezone, here)):
-        if abs(said - ours) <= SKEW_MOST:
+        if abs(theirs - ours) <= MAX_SKEW:
             return Finding("clock", Outcome.OK, f"agrees with the service's, taken as {name}")
-    off = said - utc
-    words = f"the service's says {said:%Y-%m-%d %H:%M}, this machine's {utc:%Y-%m-%d %H:%M} UTC"
-    to_do = "set this machine's clock (timedatectl), or tell the service"
-    if apart(here.date(), said.date()):
-        return Finding("clock", Outcome.FAILED, f"{words}, and a sync would fetch nothing: {to_do}")
-    if abs(off) <= ZONES_MOST and abs(off - round(off / QUARTER) * QUARTER) <= SKEW_MOST:
+    off = theirs - utc
+    says = f"the service's says {theirs:%Y-%m-%d %H:%M}, this machine's {utc:%Y-%m-%d %H:%M} UTC"
+    advice = "set this machine's clock (timedatectl), or tell the service"
+    if apart(here.date(), theirs.date()):
+        return Finding("clock", Outcome.FAILED, f"{says}, and a sync would fetch nothing: {advice}")
+    if abs(off) <= MAX_ZONE_OFFSET and abs(off - round(off / QUARTER) * QUARTER) <= MAX_SKEW:
         hours = off / timedelta(hours=1)
         guess = f"either the service is in another zone (UTC{hours:+.4g} h), or one of the clocks is wrong"
-        return Finding("clock", Outcome.WARNING, f"{words}: {guess}")
-    return Finding("clock", Outcome.WARNING, f"{words}: {to_do}")
+        return Finding("clock", Outcome.WARNING, f"{says}: {guess}")
+    return Finding("clock", Outcome.WARNING, f"{says}: {advice}")
 
 
-def _page(name: str, content: bytes, total: int) -> Finding:
-    """Flatten one page as a sync would, and say what of it would be refused."""
+def _check_page(name: str, content: bytes, total: int) -> Finding:
+    """Flatten one page as a sync would, and report what would be refused."""
     landed = Landed(set=name, kind="walk", page=1, content=content)
     records = rejects = drift = 0
     for batch in flatten(name, iter([landed])):
@@ -232,12 +230,12 @@ def _page(name: str, content: bytes, total: int) -> Finding:
     unknown = f", {drift} unknown fields (they are kept in raw/ and named in ops.drift)" if drift else ""
     says = f"{records} of {total:,} {name} read, {rejects} refused{unknown}"
     if too_many_rejected(rejects, records):
-        more = "the service no longer says what its contract says, and a sync would fail; ask its representative"
-        return Finding("one page", Outcome.FAILED, f"{says}: {more}")
+        advice = "the service no longer follows its contract, and a sync would fail; ask its representative"
+        return Finding("one page", Outcome.FAILED, f"{says}: {advice}")
     return Finding("one page", Outcome.WARNING if rejects or drift else Outcome.OK, says)
 
 
-def _versions() -> Iterator[Finding]:
+def _check_versions() -> Iterator[Finding]:
     found = {}
     for name in VERSIONS:
         try:
@@ -246,23 +244,23 @@ def _versions() -> Iterator[Finding]:
             yield Finding("versions", Outcome.FAILED, f"{name} is not installed: run `make` to set up the environment")
     if found.get("dagster") != found.get("dagster-webserver"):
         pair = f"dagster {found.get('dagster')} and dagster-webserver {found.get('dagster-webserver')}"
-        yield Finding("versions", Outcome.WARNING, f"{pair} do not go together: run `make` to set up the environment")
+        yield Finding("versions", Outcome.WARNING, f"{pair} do not match: run `make` to set up the environment")
     listed = ", ".join(f"{name} {number}" for name, number in found.items())
     yield Finding("versions", Outcome.OK, f"Rollbook {__version__}, Python {platform.python_version()}, {listed}")
 
 
-def _refused(there: Path, *, inside: bool) -> Iterator[Path]:
-    """What a sync must write to and this account may not."""
-    if not os.access(there, os.W_OK | os.X_OK):
-        yield there
+def _inaccessible(folder: Path, *, inside: bool) -> Iterator[Path]:
+    """The paths that a sync needs and this account may not write to (folders) or read (files)."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        yield folder
     if inside:
-        for path in sorted(there.rglob("*")):
-            wanted = os.R_OK | os.W_OK | os.X_OK if path.is_dir() else os.R_OK
-            if not os.access(path, wanted):
+        for path in sorted(folder.rglob("*")):
+            needed = os.R_OK | os.W_OK | os.X_OK if path.is_dir() else os.R_OK
+            if not os.access(path, needed):
                 yield path
 
 
-def _reason(path: Path) -> int:
-    """Why it may not: the number of the error that writing there would raise."""
+def _errno(path: Path) -> int:
+    """The number of the error that writing there would raise."""
     read_only = os.statvfs(path).f_flag & os.ST_RDONLY
     return errno.EROFS if read_only else errno.EACCES

@@ -1,6 +1,6 @@
-"""What is known of a warehouse at a glance: the last sync, freshness, sizes, open holds, what was let go of.
+"""A warehouse at a glance: the last sync, freshness, sizes, open holds, expired days.
 
-Everything is read; a damaged file is one of the `problems`, not an error.
+Only reads. A damaged file is listed in `problems` and raises nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipelines.sync.policy import open_holds
 
 
 class LastSync(msgspec.Struct, frozen=True, kw_only=True):
-    """One sync as its manifest tells it. Times are UTC; `seconds` is from the first request to the verdict."""
+    """One sync, from its manifest. Times are UTC; `seconds` is from the first request to the verdict."""
 
     snapshot_date: date
     landing: int
@@ -49,7 +49,7 @@ class OpenHold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiscardedLanding(msgspec.Struct, frozen=True, kw_only=True):
-    """A landing that was taken back, and the command that puts it back."""
+    """A discarded landing, and the command that puts it back."""
 
     snapshot_date: date
     landing: int
@@ -66,7 +66,7 @@ class Days(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes on disk; `dagster` is its home, `free` what the warehouse's disk has left."""
+    """Bytes on disk; `dagster` is Dagster's home, `free` the free space on the warehouse's disk."""
 
     published: int
     previous: int
@@ -77,11 +77,11 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     free: int
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of `rollbook status`, and its JSON.
+class Status(msgspec.Struct, frozen=True, kw_only=True, rename={"expired": "thinned"}):
+    """What `rollbook status` prints, also as JSON.
 
-    `is_fresh`: whether the night that was `due` last was synced; `late_by` is then null, else seconds. `thinned` are
-    the days that only the history still holds: their raw bodies and snapshots were let go of.
+    `is_fresh`: whether the night that was `due` last was synced; `late_by` is then null, else seconds. `expired`
+    (`thinned` in the JSON) are the days that only the history holds: their raw bodies and snapshots were deleted.
     """
 
     warehouse: str
@@ -107,28 +107,28 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Found:
-    """The manifests that could be read, and in words why others could not."""
+    """The manifests that could be read, and why others could not."""
 
     manifests: list[Manifest]
     problems: list[str]
 
 
 def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
-    """Read what is known. Raises nothing for a damaged warehouse: that is told as a problem."""
+    """Read the status of a warehouse. Damage raises nothing; it is listed in `problems`."""
     settings, found = rollbook.settings, manifests(rollbook)
-    told = [m for m in found.manifests if m.verdict is not None]
-    good = [m for m in told if m.counts_for_its_day]
-    standing = _standing(rollbook, found)
+    decided = [m for m in found.manifests if m.verdict is not None]
+    good = [m for m in decided if m.counts_for_its_day]
+    merged = _merged_days(rollbook, found)
     last_good = max(good, key=lambda m: m.started_at, default=None)
     due, late_by = freshness(rollbook, last_good)
-    newest = max(told, key=lambda m: m.started_at, default=None)
+    newest = max(decided, key=lambda m: m.started_at, default=None)
     lake = rollbook.lake.days()
     return Status(
         warehouse=str(rollbook.warehouse.root),
         school_id=last_good.school_id if last_good else None,
         school_name=last_good.school_name if last_good else None,
-        last_sync=_of(newest),
-        last_good=_of(last_good),
+        last_sync=_last_sync(newest),
+        last_good=_last_sync(last_good),
         is_fresh=late_by is None,
         due=due,
         late_by=late_by,
@@ -138,26 +138,26 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
         sizes=sizes(rollbook, dagster_home),
         holds=tuple(_holds(found.manifests)),
         discarded=tuple(_discarded(rollbook, found)),
-        history=_days(standing),
+        history=_days(merged),
         on_disk=_days(lake),
-        expired=_days([d for d in standing if d not in lake]),
+        expired=_days([d for d in merged if d not in lake]),
         keep_days=settings.keep_days,
         problems=tuple(found.problems),
     )
 
 
 def freshness(rollbook: Rollbook, last_good: Manifest | None) -> tuple[datetime, float | None]:
-    """The night that should have been synced by now, and since how many seconds it is missing (None: it is there)."""
+    """The last night that should be synced by now, and by how many seconds it is late (None: it was synced)."""
     settings, now = rollbook.settings, rollbook.clock()
-    when = cron.due(settings.cron)
-    due = cron.last_tick(settings.cron, settings.zone, now - when.grace)
-    if last_good is not None and last_good.started_at >= due - when.slack:
+    night = cron.due(settings.cron)
+    due = cron.last_tick(settings.cron, settings.zone, now - night.grace)
+    if last_good is not None and last_good.started_at >= due - night.slack:
         return due, None
     return due, (now - due).total_seconds()
 
 
 def manifests(rollbook: Rollbook) -> Found:
-    """Every readable manifest, in order; what cannot be read is a problem in words."""
+    """Every readable manifest, in order, and a message for each that cannot be read."""
     found = Found([], [])
     for day in rollbook.raw.days():
         try:
@@ -168,7 +168,7 @@ def manifests(rollbook: Rollbook) -> Found:
 
 
 def sizes(rollbook: Rollbook, dagster_home: Path | None) -> Sizes:
-    """What everything takes on disk."""
+    """How much disk everything uses."""
     warehouse = rollbook.warehouse
     return Sizes(
         published=machine.size(warehouse.published),
@@ -181,7 +181,7 @@ def sizes(rollbook: Rollbook, dagster_home: Path | None) -> Sizes:
     )
 
 
-def _standing(rollbook: Rollbook, found: Found) -> list[date]:
+def _merged_days(rollbook: Rollbook, found: Found) -> list[date]:
     try:
         return list(rollbook.warehouse.merged_days())
     except RollbookError as error:
@@ -210,7 +210,7 @@ def _days(days: object) -> Days:
     return Days(count=len(listed), first=listed[0], last=listed[-1]) if listed else Days()
 
 
-def _of(m: Manifest | None) -> LastSync | None:
+def _last_sync(m: Manifest | None) -> LastSync | None:
     if m is None:
         return None
     received = {w.set: w.received for w in m.walks}

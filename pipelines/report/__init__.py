@@ -1,11 +1,11 @@
 """The morning page, `warehouse/report.html`: last night and the last month, on one page for a head of department.
 
-    morning.py   what the page says, asked of one open database
+    morning.py   the page's data, queried from one open database
     charts.py    the charts: drawn once, as SVG for the page and as PNG for the run's metadata
     page.py      the page itself, from `page.html`
 
-It is made from the published file, and counts; it names students only when told to (G12). Readers do not wait
-for it, and a page that cannot be made keeps nothing from them.
+It is made from the published file and shows counts; it names students only if a setting says so (G12). It is made after
+the publish, so that readers never wait for it, even if it fails.
 """
 
 from __future__ import annotations
@@ -33,46 +33,45 @@ FILE = "report.html"
 
 @dataclass(frozen=True)
 class Report:
-    """A morning page, and the charts on it; without personal data in them, whatever the page names."""
+    """A morning page and its charts. The charts hold no personal data, even if the page names students."""
 
     page: str
     charts: Sequence[Chart]
 
 
 def write_report(warehouse: Warehouse, *, at: datetime, names: bool = False, trouble: str = "") -> Report | None:
-    """Make the page from what is published and write it beside it. None, and a warning in the log, if that fails.
+    """Make the page from the published file and write it next to it. If it fails, log a warning and return None.
 
-    After the swap: the page must not mention what readers cannot see yet, and a page that fails must not keep the data
-    from them.
+    Call it after the swap: the page must not show what readers cannot see yet, and its failure must not block the data.
     """
     if not warehouse.published.is_file():
         return None
     try:
         with connect(warehouse.published, scratch=warehouse.scratch, read_only=True) as con:
-            made = make(con, at=at, names=names, trouble=trouble)
-        if made is not None:
-            files.write(warehouse.root / FILE, made.page.encode(), warehouse.mode)
+            report = make(con, at=at, names=names, trouble=trouble)
+        if report is not None:
+            files.write(warehouse.root / FILE, report.page.encode(), warehouse.mode)
     except (RollbookError, duckdb.Error) as error:
         log.warning("The morning page could not be made (%s)", type(error).__name__)
     except OSError as error:
         log.warning("The morning page could not be written (%s)", error.strerror)
     else:
-        return made
+        return report
     return None
 
 
 def make(con: duckdb.DuckDBPyConnection, *, at: datetime, names: bool = False, trouble: str = "") -> Report | None:
-    """The page of an open database, made at a moment (UTC); `trouble` says what has gone wrong since, in words.
+    """Make the page from an open database. `at` is the time shown (UTC), `trouble` what has gone wrong since the data.
 
-    None, and a warning in the log, when it cannot be made: whatever the reason, the data are worth more than the page.
+    If it fails for any reason, logs a warning and returns None: the data matter more than the page.
     """
     try:
-        # Drawing takes half a second to load; a command that makes no page shall not wait for it.
+        # Matplotlib takes half a second to import; commands that make no page should not wait for it.
         from pipelines.report import charts, morning, page
 
-        said = morning.load_morning(con, names=names)
-        drawn = charts.draw(said)
-        return Report(page.render(said, drawn, at=at, trouble=trouble), drawn)
-    except Exception as error:  # noqa: BLE001 - see above; the reason is named, its text may hold pupils' data
+        content = morning.load_morning(con, names=names)
+        drawn = charts.draw(content)
+        return Report(page.render(content, drawn, at=at, trouble=trouble), drawn)
+    except Exception as error:  # noqa: BLE001 - see above; only its type is logged, its text may hold pupils' data
         log.warning("The morning page could not be made (%s); the data are published without it", type(error).__name__)
         return None

@@ -1,7 +1,7 @@
-"""The charts of the morning page: drawn by Matplotlib without a screen, once, and given out in two forms.
+"""The charts of the morning page: drawn once by Matplotlib, without a screen, and available in two formats.
 
 As SVG they take their colours from the page (light, dark, print) and their text stays text; as PNG they go into a
-run's metadata. They show counts, classes and days, never a person's name. What they show is in `morning`.
+run's metadata. They show counts, classes and days, never a person's name. Their data are in `morning`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from pipelines.report.morning import CLASSES_TO_WATCH, LEAST_STUDENTS, Compared, Day, Morning, Night
 
-# Each is drawn as is in a PNG; in the page's SVG the style sheet's variable of that name takes its place.
+# Used as they are in a PNG; in the page's SVG each is replaced by the style sheet's variable of that name.
 COLOURS = {
     "page": "#fffffe",
     "ink": "#1c2430",
@@ -58,7 +58,7 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart: what it is called, what it shows in words (for who cannot see it), and its two forms."""
+    """One chart: its name, title, alternative text, and its two formats."""
 
     name: str
     title: str
@@ -67,7 +67,7 @@ class Chart:
     figure: Figure
 
     def png(self) -> bytes:
-        """The chart as a picture on white, drawn when asked for: only a run in Dagster shows it."""
+        """The chart as a PNG on white, drawn on demand: only a run in Dagster shows it."""
         png = io.BytesIO()
         with _styled():
             self.figure.set_facecolor("white")
@@ -75,32 +75,40 @@ class Chart:
         return png.getvalue()
 
     def markdown(self) -> str:
-        """The chart as Markdown with the picture in it."""
+        """The chart as Markdown with the PNG embedded."""
         return f"**{self.title}**\n\n![{self.alt}](data:image/png;base64,{base64.b64encode(self.png()).decode()})"
 
 
-def draw(said: Morning) -> tuple[Chart, ...]:
-    """All charts that there is something to show in."""
-    made: list[tuple[str, str, str, Callable[[], Figure], bool]] = [
-        ("watch", "Students to watch, by class", _watch_alt(said), lambda: _watch(said), bool(said.watched)),
+def draw(morning: Morning) -> tuple[Chart, ...]:
+    """Draw all charts that have data."""
+    all_charts: list[tuple[str, str, str, Callable[[], Figure], bool]] = [
+        ("watch", "Students to watch, by class", _watch_alt(morning), lambda: _watch(morning), bool(morning.watched)),
         (
             "compare",
             "Classes against their course",
-            _compare_alt(said),
-            lambda: _compare(said),
-            bool(said.ahead or said.behind),
+            _compare_alt(morning),
+            lambda: _compare(morning),
+            bool(morning.ahead or morning.behind),
         ),
-        ("trend", "The last month", _trend_alt(said), lambda: _trend(said.trend), len(said.trend) > 1),
-        ("syncs", "The nightly syncs", _syncs_alt(said.nights), lambda: _syncs(said.nights), bool(said.nights)),
+        ("trend", "The last month", _trend_alt(morning), lambda: _trend(morning.trend), len(morning.trend) > 1),
+        (
+            "syncs",
+            "The nightly syncs",
+            _syncs_alt(morning.nights),
+            lambda: _syncs(morning.nights),
+            bool(morning.nights),
+        ),
     ]
     with _styled():
-        return tuple(_chart(name, title, alt, figure()) for name, title, alt, figure, is_there in made if is_there)
+        return tuple(
+            _chart(name, title, alt, figure()) for name, title, alt, figure, has_data in all_charts if has_data
+        )
 
 
 @contextmanager
 def _styled() -> Iterator[None]:
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
-        # A class may be called something that the measuring font lacks; the browser's fonts will have it.
+        # A class title may have characters that this font lacks; the browser's fonts will have them.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         yield
 
@@ -112,7 +120,7 @@ def _chart(name: str, title: str, alt: str, figure: Figure) -> Chart:
 
 
 def _for_page(name: str, svg: str) -> str:
-    """The bare element: no prologue, no size of its own, the page's colours, ids that no other chart has."""
+    """The bare <svg> element: no prologue, no fixed size, the page's colours, ids that no other chart has."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
@@ -127,15 +135,15 @@ def _for_page(name: str, svg: str) -> str:
 
 def _axes(height: float, rows: int = 1) -> tuple[Figure, list[Axes]]:
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    made = figure.subplots(rows, 1, sharex=True, squeeze=False)
-    return figure, list(made[:, 0])
+    axes = figure.subplots(rows, 1, sharex=True, squeeze=False)
+    return figure, list(axes[:, 0])
 
 
 # -- students to watch ----------------------------------------------------------------------------------------------
 
 
-def _watch(said: Morning) -> Figure:
-    shown = said.watched[:CLASSES_TO_WATCH]
+def _watch(morning: Morning) -> Figure:
+    shown = morning.watched[:CLASSES_TO_WATCH]
     figure, (axes,) = _axes(0.7 + 0.3 * len(shown))
     places = range(len(shown))
     several = axes.barh(places, [w.several for w in shown], color=COLOURS["strong"], height=0.66)
@@ -164,19 +172,19 @@ def _watch(said: Morning) -> Figure:
     return figure
 
 
-def _watch_alt(said: Morning) -> str:
+def _watch_alt(morning: Morning) -> str:
     shown = "; ".join(
         f"{w.class_title}: {w.several + w.one} of {w.students}, {w.several} for several reasons"
-        for w in said.watched[:CLASSES_TO_WATCH]
+        for w in morning.watched[:CLASSES_TO_WATCH]
     )
-    return f"Bars, one a class, of its students worth a look. {shown}."
+    return f"Bars, one per class, of its students to watch. {shown}."
 
 
 # -- classes compared -----------------------------------------------------------------------------------------------
 
 
-def _compare(said: Morning) -> Figure:
-    shown = [*said.ahead, *reversed(said.behind)]
+def _compare(morning: Morning) -> Figure:
+    shown = [*morning.ahead, *reversed(morning.behind)]
     figure, (axes,) = _axes(0.4 + 0.3 * len(shown))
     colours = [COLOURS["good"] if c.points > 0 else COLOURS["bad"] for c in shown]
     axes.barh(range(len(shown)), [c.points for c in shown], color=colours, height=0.66)
@@ -191,21 +199,21 @@ def _compare(said: Morning) -> Figure:
         )
     _named_rows(axes, [c.class_title for c in shown])
     most = max(abs(c.points) for c in shown) * 1.22
-    axes.set_xlim(-most if said.behind else 0, most if said.ahead else 0)
+    axes.set_xlim(-most if morning.behind else 0, most if morning.ahead else 0)
     axes.axvline(0, color=COLOURS["muted"], linewidth=0.8)
     axes.xaxis.set_visible(False)
     axes.spines["bottom"].set_visible(False)
     return figure
 
 
-def _compare_alt(said: Morning) -> str:
+def _compare_alt(morning: Morning) -> str:
     def listed(some: tuple[Compared, ...]) -> str:
         return "; ".join(f"{c.class_title}: {c.points:+.0f}" for c in some) or "none"
 
     return (
-        "Bars, one a class, of the points of completion that it is ahead of or behind the average class of its course;"
-        f" classes of {LEAST_STUDENTS} students and more. Furthest ahead: {listed(said.ahead)}."
-        f" Furthest behind: {listed(said.behind)}."
+        "Bars, one per class, of the points of completion that it is ahead of or behind the average of its course;"
+        f" classes of {LEAST_STUDENTS} students and more. Furthest ahead: {listed(morning.ahead)}."
+        f" Furthest behind: {listed(morning.behind)}."
     )
 
 
@@ -236,7 +244,7 @@ def _trend(days: tuple[Day, ...]) -> Figure:
             continue
         axes.plot([p[0] for p in points], [p[1] for p in points], color=COLOURS[colour], linewidth=1.8)
         low, high = min(p[1] for p in points), max(p[1] for p in points)
-        # At least five points from bottom to top: a wobble of a tenth shall not look like a landslide.
+        # At least five points from bottom to top: a change of a tenth must not look dramatic.
         spare = max(5 - (high - low), 0) / 2 + 0.15 * max(high - low, 5)
         axes.set_ylim(low - spare, high + spare)
         for (day, number), side in ((points[0], -1), (points[-1], 1)):
@@ -256,13 +264,13 @@ def _trend(days: tuple[Day, ...]) -> Figure:
     return figure
 
 
-def _trend_alt(said: Morning) -> str:
+def _trend_alt(morning: Morning) -> str:
     parts = []
     for title, _, value in _LINES:
-        numbers = [v for d in said.trend if (v := value(d)) is not None]
+        numbers = [v for d in morning.trend if (v := value(d)) is not None]
         if numbers:
             parts.append(f"{title.lower()}: {numbers[0]:.1f} to {numbers[-1]:.1f}")
-    since = f" from {_short(said.trend[0].day)} to {_short(said.trend[-1].day)}" if said.trend else ""
+    since = f" from {_short(morning.trend[0].day)} to {_short(morning.trend[-1].day)}" if morning.trend else ""
     return f"Three lines{since}. {'; '.join(parts)}."
 
 
@@ -287,7 +295,7 @@ def _syncs(nights: tuple[Night, ...]) -> Figure:
 def _syncs_alt(nights: tuple[Night, ...]) -> str:
     other = "; ".join(f"{_short(n.day)} {n.outcome}" for n in nights if n.outcome != "synced")
     synced = sum(n.outcome == "synced" for n in nights)
-    return f"A row of squares, one a night: {synced} of {len(nights)} synced. {other or 'No other outcome'}."
+    return f"A row of squares, one per night: {synced} of {len(nights)} synced. {other or 'No other outcome'}."
 
 
 def _short(day: date) -> str:

@@ -1,6 +1,6 @@
-"""What the morning page says, as values: asked of one open database through the analysts' views.
+"""The morning page's data, queried from one open database through the analysts' views.
 
-How it is drawn and worded is in `charts` and `page`.
+`charts` draws it and `page` puts it into words.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import duckdb
 
 from pipelines.store.statements import statements
 
-# A trend of a month; lists that fit on a page.
+# A month of trend, and lists that fit on a page.
 DAYS = 31
 CLASSES_TO_WATCH = 10
 CLASSES_LISTED = 25
 CLASSES_COMPARED = 6
 NAMED = 400
-# An average over fewer students than this says more about them than about the class.
+# With fewer students, a class's average says more about single students than about the class.
 LEAST_STUDENTS = 5
 
 REASONS = (
@@ -34,7 +34,7 @@ sql = statements("pipelines.report")
 
 
 class Watched(NamedTuple):
-    """A class, its students, and how many of them have one reason to look or several."""
+    """A class, the number of its students, and how many are to be watched for one reason or for several."""
 
     class_id: int
     class_title: str
@@ -55,7 +55,7 @@ class Compared(NamedTuple):
 
 
 class Day(NamedTuple):
-    """The institution on one landed day; percentages and scores from 0 to 100, None where there is none."""
+    """The institution on one landed day; percentages and scores from 0 to 100, None if unknown."""
 
     day: date
     students: int
@@ -65,16 +65,16 @@ class Day(NamedTuple):
 
 
 class Night(NamedTuple):
-    """One night of the syncs: synced, unproven, held, failed or missing, and what happened in words."""
+    """One night: synced, unproven, held, failed or missing, with a sentence on what happened."""
 
     day: date
     outcome: str
-    said: str
+    text: str
     seconds: float | None
 
 
 class Named(NamedTuple):
-    """A student to watch, by name, with the titles of the classes."""
+    """A student to watch, by name, with the titles of their classes."""
 
     name: str
     classes: str
@@ -83,7 +83,7 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True)
 class Morning:
-    """All that the page says. `named` is empty unless it was asked for."""
+    """All data of the page. `named` is empty unless names were requested."""
 
     school: str
     day: date
@@ -102,15 +102,15 @@ class Morning:
     named: tuple[Named, ...] = ()
 
     def before(self, days: int) -> Day | None:
-        """The trend's day that many days before the newest, if one that near was landed."""
-        wanted = self.day - timedelta(days=days)
-        near = [d for d in self.trend if abs(d.day - wanted) <= timedelta(days=1) and d.day < self.day]
-        return min(near, key=lambda d: abs(d.day - wanted), default=None)
+        """The day of the trend about `days` days before the newest; None if none within a day of that was landed."""
+        target = self.day - timedelta(days=days)
+        near = [d for d in self.trend if abs(d.day - target) <= timedelta(days=1) and d.day < self.day]
+        return min(near, key=lambda d: abs(d.day - target), default=None)
 
 
 def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Morning:
-    """Ask for all of it."""
-    # Asked for once, used several times; without the names and texts, which cost most, unless they are wanted.
+    """Query all of it; students' names only if `names`."""
+    # Queried once and used several times. Names and texts, which cost most, are left out unless requested.
     flags = ", ".join(flag for flag, _ in REASONS) + (", name, class_titles, reason" if names else "")
     watch = f"SELECT student_id, reason_count, {flags} FROM main.students_to_watch"
     con.execute(f"CREATE OR REPLACE TEMP TABLE to_watch AS {watch}")
@@ -128,7 +128,7 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Morn
         changes=tuple(_changes(con, day)),
         to_watch=to_watch,
         several_reasons=several,
-        by_reason=tuple((words, n) for (_, words), n in zip(REASONS, by_reason, strict=True)),
+        by_reason=tuple((reason, n) for (_, reason), n in zip(REASONS, by_reason, strict=True)),
         watched=tuple(watched[:CLASSES_LISTED]),
         watched_classes=len(watched),
         ahead=tuple(c for c in compared[:CLASSES_COMPARED] if c.points > 0),
@@ -165,11 +165,11 @@ def _named(con: duckdb.DuckDBPyConnection) -> tuple[Named, ...]:
 
 
 def _changes(con: duckdb.DuckDBPyConnection, day: date) -> list[str]:
-    """What the newest day changed, in sentences of a few words; none on the first day of all."""
+    """What the newest day changed, as short sentences; none on the very first day."""
     if _one(con, "SELECT COUNT(*) FROM spans.days") < 2:
         return []
     counted = con.execute(sql("changes"), {"day": day}).fetchone()
-    words = (
+    phrases = (
         ("student is new or back", "students are new or back"),
         ("student is no longer listed", "students are no longer listed"),
         ("student joined a class", "students joined a class"),
@@ -181,7 +181,7 @@ def _changes(con: duckdb.DuckDBPyConnection, day: date) -> list[str]:
         ("class closed", "classes closed"),
         ("class changed its teacher", "classes changed their teacher"),
     )
-    return [f"{n:,} {one if n == 1 else many}" for n, (one, many) in zip(counted or (), words, strict=True) if n]
+    return [f"{n:,} {one if n == 1 else many}" for n, (one, many) in zip(counted or (), phrases, strict=True) if n]
 
 
 def _one(con: duckdb.DuckDBPyConnection, query: str) -> Any:

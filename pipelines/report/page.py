@@ -1,4 +1,4 @@
-"""The morning page from its template: one file with everything in it, and nothing fetched when it is opened."""
+"""Renders the morning page from its template: one self-contained file, which loads nothing when it is opened."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ STALE_HOURS = 36
 @cache
 def _template() -> Template:
     text = files("pipelines.report").joinpath("page.html").read_text(encoding="utf-8")
-    made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters["number"] = lambda n: f"{n:,}"
-    made.filters["day"] = _day
-    return made.from_string(text)
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["number"] = lambda n: f"{n:,}"
+    environment.filters["day"] = _day
+    return environment.from_string(text)
 
 
-def render(said: Morning, charts: Sequence[Chart], *, at: datetime, trouble: str = "") -> str:
-    """The page's HTML; `at` is when it was made (UTC), `trouble` what has gone wrong since the data it shows."""
+def render(morning: Morning, charts: Sequence[Chart], *, at: datetime, trouble: str = "") -> str:
+    """The page's HTML. `at` is when it was made (UTC), `trouble` what has gone wrong since the data it shows."""
     return _template().render(
-        said=said,
+        morning=morning,
         charts={chart.name: chart for chart in charts},
-        figures=_figures(said),
-        sentence=_last_night(said),
+        figures=_figures(morning),
+        sentence=_last_night(morning),
         trouble=trouble,
         at=f"{at:%Y-%m-%d %H:%M} UTC",
         made=f"{at:%Y-%m-%dT%H:%M:%SZ}",
@@ -41,24 +41,24 @@ def render(said: Morning, charts: Sequence[Chart], *, at: datetime, trouble: str
     )
 
 
-def _last_night(said: Morning) -> str:
-    """What became of the newest night, in a sentence."""
-    counted = f"{said.students:,} students and {said.active_classes:,} active classes"
-    last = said.nights[-1] if said.nights else None
+def _last_night(morning: Morning) -> str:
+    """How the newest night went, in a sentence."""
+    counted = f"{morning.students:,} students and {morning.active_classes:,} active classes"
+    last = morning.nights[-1] if morning.nights else None
     if last is None or last.outcome == "synced":
         return f"Last night's sync is complete: {counted}."
     if last.outcome == "unproven":
-        return f"Last night's sync is in, but not proven complete, so nobody was taken off the lists: {counted}."
-    return f"The night of {_day(last.day)}: {last.said} What follows is of {_day(said.day)}: {counted}."
+        return f"Last night's sync could not be proven complete, so nobody was removed from the lists: {counted}."
+    return f"The night of {_day(last.day)}: {last.text} This page shows {_day(morning.day)}: {counted}."
 
 
-def _figures(said: Morning) -> list[tuple[str, str, str]]:
-    """The few numbers to look at first: what, how much, and against a week ago."""
-    now = said.trend[-1] if said.trend else Day(said.day, said.students, None, None, None)
-    then = said.before(7)
-    share = f"{100 * said.to_watch / said.students:.0f} % of {said.students:,}" if said.students else ""
+def _figures(morning: Morning) -> list[tuple[str, str, str]]:
+    """The key figures: name, value, and comparison with a week ago."""
+    now = morning.trend[-1] if morning.trend else Day(morning.day, morning.students, None, None, None)
+    then = morning.before(7)
+    share = f"{100 * morning.to_watch / morning.students:.0f} % of {morning.students:,}" if morning.students else ""
     return [
-        ("students to watch", f"{said.to_watch:,}", f"{share}; {said.several_reasons:,} for several reasons"),
+        ("students to watch", f"{morning.to_watch:,}", f"{share}; {morning.several_reasons:,} for several reasons"),
         ("average completion", _percent(now.completion), _since(now.completion, then and then.completion)),
         ("average score", _score(now.score), _since(now.score, then and then.score)),
         ("active within 7 days", _percent(now.active), _since(now.active, then and then.active)),

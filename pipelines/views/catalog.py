@@ -1,8 +1,8 @@
-"""The views and macros that stand on the tables, and a comment on every one of them and on each of their columns.
+"""Creates the views and macros, with a comment on each of them and on each view's columns.
 
-A view is one file of `sql/`: its header says what a row is and what each column means, and the query follows. Adding
-a view takes that file and its name in `VIEWS`. Views of the lake and the macros come
-from the declarations. Tables, and the comments on them, belong to `schema`.
+A view is one file in `sql/`: its header says what a row is and what each column means, and the query follows. To add a
+view, add that file and its name to `VIEWS`. The views of the lake and the macros are made from the declarations in
+`tables`. Tables, and the comments on them, belong to `schema`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipelines.tables import TABLES, Column, Table
 
 sql = statements("pipelines.views", "macros")
 
-# In the order in which they are made: a later one may read an earlier one.
+# In the order in which they are created: a later one may read an earlier one.
 VIEWS: tuple[str, ...] = (
     "roster",
     "student_progress",
@@ -43,7 +43,7 @@ _COLUMN = re.compile(r"--   (\w+)  +(.+)")
 
 @dataclass(frozen=True)
 class View:
-    """A view that answers a question: what a row is, what each column means (in order), and the query."""
+    """An analysts' view: what a row is, what each column means (in order), and the query."""
 
     name: str
     comment: str
@@ -53,22 +53,22 @@ class View:
 
 @dataclass(frozen=True)
 class Macro:
-    """A table macro: its parameters and what it gives."""
+    """A table macro: its parameters, what it returns, and the statement that creates it."""
 
     name: str
     parameters: tuple[str, ...]
     comment: str
-    make: str
+    sql: str
 
     @property
     def call(self) -> str:
-        """The macro as it is called."""
+        """How to call the macro."""
         return f"{self.name}({', '.join(self.parameters)})"
 
 
 @cache
 def view(name: str) -> View:
-    """Read one question's file. Raises ValueError when its header is not as described above."""
+    """Read one view's file. Raises ValueError when its header does not name the view."""
     text = files("pipelines.views").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
     header = [line for line in text.splitlines() if line.startswith("--")]
     first = _FIRST.fullmatch(header[0]) if header else None
@@ -79,7 +79,7 @@ def view(name: str) -> View:
 
 
 def views() -> tuple[View, ...]:
-    """All questions, in the order in which they are made."""
+    """All views, in the order in which they are created."""
     return tuple(view(name) for name in VIEWS)
 
 
@@ -105,9 +105,9 @@ def macros() -> tuple[Macro, ...]:
 
 
 def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord]) -> None:
-    """Make every view and macro anew, with its comments: the lake may have moved, and its columns may have changed.
+    """Create or replace every view and macro, with comments: the lake may have moved or its columns changed.
 
-    The views of the lake hold these days.
+    The views of the lake show the given days.
     """
     create_snapshots(con, lake, days)
     create_macros(con)
@@ -115,14 +115,15 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
 
 
 def create_snapshots(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord]) -> None:
-    """The views of the lake. They name its files, by absolute path: they hold the days that stood when published."""
+    """Create the views of the lake. They name its files by absolute path, so they show the days given here."""
     for table in TABLES.values():
         columns = snapshot_columns(table)
-        rows = lake.scan(table, days) if days else _no_rows(columns)
-        about = ((c.name, c.comment) for c in columns)
-        _view(con, "snapshots", table.name, rows, f"Every landed day: {table.comment}", about)
-    rows = f"SELECT {names(OBSERVED.columns)} FROM ({lake.scan_observed(days)})" if days else _no_rows(OBSERVED.columns)
-    _view(con, "snapshots", "observed", rows, OBSERVED.comment, ((c.name, c.comment) for c in OBSERVED.columns))
+        query = lake.scan(table, days) if days else _no_rows(columns)
+        comments = ((c.name, c.comment) for c in columns)
+        _create_view(con, "snapshots", table.name, query, f"Every landed day: {table.comment}", comments)
+    listed = OBSERVED.columns
+    query = f"SELECT {names(listed)} FROM ({lake.scan_observed(days)})" if days else _no_rows(listed)
+    _create_view(con, "snapshots", "observed", query, OBSERVED.comment, ((c.name, c.comment) for c in listed))
 
 
 def snapshot_columns(table: Table) -> tuple[Column, ...]:
@@ -131,24 +132,24 @@ def snapshot_columns(table: Table) -> tuple[Column, ...]:
 
 
 def _no_rows(columns: tuple[Column, ...]) -> str:
-    """What stands for the lake's files before there are any."""
+    """An empty relation with these columns, for a lake without files."""
     return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {c.name}' for c in columns)} WHERE FALSE"
 
 
 def create_macros(con: duckdb.DuckDBPyConnection) -> None:
-    """The table macros."""
+    """Create the table macros."""
     for macro in macros():
-        con.execute(macro.make)
+        con.execute(macro.sql)
         con.execute(f"COMMENT ON MACRO TABLE main.{macro.name} IS {literal(macro.comment)}")
 
 
 def create_views(con: duckdb.DuckDBPyConnection) -> None:
-    """The views that answer questions."""
-    for q in views():
-        _view(con, "main", q.name, q.query, q.comment, q.columns)
+    """Create the analysts' views."""
+    for v in views():
+        _create_view(con, "main", v.name, v.query, v.comment, v.columns)
 
 
-def _view(
+def _create_view(
     con: duckdb.DuckDBPyConnection,
     schema: str,
     name: str,
@@ -158,5 +159,5 @@ def _view(
 ) -> None:
     con.execute(f"CREATE OR REPLACE VIEW {schema}.{name} AS {query}")
     con.execute(f"COMMENT ON VIEW {schema}.{name} IS {literal(comment)}")
-    for column, about in columns:
-        con.execute(f"COMMENT ON COLUMN {schema}.{name}.{column} IS {literal(about)}")
+    for column, meaning in columns:
+        con.execute(f"COMMENT ON COLUMN {schema}.{name}.{column} IS {literal(meaning)}")

@@ -1,7 +1,7 @@
-"""The data dictionary, `warehouse/README.md`: what is in the published file, from the declarations it is made from.
+"""The data dictionary, `warehouse/README.md`: what is in the published file, generated from the declarations.
 
-Whatever stands there about a table, a view, a macro or a column is its COMMENT in the file. The cookbook's questions
-are in `cookbook.sql`. `rollbook docs` writes it; a test fails when it is stale.
+The text on each table, view, macro and column is its COMMENT in the file. The cookbook's questions are in
+`cookbook.sql`. `rollbook docs` writes it; a test fails when it is stale.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ class Recipe:
 
 
 def cookbook() -> tuple[Recipe, ...]:
-    """The questions, in their order."""
+    """The cookbook's questions, in order."""
     text = files("pipelines.views").joinpath("cookbook.sql").read_text(encoding="utf-8")
     _, _, body = text.partition("\n\n")
     return tuple(Recipe(m["question"], m["sql"]) for m in _PAIR.finditer(body))
 
 
 def render() -> str:
-    """The whole file."""
+    """The text of the whole file."""
     return "\n".join(line.rstrip() for line in _lines()) + "\n"
 
 
 def _lines() -> Iterator[str]:
     yield from files("pipelines.views").joinpath("dictionary.md").read_text(encoding="utf-8").rstrip().splitlines()
-    yield from ("", "## How the tables hang together", "", *_diagram())
+    yield from ("", "## How the tables relate", "", *_diagram())
     types = _types_of_views()
-    yield from ("", "## Questions with a name", "", "Views in the schema `main`: `SELECT * FROM roster`.")
-    for q in catalog.views():
-        yield from ("", f"### {q.name}", "", q.comment, "")
-        yield from _columns((name, types[q.name, name], about) for name, about in q.columns)
+    yield from ("", "## Views", "", "Views in the schema `main`: `SELECT * FROM roster`.")
+    for v in catalog.views():
+        yield from ("", f"### {v.name}", "", v.comment, "")
+        yield from _columns((name, types[v.name, name], meaning) for name, meaning in v.columns)
     yield from ("", "## Thresholds", "", *_thresholds())
     yield from ("", "## Tables", "", schema.SCHEMAS["main"])
     for t in TABLES.values():
@@ -56,16 +56,16 @@ def _lines() -> Iterator[str]:
         yield from _columns((c.name, c.type, c.comment) for c in t.columns)
     yield from _fixed("main")
     yield from ("", "## Macros", "", "Tables that take a day: `FROM students_as_of(DATE '2026-10-01')`.", "")
-    yield from _table(("macro", "gives"), ((f"`{m.call}`", m.comment) for m in catalog.macros()))
+    yield from _table(("macro", "returns"), ((f"`{m.call}`", m.comment) for m in catalog.macros()))
     yield from ("", "## history", "", schema.SCHEMAS["history"], "", *_versions(), "")
     yield from _columns((c.name, c.type, c.comment) for c in relations.VALID)
     yield from ("", "## snapshots", "", schema.SCHEMAS["snapshots"], "", *_snapshots())
     yield from ("", "### snapshots.observed", "", relations.OBSERVED.comment, "")
     yield from _columns((c.name, c.type, c.comment) for c in relations.OBSERVED.columns)
     yield from ("", "## ops", "", schema.SCHEMAS["ops"], *_fixed("ops"))
-    yield from ("", "## spans", "", schema.SCHEMAS["spans"], *_fixed("spans"), "", *_runs(), "")
+    yield from ("", "## spans", "", schema.SCHEMAS["spans"], *_fixed("spans"), "", *_span_tables(), "")
     yield from _columns((c.name, c.type, c.comment) for c in relations.SPAN)
-    yield from ("", "## Cookbook", "", "Twenty questions, with dates and ids to put your own in place of.")
+    yield from ("", "## Cookbook", "", "Twenty questions; replace the dates and ids with your own.")
     for number, recipe in enumerate(cookbook(), start=1):
         yield from ("", f"### {number}. {recipe.question}", "", "```sql", *recipe.sql.splitlines(), "```")
 
@@ -73,7 +73,7 @@ def _lines() -> Iterator[str]:
 def _diagram() -> Iterator[str]:
     """The keys, as a Mermaid diagram: readable as text, drawn where Markdown is rendered."""
     yield from ("```mermaid", "erDiagram")
-    for one, many, how in (
+    for one, many, relation in (
         ("students", "student_summaries", "||--|| : student_id"),
         ("students", "student_activity", "||--o| : student_id"),
         ("students", "student_details", "||--o| : student_id"),
@@ -84,7 +84,7 @@ def _diagram() -> Iterator[str]:
         ("students", "changes", "|o--o{ : student_id"),
         ("classes", "changes", "|o--o{ : class_id"),
     ):
-        line, _, label = how.partition(" : ")
+        line, _, label = relation.partition(" : ")
         yield f"    {one} {line} {many} : {label}"
     for t in TABLES.values():
         yield f"    {t.name} {{"
@@ -95,7 +95,7 @@ def _diagram() -> Iterator[str]:
 
 
 def _thresholds() -> Iterator[str]:
-    yield "Where `students_to_watch` draws its lines: edit `thresholds.csv` beside the published file; it is read each"
+    yield "The limits that `students_to_watch` uses: edit `thresholds.csv` beside the published file; it is read each"
     yield "time a sync publishes. The defaults:"
     yield ""
     rows = ((f"`{t.name}`", f"{t.value:g}", t.meaning) for t in thresholds.DEFAULTS)
@@ -103,7 +103,7 @@ def _thresholds() -> Iterator[str]:
 
 
 def _fixed(of: str) -> Iterator[str]:
-    """The tables of a schema that are not a set's own."""
+    """The tables of a schema that do not come from a set."""
     for r in relations.KEPT:
         if r.schema == of:
             yield from ("", f"### {r.name if of == 'main' else f'{of}.{r.name}'}", "", r.comment, "")
@@ -120,7 +120,7 @@ def _snapshots() -> Iterator[str]:
     yield from _table(("view", "columns"), rows)
 
 
-def _runs() -> Iterator[str]:
+def _span_tables() -> Iterator[str]:
     rows = ((f"`spans.{t.name}`", _named(t.versioned)) for t in TABLES.values())
     yield from _table(("table", "columns, before the three below"), rows)
 
@@ -130,7 +130,7 @@ def _named(columns: Iterable[Column]) -> str:
 
 
 def _columns(columns: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    yield from _table(("column", "type", "meaning"), ((f"`{name}`", kind, about) for name, kind, about in columns))
+    yield from _table(("column", "type", "meaning"), ((f"`{name}`", kind, meaning) for name, kind, meaning in columns))
 
 
 def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
@@ -141,7 +141,7 @@ def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterat
 
 
 def _types_of_views() -> dict[tuple[str, str], str]:
-    """The type of each column of each question, as DuckDB works it out over empty tables."""
+    """The type of each column of each view, as DuckDB infers it over empty tables."""
     with duckdb.connect() as con:
         schema.ensure(con)
         catalog.create_views(con)

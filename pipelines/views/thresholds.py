@@ -1,7 +1,7 @@
-"""`warehouse/thresholds.csv`: where the view `students_to_watch` draws its lines, for the institution to edit.
+"""`warehouse/thresholds.csv`: the limits that the view `students_to_watch` uses, for the institution to edit.
 
-Read at each publish into the table `main.thresholds`, so that a published file says by which lines it was drawn. What
-is done with them is in `questions/students_to_watch.sql`.
+Read at each publish into the table `main.thresholds`, so that a published file holds the thresholds it was made with.
+They are used in `sql/students_to_watch.sql`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pipelines.errors import SettingError
 
 FILE = "thresholds.csv"
 HEADER = ("name", "value", "meaning")
-# A wrong keystroke in a file of six lines, not a data set.
-MOST_BYTES = 100_000
+# Far more than six lines need; a larger file is another file, saved here by mistake.
+MAX_BYTES = 100_000
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """One line of the file: a value between 0 and `most`, and what it decides."""
+    """One line of the file: a value between 0 and `most`, and what it means."""
 
     name: str
     value: float
@@ -43,7 +43,7 @@ DEFAULTS: tuple[Threshold, ...] = (
 
 
 def ensure(path: Path, mode: int = files.PRIVATE_FILE) -> None:
-    """Write the file with the defaults where there is none."""
+    """Write the file with the defaults if there is none."""
     if not path.exists():
         files.write(path, render().encode(), mode)
 
@@ -58,10 +58,10 @@ def render(thresholds: tuple[Threshold, ...] = DEFAULTS) -> str:
 
 
 def read(path: Path) -> tuple[Threshold, ...]:
-    """Every threshold: the file's value, or the default where the file does not name it.
+    """Read every threshold: the file's value, or the default if the file does not have it.
 
-    Spreadsheet programs may have saved it: a byte order mark, semicolons and decimal commas are understood. Raises
-    SettingError naming the line and what to write instead.
+    Accepts what spreadsheet programs write: a byte order mark, semicolons and decimal commas. Raises SettingError,
+    which names the line and what to write instead.
     """
     lines = _text(path).splitlines()
     delimiter = ";" if lines and lines[0].count(";") > lines[0].count(",") else ","
@@ -77,9 +77,9 @@ def read(path: Path) -> tuple[Threshold, ...]:
             continue
         name = cells[0]
         if name not in known:
-            raise _wrong(path, number, f"{name[:40]!r} is no threshold; write one of {', '.join(known)}")
+            raise _wrong(path, number, f"{name[:40]!r} is not a threshold; write one of {', '.join(known)}")
         if name in found:
-            raise _wrong(path, number, f"{name} stands there twice; keep one of the lines")
+            raise _wrong(path, number, f"{name} is listed twice; keep one of the lines")
         default = known[name]
         value = _number(path, number, default, cells[1] if len(cells) > 1 else "", decimal_comma=delimiter == ";")
         found[name] = Threshold(name, value, default.meaning, default.most)
@@ -89,11 +89,11 @@ def read(path: Path) -> tuple[Threshold, ...]:
 def _text(path: Path) -> str:
     content = path.read_bytes()
     try:
-        if len(content) > MOST_BYTES:
+        if len(content) > MAX_BYTES:
             raise ValueError
         return content.decode("utf-8-sig")
     except ValueError:
-        raise _wrong(path, 1, "it is no CSV file of text; save it as CSV (UTF-8)") from None
+        raise _wrong(path, 1, "it is not a CSV text file; save it as CSV (UTF-8)") from None
 
 
 def _number(path: Path, line: int, default: Threshold, text: str, *, decimal_comma: bool) -> float:
@@ -102,8 +102,8 @@ def _number(path: Path, line: int, default: Threshold, text: str, *, decimal_com
     except ValueError:
         value = -1.0
     if not 0 <= value <= default.most:  # which also refuses what is not a number at all (nan)
-        wanted = f"write a number from 0 to {default.most:g}, such as {default.value:g}"
-        raise _wrong(path, line, f"{default.name} is {text[:40]!r}; {wanted}")
+        advice = f"write a number from 0 to {default.most:g}, such as {default.value:g}"
+        raise _wrong(path, line, f"{default.name} is {text[:40]!r}; {advice}")
     return value
 
 
@@ -115,6 +115,6 @@ def _wrong(path: Path, line: int, what: str) -> SettingError:
 
 
 def fill(con: duckdb.DuckDBPyConnection, thresholds: tuple[Threshold, ...]) -> None:
-    """Let `main.thresholds` hold these."""
+    """Replace the rows of `main.thresholds`."""
     con.execute("DELETE FROM main.thresholds")
     con.executemany("INSERT INTO main.thresholds VALUES (?, ?, ?)", [(t.name, t.value, t.meaning) for t in thresholds])

@@ -162,7 +162,7 @@ def test_docs_writes_what_is_committed(tmp_path: Path) -> None:
     done = run_at(School(tmp_path), "docs", "--out", str(tmp_path / "README.md"))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "README.md").read_text() == (ROOT / "warehouse" / "README.md").read_text()
-    assert "is no folder" in error(run_at(School(tmp_path), "docs", "--out", str(tmp_path / "no" / "f")), 2)
+    assert "is not a folder" in error(run_at(School(tmp_path), "docs", "--out", str(tmp_path / "no" / "f")), 2)
 
 
 def test_asking_for_help_loads_neither_dagster_nor_the_charts() -> None:

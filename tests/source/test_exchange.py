@@ -103,14 +103,14 @@ def test_a_webhook_that_never_ends_its_answer_is_left(monkeypatch: pytest.Monkey
     monkeypatch.setattr(channels, "TIMEOUT", 0.5)
     with sending(DRIPS["a header"], every=0.05) as chat:
         began = time.monotonic()
-        channels.to_webhook(SecretStr(f"{chat.url}/hook"), "The sync failed.")  # it went out whole: no failure
+        channels.send_to_webhook(SecretStr(f"{chat.url}/hook"), "The sync failed.")  # it went out whole: no failure
         assert time.monotonic() - began < 2
     with sending(DRIPS["a body"], every=0.05) as chat:
         began = time.monotonic()
-        channels.to_webhook(SecretStr(f"{chat.url}/hook"), "The sync failed.")
+        channels.send_to_webhook(SecretStr(f"{chat.url}/hook"), "The sync failed.")
         assert time.monotonic() - began < 2
     with sending(lambda: [b"HTTP/1.1 404 No\r\ncontent-length: 9\r\n\r\n"]) as chat, pytest.raises(UndeliveredError):
-        channels.to_webhook(SecretStr(f"{chat.url}/hook"), "The sync failed.")
+        channels.send_to_webhook(SecretStr(f"{chat.url}/hook"), "The sync failed.")
 
 
 # --- how much --------------------------------------------------------------------------------------------------------

@@ -212,7 +212,7 @@ def test_what_could_do_more_than_read_is_named(school: School, query: str, what:
     with pytest.raises(ArgumentError) as raised:
         run_query(school.published, query)
     assert raised.value.message == (
-        f"This only reads, and {what} could do more: only a sync changes what is published. Ask with SELECT, FROM,"
+        f"This only reads, and {what} could do more: only a sync changes what is published. Use SELECT, FROM,"
         " WITH, SUMMARIZE, DESCRIBE or SHOW; for work of your own, ATTACH the file read-only from another database"
     )
 

@@ -241,7 +241,7 @@ def test_more_rows_than_excel_holds_are_refused_and_the_older_file_stays(
     ("question", "said"),
     [
         ("rooster", "There is no view or table 'rooster': did you mean roster?"),
-        ("zzzzzzzz", "the questions are roster, student_progress"),
+        ("zzzzzzzz", "the views are roster, student_progress"),
         ("DELETE FROM students", "DELETE could do more"),
         ("SELECT 1; SELECT 2", "Ask one query at a time"),
         ("SELECT nothing FROM roster", "DuckDB refused the query"),
@@ -258,7 +258,7 @@ def test_a_question_that_is_none_is_refused_in_a_sentence(
 
 
 def test_a_folder_that_is_not_there_and_a_warehouse_without_a_sync_are_named(fortnight: School, tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="is no folder"):
+    with pytest.raises(ArgumentError, match="is not a folder"):
         write(fortnight, "roster", Format.CSV, tmp_path / "nowhere" / "f.csv")
     with pytest.raises(NothingLandedError, match="rollbook sync"):
         export(tmp_path / "rollbook.duckdb", "roster", Format.CSV, tmp_path / "f.csv", scratch=tmp_path)

@@ -232,4 +232,4 @@ def test_the_outcomes_of_nights_are_drawn_and_told(fortnight: School) -> None:
     assert "1 of 5 synced. 25 Sep unproven; 26 Sep held; 27 Sep failed; 28 Sep missing." in chart.alt
     assert all(mark in chart.svg for mark in charts.MARKS.values())
     html = page.render(said, charts.draw(said), at=AT)
-    assert "The night of Monday, 28 September 2026: missing. What follows is of Wednesday, 7 October 2026" in text(html)
+    assert "The night of Monday, 28 September 2026: missing. This page shows Wednesday, 7 October 2026" in text(html)

@@ -61,14 +61,14 @@ def test_what_spreadsheet_programs_save_is_understood(file: Path, text: str) -> 
         ("score_below,62\n", "line 1: the heading must be name,value,meaning"),
         (
             HEADING + "score_below,62\nscore_belo,1\n",
-            "line 3: 'score_belo' is no threshold; write one of completion_below",
+            "line 3: 'score_belo' is not a threshold; write one of completion_below",
         ),
         (HEADING + "score_below,many\n", "line 2: score_below is 'many'; write a number from 0 to 100, such as 50"),
         (HEADING + "score_below\n", "line 2: score_below is ''; write a number"),
         (HEADING + "\nscore_below,101\n", "line 3: score_below is '101'; write a number from 0 to 100"),
         (HEADING + "score_below,-1\n", "line 2: score_below is '-1'"),
         (HEADING + "score_below,nan\n", "line 2: score_below is 'nan'"),
-        (HEADING + "score_below,1\nscore_below,2\n", "line 3: score_below stands there twice"),
+        (HEADING + "score_below,1\nscore_below,2\n", "line 3: score_below is listed twice"),
     ],
 )
 def test_a_malformed_file_is_a_sentence_that_names_the_line_and_what_to_write(file: Path, text: str, said: str) -> None:
@@ -81,7 +81,7 @@ def test_a_malformed_file_is_a_sentence_that_names_the_line_and_what_to_write(fi
 
 def test_a_file_that_is_no_text_is_said_to_be_none(file: Path) -> None:
     file.write_bytes(b"PK\x03\x04\xff\xfe an Excel file, say")
-    with pytest.raises(SettingError, match="it is no CSV file of text"):
+    with pytest.raises(SettingError, match="it is not a CSV text file"):
         thresholds.read(file)
 
 
