@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import dagster as dg
@@ -23,7 +23,7 @@ from pipelines import runs
 from pipelines.cron import due
 from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.landing.manifest import Manifest, TableCounts
-from pipelines.resources import Options, Writer, narrow_backfill, settings_or_none, translate_errors
+from pipelines.resources import Failed, Options, Writer, narrow_backfill, settings_or_none, translate_errors
 from pipelines.store.lake import DayRecord
 from pipelines.sync import always, nothing_counts, within_hold
 from pipelines.tables import SETS, TABLES, Column
@@ -140,7 +140,7 @@ class Stage:
             except dg.Failure as failure:
                 # Dagster shows a check without a result as failed, so the file that readers still have is checked.
                 with suppress(RollbookError, OSError):
-                    _log_checks(context, writer, checks, getattr(failure.__context__, "found", None))
+                    _log_checks(context, writer, checks, failure.found if isinstance(failure, Failed) else {})
                 # Logged events leave with the next yield, and a step that fails yields nothing more.
                 yield from context.consume_events()
                 raise
@@ -321,9 +321,12 @@ def publish(context: dg.OpExecutionContext, options: Options, writer: Writer) ->
 
 
 def _log_checks(
-    context: dg.OpExecutionContext, writer: Writer, checks: ModuleType, found: Mapping[str, Sequence[str]] | None = None
+    context: dg.OpExecutionContext,
+    writer: Writer,
+    checks: ModuleType,
+    found: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> None:
-    for evaluation in checks.evaluate(writer.rollbook, found or {}):
+    for evaluation in checks.evaluate(writer.rollbook, found):
         context.log_event(evaluation)
 
 

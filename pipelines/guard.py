@@ -17,9 +17,6 @@ from urllib.parse import urlsplit
 
 import uvicorn
 from dagster import DagsterInstance, __version__
-from dagster._core.workspace.context import WorkspaceProcessContext
-from dagster._core.workspace.load_target import WorkspaceFileTarget
-from dagster._utils.interrupts import setup_interrupt_handlers
 from dagster_webserver.app import create_app_from_workspace_process_context
 from dagster_webserver.cli import (
     DEFAULT_DB_STATEMENT_TIMEOUT,
@@ -31,6 +28,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines import files
+from pipelines.dagster_internals import WorkspaceFileTarget, WorkspaceProcessContext, setup_interrupt_handlers
 from pipelines.settings import ROOT
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")

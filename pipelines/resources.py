@@ -6,16 +6,17 @@ from its first stage to its last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import dagster as dg
-from dagster._core.definitions.assets.graph.asset_graph_subset import AssetGraphSubset
 from pydantic import Field, PrivateAttr
 
-from pipelines.errors import HeldError, RollbookError
+from pipelines.dagster_internals import AssetGraphSubset
+from pipelines.errors import CheckError, HeldError, RollbookError
 from pipelines.landing.manifest import Hold
 from pipelines.settings import Settings, load
 from pipelines.source.pagination import Progress
@@ -60,7 +61,9 @@ class Held(dg.Failure):
 
 
 class Failed(dg.Failure):
-    """Fails a run with a RollbookError's message."""
+    """Fails a run with a RollbookError's message. `found` is what the checks of a file found that was not published."""
+
+    found: Mapping[str, Sequence[str]] = MappingProxyType({})
 
     __module__ = "builtins"
 
@@ -84,7 +87,7 @@ class Writer(dg.ConfigurableResource):  # type: ignore[type-arg]
     def rollbook(self) -> Rollbook:
         """The warehouse, locked from the first call on. Raises RollbookError."""
         if self._rollbook is None:
-            rollbook = Rollbook(load(), progress=Writer.progress)
+            rollbook = Rollbook(load(fetches=False), progress=Writer.progress)
             self._lock.enter_context(rollbook.writer())
             self._rollbook = rollbook
         return self._rollbook
@@ -109,7 +112,10 @@ def translate_errors() -> Iterator[None]:
             metadata["what would change"] = hold_table(error.report)
         raise Held(error.message.removeprefix("Held: "), metadata=metadata, allow_retries=False) from None
     except RollbookError as error:
-        raise Failed(error.message, metadata={"exit_code": error.exit_code}, allow_retries=False) from None
+        failed = Failed(error.message, metadata={"exit_code": error.exit_code}, allow_retries=False)
+        if isinstance(error, CheckError):
+            failed.found = error.found
+        raise failed from None
 
 
 def narrow_backfill(context: dg.OpExecutionContext, days: dg.PartitionsDefinition[str], missing: list[str]) -> None:

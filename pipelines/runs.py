@@ -16,11 +16,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.execution.plan.objects import StepFailureData
-from dagster._core.storage.dagster_run import FINISHED_STATUSES
-from dagster._core.storage.event_log import SqliteEventLogStorage
 from filelock import FileLock
 
+from pipelines.dagster_internals import FINISHED_STATUSES, SqliteEventLogStorage, StepFailureData
 from pipelines.errors import RollbookError, unforeseen
 
 log = logging.getLogger(__name__)

@@ -33,6 +33,7 @@ from pipelines.errors import (
     UnreachableError,
 )
 from pipelines.landing.manifest import Body
+from pipelines.tables import TABLES
 from tests import faults
 from tests.nights import House, folder
 from tests.records import classes, school_class, student, students
@@ -319,7 +320,7 @@ def test_a_group_of_analysts_may_read_what_is_published_and_nothing_else(since: 
             for number in (1, 2):
                 house.at(number).sync(over={"published_mode": "640" if number >= since else "600"})
             public = {n for n in files_of(house.warehouse) if n.startswith("snapshots/")}
-            assert len(public) == 2 * 11
+            assert len(public) == 2 * (len(TABLES) + 3)  # what was observed, the days, and the record of the day
             public |= {"rollbook.duckdb", "report.html"}
             assert group_reads(house.warehouse) - {"thresholds.csv"} == public
     finally:

@@ -8,6 +8,8 @@ from types import ModuleType
 import dagster as dg
 import pytest
 
+from pipelines import dagster_internals
+from pipelines.settings import ROOT
 from pipelines.tables import TABLES
 from tests.graph import EXAMPLE, loaded
 
@@ -146,3 +148,9 @@ def test_without_settings_the_graph_loads_and_the_schedule_says_what_is_missing(
             "ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY are not set: see .env.example, then restart"
         )
         assert len(module.defs.resolve_all_asset_specs()) == 23
+
+
+def test_only_one_module_uses_what_dagster_keeps_private_and_it_was_checked_against_this_version() -> None:
+    assert dg.__version__ == dagster_internals.CHECKED_AGAINST
+    users = [p.name for p in (ROOT / "pipelines").rglob("*.py") if "dagster._" in p.read_text(encoding="utf-8")]
+    assert users == ["dagster_internals.py"]

@@ -50,7 +50,7 @@ def status(
     Exits 0 whatever it finds; when a night is late, it says so, and `is_fresh` is false in the JSON. With --json,
     times have a zone, sizes are in bytes, and what is not known is null.
     """
-    known = load_status(Rollbook(load()), home())
+    known = load_status(Rollbook(load(fetches=False)), home())
     if as_json:
         text = msgspec.json.format(msgspec.json.encode(known), indent=2).decode()
         sys.stdout.write(printable(text, lines=True) + "\n")

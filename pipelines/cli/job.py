@@ -76,7 +76,7 @@ def _notify(instance: dg.DagsterInstance, run_id: str) -> None:
     from pipelines.schedules import report_run
 
     try:
-        alerts = Alerts(Rollbook(load()))
+        alerts = Alerts(Rollbook(load(fetches=False)))
         record = instance.get_run_record_by_id(run_id)
         if alerts.enabled and record is not None:
             report_run(instance, alerts, record)

@@ -33,7 +33,7 @@ def prune(
 
     With --dry-run nothing is deleted; it shows the days and the bytes.
     """
-    rollbook = Rollbook(load() if keep_days is None else load(keep_days=keep_days))
+    rollbook = Rollbook(load(fetches=False) if keep_days is None else load(fetches=False, keep_days=keep_days))
     found = capacity.expiry(rollbook)
     if found.keep_days is None:
         out.print("ROLLBOOK_KEEP_DAYS is not set: raw bodies and snapshots of all days are kept.")

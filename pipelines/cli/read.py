@@ -87,7 +87,7 @@ def restore(
     """
     from pipelines.sync import Rollbook
 
-    rollbook = Rollbook(load())
+    rollbook = Rollbook(load(fetches=False))
     kept = rollbook.warehouse.kept()
     if which is None:
         _list(rollbook.warehouse.published, kept)

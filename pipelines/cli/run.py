@@ -46,7 +46,7 @@ def sync(
     Exits 0 when synced (with a warning if a set could not be proven complete), 1 when it failed, 2 when a setting or
     argument is missing or malformed, 3 when it was held. Unless it is synced, readers keep the last published file.
     """
-    rollbook = Rollbook(load())
+    rollbook = Rollbook(load(fetches=not approve))
     if approve:
         held = rollbook.landings.to_approve(day_of(day))
         _print_held(held, rollbook.landings.synced_since(held.snapshot_date))
@@ -66,7 +66,7 @@ def backfill(first: Day, last: Day, yes: Yes = False) -> None:
     landings stay held. Asks before it publishes if a table would lose more than a sync may remove without a hold.
     Exits 1 when no day of the range was landed or too many of its records are refused, 3 when it was not confirmed.
     """
-    rollbook = Rollbook(load())
+    rollbook = Rollbook(load(fetches=False))
     days = (rollbook.partition(first.date()), rollbook.partition(last.date()))
     days_between(*days)
     try:
@@ -98,7 +98,7 @@ def rebuild(
     def confirm(what: Hold) -> bool:
         return yes or within_hold(what) or _confirmed_hold(what)
 
-    _print_backfill(Rollbook(load()).rebuild(confirm=confirm, accept_loss=accept_loss))
+    _print_backfill(Rollbook(load(fetches=False)).rebuild(confirm=confirm, accept_loss=accept_loss))
 
 
 @app.command()
@@ -120,7 +120,7 @@ def discard(
     aside within raw/ and stays readable; --undo puts it back. Shows what would change and asks first. A day whose raw
     bodies have expired cannot be discarded. Exits 3 when it was not confirmed; then nothing has changed.
     """
-    rollbook, of = Rollbook(load()), day.date()
+    rollbook, of = Rollbook(load(fetches=False)), day.date()
 
     def confirm(what: Hold) -> bool:
         return yes or _confirmed_hold(what)

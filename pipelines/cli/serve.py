@@ -52,9 +52,11 @@ def serve(
 
             prepare(stack.enter_context(Sandbox(api_key=KEY)).base_url, DAYS)
         settings = load()
+        from pipelines.dagster_internals import DAEMON_MODULE
+
         workspace = ["-w", str(ROOT / "workspace.yaml")]
         web = [sys.executable, "-m", "pipelines.guard", host, str(port), *settings.ui_names]
-        daemon = [sys.executable, "-m", "dagster._daemon", "run", *workspace]  # what `dagster-daemon` runs
+        daemon = [sys.executable, "-m", DAEMON_MODULE, "run", *workspace]
         stack.enter_context(_stopping_on_signals())
         _create_dagster_tables()
         children = [stack.enter_context(_child(command)) for command in (web, daemon)]

@@ -174,7 +174,7 @@ class Alerts:
     def _institution(self) -> str:
         name = self._one("SELECT school_name FROM institution")
         if not name:
-            return self.settings.base_url.partition("://")[2]
+            return self.settings.base_url.partition("://")[2] or "this warehouse"
         # Without the characters that chat services read as a mention, a link or markup.
         return " ".join(str(name[0]).translate(dict.fromkeys(map(ord, "<>`*_@"), " ")).split())[:NAME_MOST]
 

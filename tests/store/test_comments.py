@@ -65,7 +65,7 @@ def test_a_table_declared_otherwise_is_made_anew_with_its_comments() -> None:
     with duckdb.connect() as con:
         schema.ensure(con)
         con.execute("ALTER TABLE main.institution DROP COLUMN api_key_name")
-        assert schema.ensure(con) is True
+        assert schema.ensure(con) == {"main"}
         assert con.execute(COLUMN, ["institution", "api_key_name"]).fetchall() == [
             ("Friendly name of the API key in use.",)
         ]
