@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.school import fortnight as fortnight  # a fixture: one fortnight for all who read what is published
+from tests.support.school import fortnight as fortnight  # a fixture: one fortnight for all who read what is published
 
 # No deadline: on a busy machine an example's time says nothing about the code; pytest-timeout ends what hangs.
 settings.register_profile("rollbook", deadline=None, print_blob=True)

@@ -34,10 +34,10 @@ from pipelines.errors import (
 )
 from pipelines.landing.manifest import Body
 from pipelines.tables import TABLES
-from tests import faults
-from tests.nights import House, folder
-from tests.records import classes, school_class, student, students
-from tests.service import Asked, Reply, Service
+from tests.support import faults
+from tests.support.nights import House, folder
+from tests.support.records import classes, school_class, student, students
+from tests.support.service import Asked, Reply, Service
 
 KEY = "k3y-canary-7d1f0a"
 # What a pupil and a teacher could be known by. Each is found where records are kept, and nowhere else.

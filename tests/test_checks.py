@@ -13,10 +13,10 @@ import pytest
 from pipelines.errors import CheckError
 from pipelines.operations.data_quality import run_quality_checks
 from pipelines.store import checks
-from tests import faults
-from tests.nights import House, folder, night
-from tests.records import MISSING, classes, school_class, student, students
-from tests.service import Service
+from tests.support import faults
+from tests.support.nights import House, folder, night
+from tests.support.records import MISSING, classes, school_class, student, students
+from tests.support.service import Service
 
 HOLDS = {
     "keys_are_unique": [],

@@ -11,7 +11,7 @@ import pytest
 from pipelines import dagster_internals
 from pipelines.settings import ROOT
 from pipelines.tables import TABLES
-from tests.graph import EXAMPLE, loaded
+from tests.support.graph import EXAMPLE, loaded
 
 RAW = ["raw/auth", "raw/classes", "raw/details", "raw/students"]
 NAMES = [

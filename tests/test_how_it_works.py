@@ -11,10 +11,10 @@ import yaml
 
 from pipelines.cli import app
 from pipelines.settings import ROOT
-from tests import faults
-from tests.nights import House, folder, night
-from tests.records import MISSING, classes, student, students
-from tests.service import Service
+from tests.support import faults
+from tests.support.nights import House, folder, night
+from tests.support.records import MISSING, classes, student, students
+from tests.support.service import Service
 
 HOW_IT_WORKS = (ROOT / "pipelines" / "README.md").read_text(encoding="utf-8")
 PAGES = (

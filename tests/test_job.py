@@ -12,11 +12,11 @@ import duckdb
 import pytest
 import time_machine
 
-from tests import graph
-from tests.graph import Job
-from tests.nights import House, Told, folder, night
-from tests.records import classes, student, students
-from tests.service import Service
+from tests.support import graph
+from tests.support.graph import Job
+from tests.support.nights import House, Told, folder, night
+from tests.support.records import classes, student, students
+from tests.support.service import Service
 
 SYNC = {"rollbook/sync": "nightly"}
 

@@ -20,11 +20,11 @@ from pipelines import files
 from pipelines.operations.diff import diff
 from pipelines.settings import ROOT
 from pipelines.store.warehouse import Warehouse
-from tests import faults
-from tests.nights import House, folder
-from tests.records import classes, students
-from tests.servers import until
-from tests.service import KEY, Service
+from tests.support import faults
+from tests.support.nights import House, folder
+from tests.support.records import classes, students
+from tests.support.servers import until
+from tests.support.service import KEY, Service
 
 
 @pytest.fixture

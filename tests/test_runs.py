@@ -21,10 +21,10 @@ from pipelines import runs
 from pipelines.cli import serve
 from pipelines.errors import RollbookError
 from pipelines.settings import ROOT
-from tests import graph
-from tests.nights import House, folder
-from tests.records import classes, students
-from tests.service import Service
+from tests.support import graph
+from tests.support.nights import House, folder
+from tests.support.records import classes, students
+from tests.support.service import Service
 
 STARTED, FAILURE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
 

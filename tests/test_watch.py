@@ -18,12 +18,12 @@ from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobO
 from pipelines.notify.alerts import Alerts
 from pipelines.settings import ROOT
 from pipelines.sync import Rollbook
-from tests import faults, graph
-from tests.graph import Job
-from tests.listeners import Webhook, webhook
-from tests.nights import House, folder, night
-from tests.records import classes, students
-from tests.service import Service
+from tests.support import faults, graph
+from tests.support.graph import Job
+from tests.support.listeners import Webhook, webhook
+from tests.support.nights import House, folder, night
+from tests.support.records import classes, students
+from tests.support.service import Service
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from pipelines.errors import DamagedError
 from tests.campaign import damage
 from tests.campaign.campaign import Campaign, event
 from tests.campaign.events_service import can_lose_many, lose_many
-from tests.nights import night
+from tests.support.nights import night
 
 
 def is_there(c: Campaign) -> bool:

@@ -15,7 +15,7 @@ from tests.campaign.campaign import KEEP_DAYS, Campaign, event
 from tests.campaign.ledger import Key
 from tests.campaign.operator import DONE, REFUSED, forked, killed
 from tests.campaign.school import shown
-from tests.nights import night
+from tests.support.nights import night
 
 COUNTED_LEAST = 4  # landings that are always left
 

@@ -8,7 +8,7 @@ from pipelines.errors import ArgumentError
 from tests.campaign.campaign import Campaign, event
 from tests.campaign.ledger import Showing
 from tests.campaign.school import lasting_fault, passing_faults
-from tests.nights import night
+from tests.support.nights import night
 
 
 @event()

@@ -20,8 +20,8 @@ from pipelines.operations import discard as discards
 from pipelines.operations.diff import diff
 from pipelines.operations.prune import prune as prune_now
 from pipelines.sync import always, within_hold
-from tests.kills import STEPS, _mortal
-from tests.nights import TRIES, House
+from tests.support.kills import STEPS, _mortal
+from tests.support.nights import TRIES, House
 
 # A night takes about thirty steps; one that has to recover first, more.
 STEPS_MOST = 45

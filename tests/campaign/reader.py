@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from tests.nights import SET_OF
+from tests.support.nights import SET_OF
 
 PAUSE_SECONDS = 0.2
 # Per table what is current and what is open in the history.

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.settings import ROOT
-from tests.school import KEY, School
+from tests.support.school import KEY, School
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from pipelines.settings import ROOT
-from tests.nights import folder
-from tests.records import classes, students
-from tests.service import KEY, Service
+from tests.support.nights import folder
+from tests.support.records import classes, students
+from tests.support.service import KEY, Service
 
 QUOTED = "Pupil Number7 <pupil.7@school.example>"
 

@@ -15,8 +15,8 @@ from pipelines.errors import RollbookError
 from pipelines.landing.manifest import Verdict
 from pipelines.source.fetch import fetch
 from tests.fault_matrix.expected import CAP, CLASSES_1, CLASSES_2, STUDENTS_1, STUDENTS_2, NoConnection
-from tests.nights import House, Told, asked, folder, night, plainly
-from tests.service import Bend, Service
+from tests.support.nights import House, Told, asked, folder, night, plainly
+from tests.support.service import Bend, Service
 
 HERE = Path(__file__).parent
 

@@ -11,7 +11,6 @@ from itertools import pairwise
 import pytest
 
 from pipelines.errors import RefusedError, UnreachableError
-from tests import faults
 from tests.fault_matrix.conftest import Cell
 from tests.fault_matrix.expected import (
     CLASS_PAGES,
@@ -25,9 +24,10 @@ from tests.fault_matrix.expected import (
     TRANSIENT,
     at_places,
 )
-from tests.nights import pages
-from tests.records import student
-from tests.service import Service
+from tests.support import faults
+from tests.support.nights import pages
+from tests.support.records import student
+from tests.support.service import Service
 
 pytestmark = pytest.mark.timeout(120)
 

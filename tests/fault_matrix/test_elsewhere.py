@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pipelines.errors import KeyRefusedError
-from tests import faults
 from tests.fault_matrix.conftest import Cell
 from tests.fault_matrix.expected import CLASS_PAGES, CLASS_SEARCHES, FINAL, PLACES, REST, STUDENT_SEARCHES, TRANSIENT
-from tests.nights import TRIES, pages
-from tests.service import Bend
+from tests.support import faults
+from tests.support.nights import TRIES, pages
+from tests.support.service import Bend
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -10,7 +10,6 @@ import pytest
 
 from pipelines.errors import HeldError, NotTheContractError, UnreachableError
 from pipelines.landing.manifest import Verdict
-from tests import faults
 from tests.fault_matrix.conftest import Cell
 from tests.fault_matrix.expected import (
     CLASS_PAGES,
@@ -24,8 +23,9 @@ from tests.fault_matrix.expected import (
     TRANSIENT,
     NoConnection,
 )
-from tests.nights import TRIES, night, pages
-from tests.service import Bend, Reply
+from tests.support import faults
+from tests.support.nights import TRIES, night, pages
+from tests.support.service import Bend, Reply
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -13,7 +13,7 @@ import pytest
 from pipelines.flatten import Batch, flatten, schema
 from pipelines.landing.manifest import Landed, Reject
 from pipelines.tables import SETS, TABLES, of_set
-from tests.records import MISSING, school_class, student
+from tests.support.records import MISSING, school_class, student
 
 
 def page(*records: Any, number: int = 1, set_name: str = "students", **more: Any) -> Landed:

@@ -13,7 +13,7 @@ import stamina
 
 from pipelines.settings import Settings
 from pipelines.source.client import Client
-from tests.service import KEY, Service
+from tests.support.service import KEY, Service
 
 # A hanging service costs a test this long, in seconds.
 SHORT_TIMEOUTS = httpx.Timeout(connect=2, read=0.3, write=2, pool=2)

@@ -18,10 +18,10 @@ from pipelines.source.absence import Names, NothingPublished, Verified, search_b
 from pipelines.source.client import Client
 from pipelines.source.pagination import walk
 from pipelines.tables import SETS
-from tests import faults
-from tests.records import MISSING, classes, school_class, student, students
-from tests.service import Asked, Bend, Service
 from tests.source.conftest import Kept, settings_for
+from tests.support import faults
+from tests.support.records import MISSING, classes, school_class, student, students
+from tests.support.service import Asked, Bend, Service
 
 MakeClient = Callable[..., Client]
 STUDENTS, CLASSES = SETS["students"], SETS["classes"]

@@ -33,10 +33,10 @@ from pipelines.errors import (
 from pipelines.source.client import Answer, Client
 from pipelines.source.envelope import Page, detail, page_of
 from pipelines.tables import SETS
-from tests import faults
-from tests.records import student, students
-from tests.service import KEY, Bend, Reply, Service
 from tests.source.conftest import SHORT_TIMEOUTS, settings_for
+from tests.support import faults
+from tests.support.records import student, students
+from tests.support.service import KEY, Bend, Reply, Service
 
 MakeClient = Callable[..., Client]
 STUDENTS = page_of(SETS["students"])

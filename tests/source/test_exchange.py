@@ -19,10 +19,10 @@ from pipelines.source import client as client_module
 from pipelines.source.client import Answer, Client
 from pipelines.source.envelope import Page, page_of
 from pipelines.tables import SETS
-from tests import faults
-from tests.drips import chunk, head, sending
-from tests.records import students
-from tests.service import Asked, Reply, Service
+from tests.support import faults
+from tests.support.drips import chunk, head, sending
+from tests.support.records import students
+from tests.support.service import Asked, Reply, Service
 
 MakeClient = Callable[..., Client]
 PAGE = b'{"success": true, "data": [], "pagination": {"page":1,"limit":100,"total_count":0,"total_pages":0}}'

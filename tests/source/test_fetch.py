@@ -28,10 +28,10 @@ from pipelines.landing.manifest import Absence, Manifest, Proof, Verdict, Walk
 from pipelines.landing.raw import RawStore
 from pipelines.source.absence import Names
 from pipelines.source.fetch import MAX_UNREACHABLE, Draft, fetch
-from tests import faults
-from tests.records import classes, student, students
-from tests.service import KEY, Bend, Reply, Service
 from tests.source.conftest import SHORT_TIMEOUTS, settings_for
+from tests.support import faults
+from tests.support.records import classes, student, students
+from tests.support.service import KEY, Bend, Reply, Service
 
 NOW = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
 TODAY = date(2026, 11, 20)

@@ -24,7 +24,7 @@ from pipelines.store.lake import Lake, Part, compose
 from pipelines.store.staging import Staging
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table
-from tests import model
+from tests.support import model
 
 FIRST = date(2026, 11, 1)
 NAMES = ("students", "student_activity", "student_classes")

@@ -19,7 +19,7 @@ from pipelines.store.lake import Lake, Part, compose
 from pipelines.store.staging import Staging
 from pipelines.tables import SETS, TABLES
 from tests.flatten.test_rows import page
-from tests.records import school_class, student
+from tests.support.records import school_class, student
 
 DAY = date(2026, 11, 20)
 

@@ -18,7 +18,7 @@ import pytest
 from pipelines.sandbox import Sandbox
 from pipelines.views import catalog
 from pipelines.views.dictionary import cookbook
-from tests.school import DAYS, FIRST, KEY, School
+from tests.support.school import DAYS, FIRST, KEY, School
 
 # What a reader could see change: the newest day of the work, of students and of classes, and how many there are.
 STATE = """

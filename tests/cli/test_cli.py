@@ -1,0 +1,225 @@
+"""The command as it is typed: exit codes, one clear line, and what is left on disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from pipelines.sandbox import Sandbox
+from pipelines.settings import ROOT
+from tests.support import faults
+from tests.support.records import classes, students
+from tests.support.service import KEY, Service
+
+TODAY = datetime.now(UTC).date()
+YESTERDAY = TODAY - timedelta(days=1)
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def rollbook(tmp_path: Path) -> Run:
+    """`rollbook`, in a folder of its own: its warehouse is `warehouse`, its Dagster home `home`."""
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
+
+    def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        env = {
+            **os.environ,
+            "DAGSTER_HOME": str(home),
+            "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse"),
+            "ROLLBOOK_RETRY_SECONDS": "1",
+            "COLUMNS": "2000",
+            **settings,
+        }
+        command = [str(Path(sys.executable).with_name("rollbook")), *arguments]
+        return subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+
+    return run
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(students(60), classes(3)) as running:
+        yield running
+
+
+def at(service: Service | Sandbox) -> dict[str, str]:
+    url = service.url if isinstance(service, Service) else service.base_url
+    return {"ROLLBOOK_BASE_URL": url, "ROLLBOOK_API_KEY": KEY}
+
+
+def published(tmp_path: Path, query: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect(str(tmp_path / "warehouse" / "rollbook.duckdb"), read_only=True) as con:
+        return con.execute(query).fetchall()
+
+
+def one_line(done: subprocess.CompletedProcess[str], exit_code: int) -> str:
+    """The single line of an error, which is no traceback."""
+    assert done.returncode == exit_code, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith(("Error:", "Held:"))]
+    assert len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    return lines[0]
+
+
+def test_a_missing_setting_is_named_and_nothing_is_made(rollbook: Run, tmp_path: Path) -> None:
+    line = one_line(rollbook("sync"), 2)
+    assert "ROLLBOOK_BASE_URL is not set" in line
+    assert not (tmp_path / "warehouse").exists()
+
+
+def test_an_unreachable_service_fails_with_what_to_check(rollbook: Run, tmp_path: Path) -> None:
+    line = one_line(rollbook("sync", ROLLBOOK_BASE_URL="http://127.0.0.1:9", ROLLBOOK_API_KEY=KEY), 1)
+    assert "127.0.0.1:9 gave no usable answer" in line
+    assert "Check that ROLLBOOK_BASE_URL is right" in line
+    assert not (tmp_path / "warehouse" / "rollbook.duckdb").exists()
+
+
+def test_a_refused_key_says_whom_to_ask_and_leaves_the_published_file(
+    rollbook: Run, tmp_path: Path, service: Service
+) -> None:
+    assert rollbook("sync", **at(service)).returncode == 0
+    before = (tmp_path / "warehouse" / "rollbook.duckdb").read_bytes()
+    line = one_line(rollbook("sync", **(at(service) | {"ROLLBOOK_API_KEY": "another"})), 1)
+    assert "does not accept the API key (401)" in line
+    assert "Ask the service representative" in line
+    assert (tmp_path / "warehouse" / "rollbook.duckdb").read_bytes() == before
+
+
+def test_an_answer_that_is_not_the_contracts_fails_and_leaves_the_published_file(
+    rollbook: Run, tmp_path: Path, service: Service
+) -> None:
+    assert rollbook("sync", **at(service)).returncode == 0
+    before = (tmp_path / "warehouse" / "rollbook.duckdb").read_bytes()
+    service.on(faults.html(), path="students", times=None)
+    assert "contract" in one_line(rollbook("sync", **at(service)), 1)
+    assert (tmp_path / "warehouse" / "rollbook.duckdb").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--date", "2026-07-01"), "ROLLBOOK_FIRST_DATE"),
+        (("--date", str(TODAY + timedelta(days=2))), "has not begun"),
+    ],
+)
+def test_a_date_without_a_partition_is_an_argument_to_mend(
+    rollbook: Run, service: Service, arguments: tuple[str, ...], says: str
+) -> None:
+    assert says in one_line(rollbook("sync", *arguments, **at(service)), 2)
+    assert service.requests == []
+
+
+def test_a_malformed_date_is_an_argument_to_mend(rollbook: Run, service: Service) -> None:
+    done = rollbook("sync", "--date", "20.11.2026", **at(service))
+    assert done.returncode == 2
+    assert "does not match" in done.stderr
+
+
+def test_a_past_day_is_not_fetched(rollbook: Run, service: Service) -> None:
+    line = one_line(rollbook("sync", "--date", str(YESTERDAY), **at(service)), 1)
+    assert f"Nothing can be fetched for {YESTERDAY}" in line
+    assert [r.path for r in service.requests] == ["auth"]
+
+
+def test_a_landslide_is_held_with_exit_3_and_approved_without_fetching(
+    rollbook: Run, tmp_path: Path, service: Service
+) -> None:
+    assert rollbook("sync", **at(service)).returncode == 0
+    del service.students[30:]
+    line = one_line(rollbook("sync", **at(service)), 3)
+    assert "30 of 60 rows of students would be removed" in line
+    assert f"rollbook sync --date {TODAY} --approve" in line
+    assert published(tmp_path, "SELECT COUNT(*) FROM students") == [(60,)]
+    service.requests.clear()
+    done = rollbook("sync", "--date", str(TODAY), "--approve", **at(service))
+    assert done.returncode == 0, done.stderr
+    assert service.requests == []
+    assert published(tmp_path, "SELECT COUNT(*) FROM students") == [(30,)]
+    assert published(tmp_path, "SELECT outcome, verdict FROM ops.syncs ORDER BY landing") == [
+        ("synced", "synced"),
+        ("synced", "approved"),
+    ]
+
+
+def test_a_second_sync_changes_nothing_and_the_next_day_exactly_what_changed(rollbook: Run, tmp_path: Path) -> None:
+    with Sandbox(120, day=YESTERDAY, api_key=KEY) as sandbox:
+        first = rollbook("sync", "--date", str(YESTERDAY), **at(sandbox))
+        assert first.returncode == 0, first.stderr
+        history = published(tmp_path, "FROM history.student_summaries ORDER BY ALL")
+        again = rollbook("sync", "--date", str(YESTERDAY), **at(sandbox))
+        assert "Nothing changed." in again.stdout
+        assert published(tmp_path, "FROM history.student_summaries ORDER BY ALL") == history
+        before = {s["id"]: s["summary"] for s in sandbox.institution.on(YESTERDAY).students}
+        after = {s["id"]: s["summary"] for s in sandbox.institution.on(TODAY).students}
+        sandbox.day = TODAY
+        assert rollbook("sync", **at(sandbox)).returncode == 0
+    changed = {i for i in before if i in after and before[i] != after[i]}
+    told = published(
+        tmp_path,
+        f"""SELECT DISTINCT student_id FROM changes
+            WHERE table_name = 'student_summaries' AND change = 'changed' AND snapshot_date = '{TODAY}'""",
+    )
+    assert {r[0] for r in told} == changed
+
+
+def test_a_key_of_another_institution_is_refused_before_anything_is_fetched(rollbook: Run, service: Service) -> None:
+    assert rollbook("sync", **at(service)).returncode == 0
+    service.school = {"id": 42, "name": "Another", "key": "another"}
+    service.requests.clear()
+    assert "belongs to institution 42" in one_line(rollbook("sync", **at(service)), 1)
+    assert [r.path for r in service.requests] == ["auth"]
+
+
+def test_backfill_rebuilds_what_was_landed_and_names_what_was_not(rollbook: Run, service: Service) -> None:
+    assert rollbook("sync", **at(service)).returncode == 0
+    service.requests.clear()
+    done = rollbook("backfill", str(YESTERDAY), str(TODAY), **at(service))
+    assert done.returncode == 0, done.stderr
+    assert f"Rebuilt 1 day: {TODAY}." in done.stdout
+    assert f"nothing was landed on {YESTERDAY}, and the service keeps no history" in done.stderr
+    assert service.requests == []
+    line = one_line(rollbook("backfill", str(YESTERDAY), str(YESTERDAY), **at(service)), 1)
+    assert f"nothing was landed on {YESTERDAY}" in line
+    assert "write rollbook backfill" in one_line(rollbook("backfill", str(TODAY), str(YESTERDAY), **at(service)), 2)
+
+
+def test_rebuild_makes_the_same_tables_from_raw_alone(rollbook: Run, tmp_path: Path, service: Service) -> None:
+    assert rollbook("sync", **at(service)).returncode == 0
+    tables = ("students", "history.students", "changes", "ops.syncs", "ops.pages")
+    before = {t: published(tmp_path, f"FROM {t} ORDER BY ALL") for t in tables}
+    for made in ("snapshots", "build"):
+        shutil.rmtree(tmp_path / "warehouse" / made)
+    (tmp_path / "warehouse" / "rollbook.duckdb").unlink()
+    done = rollbook("rebuild", **at(service))
+    assert done.returncode == 0, done.stderr
+    assert {t: published(tmp_path, f"FROM {t} ORDER BY ALL") for t in tables} == before
+
+
+def test_the_demo_shows_what_was_synced_and_asks_three_questions(rollbook: Run, tmp_path: Path) -> None:
+    done = rollbook("demo", "--days", "3", "--students", "80")
+    assert done.returncode == 0, done.stderr
+    for said in ("What was synced", "What changed last night", "The file", "The UI", "rollbook serve --demo"):
+        assert said in done.stdout
+    assert done.stdout.count("?\n") >= 3
+    assert published(tmp_path, "SELECT COUNT(*), MIN(snapshot_date), MAX(snapshot_date) FROM ops.syncs") == [
+        (3, TODAY - timedelta(days=2), TODAY)
+    ]
+
+
+def test_the_demo_stays_out_of_another_institutions_warehouse(rollbook: Run, service: Service) -> None:
+    assert rollbook("sync", **at(service)).returncode == 0
+    assert "set ROLLBOOK_WAREHOUSE to another folder" in one_line(rollbook("demo", "--days", "2"), 1)

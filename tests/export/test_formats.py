@@ -1,0 +1,273 @@
+"""Answers as files: the same rows in each format, text that stays text, and nothing half-written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import stat
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import openpyxl
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.errors import ArgumentError, NothingLandedError
+from pipelines.export import formats as module
+from pipelines.export.formats import Format, export
+from pipelines.settings import ROOT
+from tests.support.school import School
+
+NASTY = [
+    '=HYPERLINK("http://x.example","click")', "+1+1", "-2+3", "@SUM(A1)", "\tx", "\rx", "\uff1d1", "=", "http://x.example",
+]  # fmt: skip
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+def write(school: School, question: str, form: Format, out: Path) -> int:
+    return export(school.published, question, form, out, scratch=out.parent)
+
+
+def read(out: Path, form: Format) -> list[list[Any]]:
+    """The rows of a file, the heading first."""
+    if form is Format.CSV:
+        with out.open(encoding="utf-8-sig", newline="") as file:
+            return list(csv.reader(file))
+    if form is Format.XLSX:
+        sheet = openpyxl.load_workbook(io.BytesIO(out.read_bytes())).worksheets[0]
+        return [list(row) for row in sheet.iter_rows(values_only=True)]
+    table = pq.read_table(out)
+    return [table.column_names, *(list(r.values()) for r in table.to_pylist())]
+
+
+@pytest.mark.parametrize("form", list(Format))
+@pytest.mark.parametrize("question", ["roster", "student_progress", "history.student_summaries", "progress_daily"])
+def test_a_file_holds_the_rows_of_the_question(fortnight: School, out: Path, question: str, form: Format) -> None:
+    """Sizes of all; values of the first column, which none of the formats words otherwise."""
+    want = fortnight.rows(f"SELECT * FROM {question}")
+    assert write(fortnight, question, form, out) == len(want)
+    heading, *rows = read(out, form)
+    columns = [r[0] for r in fortnight.rows(f"DESCRIBE {question}")]
+    assert heading == columns
+    assert len(rows) == len(want)
+    assert sorted(str(r[0])[:10] for r in rows) == sorted(str(r[0])[:10] for r in want)
+
+
+@pytest.mark.parametrize("form", list(Format))
+def test_whole_rows_come_back_as_they_were(fortnight: School, out: Path, form: Format) -> None:
+    query = """SELECT student_id, name, registration_date, completion_rate, has_ever_logged_in, class_titles
+               FROM student_progress ORDER BY student_id LIMIT 40"""
+    write(fortnight, query, form, out)
+    want = fortnight.rows(query)
+    rows = read(out, form)[1:]
+    if form is Format.CSV:
+        told = [["" if v is None else str(v).lower() if isinstance(v, bool) else str(v) for v in row] for row in want]
+        assert rows == told
+    elif form is Format.XLSX:
+        assert [[v.date() if hasattr(v, "date") else v for v in r] for r in rows] == [list(r) for r in want]
+        assert any(isinstance(v, date) for v in want[0])
+    else:
+        assert rows == [list(r) for r in want]
+
+
+@pytest.fixture
+def nasty(fortnight: School, tmp_path: Path) -> School:
+    """A file in which students call themselves formulas."""
+    school = fortnight.copy(tmp_path / "w")
+    with duckdb.connect(str(school.published)) as con:
+        ids = [r[0] for r in con.execute("SELECT student_id FROM students ORDER BY 1 LIMIT ?", [len(NASTY)]).fetchall()]
+        for student, name in zip(ids, NASTY, strict=True):
+            con.execute("UPDATE students SET name = ? WHERE student_id = ?", [name, student])
+    return school
+
+
+QUERY = f"SELECT name, student_id FROM students ORDER BY student_id LIMIT {len(NASTY)}"
+
+
+def test_a_csv_cell_that_would_run_is_disarmed_and_numbers_are_not(nasty: School, out: Path) -> None:
+    write(nasty, f"SELECT name, -student_id AS less FROM ({QUERY})", Format.CSV, out)
+    names = [row[0] for row in read(out, Format.CSV)[1:]]
+    assert names == [f"'{n}" if n != "http://x.example" else n for n in NASTY]
+    assert all(row[1].startswith("-") for row in read(out, Format.CSV)[1:])
+
+
+def test_an_excel_cell_is_text_whatever_it_says(nasty: School, out: Path) -> None:
+    write(nasty, QUERY, Format.XLSX, out)
+    sheet = openpyxl.load_workbook(io.BytesIO(out.read_bytes())).worksheets[0]
+    cells = [row[0] for row in sheet.iter_rows(min_row=2)]
+    assert [c.data_type for c in cells] == ["s"] * len(NASTY)
+    assert [c.value.replace("_x000D_", "\r") for c in cells] == NASTY
+    assert not any(c.hyperlink for c in cells)
+
+
+def test_a_parquet_file_holds_what_was_said(nasty: School, out: Path) -> None:
+    write(nasty, QUERY, Format.PARQUET, out)
+    assert [row[0] for row in read(out, Format.PARQUET)[1:]] == NASTY
+
+
+def test_a_csv_file_begins_so_that_excel_reads_its_umlauts(fortnight: School, out: Path) -> None:
+    write(fortnight, "roster", Format.CSV, out)
+    assert out.read_bytes().startswith(b"\xef\xbb\xbfclass_id,")
+
+
+@pytest.mark.parametrize("form", list(Format))
+def test_the_file_is_the_owners_alone_and_nothing_is_left_beside_it(
+    fortnight: School, tmp_path: Path, form: Format
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    write(fortnight, "courses", form, folder / "f")
+    assert stat.S_IMODE((folder / "f").stat().st_mode) == 0o600
+    assert [p.name for p in folder.iterdir()] == ["f"]
+
+
+@pytest.mark.parametrize("form", list(Format))
+def test_a_file_in_progress_is_the_owners_alone_from_its_first_byte_on(
+    fortnight: School, tmp_path: Path, form: Format
+) -> None:
+    """Wherever it is written, and whatever the umask of who exports."""
+    folder, scratch = tmp_path / "mine", tmp_path / "scratch"
+    folder.mkdir()
+    scratch.mkdir()
+    seen: set[tuple[str, int]] = set()
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            for path in (*folder.iterdir(), *scratch.rglob("*")):
+                with suppress(OSError):
+                    seen.add((path.parent.name, stat.S_IMODE(path.lstat().st_mode) & 0o077))
+
+    before = os.umask(0)
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        export(
+            fortnight.published, "SELECT name, sleep_ms(20) FROM students LIMIT 30", form, folder / "f", scratch=scratch
+        )
+    finally:
+        done.set()
+        watcher.join()
+        os.umask(before)
+    assert {mode for _, mode in seen} == {0}
+    assert "mine" in {place for place, _ in seen}
+
+
+@pytest.mark.parametrize("form", list(Format))
+def test_no_link_that_somebody_planted_is_written_through(fortnight: School, tmp_path: Path, form: Format) -> None:
+    victim, folder = tmp_path / "victim", tmp_path / "shared"
+    victim.write_text("precious")
+    folder.mkdir()
+    for name in ("f", ".f.partial", ".f.partial.plain"):
+        (folder / name).symlink_to(victim)
+    write(fortnight, "courses", form, folder / "f")
+    assert victim.read_text() == "precious"
+    assert not (folder / "f").is_symlink()
+    assert stat.S_IMODE((folder / "f").stat().st_mode) == 0o600
+
+
+def test_headings_that_pupils_wrote_are_disarmed_too(nasty: School, out: Path) -> None:
+    names = ", ".join(f"'{n}'" for n in ('=HYPERLINK("http://x.example","click")', "+1+1"))
+    write(nasty, f"PIVOT students ON name IN ({names}) USING COUNT(*) GROUP BY is_registered", Format.CSV, out)
+    assert read(out, Format.CSV)[0] == ["is_registered", '\'=HYPERLINK("http://x.example","click")', "'+1+1"]
+
+
+@pytest.mark.parametrize("form", list(Format))
+def test_two_columns_of_a_name_and_a_comment_at_the_end_are_no_hindrance(
+    fortnight: School, out: Path, form: Format
+) -> None:
+    assert write(fortnight, "SELECT 1 AS a, 'x' AS a -- twice", form, out) == 1
+    if form is not Format.PARQUET:
+        assert [[str(v) for v in row] for row in read(out, form)] == [["a", "a"], ["1", "x"]]
+
+
+@pytest.mark.parametrize("form", list(Format))
+def test_a_query_that_fails_on_its_way_leaves_the_older_file(fortnight: School, out: Path, form: Format) -> None:
+    out.write_text("older")
+    with pytest.raises(ArgumentError, match="DuckDB refused the query: .*so far and no further"):
+        write(fortnight, "SELECT IF(i < 50000, i, ERROR('so far and no further')) FROM range(60000) t(i)", form, out)
+    assert (out.read_text(), os.listdir(out.parent)) == ("older", ["out"])  # noqa: PTH208
+
+
+def test_what_parquet_cannot_hold_is_said(fortnight: School, out: Path) -> None:
+    with pytest.raises(ArgumentError, match="A column cannot be written to Parquet, CAST it to VARCHAR"):
+        write(fortnight, "SELECT INTERVAL 1 MONTH AS a", Format.PARQUET, out)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+@pytest.mark.parametrize("form", [Format.CSV, Format.PARQUET])
+def test_a_large_answer_takes_little_memory(fortnight: School, out: Path, form: Format) -> None:
+    """Two million rows of 200 bytes: 400 MB, which pass through in batches."""
+    program = f"""
+from pathlib import Path
+from pipelines.export.formats import Format, export
+def peak(): return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
+small = "SELECT i, repeat('x', 200) AS a FROM range(20000) t(i)"
+export(Path({str(fortnight.published)!r}), small, Format({form.value!r}), Path({str(out)!r}), scratch=Path({str(out.parent)!r}))
+before = peak()
+large = "SELECT i, repeat('x', 190) || i AS a FROM range(2000000) t(i)"
+export(Path({str(fortnight.published)!r}), large, Format({form.value!r}), Path({str(out)!r}), scratch=Path({str(out.parent)!r}))
+print(peak() - before)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=110
+    )
+    assert 0 < float(done.stdout) < 200  # MB
+
+
+def test_more_rows_than_excel_holds_are_refused_and_the_older_file_stays(
+    fortnight: School, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "EXCEL_ROWS", 100)
+    out.write_text("older")
+    with pytest.raises(ArgumentError, match="more than the 100 rows that an Excel sheet holds: use --format csv"):
+        write(fortnight, "roster", Format.XLSX, out)
+    assert out.read_text() == "older"
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("rooster", "There is no view or table 'rooster': did you mean roster?"),
+        ("zzzzzzzz", "the views are roster, student_progress"),
+        ("DELETE FROM students", "DELETE could do more"),
+        ("SELECT 1; SELECT 2", "Ask one query at a time"),
+        ("SELECT nothing FROM roster", "DuckDB refused the query"),
+        ("SELECT FROM WHERE", "DuckDB does not understand"),
+    ],
+)
+def test_a_question_that_is_none_is_refused_in_a_sentence(
+    fortnight: School, out: Path, question: str, said: str
+) -> None:
+    with pytest.raises(ArgumentError) as raised:
+        write(fortnight, question, Format.CSV, out)
+    assert said in raised.value.message
+    assert not out.exists()
+
+
+def test_a_folder_that_is_not_there_and_a_warehouse_without_a_sync_are_named(fortnight: School, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="is not a folder"):
+        write(fortnight, "roster", Format.CSV, tmp_path / "nowhere" / "f.csv")
+    with pytest.raises(NothingLandedError, match="rollbook sync"):
+        export(tmp_path / "rollbook.duckdb", "roster", Format.CSV, tmp_path / "f.csv", scratch=tmp_path)
+
+
+def test_excel_without_its_extra_says_what_to_install(
+    fortnight: School, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "xlsxwriter", None)  # as it is where it was not installed
+    with pytest.raises(ArgumentError, match=r"need the extra `excel`: pip install 'rollbook\[excel\]'"):
+        export(fortnight.published, "FROM students", Format.XLSX, out, scratch=out.parent)
+    assert list(out.parent.iterdir()) == []

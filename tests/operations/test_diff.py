@@ -1,0 +1,190 @@
+"""`rollbook diff`: what a sync would do now, told before it is done, with nothing written anywhere."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import stamina
+import time_machine
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.errors import HeldError, KeyRefusedError, MachineError, UnreachableError
+from pipelines.operations.diff import Diff, diff
+from tests.support import faults
+from tests.support.nights import TRIES, House, folder
+from tests.support.records import classes, student, students
+from tests.support.service import KEY, Service
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    """A warehouse after its first night, and a temporary folder of its own to look into."""
+    made = tmp_path / "temporary"
+    made.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(made))
+    with folder() as warehouse, Service(students(20), classes(3)) as service:
+        yield House(warehouse / "w", service)
+
+
+def told(house: House) -> Diff:
+    with stamina.set_testing(True, attempts=TRIES, cap=True):
+        return diff(house.rollbook())
+
+
+def everything(root: Path) -> dict[str, tuple[int, int]]:
+    """Every file and folder: its size and when it was last written to; of build/, where a diff works, what is in it."""
+    found = {str(p): (p.lstat().st_size, p.lstat().st_mtime_ns) for p in (root, *root.rglob("*")) if p.exists()}
+    found.pop(str(root / "build"))
+    return found
+
+
+def moved(of: Diff) -> dict[str, tuple[int, int, int, int]]:
+    return {c.table: (c.before, c.added, c.changed, c.removed) for c in of.counts if c.added or c.changed or c.removed}
+
+
+def a_normal_night(house: House) -> None:
+    house.service.students[0]["name"] = "Another"
+    house.service.students[1]["classes"] = []
+    del house.service.students[5]
+    house.service.students.append(student(99))
+
+
+def test_it_says_what_the_sync_then_does(house: House) -> None:
+    house.at(1).sync()
+    house.at(2)
+    a_normal_night(house)
+    said = told(house)
+    assert (said.outcome, said.reason) == ("synced", "")
+    assert moved(said) == {
+        "students": (20, 1, 1, 1),
+        "student_summaries": (20, 1, 0, 1),
+        "student_activity": (20, 1, 0, 1),
+        "student_classes": (20, 1, 0, 2),
+    }
+    assert house.sync().manifest.counts == said.counts
+
+
+def test_what_was_landed_earlier_that_day_has_its_part_in_it(house: House) -> None:
+    """Tonight's second landing adds up with the first: a student that only the first showed is not removed by it."""
+    house.at(1).sync()
+    house.service.students.append(student(99))
+    house.at(2).sync()
+    house.service.on(faults.moved_total(1), path="students", page=1, times=None)  # never proven, so it only adds
+    house.service.students.append(student(100))
+    said = told(house)
+    assert "students could not be proven complete" in said.reason
+    assert moved(said)["students"] == (21, 1, 0, 0)
+    assert house.sync().manifest.counts == said.counts
+
+
+def test_a_landslide_would_be_held_and_why(house: House) -> None:
+    house.at(1).sync()
+    house.at(2)
+    del house.service.students[10:]
+    said = told(house)
+    assert (said.outcome, said.manifest.verdict) == ("held", None)
+    assert "10 of 20 rows of students would be removed" in said.reason
+    with pytest.raises(HeldError) as held:
+        house.sync()
+    assert said.reason in held.value.message
+
+
+def test_a_changed_contract_would_fail_and_why(house: House) -> None:
+    house.at(1).sync()
+    for record in house.service.students:
+        record["registration_date"] = "tomorrow"
+    said = told(house.at(2))
+    assert said.outcome == "failed"
+    assert "20 of 20 students were refused" in said.reason
+
+
+def test_before_the_first_sync_everything_would_be_added(house: House) -> None:
+    said = told(house)
+    assert said.outcome == "synced"
+    assert moved(said)["students"] == (0, 20, 0, 0)
+    assert [p for p in house.warehouse.rglob("*") if p.is_file()] == []
+
+
+def nothing_wrong(house: House) -> None:
+    pass
+
+
+def a_landslide(house: House) -> None:
+    del house.service.students[10:]
+
+
+def a_changed_contract(house: House) -> None:
+    for record in house.service.students:
+        record["registration_date"] = "tomorrow"
+
+
+def a_refused_key(house: House) -> None:
+    house.service.on(faults.refused(401, "AUTH_REQUIRED"), path="students", page=1)
+
+
+def a_service_that_is_gone(house: House) -> None:
+    house.service.on(faults.status(503), path="classes", times=None)
+
+
+@pytest.mark.parametrize(
+    "night", [nothing_wrong, a_normal_night, a_landslide, a_changed_contract, a_refused_key, a_service_that_is_gone]
+)
+def test_nothing_is_written_whatever_it_finds(house: House, night: Callable[[House], None]) -> None:
+    """Not a file, not a folder, not a byte; and what was fetched is gone from the temporary folder."""
+    house.at(1).sync()
+    night(house.at(2))
+    before = everything(house.warehouse)
+    try:
+        told(house)
+    except (KeyRefusedError, UnreachableError) as error:
+        assert night in (a_refused_key, a_service_that_is_gone), error
+    assert everything(house.warehouse) == before
+    assert os.listdir(tempfile.gettempdir()) == []  # noqa: PTH208
+
+
+def test_it_walks_and_asks_as_a_sync_does(house: House) -> None:
+    house.at(1).sync()
+    house.at(2)
+    a_normal_night(house)
+    house.service.requests.clear()
+    told(house)
+    walked = [(r.path, r.params) for r in house.service.requests]
+    house.service.requests.clear()
+    house.sync()
+    assert [(r.path, r.params) for r in house.service.requests] == walked
+
+
+def test_a_clock_set_back_is_seen_here_too(house: House) -> None:
+    house.at(5).sync()
+    served = house.now
+    house.service.now = lambda: served
+    with pytest.raises(MachineError, match="set the clock right"):
+        told(house.at(3))
+
+
+@pytest.mark.parametrize(
+    ("night", "says", "exit_code"),
+    [
+        (a_normal_night, "Would be synced", 0),
+        (a_landslide, "Would be held", 0),
+        (a_changed_contract, "Would fail", 0),
+    ],
+)
+def test_the_command_exits_0_whatever_it_finds(
+    monkeypatch: pytest.MonkeyPatch, house: House, night: Callable[[House], None], says: str, exit_code: int
+) -> None:
+    for name, value in {"BASE_URL": house.service.url, "API_KEY": KEY, "WAREHOUSE": house.warehouse}.items():
+        monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
+    house.rollbook().sync()
+    night(house)
+    with time_machine.travel(house.now):  # the command goes by the machine's clock
+        done = CliRunner().invoke(app, ["diff"], env={"COLUMNS": "200"})
+    assert done.exit_code == exit_code
+    assert says in done.stdout
+    assert "Nothing was written." in done.stdout
+    assert "@" not in done.stdout  # no pupil's data

@@ -1,0 +1,201 @@
+"""Taking back what was landed: `rollbook discard`, after which history is as if it had never counted (G7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import date
+from random import Random
+from typing import Any
+
+import pytest
+
+from pipelines.errors import ArgumentError, HeldError
+from pipelines.landing.manifest import Hold, Verdict
+from pipelines.operations.discard import discard, undo_discard
+from pipelines.operations.status import load_status as look
+from pipelines.sync import always
+from tests.support import faults
+from tests.support.nights import House, Told, folder, night, plainly
+from tests.support.records import classes, school_class, student, students
+from tests.support.service import Service
+
+Records = list[dict[str, Any]]
+
+TONIGHT: dict[int, tuple[Records, Records]] = {
+    1: (students(12), classes(2)),
+    2: ([*students(11), student(20, name="New Here")], classes(2)),
+    3: ([student(1, name="Renamed", classes=[]), *students(11, first=2)], [school_class(501, class_room="C 3")]),
+    4: ([*students(11), student(20, name="New Here")], classes(3)),
+    5: (students(12), classes(2)),
+}
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with folder() as root, plainly(), Service() as service:
+        house = House(root / "warehouse", service, hold_changed_percent=100)
+        for number, (listed, taught) in TONIGHT.items():
+            service.students, service.classes = listed, taught
+            house.at(number).sync()
+        yield house
+
+
+def of(*numbers: int) -> Told:
+    told = Told()
+    for number in numbers:
+        told.night(number, *TONIGHT[number])
+    return told
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+def test_a_discarded_day_is_as_if_it_had_never_been_landed(house: House, number: int) -> None:
+    gone = discard(house.rollbook(), night(number), reason="nonsense", confirm=always)
+    assert (gone.snapshot_date, gone.landing) == (night(number), 1)
+    left = [n for n in TONIGHT if n != number]
+    assert house.tables() == of(*left).tables()
+    aside = house.warehouse / "raw" / f"snapshot_date={night(number)}" / "discarded=1"
+    assert {p.name for p in aside.iterdir()} == {"bodies.zst", "pages.jsonl", "manifest.json", "discard.json"}
+    house.at(6).sync()
+    assert house.tables() == of(*left).night(6, *TONIGHT[5]).tables()
+    house.rollbook().rebuild(confirm=always)
+    assert house.tables() == of(*left).night(6, *TONIGHT[5]).tables()
+
+
+@pytest.mark.parametrize("number", [1, 3, 5])
+def test_undo_puts_it_back(house: House, number: int) -> None:
+    before = house.tables()
+    discard(house.rollbook(), night(number), reason="nonsense", confirm=always)
+    back = undo_discard(house.rollbook(), night(number), confirm=always)
+    assert (back.landing, back.verdict) == (1, Verdict.SYNCED)
+    assert house.tables() == before
+    assert house.rollbook().raw.discarded() == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_discards_and_undos_in_any_order_with_days_that_only_the_history_holds(house: House, seed: int) -> None:
+    """The first nights have expired: they stay, whatever becomes of the others."""
+    random = Random(seed)
+    house.over["keep_days"] = 3
+    for number in (6, 7):
+        house.service.students, house.service.classes = TONIGHT[number % 5 + 1]
+        house.at(number).sync()
+    nights = {number: TONIGHT[number if number < 6 else number % 5 + 1] for number in range(1, 8)}
+    there = house.rollbook().raw.days()
+    assert there[0] > night(1)
+    house.over["keep_days"] = None
+    aside: set[date] = set()
+    for _ in range(6):
+        day = random.choice(there)
+        if day in aside:
+            undo_discard(house.rollbook(), day, confirm=always)
+        else:
+            discard(house.rollbook(), day, reason="by chance", confirm=always)
+        aside ^= {day}
+        told = Told()
+        for number, shown in nights.items():
+            if night(number) not in aside:
+                told.night(number, *shown)
+        assert house.tables() == told.tables(), (seed, sorted(aside))
+
+
+def test_all_days_may_be_discarded_and_the_warehouse_is_empty_then(house: House) -> None:
+    for number in TONIGHT:
+        discard(house.rollbook(), night(number), reason="another school's", confirm=always)
+    assert {name: rows for name, rows in house.tables().items() if rows} == {}
+    house.at(6).sync()
+    assert house.tables() == Told().night(6, *TONIGHT[5]).tables()
+
+
+def test_of_several_landings_the_last_that_counts_is_taken_back(house: House) -> None:
+    house.service.students = [*students(12), student(90)]
+    house.sync()
+    house.service.students = students(1)
+    with pytest.raises(HeldError):
+        house.sync()
+    gone = discard(house.rollbook(), night(5), reason="", confirm=always)
+    assert (gone.landing, gone.verdict) == (2, Verdict.SYNCED)
+    assert house.tables() == of(1, 2, 3, 4, 5).tables()
+    assert discard(house.rollbook(), night(5), 3, reason="", confirm=always).verdict is Verdict.HELD
+    assert look(house.rollbook()).holds == ()
+    house.service.students = students(12)
+    assert house.sync().manifest.landing == 4  # a number is given once
+    with pytest.raises(ArgumentError, match="Landing 1 of .* was not discarded; choose from 2, 3 with --landing"):
+        undo_discard(house.rollbook(), night(5), 1)
+
+
+def test_a_landing_that_stood_under_a_later_unproven_one_leaves_that_one(house: House) -> None:
+    house.service.students = [*students(12), student(90)]
+    house.service.on(faults.moved_total(1), path="students", page=1, times=None)
+    house.sync()
+    discard(house.rollbook(), night(5), 1, reason="", confirm=always)
+    told = of(1, 2, 3, 4).night(5, house.service.students, classes(2), unproven=["students"])
+    assert house.tables() == told.tables()
+
+
+# --- what is asked, refused and said ---------------------------------------------------------------------------------
+
+
+def test_it_shows_what_would_change_and_changes_nothing_unless_that_is_confirmed(house: House) -> None:
+    before, shown = house.state(), list[Hold]()
+
+    def refuse(what: Hold) -> bool:
+        shown.append(what)
+        return False
+
+    with pytest.raises(HeldError, match="Nothing was changed") as held:
+        discard(house.rollbook(), night(5), reason="", confirm=refuse)
+    assert held.value.exit_code == 3
+    moved = {c.table: (c.added, c.changed, c.removed) for c in shown[0].counts if c.added or c.changed or c.removed}
+    assert moved["students"] == (1, 0, 1)
+    assert moved["classes"] == (1, 0, 0)
+    assert house.state() == before
+    assert house.rollbook().raw.discarded() == []
+
+
+def test_more_than_the_hold_allows_takes_a_confirmation(house: House) -> None:
+    house.service.students = students(30)
+    house.at(6).sync()
+    with pytest.raises(HeldError, match="18 of 30 rows of students would be removed"):
+        discard(house.rollbook(), night(6), reason="")
+    discard(house.rollbook(), night(6), reason="", confirm=always)
+    assert house.tables() == of(1, 2, 3, 4, 5).tables()
+
+
+@pytest.mark.parametrize(
+    ("day", "landing", "says"),
+    [
+        (9, None, "Nothing was landed on 2026-11-28, so there is nothing to discard"),
+        (5, 7, r"2026-11-24 has no landing 7; it has 1 \(synced\). Name one of them with --landing"),
+    ],
+)
+def test_what_is_not_there_cannot_be_discarded(house: House, day: int, landing: int | None, says: str) -> None:
+    with pytest.raises(ArgumentError, match=says):
+        discard(house.rollbook(), night(day), landing, reason="")
+
+
+def test_a_day_whose_raw_bodies_have_expired_can_be_neither_discarded_nor_put_back(house: House) -> None:
+    discard(house.rollbook(), night(2), reason="", confirm=always)
+    house.over["keep_days"] = 1
+    house.at(6).sync()
+    house.at(7).sync()
+    raw = house.rollbook().raw
+    assert raw.days() == [night(6), night(7)]
+    assert raw.discarded_days() == []
+    refused: list[Callable[[date], object]] = [
+        lambda day: discard(house.rollbook(), day, reason=""),
+        lambda day: undo_discard(house.rollbook(), day),
+    ]
+    for work in refused:
+        with pytest.raises(ArgumentError, match="has expired"):
+            work(night(1))
+    assert house.tables() == of(1, 3, 4, 5).night(6, *TONIGHT[5]).night(7, *TONIGHT[5]).tables()
+
+
+def test_ops_and_the_status_say_what_was_discarded(house: House) -> None:
+    discard(house.rollbook(), night(5), reason="the clock was wrong", confirm=always)
+    query = "SELECT outcome, verdict, reason FROM ops.syncs WHERE snapshot_date = '2026-11-24'"
+    assert house.query(query) == [("discarded", "synced", "the clock was wrong")]
+    assert look(house.rollbook()).discarded[0].reason == "the clock was wrong"
+    undo_discard(house.rollbook(), night(5), confirm=always)
+    assert house.query(query) == [("synced", "synced", "")]
+    assert look(house.rollbook()).discarded == ()

@@ -1,0 +1,277 @@
+"""`rollbook doctor`: whether a sync could run here and now, line by line, and what to do where it could not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.errors import HeldError
+from pipelines.operations import capacity
+from pipelines.operations import doctor as module
+from pipelines.operations.doctor import Doctor, Finding, Outcome
+from pipelines.settings import ROOT
+from pipelines.sync import Rollbook
+from tests.support import faults
+from tests.support.nights import House, folder
+from tests.support.records import classes, students
+from tests.support.service import KEY, Service
+
+OK, WARNING, FAILED = Outcome.OK, Outcome.WARNING, Outcome.FAILED
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with folder() as warehouse, Service(students(20), classes(3)) as service:
+        house = House(warehouse / "w", service, retry_seconds=0)
+        service.now = lambda: datetime.now(UTC)
+        yield house
+
+
+def examined(house: House, **over: Any) -> list[Finding]:
+    return list(Doctor(house.rollbook(**over)).examine())
+
+
+def wrong(house: House, **over: Any) -> list[tuple[str, Outcome]]:
+    """What was not all right, in order."""
+    return [(f.what, f.outcome) for f in examined(house, **over) if f.outcome is not OK]
+
+
+def says(found: list[Finding], what: str) -> str:
+    return " / ".join(f.says for f in found if f.what == what)
+
+
+def synced(house: House) -> House:
+    """After a night that began just now."""
+    house.now = datetime.now(UTC)
+    house.sync()
+    return house
+
+
+def test_all_is_well_before_the_first_sync_and_after_it(house: House) -> None:
+    assert wrong(house) == []
+    assert not house.warehouse.exists()
+    assert wrong(synced(house)) == []
+    found = examined(house)
+    assert [f.what for f in found] == [
+        *("settings", "versions", "files", "warehouse", "key", "clock", "one page", "one page", "disk space"),
+    ]
+    assert says(found, "one page") == "20 of 20 students read, 0 refused / 3 of 3 classes read, 0 refused"
+    assert "institution 41" in says(found, "key")
+
+
+def test_it_sends_three_requests_and_writes_nothing(house: House) -> None:
+    synced(house)
+    house.service.requests.clear()
+    before = {p: p.lstat().st_mtime_ns for p in house.warehouse.rglob("*")}
+    examined(house)
+    assert [(r.path, r.page) for r in house.service.requests] == [("auth", 1), ("students", 1), ("classes", 1)]
+    assert {p: p.lstat().st_mtime_ns for p in house.warehouse.rglob("*")} == before
+
+
+def test_no_line_shows_a_pupil_or_the_key(house: House) -> None:
+    synced(house)
+    house.service.students[0]["registration_date"] = "tomorrow"
+    told = " ".join(f.says for f in examined(house))
+    assert KEY not in told
+    assert "pupil" not in told.lower().replace("pupils'", "")
+    assert "@" not in told
+
+
+# --- the service -----------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_key_fails_and_says_whom_to_ask(house: House) -> None:
+    found = examined(house, api_key="another")
+    assert [(f.what, f.outcome) for f in found if f.outcome is FAILED] == [("service", FAILED)]
+    assert "does not accept the API key (401). Ask the service representative" in says(found, "service")
+
+
+def test_a_key_of_another_institution_fails(house: House) -> None:
+    synced(house)
+    house.service.school = {"id": 42, "name": "Another", "key": "another"}
+    found = examined(house)
+    assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("key", FAILED)]
+    assert "belongs to institution 42, and this warehouse to 41: set ROLLBOOK_API_KEY" in says(found, "key")
+
+
+def test_a_service_that_is_not_there_fails_within_its_patience(house: House) -> None:
+    found = examined(house, base_url="http://127.0.0.1:9")
+    assert [f.what for f in found if f.outcome is FAILED] == ["service"]
+    assert "Check that ROLLBOOK_BASE_URL is right" in says(found, "service")
+
+
+def test_a_page_of_records_that_would_be_refused_fails_and_a_few_are_a_warning(house: House) -> None:
+    house.service.students[0]["registration_date"] = "tomorrow"
+    found = examined(house)
+    assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("one page", WARNING)]
+    assert "20 of 20 students read, 1 refused" in says(found, "one page")
+    for record in house.service.students:
+        record["registration_date"] = "tomorrow"
+    assert wrong(house) == [("one page", FAILED)]
+
+
+def test_a_field_that_nobody_declared_is_a_warning(house: House) -> None:
+    house.service.students[0]["shoe_size"] = 43
+    assert wrong(house) == [("one page", WARNING)]
+
+
+def test_an_answer_that_is_not_the_contracts_fails(house: House) -> None:
+    house.service.on(faults.html(), path="classes", times=None)
+    found = examined(house)
+    assert [(f.what, f.outcome) for f in found if f.outcome is FAILED] == [("service", FAILED)]
+
+
+# --- the clock -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ahead", "zone", "outcome", "words"),
+    [
+        (timedelta(0), "UTC", OK, "taken as UTC"),
+        (timedelta(minutes=4), "UTC", OK, "taken as UTC"),
+        (timedelta(minutes=7), "UTC", WARNING, "set this machine's clock"),
+        (timedelta(hours=-5), "Etc/GMT+5", OK, "taken as Etc/GMT+5"),
+        (timedelta(hours=-5), "UTC", WARNING, "another zone (UTC-5 h)"),
+        (timedelta(hours=5, minutes=45), "UTC", WARNING, "another zone (UTC+5.75 h)"),
+        (timedelta(hours=5, minutes=38), "UTC", WARNING, "set this machine's clock"),
+        (timedelta(days=3), "UTC", FAILED, "a sync would fetch nothing: set this machine's clock"),
+        (timedelta(days=-365), "UTC", FAILED, "a sync would fetch nothing: set this machine's clock"),
+    ],
+)
+def test_a_clock_that_disagrees_is_a_warning_unless_it_is_a_zones_or_another_day(
+    house: House, ahead: timedelta, zone: str, outcome: Outcome, words: str
+) -> None:
+    house.service.now = lambda: (datetime.now(UTC) + ahead).replace(tzinfo=None)
+    (found,) = (f for f in examined(house, timezone=zone) if f.what == "clock")
+    assert (found.outcome, words in found.says) == (outcome, True), found.says
+
+
+# --- this machine ----------------------------------------------------------------------------------------------------
+
+
+def test_too_little_room_fails_and_says_how_much_is_needed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced(house)
+    monkeypatch.setattr(module.machine, "free", lambda path: 5_000_000)
+    found = examined(house)
+    assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("disk space", FAILED)]
+    assert "5.0 MB are free: make room" in says(found, "disk space")
+
+
+def test_room_for_a_sync_but_not_for_a_year_is_a_warning(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced(house)
+    monkeypatch.setattr(module.machine, "free", lambda path: 150_000_000)
+    found = examined(house)
+    assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("disk space", WARNING)]
+    assert "Set ROLLBOOK_KEEP_DAYS, or add room" in says(found, "disk space")
+
+
+def test_a_first_sync_needs_as_much_as_the_first_page_foretells(house: House) -> None:
+    """From the page's bytes and the total; it must be no less than what is found after the sync."""
+    house.service.students = students(3000)
+    doctor = Doctor(house.rollbook())
+    list(doctor.examine())
+    assert doctor.bodies is not None
+    before = capacity.first_night(doctor.bodies)
+    synced(house)
+    after = capacity.last_night(house.rollbook())
+    assert after is not None
+    assert before.raw >= after.raw > 0
+    assert before.lake >= after.lake > 0
+
+
+def test_a_file_in_the_warehouses_place_fails(house: House) -> None:
+    house.warehouse.write_text("")
+    found = examined(house)
+    assert ("files", FAILED) in [(f.what, f.outcome) for f in found]
+    assert "is not a folder" in says(found, "files")
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may enter every folder; test_faults asks it of another account")
+def test_a_folder_of_another_account_fails(house: House) -> None:
+    synced(house)
+    (house.warehouse / "raw").chmod(0o500)
+    try:
+        assert ("files", FAILED) in wrong(house)
+    finally:
+        (house.warehouse / "raw").chmod(0o700)
+
+
+def test_raw_bodies_that_others_may_enter_are_a_warning(house: House) -> None:
+    synced(house)
+    (house.warehouse / "raw").chmod(0o755)
+    found = examined(house)
+    assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("files", WARNING)]
+    assert f"chmod -R go= {house.warehouse / 'raw'}" in says(found, "files")
+
+
+# --- the warehouse ---------------------------------------------------------------------------------------------------
+
+
+def test_an_open_hold_and_a_late_night_are_warnings(house: House) -> None:
+    synced(house)
+    del house.service.students[10:]
+    with pytest.raises(HeldError):
+        house.sync()
+    house.now += timedelta(days=3)
+    found = examined(house)
+    assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("warehouse", WARNING)] * 2
+    assert "--approve" in says(found, "warehouse")
+    assert "was not synced: run `rollbook sync`" in says(found, "warehouse")
+
+
+def test_a_damaged_file_fails_with_the_command_that_mends_it(house: House) -> None:
+    synced(house)
+    house.published.write_bytes(b"not a database" * 100)
+    found = examined(house)
+    assert ("warehouse", FAILED) in [(f.what, f.outcome) for f in found]
+    assert "run `rollbook rebuild`" in says(found, "warehouse")
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def typed(house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> House:
+    """The house as the command sees it, with a Dagster home of its own."""
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", tmp_path)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    given = {"BASE_URL": house.service.url, "API_KEY": KEY, "WAREHOUSE": house.warehouse, "RETRY_SECONDS": 0}
+    for name, value in given.items():
+        monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
+    return house
+
+
+def test_the_command_exits_0_when_a_sync_could_run_and_then_one_can(typed: House) -> None:
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == 0, done.output
+    assert "A sync could run." in done.stdout
+    assert "no daemon is running, so nothing starts the nightly sync" in done.stdout
+    Rollbook(typed.settings()).sync()
+
+
+def test_the_command_exits_1_when_none_could(typed: House) -> None:
+    typed.service.key = "changed"
+    done = CliRunner().invoke(app, ["doctor"])
+    assert (done.exit_code, "A sync could not run:" in done.stderr) == (1, True)
+
+
+def test_an_instance_that_does_not_open_fails(typed: House, tmp_path: Path) -> None:
+    (tmp_path / "dagster.yaml").write_text("storage: nonsense\n")
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == 1
+    assert "does not open" in done.stdout
+
+
+def test_a_home_without_its_configuration_is_a_warning(typed: House, tmp_path: Path) -> None:
+    (tmp_path / "dagster.yaml").unlink()
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == 0
+    assert "has no dagster.yaml" in done.stdout

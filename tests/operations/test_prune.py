@@ -1,0 +1,480 @@
+"""Room: raw bodies and snapshots that are let go of, the history that keeps what they said, and what a year comes to.
+
+A thinned warehouse must hold, row by row, what one that kept everything holds; it can only no longer make all of it
+anew (G7 for what remains).
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import duckdb
+import pytest
+import time_machine
+from typer.testing import CliRunner
+
+from pipelines import machine, runs
+from pipelines.cli import app, job
+from pipelines.errors import ExpiredError, HeldError, NothingLandedError
+from pipelines.operations import capacity
+from pipelines.operations.prune import prune as prune_now
+from pipelines.operations.status import Days, load_status
+from pipelines.sandbox import Sandbox
+from pipelines.settings import ROOT, load
+from pipelines.store.history import engine as history_module
+from pipelines.store.lake import Lake
+from pipelines.sync import Rollbook
+from pipelines.tables import TABLES
+from tests.support.fortnight import DAYS, LAST, copy, export, landed
+from tests.support.fortnight import rollbook as fortnight_book
+from tests.support.machines import left_over
+from tests.support.nights import House, Told, folder, night
+from tests.support.records import classes, student, students
+from tests.support.service import KEY, Service
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+KEEP = 4
+RECORDS = ("main", "history", "spans")
+
+
+class Nights:
+    """A house whose every night something changes, and what must be published of it."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.told = Told()
+        self.number = 0
+
+    def play(self, count: int, **over: Any) -> Nights:
+        """So many nights more: one student's name changes, one comes, one goes; one says nothing of its activity."""
+        for _ in range(count):
+            self.number += 1
+            n = self.number
+            listed = [student(i) for i in range(1 + n, 31 + n)]
+            listed[3] = student(4 + n, name=f"Night {n}", activity_tracking=None)
+            self.house.service.students = listed
+            self.house.at(n).sync(over=over)
+            self.told.night(n, listed, classes(3))
+        return self
+
+    def days(self, where: str) -> list[date]:
+        """The days that are on disk."""
+        found = (self.house.warehouse / where).glob("snapshot_date=*")
+        return sorted(date.fromisoformat(p.name.removeprefix("snapshot_date=")) for p in found)
+
+
+@pytest.fixture
+def nights() -> Iterator[Nights]:
+    with folder() as warehouse, Service(students(30), classes(3)) as service:
+        yield Nights(House(warehouse / "w", service))
+
+
+@pytest.fixture(scope="module")
+def ten() -> Iterator[Nights]:
+    """Ten nights, of which four are kept; a fifth stays on disk for a night. To be copied, not changed."""
+    with folder() as warehouse, Service(students(30), classes(3)) as service:
+        yield Nights(House(warehouse / "w", service)).play(10, keep_days=KEEP)
+
+
+@pytest.fixture
+def thinned(ten: Nights, nights: Nights) -> Nights:
+    """Those ten nights, in a warehouse of the test's own."""
+    shutil.copytree(ten.house.warehouse, nights.house.warehouse)
+    nights.house.service.students = ten.house.service.students
+    nights.told, nights.number = deepcopy(ten.told), ten.number
+    nights.house.at(10)
+    return nights
+
+
+# --- what goes, and what stays ---------------------------------------------------------------------------------------
+
+
+def test_without_the_setting_everything_is_kept(nights: Nights) -> None:
+    nights.play(6)
+    every = [night(n) for n in range(1, 7)]
+    assert nights.days("raw") == nights.days("snapshots/students") == nights.days("snapshots/observed") == every
+    assert not (nights.house.warehouse / "raw" / "thinned.json").exists()
+
+
+def test_the_history_keeps_what_the_days_said_that_are_gone(thinned: Nights) -> None:
+    left = [night(n) for n in range(6, 11)]
+    assert thinned.days("raw") == left
+    for table in (*TABLES, "observed"):
+        assert thinned.days(f"snapshots/{table}") == left
+    assert thinned.house.tables() == thinned.told.tables()
+    assert left_over(thinned.house.warehouse) == []
+
+
+def test_the_nights_after_go_on_as_if_nothing_were_gone(thinned: Nights) -> None:
+    thinned.play(5, keep_days=KEEP)
+    assert thinned.house.tables() == thinned.told.tables()
+
+
+def test_the_views_of_the_lake_show_the_days_that_are_kept_and_read_no_file_that_is_gone(thinned: Nights) -> None:
+    kept = [(night(n),) for n in range(7, 11)]
+    for table in ("students", "student_classes", "observed"):
+        assert thinned.house.query(f"SELECT DISTINCT snapshot_date FROM snapshots.{table} ORDER BY 1") == kept
+
+
+def test_who_has_last_nights_file_open_can_read_all_of_it_for_one_more_night(nights: Nights) -> None:
+    nights.play(6, keep_days=KEEP)
+    with duckdb.connect(nights.house.published, read_only=True) as analyst:
+        before = analyst.execute("SELECT snapshot_date, COUNT(*) FROM snapshots.students GROUP BY 1").fetchall()
+        nights.play(1, keep_days=KEEP)
+        after = analyst.execute("SELECT snapshot_date, COUNT(*) FROM snapshots.students GROUP BY 1").fetchall()
+    assert sorted(after) == sorted(before)
+
+
+def test_the_record_of_the_work_keeps_the_syncs_of_days_that_are_gone(thinned: Nights) -> None:
+    assert thinned.house.query("SELECT snapshot_date FROM ops.syncs ORDER BY 1") == [(night(n),) for n in range(1, 11)]
+
+
+def test_a_day_that_waits_for_approval_stays_and_can_still_be_approved(nights: Nights) -> None:
+    nights.play(3)
+    nights.house.at(4)
+    shown = nights.house.service.students[:10]
+    nights.house.service.students = shown
+    with pytest.raises(HeldError):
+        nights.house.sync()
+    nights.number = 4
+    nights.play(6, keep_days=KEEP)
+    assert night(4) in nights.days("raw")
+    assert night(3) not in nights.days("raw")
+    nights.house.at(10).approve(night(4), over={"keep_days": KEEP})
+    told = Told()
+    for n in range(1, 11):
+        listed = [student(i) for i in range(1 + n, 31 + n)]
+        listed[3] = student(4 + n, name=f"Night {n}", activity_tracking=None)
+        told.night(n, shown if n == 4 else listed, classes(3))
+    assert nights.house.tables() == told.tables()
+
+
+def test_a_day_that_the_published_history_does_not_hold_yet_stays(nights: Nights) -> None:
+    """It was landed and judged, and the writer was killed before it was merged."""
+    nights.play(6)
+    nights.house.at(7)
+    book = nights.house.rollbook()
+    with book.writer():
+        book.snapshot(book.land())
+    nights.house.at(20)
+    # The oldest file that could be put back is that of the third night.
+    assert nights.house.rollbook().retention.expirable(2) == [night(1), night(2), night(3)]
+
+
+def test_the_newest_day_stays_however_old_it_is(nights: Nights) -> None:
+    nights.play(3)
+    nights.house.at(300)
+    for _ in range(4):  # until no older file is kept that lacks a day
+        nights.house.rollbook(keep_days=1).publish()
+    # The day before it as well: it stays one night longer than the views show it.
+    assert nights.days("raw") == [night(2), night(3)]
+    assert nights.house.tables() == nights.told.tables()
+
+
+def test_an_older_file_that_is_put_back_loses_no_day_however_few_are_kept(nights: Nights) -> None:
+    nights.play(8, keep_days=1)
+    oldest = min((nights.house.warehouse / "build" / "previous").glob("*.duckdb"))
+    nights.house.rollbook().restore(oldest)
+    nights.play(1, keep_days=1)
+    assert nights.house.tables() == nights.told.tables()
+
+
+def test_a_failed_landing_goes_with_its_day_and_nothing_is_noted(nights: Nights) -> None:
+    nights.play(1)
+    nights.house.at(2).service.key = "changed"
+    with suppress(Exception):
+        nights.house.sync()
+    nights.house.service.key = KEY
+    assert nights.days("raw") == [night(1), night(2)]
+    nights.number = 2
+    nights.play(6, keep_days=2)
+    assert nights.days("raw") == [night(6), night(7), night(8)]
+    assert nights.house.rollbook().raw.expired() == {night(1), night(3), night(4), night(5)}
+
+
+# --- what is refused, and what is said -------------------------------------------------------------------------------
+
+
+def test_a_rebuild_that_would_lose_days_is_refused_and_touches_nothing(thinned: Nights) -> None:
+    before = thinned.house.state()
+    with pytest.raises(ExpiredError) as refused:
+        thinned.house.rollbook().rebuild()
+    assert refused.value.message.startswith(
+        f"The history holds 5 days ({night(1)} to {night(5)}) whose raw bodies were"
+    )
+    assert thinned.house.state() == before
+
+
+def test_making_all_anew_by_force_is_refused_too(thinned: Nights) -> None:
+    before, book = thinned.house.state(), thinned.house.rollbook()
+    with book.writer(), pytest.raises(ExpiredError):
+        book.merge(full_refresh=True)
+    assert thinned.house.state() == before
+
+
+def test_with_the_days_restored_to_raw_a_rebuild_is_as_ever(nights: Nights) -> None:
+    nights.play(6)
+    with folder() as backup:
+        shutil.copytree(nights.house.warehouse / "raw", backup / "raw")
+        nights.play(4, keep_days=KEEP)
+        shutil.copytree(backup / "raw", nights.house.warehouse / "raw", dirs_exist_ok=True)
+    nights.house.rollbook().rebuild()
+    assert nights.house.tables() == nights.told.tables()
+
+
+def test_with_nothing_published_a_rebuild_is_refused_until_the_loss_is_accepted(thinned: Nights) -> None:
+    """The disk took the published files and raw/ was thinned: what can be made is made when somebody says so."""
+    thinned.house.published.unlink()
+    shutil.rmtree(thinned.house.warehouse / "build" / "previous")
+    with pytest.raises(ExpiredError):
+        thinned.house.rollbook().rebuild()
+    done = thinned.house.rollbook().rebuild(accept_loss=True)
+    assert list(done.rebuilt) == [night(n) for n in range(6, 11)]
+    assert list(thinned.house.rollbook().rebuild().rebuilt) == list(done.rebuilt)
+
+
+def test_a_damaged_published_file_is_put_back_with_its_whole_history(thinned: Nights) -> None:
+    """A rebuild could not: the file published before it can."""
+    thinned.house.published.write_bytes(b"garbage" * 1000)
+    thinned.play(1, keep_days=KEEP)
+    assert thinned.house.tables() == thinned.told.tables()
+
+
+def test_a_backfill_of_a_day_that_is_gone_says_so_and_of_the_others_changes_nothing(thinned: Nights) -> None:
+    said = f"what was landed on {night(2)} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
+    with pytest.raises(NothingLandedError) as refused:
+        thinned.house.rollbook().backfill(night(2), night(2))
+    assert refused.value.message == said
+    done = thinned.house.rollbook().backfill(night(1), night(10))
+    assert list(done.rebuilt) == [night(n) for n in range(6, 11)]
+    assert done.skipped[night(2)] == said
+    assert thinned.house.tables() == thinned.told.tables()
+
+
+def test_status_says_which_days_are_in_the_history_alone(thinned: Nights) -> None:
+    told = load_status(thinned.house.rollbook(keep_days=KEEP))
+    assert told.history == Days(count=10, first=night(1), last=night(10))
+    assert told.on_disk == Days(count=5, first=night(6), last=night(10))
+    assert told.expired == Days(count=5, first=night(1), last=night(5))
+    assert told.keep_days == KEEP
+
+
+# --- whatever is gone, the tables are the same -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[Path]:
+    with landed() as (made, _):
+        yield made
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("least", [3, 100], ids=["bunches would be folded anew", "bunches are spliced"])
+def test_days_that_come_in_any_order_and_go_again_make_the_tables_of_those_that_stayed(
+    source: Path, monkeypatch: pytest.MonkeyPatch, seed: int, least: int
+) -> None:
+    """The newest of all comes first and stays, as clock-driven values are those of the last day that is on disk."""
+    monkeypatch.setattr(history_module, "REBUILD_LEAST", least)
+    draw = random.Random(seed)
+    order = [LAST, *draw.sample(DAYS[:-1], len(DAYS) - 1)]
+    expected = export(source / "rollbook.duckdb", RECORDS)
+    with folder() as made:
+        while order:
+            count = draw.randint(1, 5)
+            bunch, order = order[:count], order[count:]
+            book = fortnight_book(copy(source, made, bunch))
+            with book.writer():
+                book.publish()
+                standing = [d for d in book.lake.days() if d != LAST]
+                book.retention.expire(draw.sample(standing, draw.randint(0, len(standing))))
+        assert len(book.raw.expired()) > 3
+        assert export(made / "rollbook.duckdb", RECORDS) == expected
+
+
+def test_a_column_declared_after_days_are_gone_keeps_their_history(
+    thinned: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tables are made anew with the column, NULL on the days that are gone; what they said otherwise stands."""
+    house, table, kept = thinned.house, TABLES["classes"], thinned.days("snapshots/classes")[0]
+    query = "SELECT student_id, name, valid_from, valid_to FROM history.students ORDER BY ALL"
+    before = house.query(query)
+    rooms = "SELECT class_id, class_room, valid_from, valid_to FROM history.classes ORDER BY ALL"
+    with monkeypatch.context() as declared:
+        declared.setitem(
+            TABLES, "classes", replace(table, columns=tuple(c for c in table.columns if c.name != "class_room"))
+        )
+        with suppress(duckdb.Error):  # a view may ask for the column that is not there
+            prune_now(house.rollbook(keep_days=KEEP))
+        book = house.rollbook()
+        with book.writer():
+            book.merge()
+            with duckdb.connect(book.warehouse.next) as con:
+                assert "class_room" not in {r[0] for r in con.execute("DESCRIBE history.classes").fetchall()}
+                versions = con.execute("SELECT class_id, valid_from, valid_to FROM history.classes").fetchall()
+            shutil.copy(book.warehouse.next, house.published)
+            book.warehouse.own.note(house.published)
+    assert sorted(versions) == [(i, night(1), None) for i in (501, 502, 503)]
+    thinned.play(1)
+    assert house.query(rooms) == [
+        row for i in (501, 502, 503) for row in ((i, "B 12", kept, None), (i, None, night(1), kept))
+    ]
+    assert [r for r in house.query(query) if r[2] < night(11)] == [
+        (*r[:3], night(11) if r[3] is None and r[0] in (11, 14, 15) else r[3]) for r in before
+    ]
+
+
+# --- killed while letting go -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", ["rename", "rmtree", "lake", "half the lake"])
+def test_a_writer_killed_while_letting_go_is_finished_by_the_next(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(*_args: Any, **_named: Any) -> None:
+        raise Killed
+
+    nights.play(8)
+    with monkeypatch.context() as dying:
+        if at == "rename":
+            dying.setattr(Path, "rename", die)
+        elif at == "rmtree":
+            dying.setattr("pipelines.landing.raw.shutil.rmtree", die)
+        elif at == "lake":
+            dying.setattr(Lake, "drop", die)
+        else:
+            whole = shutil.rmtree
+            left = [5]
+
+            def rmtree(path: Path, *args: Any, **named: Any) -> None:
+                if "snapshots" in str(path):
+                    left[0] -= 1
+                    if not left[0]:
+                        raise Killed
+                whole(path, *args, **named)
+
+            dying.setattr("pipelines.store.lake.shutil.rmtree", rmtree)
+        with pytest.raises(Killed):
+            prune_now(nights.house.rollbook(keep_days=3))
+    nights.play(1, keep_days=3)
+    assert nights.house.tables() == nights.told.tables()
+    left_days = [night(n) for n in range(6, 10)]
+    assert nights.days("raw") == left_days
+    for table in (*TABLES, "observed"):
+        assert nights.days(f"snapshots/{table}") == left_days
+    assert left_over(nights.house.warehouse) == []
+    assert nights.house.query("SELECT MIN(snapshot_date) FROM snapshots.students") == [(night(7),)]
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Dagster home of its own."""
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", tmp_path)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "250")
+    return tmp_path
+
+
+@pytest.fixture
+def typed(nights: Nights, home: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
+    """The house as the command sees it, whose nights were the last eight of this machine's clock."""
+    for name, value in {
+        "BASE_URL": nights.house.service.url,
+        "API_KEY": KEY,
+        "WAREHOUSE": nights.house.warehouse,
+    }.items():
+        monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
+    return nights.play(8)
+
+
+def test_a_dry_run_shows_the_days_and_the_bytes_and_lets_nothing_go(typed: Nights) -> None:
+    with time_machine.travel(typed.house.now, tick=False):
+        before = typed.house.state()
+        done = CliRunner().invoke(app, ["prune", "--dry-run", "--keep-days", "3"])
+        assert done.exit_code == 0, done.output
+        assert f"Would delete 4 days ({night(1)} to {night(4)})" in done.stdout
+        assert typed.house.state() == before
+        assert CliRunner().invoke(app, ["prune"]).stdout.startswith("ROLLBOOK_KEEP_DAYS is not set")
+        assert typed.house.state() == before
+        done = CliRunner().invoke(app, ["prune"], env={"ROLLBOOK_KEEP_DAYS": "3"})
+        assert done.exit_code == 0, done.output
+        assert f"Deleting 4 days ({night(1)} to {night(4)})" in done.stdout
+        assert typed.days("raw") == [night(n) for n in range(5, 9)]
+        assert typed.house.tables() == typed.told.tables()
+        assert "Nothing is older" in CliRunner().invoke(app, ["prune", "--keep-days", "3"]).stdout
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "a month"])
+def test_a_malformed_setting_is_named(typed: Nights, value: str) -> None:
+    done = CliRunner().invoke(app, ["prune"], env={"ROLLBOOK_KEEP_DAYS": value})
+    assert "ROLLBOOK_KEEP_DAYS" in str(done.exception)
+
+
+# --- Dagster's records -----------------------------------------------------------------------------------------------
+
+
+def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a run adds no more to its records than the year's figure allows for it."""
+    now = datetime.now(UTC)
+    with folder() as warehouse, Sandbox(60, api_key=KEY) as sandbox:
+        given = {"BASE_URL": sandbox.base_url, "WAREHOUSE": warehouse, "FIRST_DATE": now.date() - timedelta(days=9)}
+        for name, value in {**given, "API_KEY": KEY, "HOLD_CHANGED_PERCENT": 100}.items():
+            monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
+        sizes, made = [], []
+        for days in (2, 1, 0):
+            sandbox.day = now.date() - timedelta(days=days)
+            made.append(job.sync(sandbox.day))
+            sizes.append(machine.size(home))
+        assert sizes[2] - sizes[1] <= capacity.RUN_BYTES
+        with dg.DagsterInstance.get() as instance:
+            assert runs.expired_runs(instance, 400) == []
+            assert runs.delete_runs(instance, 400, now + timedelta(days=399)) == 0
+            assert runs.count(instance) == 3
+            held = [p for run in made for p in runs.files(instance, run) if p.exists()]
+            assert len(held) >= 3
+            assert runs.delete_runs(instance, 400, now + timedelta(days=401)) == 3
+            assert runs.count(instance) == 0
+            assert [p for p in held if p.exists()] == []
+        with dg.DagsterInstance.get() as instance:
+            assert [r for run in made for r in instance.all_logs(run)] == []
+        assert job.sync(now.date())
+
+
+# --- what a year comes to --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep", [None, 5])
+def test_the_nights_stay_within_what_the_doctor_foretold(keep: int | None) -> None:
+    """Foretold after three nights for the twenty that follow, at a thousand students; and no more than twice too much
+    for what is landed."""
+    first = date(2026, 9, 7)
+    with folder() as warehouse, Sandbox(1000, day=first, api_key=KEY) as sandbox:
+        given = {"base_url": sandbox.base_url, "api_key": KEY, "warehouse": warehouse, "first_date": first}
+        settings = load(**given, keep_days=keep, hold_changed_percent=100, _env_file=None)
+        for n in range(23):
+            sandbox.day = day = first + timedelta(days=n)
+            book = Rollbook(settings, clock=lambda day=day: datetime.combine(day, datetime.min.time(), UTC))
+            book.sync()
+            if n == 2:
+                last = capacity.last_night(book)
+                assert last is not None
+                foretold = capacity.predict(book, last, nights=20)
+        assert machine.size(warehouse) <= foretold.year
+        landed_now = machine.size(book.raw.root) + machine.size(book.lake.root)
+        assert landed_now >= (23 if keep is None else keep) * (last.raw + last.lake) / 2
+        assert book.warehouse.published.stat().st_size <= capacity.FILE_LEAST + 20 * last.growth

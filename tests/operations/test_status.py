@@ -1,0 +1,212 @@
+"""`rollbook status`: what is known of a warehouse at a glance, and as JSON alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import time_machine
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.errors import HeldError, ServiceError
+from pipelines.operations.status import Days, OpenHold, Status, load_status
+from tests.support import faults
+from tests.support.nights import FIRST, House, folder, night
+from tests.support.records import classes, students
+from tests.support.service import KEY, Service
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with folder() as warehouse, Service(students(20), classes(3)) as service:
+        yield House(warehouse / "w", service)
+
+
+def status(house: House, **over: Any) -> Status:
+    return load_status(house.rollbook(**over))
+
+
+def test_an_empty_warehouse_is_told_as_one_and_nothing_is_made(house: House) -> None:
+    told = status(house)
+    assert (told.last_sync, told.last_good, told.is_fresh) == (None, None, False)
+    assert (told.history, told.on_disk, told.expired, told.holds, told.problems) == (Days(), Days(), Days(), (), ())
+    assert not house.warehouse.exists()
+
+
+def test_the_last_sync_is_told_with_its_counts(house: House) -> None:
+    house.at(1).sync()
+    house.service.students[0]["name"] = "Another"
+    house.at(2).sync()
+    last = status(house).last_sync
+    assert last is not None
+    assert (last.snapshot_date, last.landing, last.outcome, last.proven) == (night(2), 1, "synced", True)
+    assert (last.students, last.classes, last.rows_added, last.rows_changed, last.rows_removed) == (20, 3, 0, 1, 0)
+    assert status(house).history == Days(count=2, first=night(1), last=night(2))
+
+
+def test_a_failed_sync_is_the_last_and_readers_see_the_one_before(house: House) -> None:
+    house.at(1).sync()
+    house.at(2).service.on(faults.refused(403, "FORBIDDEN"), path="students", times=None)
+    with pytest.raises(ServiceError):
+        house.sync()
+    told = status(house)
+    assert told.last_sync is not None
+    assert told.last_good is not None
+    assert (told.last_sync.snapshot_date, told.last_sync.outcome) == (night(2), "failed")
+    assert "403 FORBIDDEN" in told.last_sync.reason
+    assert told.last_good.snapshot_date == night(1)
+
+
+def test_an_open_hold_is_told_with_the_command_that_merges_it_until_it_is_merged(house: House) -> None:
+    house.at(1).sync()
+    del house.service.students[10:]
+    with pytest.raises(HeldError):
+        house.at(2).sync()
+    (hold,) = status(house).holds
+    assert hold == OpenHold(
+        snapshot_date=night(2), landing=1, reason=hold.reason, approve=f"rollbook sync --date {night(2)} --approve"
+    )
+    assert "10 of 20 rows of students would be removed" in hold.reason
+    house.approve()
+    assert status(house).holds == ()
+
+
+# --- fresh or late: the cron is at 02:15, and a night may take two hours ---------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hours", "fresh"),
+    [
+        (0, True),
+        (24 + 1.9, True),  # the next night is due, but may still be running
+        (24 + 2.1, False),
+        (24 * 5, False),
+    ],
+)
+def test_a_night_is_late_two_hours_after_it_was_due(house: House, hours: float, fresh: bool) -> None:
+    house.at(1).sync()
+    house.now += timedelta(hours=hours)
+    told = status(house)
+    assert told.is_fresh is fresh
+    assert told.late_by == (None if fresh else (house.now - told.due).total_seconds())
+
+
+def test_a_held_night_does_not_make_it_fresh(house: House) -> None:
+    house.at(1).sync()
+    del house.service.students[10:]
+    with pytest.raises(HeldError):
+        house.at(2).sync()
+    house.now += timedelta(hours=3)
+    assert not status(house).is_fresh
+
+
+@pytest.mark.parametrize(
+    ("now", "due", "following"),
+    [
+        # Berlin is two hours ahead of UTC in summer, one in winter; its clocks go back on 25 October 2026.
+        ("2026-10-24T12:00", "2026-10-24T00:15", "2026-10-25T01:15"),
+        ("2026-10-25T12:00", "2026-10-25T01:15", "2026-10-26T01:15"),
+        ("2027-03-28T12:00", "2027-03-28T01:00", "2027-03-29T00:15"),  # 02:15 does not exist: 03:00 summer time
+    ],
+)
+def test_the_next_run_and_the_one_due_are_those_of_the_zones_clock(
+    house: House, now: str, due: str, following: str
+) -> None:
+    house.now = datetime.fromisoformat(now).replace(tzinfo=UTC)
+    told = status(house, timezone="Europe/Berlin")
+    assert told.due.astimezone(UTC) == datetime.fromisoformat(due).replace(tzinfo=UTC)
+    assert told.next_run.astimezone(UTC) == datetime.fromisoformat(following).replace(tzinfo=UTC)
+
+
+# --- damage is told, not raised --------------------------------------------------------------------------------------
+
+
+def test_a_manifest_that_cannot_be_read_is_told_and_the_others_still_count(house: House) -> None:
+    house.at(1).sync()
+    house.at(2).sync()
+    manifest = house.warehouse / "raw" / f"snapshot_date={night(2)}" / "landing=1" / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes()[:40])
+    told = status(house)
+    assert told.last_sync is not None
+    assert told.last_sync.snapshot_date == night(1)
+    (problem,) = told.problems
+    assert f"raw/snapshot_date={night(2)}/landing=1/manifest.json cannot be used" in problem
+    assert "rollbook rebuild" in problem
+
+
+def test_a_published_file_that_cannot_be_read_is_told(house: House) -> None:
+    house.at(1).sync()
+    house.published.write_bytes(b"not a database" * 100)
+    (problem,) = status(house).problems
+    assert problem.startswith("rollbook.duckdb cannot be read: run `rollbook rebuild`")
+
+
+def test_sizes_are_those_of_the_files(house: House) -> None:
+    house.at(1).sync()
+    house.at(2).sync()
+    sizes = status(house).sizes
+    assert sizes.published >= house.published.stat().st_size > 0
+    (kept,) = (house.warehouse / "build" / "previous").glob("*.duckdb")
+    assert sizes.previous >= kept.stat().st_size
+    assert sizes.raw >= sum(p.stat().st_size for p in (house.warehouse / "raw").rglob("*") if p.is_file())
+    assert sizes.snapshots > 0
+    assert sizes.free == pytest.approx(shutil.disk_usage(house.warehouse).free, rel=0.05)
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def typed(house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> House:
+    """The house as the command sees it."""
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    for name, value in {"BASE_URL": house.service.url, "API_KEY": KEY, "WAREHOUSE": house.warehouse}.items():
+        monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
+    monkeypatch.setenv("COLUMNS", "300")
+    return house
+
+
+def at(day: date, hour: int) -> time_machine.travel:
+    return time_machine.travel(datetime.combine(day, time(hour), UTC), tick=False)
+
+
+def test_the_json_is_alone_on_standard_output_and_names_everything(typed: House) -> None:
+    typed.at(1).sync()
+    with at(FIRST, 5):
+        done = CliRunner().invoke(app, ["status", "--json"])
+    assert (done.exit_code, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert list(told) == list(Status.__struct_encode_fields__)
+    assert told["last_sync"]["started_at"] == f"{FIRST}T02:15:00Z"
+    assert (told["due"], told["next_run"]) == (f"{FIRST}T02:15:00Z", f"{night(2)}T02:15:00Z")
+    assert (told["is_fresh"], told["late_by"], told["holds"], told["keep_days"]) == (True, None, [], None)
+    assert told["thinned"] == {"count": 0, "first": None, "last": None}
+
+
+def test_a_late_night_is_said_in_words_and_exits_0_all_the_same(typed: House) -> None:
+    typed.at(1).sync()
+    with at(night(3), 5):
+        done = CliRunner().invoke(app, ["status"])
+    assert done.exit_code == 0
+    said = " ".join(done.stdout.split())
+    assert f"LATE the last night due was {night(3)} 02:15 UTC: it was not synced. Run `rollbook sync`" in said
+    assert f"next run {night(4)} 02:15 UTC" in said
+
+
+def test_before_the_first_sync_it_says_what_to_run(typed: House) -> None:
+    done = CliRunner().invoke(app, ["status"])
+    assert (done.exit_code, "none yet: run `rollbook sync`" in done.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("command", ["status", "doctor", "diff", "prune"])
+def test_the_help_of_each_says_what_it_does_what_it_leaves_alone_and_how_it_exits(command: str) -> None:
+    done = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "120"})
+    assert done.exit_code == 0
+    assert len(done.stdout.split()) > 70
+    assert "Exits 0" in done.stdout or command == "prune"

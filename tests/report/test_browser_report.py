@@ -1,0 +1,129 @@
+"""The morning page in a browser: on a desk and on a phone, by day and by night, and on paper."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+from playwright.sync_api import Browser, Page
+
+from pipelines.report import charts, morning, page
+from tests.support.school import DAYS, School
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(180)]
+
+MADE = datetime(2026, 10, 7, 2, 16, tzinfo=UTC)
+# (width, height), and what the device prefers.
+SIGHTS = [((1280, 900), "light"), ((1280, 900), "dark"), ((360, 740), "light"), ((320, 600), "dark")]
+SMALLEST = "Math.min(...[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height))"
+
+
+@pytest.fixture(scope="module", params=["counts", "names", "trouble"])
+def file(fortnight: School, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """The page of the fortnight: with counts only, with names, and with nights of every outcome and long titles."""
+    with duckdb.connect(str(fortnight.published), read_only=True) as con:
+        said = morning.load_morning(con, names=request.param == "names")
+    trouble = ""
+    if request.param == "trouble":
+        trouble = "Held: " + "https://records.example.org/" + "a" * 80
+        outcomes = ["synced", "unproven", "held", "failed", "missing"]
+        nights = tuple(morning.Night(day, o, f"{o}.", 1.0) for day, o in zip(DAYS, outcomes, strict=False))
+        long = tuple(w._replace(class_title=f"{w.class_title} {'Wissenschaft' * 6}") for w in said.watched)
+        said = replace(said, nights=nights, watched=long, ahead=())
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(page.render(said, charts.draw(said), at=MADE, trouble=trouble), encoding="utf-8")
+    return path
+
+
+class Seen:
+    """A page opened, and all that it said to the console or asked of anybody."""
+
+    def __init__(self, page: Page, file: Path) -> None:
+        self.page = page
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        page.on("console", lambda message: self.said.append(message.text))
+        page.on("pageerror", lambda error: self.said.append(str(error)))
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.goto(file.as_uri())
+
+
+def test_it_opens_cleanly_fits_and_can_be_read_at_every_width(browser: Browser, file: Path) -> None:
+    for (width, height), scheme in SIGHTS:
+        with browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme) as context:  # type: ignore[arg-type]
+            seen = Seen(context.new_page(), file)
+            assert seen.said == []
+            assert [a for a in seen.asked if not a.startswith("data:")] == [file.as_uri()]
+            assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+            # Nothing hangs out of its card either.
+            assert seen.page.evaluate(
+                "[...document.querySelectorAll('section')].every(s => s.scrollWidth <= s.clientWidth + 1)"
+            )
+            assert seen.page.evaluate(SMALLEST) >= 9
+            light = seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+            assert light is (scheme == "light")
+
+
+def test_every_chart_can_be_told_to_who_cannot_see_it(browser: Browser, file: Path) -> None:
+    with browser.new_context() as context:
+        seen = Seen(context.new_page(), file)
+        charts = seen.page.get_by_role("img")
+        told = [chart.get_attribute("aria-label") for chart in charts.all()]
+        assert [t.split(".")[0] for t in told if t] == [
+            *("Students to watch, by class", "The last month", "Classes against their course", "The nightly syncs"),
+        ]
+        assert all(t and len(t) > 60 for t in told)
+        assert seen.page.locator("svg").count() == len(told)
+        assert all(chart.is_visible() for chart in charts.all())
+        assert seen.page.locator("html").get_attribute("lang") == "en"
+        assert seen.page.get_by_role("heading", level=1).count() == 1
+
+
+def test_text_stands_out_from_what_is_behind_it(browser: Browser, file: Path) -> None:
+    """WCAG AA: 4.5 to 1, by day and by night, of every text on its own ground."""
+    for scheme in ("light", "dark"):
+        with browser.new_context(color_scheme=scheme) as context:  # type: ignore[arg-type]
+            seen = Seen(context.new_page(), file)
+            assert seen.page.evaluate(_FAINT) == []
+
+
+_FAINT = """() => {
+  const lum = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number).map(v => v / 255)
+    .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b }
+  const ground = e => { for (; e; e = e.parentElement) { const b = getComputedStyle(e).backgroundColor
+    if (b !== 'rgba(0, 0, 0, 0)') return b } }
+  const faint = []
+  for (const e of document.querySelectorAll('p, h1, h2, li, td, th, strong, span, summary, svg text')) {
+    const style = getComputedStyle(e), colour = e.tagName === 'text' ? style.fill : style.color
+    const [a, b] = [lum(colour), lum(ground(e))].sort((x, y) => y - x)
+    const mark = colour === getComputedStyle(document.body).backgroundColor // on a square, not on the page
+    if ((a + .05) / (b + .05) < 4.5 && !mark)
+      faint.push([e.textContent.trim().slice(0, 30), colour, ground(e)])
+  }
+  return faint
+}"""
+
+
+def test_paper_is_white_and_has_all_of_it(browser: Browser, file: Path) -> None:
+    with browser.new_context(color_scheme="dark") as context:
+        seen = Seen(context.new_page(), file)
+        seen.page.emulate_media(media="print")
+        assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert seen.page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 36, 48)"
+        assert seen.page.evaluate(
+            "[...document.querySelectorAll('svg')].every(s => s.getBoundingClientRect().width > 200)"
+        )
+        assert len(seen.page.pdf(format="A4")) > 10_000
+
+
+@pytest.mark.parametrize(("hours", "is_old"), [(1, False), (35, False), (37, True)])
+def test_a_page_that_no_sync_has_followed_says_so(browser: Browser, file: Path, hours: int, is_old: bool) -> None:
+    with browser.new_context() as context:
+        opened = context.new_page()
+        opened.clock.set_fixed_time(MADE + timedelta(hours=hours))
+        seen = Seen(opened, file)
+        assert seen.page.get_by_text("This page is old.").is_visible() is is_old
+        assert seen.said == []

@@ -1,0 +1,235 @@
+"""The morning page: what it says, what it keeps to itself, and that it is never in the way of the data."""
+
+from __future__ import annotations
+
+import logging
+import re
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from html import unescape
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from pipelines import report
+from pipelines.errors import HeldError, UnreachableError
+from pipelines.report import charts, morning, page
+from pipelines.sandbox import Sandbox
+from tests.support.school import DAYS, FIRST, KEY, LAST, School
+
+COUNTED = "SELECT (SELECT COUNT(*) FROM students), SUM(active_class_count) FROM courses"
+AT = datetime(2026, 10, 7, 2, 16, tzinfo=UTC)
+
+
+def made(school: School, **how: object) -> str:
+    with duckdb.connect(str(school.published), read_only=True) as con:
+        found = report.make(con, at=AT, **how)  # type: ignore[arg-type]
+    assert found is not None
+    return found.page
+
+
+def text(html: str) -> str:
+    """What a reader reads: no markup, no styles."""
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<(style|script)>.*?</\1>|<[^>]+>", " ", html, flags=re.DOTALL)))
+
+
+def names(school: School) -> set[str]:
+    """Everybody's names, numbers and addresses."""
+    students = school.rows("SELECT UNNEST([name, email, reference_id]) FROM students")
+    teachers = school.rows("SELECT UNNEST([teacher_name, teacher_email]) FROM classes")
+    return {name for (name,) in (*students, *teachers) if name}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[School]:
+    """A school of its own, with two nights behind it."""
+    with Sandbox(60, day=FIRST, api_key=KEY) as sandbox:
+        school = School(tmp_path / "w", sandbox)
+        school.sync(DAYS[0])
+        school.sync(DAYS[1])
+        yield school
+
+
+def test_each_publish_writes_it_and_it_is_of_the_newest_night(fortnight: School) -> None:
+    html = (fortnight.warehouse / "report.html").read_text()
+    assert "<h1>Wednesday, 7 October 2026</h1>" in html
+    students, classes = fortnight.rows(COUNTED)[0]
+    assert f"Last night's sync is complete: {students} students and {classes} active classes." in text(html)
+
+
+def test_its_figures_are_those_of_the_views(fortnight: School) -> None:
+    said = text(made(fortnight))
+    watch, several = fortnight.rows("SELECT COUNT(*), COUNT(*) FILTER (reason_count > 1) FROM students_to_watch")[0]
+    assert f"students to watch {watch} " in said
+    assert f"{several} for several reasons" in said
+    now = fortnight.rows("SELECT * FROM progress_daily ORDER BY snapshot_date DESC LIMIT 1")[0]
+    assert f"average completion {now[4]:.1f} %" in said
+    assert f"average score {now[6]:.1f}" in said
+    assert f"active within 7 days {now[9]:.1f} %" in said
+    then = fortnight.rows("SELECT average_completion_rate FROM progress_daily WHERE snapshot_date = DATE '2026-09-30'")
+    moved = now[4] - then[0][0]
+    assert f"{abs(moved):.1f} points {'up' if moved > 0 else 'down'} in a week" in said
+
+
+def test_the_students_to_watch_of_a_class_are_counted_as_its_roster_has_them(fortnight: School) -> None:
+    with duckdb.connect(str(fortnight.published), read_only=True) as con:
+        said = morning.load_morning(con)
+    roster = fortnight.frame("SELECT class_id, class_title, student_id FROM roster")
+    watch = (
+        fortnight.frame("SELECT student_id, reason_count FROM students_to_watch").set_index("student_id").reason_count
+    )
+    roster["reasons"] = roster.student_id.map(watch).fillna(0)
+    by_class = roster.groupby("class_id")
+    for w in said.watched:
+        mine = by_class.get_group(w.class_id)
+        assert (w.class_title, w.students) == (mine.class_title.iloc[0], len(mine))
+        assert (w.one, w.several) == (int((mine.reasons == 1).sum()), int((mine.reasons > 1).sum()))
+    assert said.watched_classes == by_class.reasons.sum().gt(0).sum()
+    assert [w.several for w in said.watched] == sorted((w.several for w in said.watched), reverse=True)
+
+
+def test_what_changed_last_night_is_what_changes_hold(fortnight: School) -> None:
+    said = text(made(fortnight))
+    new, gone = fortnight.rows(
+        f"SELECT students_added, students_removed FROM progress_daily WHERE snapshot_date = '{LAST}'"
+    )[0]
+    assert (new, gone) != (0, 0)
+    assert f"{new} student{' is' if new == 1 else 's are'} new or back" in said
+    assert f"{gone} student{' is' if gone == 1 else 's are'} no longer listed" in said
+    last = f"change = 'joined' AND snapshot_date = '{LAST}'"
+    (joined,) = fortnight.rows(f"SELECT COUNT(DISTINCT student_id) FROM enrollment_changes WHERE {last}")[0]
+    assert f"{joined} students joined a class" in said
+
+
+def test_it_names_nobody_unless_told_to(fortnight: School) -> None:
+    html = made(fortnight)
+    assert [name for name in names(fortnight) if name in html] == []
+    named = made(fortnight, names=True)
+    watched = fortnight.rows("SELECT name FROM students_to_watch WHERE reason_count > 1")
+    assert watched
+    assert [name for (name,) in watched if name not in text(named)] == []
+    assert "This page names pupils" in named
+    assert not any(mail in named for (mail,) in fortnight.rows("SELECT email FROM students"))
+
+
+def test_the_setting_is_what_makes_it_name_them(small: School) -> None:
+    small.sync(DAYS[2], report_names=True)
+    assert "This page names pupils" in (small.warehouse / "report.html").read_text()
+    small.sync(DAYS[3])
+    assert "This page names pupils" not in (small.warehouse / "report.html").read_text()
+
+
+def test_the_charts_never_hold_a_name_whatever_the_page_does(fortnight: School) -> None:
+    with duckdb.connect(str(fortnight.published), read_only=True) as con:
+        found = report.make(con, at=AT, names=True)
+    assert found is not None
+    assert [c.name for c in found.charts] == ["watch", "compare", "trend", "syncs"]
+    for chart in found.charts:
+        told = chart.svg + chart.alt + chart.title
+        assert [name for name in names(fortnight) if name in told] == []
+        assert chart.png().startswith(b"\x89PNG")
+        assert f"![{chart.alt}](data:image/png;base64," in chart.markdown()
+
+
+def test_a_chart_takes_its_colours_from_the_page_and_is_the_same_each_time(fortnight: School) -> None:
+    with duckdb.connect(str(fortnight.published), read_only=True) as con:
+        said = morning.load_morning(con)
+    first, again = charts.draw(said), charts.draw(said)
+    assert [c.svg for c in first] == [c.svg for c in again]
+    for chart in first:
+        assert "var(--" in chart.svg
+        assert not [c for c in re.findall(r"#[0-9a-f]{6}\b", chart.svg) if c not in ("#ffffff", "#000000")]
+        assert "<text" in chart.svg
+
+
+def test_nothing_in_it_is_fetched(fortnight: School) -> None:
+    html = made(fortnight)
+    addresses = set(re.findall(r"https?://[^\s\"'<>)]+", html))
+    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert not re.findall(r"(?:src|href)=\"(?!#|data:)", html)
+
+
+def test_a_title_is_text_whatever_it_says(fortnight: School, tmp_path: Path) -> None:
+    school = fortnight.copy(tmp_path / "w")
+    title = "<script>alert(1)</script> $5 & $6"
+    with duckdb.connect(str(school.published)) as con:
+        con.execute("UPDATE classes SET class_title = ?", [title])
+        con.execute("UPDATE institution SET school_name = '<b>School</b>'")
+    html = made(school)
+    assert "<script>alert" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; $5 &amp; $6" in html
+    assert "<b>School" not in html
+
+
+def test_the_first_night_has_a_page_too(tmp_path: Path) -> None:
+    with Sandbox(60, day=FIRST, api_key=KEY) as sandbox:
+        school = School(tmp_path / "w", sandbox)
+        school.sync(FIRST)
+    said = text((school.warehouse / "report.html").read_text())
+    assert "This is the first night" in said
+    assert "A trend needs a second night" in said
+    assert "nothing from a week ago to compare with" in said
+
+
+@pytest.mark.slow
+def test_a_held_night_is_on_the_page_until_it_is_approved(small: School) -> None:
+    for day in DAYS[2:4]:  # a weekend, on which nothing changes
+        small.sync(day)
+    with pytest.raises(HeldError):
+        small.sync(DAYS[4], hold_changed_percent=0)
+    html = (small.warehouse / "report.html").read_text()
+    assert "This page shows older records." in html
+    assert "Readers keep what was published" in text(html)
+    assert f"{DAYS[3].day} September 2026</h1>" in html
+    small.rollbook(DAYS[4]).approve(DAYS[4])
+    html = (small.warehouse / "report.html").read_text()
+    assert "This page shows older records." not in html
+    assert f"{DAYS[4].day} September 2026</h1>" in html
+
+
+def test_a_service_that_does_not_answer_is_on_the_page(small: School) -> None:
+    rollbook = School(small.warehouse).rollbook(DAYS[2], retry_seconds=0)
+    with pytest.raises(UnreachableError):
+        rollbook.sync(DAYS[2])
+    assert "This page shows older records." in (small.warehouse / "report.html").read_text()
+
+
+def test_a_page_that_cannot_be_made_keeps_no_data_from_readers(
+    small: School, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = (small.warehouse / "report.html").read_text()
+
+    def broken(said: object) -> None:
+        raise ValueError("Maria Example's record is odd")
+
+    monkeypatch.setattr(charts, "draw", broken)
+    with caplog.at_level(logging.WARNING):
+        small.sync(DAYS[2])
+    assert small.rows("SELECT MAX(snapshot_date) FROM spans.days") == [(DAYS[2],)]
+    assert (small.warehouse / "report.html").read_text() == before
+    assert "The morning page could not be made (ValueError)" in caplog.text
+    assert "Maria" not in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["600", "640"])
+def test_it_takes_the_mode_of_what_is_published(small: School, mode: str) -> None:
+    small.sync(DAYS[2], published_mode=mode)
+    for name in ("report.html", "rollbook.duckdb"):
+        assert stat.S_IMODE((small.warehouse / name).stat().st_mode) == int(mode, 8)
+
+
+def test_the_outcomes_of_nights_are_drawn_and_told(fortnight: School) -> None:
+    nights = tuple(
+        morning.Night(day, outcome, f"{outcome}.", 1.0)
+        for day, outcome in zip(DAYS, ["synced", "unproven", "held", "failed", "missing"], strict=False)
+    )
+    with duckdb.connect(str(fortnight.published), read_only=True) as con:
+        said = morning.load_morning(con)
+    said = morning.Morning(**{**vars(said), "nights": nights})
+    chart = next(c for c in charts.draw(said) if c.name == "syncs")
+    assert "1 of 5 synced. 25 Sep unproven; 26 Sep held; 27 Sep failed; 28 Sep missing." in chart.alt
+    assert all(mark in chart.svg for mark in charts.MARKS.values())
+    html = page.render(said, charts.draw(said), at=AT)
+    assert "The night of Monday, 28 September 2026: missing. This page shows Wednesday, 7 October 2026" in text(html)

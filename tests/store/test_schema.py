@@ -1,0 +1,71 @@
+"""The published file explains itself: everything in it has a comment, and the comments are the declarations'."""
+
+from __future__ import annotations
+
+import duckdb
+
+from pipelines.store import schema
+from pipelines.tables import TABLES
+from pipelines.views import catalog
+from tests.support.school import School
+
+UNEXPLAINED = """
+SELECT 'table ' || schema_name || '.' || table_name FROM duckdb_tables() WHERE NOT internal AND comment IS NULL
+UNION ALL
+SELECT 'view ' || schema_name || '.' || view_name FROM duckdb_views() WHERE NOT internal AND comment IS NULL
+UNION ALL
+SELECT 'column ' || schema_name || '.' || table_name || '.' || column_name
+FROM duckdb_columns() WHERE NOT internal AND comment IS NULL
+UNION ALL
+SELECT 'macro ' || function_name FROM duckdb_functions() WHERE NOT internal AND comment IS NULL
+"""
+COLUMN = "SELECT comment FROM duckdb_columns() WHERE schema_name = 'main' AND table_name = ? AND column_name = ?"
+
+
+def test_every_table_view_macro_and_column_has_a_comment(fortnight: School) -> None:
+    assert fortnight.rows(UNEXPLAINED) == []
+
+
+def test_there_are_as_many_of_each_as_are_declared(fortnight: School) -> None:
+    """A query that finds nothing to complain of must have had something to look at."""
+    counted = fortnight.rows(
+        """SELECT (SELECT COUNT(*) FROM duckdb_tables() WHERE NOT internal),
+                  (SELECT COUNT(*) FROM duckdb_views() WHERE NOT internal),
+                  (SELECT COUNT(*) FROM duckdb_functions() WHERE NOT internal)"""
+    )
+    tables = len(list(schema.declared()))
+    assert counted == [(tables, len(catalog.VIEWS) + len(TABLES) + 1, len(TABLES) + 1)]
+
+
+def test_a_view_is_told_what_a_row_is_and_its_columns_in_order(fortnight: School) -> None:
+    for q in catalog.views():
+        said = fortnight.rows(f"SELECT comment FROM duckdb_views() WHERE view_name = '{q.name}' AND NOT internal")
+        assert said == [(q.comment,)]
+        assert "row per" in q.comment
+        columns = (
+            f"SELECT column_name, comment FROM duckdb_columns() WHERE table_name = '{q.name}' ORDER BY column_index"
+        )
+        assert tuple(fortnight.rows(columns)) == q.columns
+
+
+def test_a_comment_worded_anew_reaches_a_file_that_stands_and_its_rows_stay() -> None:
+    with duckdb.connect() as con:
+        schema.ensure(con)
+        con.execute("INSERT INTO main.institution VALUES (1, 'n', 'k', 'a')")
+        con.execute("COMMENT ON COLUMN main.institution.school_name IS 'as it was worded before'")
+        con.execute("COMMENT ON TABLE main.institution IS 'as it was worded before'")
+        assert schema.ensure(con) == frozenset()
+        assert con.execute(COLUMN, ["institution", "school_name"]).fetchall() == [("Institution name.",)]
+        table = "SELECT comment FROM duckdb_tables() WHERE schema_name = 'main' AND table_name = 'institution'"
+        assert con.execute(table).fetchall() == [(TABLES["institution"].comment,)]
+        assert con.execute("SELECT COUNT(*) FROM main.institution").fetchall() == [(1,)]
+
+
+def test_a_table_declared_otherwise_is_made_anew_with_its_comments() -> None:
+    with duckdb.connect() as con:
+        schema.ensure(con)
+        con.execute("ALTER TABLE main.institution DROP COLUMN api_key_name")
+        assert schema.ensure(con) == {"main"}
+        assert con.execute(COLUMN, ["institution", "api_key_name"]).fetchall() == [
+            ("Friendly name of the API key in use.",)
+        ]

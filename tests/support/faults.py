@@ -1,0 +1,172 @@
+"""The faults a service can be told to have (`Service.on`): each bends one answer.
+
+On the wire: `reset`, `cut_short`, `hang`. Around the JSON: `status`, `unavailable`, `html`, `not_json`,
+`wrong_envelope`, `unsuccessful`, `refused`, `redirect`. In what the auth check says: `institution`. In what a page
+states: `moved_total`, `stated`. In what it holds: `repeated`, `empty`, `short`, `over_full`, `records`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+from tests.support.records import MISSING
+from tests.support.service import Asked, Bend, Reply, Service, no
+
+
+def reset() -> Bend:
+    """The connection is reset before a byte of the answer."""
+    return lambda asked, reply: _with(reply, wire="reset")
+
+
+def cut_short() -> Bend:
+    """The answer ends in the middle of the body, and so does the connection."""
+    return lambda asked, reply: _with(reply, wire="cut")
+
+
+def hang(seconds: float) -> Bend:
+    """The answer comes late."""
+    return lambda asked, reply: _with(reply, delay=seconds)
+
+
+def status(code: int, **headers: str) -> Bend:
+    """An HTTP status with a page for people."""
+    page = b"<html><body>Something went wrong.</body></html>"
+    return lambda asked, reply: Reply(
+        status=code, body=page, headers={"content-type": "text/html", **{_name(k): v for k, v in headers.items()}}
+    )
+
+
+def unavailable(code: int, seconds: float, *, dated: bool = False) -> Bend:
+    """429 or 503 with a Retry-After, in seconds or as a date."""
+
+    def bend(asked: Asked, reply: Reply) -> Reply:
+        until = datetime.now(UTC) + timedelta(seconds=seconds)
+        wait = format_datetime(until, usegmt=True) if dated else f"{seconds:g}"
+        return Reply(status=code, body=b"", headers={"retry-after": wait})
+
+    return bend
+
+
+def html() -> Bend:
+    """A 200 with a page for people."""
+    return lambda asked, reply: Reply(body=b"<!doctype html><title>Maintenance</title>")
+
+
+def not_json() -> Bend:
+    """A 200 whose body ends in the middle, though the wire says it is whole."""
+    return lambda asked, reply: _with(reply, body=reply.content()[:-20])
+
+
+def wrong_envelope(payload: Any = None) -> Bend:
+    """A 200 with JSON that is not the contract's."""
+    return lambda asked, reply: _with(reply, payload={"items": [], "next": None} if payload is None else payload)
+
+
+def unsuccessful(message: str = "The report is not ready", code: int = 200) -> Bend:
+    """`success: false`, under a 200 unless told otherwise."""
+    return lambda asked, reply: Reply({"success": False, "message": message, "error_code": "NOT_READY"}, code)
+
+
+def refused(code: int = 403, error_code: str = "FORBIDDEN", message: str = "Not for this key") -> Bend:
+    """The contract's error body."""
+    return lambda asked, reply: no(code, error_code, message)
+
+
+def redirect(location: str, code: int = 302) -> Bend:
+    """A redirect."""
+    return lambda asked, reply: Reply(status=code, body=b"", headers={"location": location})
+
+
+def institution(**over: Any) -> Bend:
+    """The auth check says something else; what is given as MISSING is left out."""
+
+    def bend(asked: Asked, reply: Reply) -> Reply:
+        data = _there(reply.payload["data"] | {k: _there(v) if isinstance(v, dict) else v for k, v in over.items()})
+        return _with(reply, payload={**reply.payload, "data": data})
+
+    return bend
+
+
+def moved_total(by: int) -> Bend:
+    """`total_count` is another, and `total_pages` with it."""
+
+    def bend(pagination: dict[str, Any], data: list[Any]) -> list[Any]:
+        pagination["total_count"] += by
+        pagination["total_pages"] = -(-pagination["total_count"] // pagination["limit"])
+        return data
+
+    return _page(bend)
+
+
+def stated(**pagination: Any) -> Bend:
+    """The pagination object says something else; None leaves a field out."""
+
+    def bend(said: dict[str, Any], data: list[Any]) -> list[Any]:
+        for key, value in pagination.items():
+            said[key] = value
+            if value is None:
+                del said[key]
+        return data
+
+    return _page(bend)
+
+
+def repeated(service: Service, path: str, page: int = 1) -> Bend:
+    """The records of another page."""
+
+    def bend(pagination: dict[str, Any], data: list[Any]) -> list[Any]:
+        records, limit = getattr(service, path), pagination["limit"]
+        return list(records[(page - 1) * limit : page * limit])
+
+    return _page(bend)
+
+
+def records(change: Callable[[list[Any]], list[Any]]) -> Bend:
+    """The page's records, changed."""
+    return _page(lambda pagination, data: change(data))
+
+
+def empty() -> Bend:
+    """No records."""
+    return records(lambda data: [])
+
+
+def short(by: int = 1) -> Bend:
+    """Some records fewer."""
+    return records(lambda data: data[:-by])
+
+
+def over_full(extra: list[Any]) -> Bend:
+    """Some records more."""
+    return records(lambda data: data + extra)
+
+
+def _page(change: Callable[[dict[str, Any], list[Any]], list[Any]]) -> Bend:
+    """Change a copy of a good page."""
+
+    def bend(asked: Asked, reply: Reply) -> Reply:
+        payload = copy.copy(reply.payload)
+        payload["pagination"] = dict(payload["pagination"])
+        payload["data"] = change(payload["pagination"], list(payload["data"]))
+        return _with(reply, payload=payload)
+
+    return bend
+
+
+def _there(fields: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in fields.items() if v is not MISSING}
+
+
+def _with(reply: Reply, **over: Any) -> Reply:
+    changed = copy.copy(reply)
+    for name, value in over.items():
+        setattr(changed, name, value)
+    return changed
+
+
+def _name(keyword: str) -> str:
+    return keyword.replace("_", "-")

@@ -1,0 +1,119 @@
+"""A fortnight of the sandbox, landed once, and warehouses made of copies of its `raw/`.
+
+Whoever wants another order, a lost day or a damaged file takes a copy: what was landed is never landed twice, so two
+warehouses differ in nothing but what was done to them. What must come of it is said in the tests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from pipelines.errors import HeldError
+from pipelines.landing.manifest import Verdict
+from pipelines.sandbox import Sandbox
+from pipelines.settings import load
+from pipelines.sync import Rollbook
+from pipelines.tables import TABLES
+from tests.support.nights import folder
+
+FIRST = date(2026, 9, 14)
+DAYS = tuple(FIRST + timedelta(days=n) for n in range(14))
+LAST = DAYS[-1]
+TWICE, HELD, UNPROVEN = DAYS[2], DAYS[4], DAYS[9]
+KEY = "sandbox-key"
+
+DATA = ("main", "history", "spans", "ops")
+
+
+def noon(day: date) -> datetime:
+    """The clock of a day."""
+    return datetime.combine(day, time(12), UTC)
+
+
+def rollbook(
+    warehouse: Path, base_url: str = "http://127.0.0.1:9", *, today: date = LAST, progress: Any = None, **over: Any
+) -> Rollbook:
+    """A warehouse to work on, on the last day of the fortnight; nobody listens at the address unless one is given."""
+    values: dict[str, Any] = {"base_url": base_url, "api_key": KEY, "warehouse": warehouse, "first_date": FIRST}
+    settings = load(**(values | {"_env_file": None} | over))
+    return Rollbook(settings, clock=lambda: noon(today), progress=progress)
+
+
+@contextmanager
+def landed(days: Sequence[date] = DAYS) -> Iterator[tuple[Path, Sandbox]]:
+    """A warehouse that synced these days in order, and the sandbox that it read.
+
+    One day was synced twice; one has a held landing that says what the day before was like; and one an unproven landing
+    on top, which shows part of the day after.
+    """
+    with folder() as warehouse, Sandbox(day=FIRST, api_key=KEY) as sandbox:
+        for day in days:
+            sandbox.day = day
+            rollbook(warehouse, sandbox.base_url).sync(day)
+            if day == TWICE:
+                rollbook(warehouse, sandbox.base_url).sync(day)
+            elif day == HELD:
+                sandbox.day = day - timedelta(days=1)
+                with pytest.raises(HeldError):
+                    rollbook(warehouse, sandbox.base_url, today=day, hold_changed_percent=0).sync(day)
+            elif day == UNPROVEN:
+                _sync_unproven(warehouse, sandbox, day)
+        yield warehouse, sandbox
+
+
+def _sync_unproven(warehouse: Path, sandbox: Sandbox, day: date) -> None:
+    """Sync while midnight strikes at the service, in the middle of the only walk."""
+
+    def strike(name: str, page: int, pages: int) -> None:
+        if (name, page) == ("students", 2):
+            sandbox.day = day + timedelta(days=1)
+
+    synced = rollbook(warehouse, sandbox.base_url, today=day, progress=strike, walks=1).sync(day)
+    assert synced.manifest.verdict is Verdict.UNPROVEN
+
+
+def copy(source: Path, target: Path, days: Iterable[date] | None = None) -> Path:
+    """Copy a whole warehouse, or of `raw/` alone what was landed on some days; adds to what is there."""
+    if days is None:
+        return Path(shutil.copytree(source, target, dirs_exist_ok=True))
+    for day in days:
+        part = Path("raw", f"snapshot_date={day}")
+        shutil.copytree(source / part, target / part)
+    return target
+
+
+def export(published: Path, schemas: Iterable[str] = DATA) -> dict[str, str]:
+    """Every table of these schemas as a sorted CSV file and as a sorted Parquet file: the digests of their bytes."""
+    digests = {}
+    with folder() as out, duckdb.connect(published, read_only=True) as con:
+        tables = con.execute("SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal").fetchall()
+        names = sorted(f"{schema}.{table}" for schema, table in tables if schema in schemas)
+        assert len(names) >= len(TABLES)
+        for name in names:
+            for kind in ("csv", "parquet"):
+                path = out / f"{name}.{kind}"
+                con.execute(f"COPY (SELECT * FROM {name} ORDER BY ALL) TO '{path}' (FORMAT {kind})")
+                digests[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return digests
+
+
+def rows(published: Path, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    """What an analyst would get."""
+    with duckdb.connect(published, read_only=True) as con:
+        return con.execute(query, list(parameters)).fetchall()
+
+
+def lake(warehouse: Path) -> dict[str, str]:
+    """The digest of each file of the lake."""
+    root = warehouse / "snapshots"
+    found = (p for p in root.rglob("*") if p.is_file())
+    return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}

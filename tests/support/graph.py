@@ -1,0 +1,104 @@
+"""The definitions as Dagster loads them with given settings, and the job run in this process. Used by several tests."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from pipelines.settings import Settings
+from tests.support.nights import House
+from tests.support.service import KEY
+
+# What reads the settings when it is imported, as Dagster's code server does once.
+READ_AT_IMPORT = ("pipelines.assets", "pipelines.checks", "pipelines.schedules", "pipelines.definitions")
+EXAMPLE = {"ROLLBOOK_BASE_URL": "https://records.example.org", "ROLLBOOK_API_KEY": KEY}
+
+
+@contextmanager
+def loaded(env: Mapping[str, str] = EXAMPLE) -> Iterator[ModuleType]:
+    """`pipelines.definitions`, imported anew under these settings and no others."""
+    before = {name: sys.modules.pop(name, None) for name in READ_AT_IMPORT}
+    package = sys.modules["pipelines"]
+    attributes = {n.partition(".")[2]: getattr(package, n.partition(".")[2], None) for n in READ_AT_IMPORT}
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(Settings.model_config, "env_file", None)
+            for name, value in env.items():
+                patch.setenv(name, value)
+            yield importlib.import_module("pipelines.definitions")
+    finally:
+        for name, module in before.items():
+            sys.modules.pop(name, None)
+            if module is not None:
+                sys.modules[name] = module
+        for name, module in attributes.items():
+            if module is not None:
+                setattr(package, name, module)
+
+
+class Job:
+    """The nightly job over one house, run in this process against an instance of its own."""
+
+    def __init__(self, defs: dg.Definitions, instance: dg.DagsterInstance) -> None:
+        self.defs = defs
+        self.instance = instance
+
+    def run(
+        self, *days: date, options: dict[str, Any] | None = None, tags: Mapping[str, str] | None = None
+    ) -> dg.ExecuteInProcessResult:
+        """One run: of a day, or, given two, of the days from the first to the second."""
+        first, last = days[0], days[-1]
+        span = {"dagster/asset_partition_range_start": str(first), "dagster/asset_partition_range_end": str(last)}
+        return self.defs.resolve_job_def("nightly_sync").execute_in_process(
+            partition_key=str(first) if len(days) == 1 else None,
+            instance=self.instance,
+            raise_on_error=False,
+            tags={**(span if len(days) > 1 else {}), **(tags or {})},
+            run_config={
+                "resources": {"options": {"config": options or {}}},
+                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+            },
+        )
+
+    def marked(self, *key: str) -> list[str]:
+        """The days on which an asset is marked as made."""
+        return sorted(self.instance.get_materialized_partitions(dg.AssetKey(key)))
+
+
+def environment(house: House) -> dict[str, str]:
+    """A house's settings as variables of the environment."""
+    values = {"base_url": house.service.url, "api_key": KEY, "warehouse": house.warehouse, **house.over}
+    return {f"ROLLBOOK_{name.upper()}": str(value) for name, value in values.items()}
+
+
+@contextmanager
+def job(house: House, home: Path, **env: str) -> Iterator[Job]:
+    """The job over a house, under its settings."""
+    values = environment(house) | env
+    home.mkdir(exist_ok=True)
+    quiet = {"telemetry": {"enabled": False}}
+    with loaded(values) as module, dg.DagsterInstance.local_temp(str(home), overrides=quiet) as instance:
+        yield Job(module.defs, instance)
+
+
+def failure(result: dg.ExecuteInProcessResult) -> tuple[str, str, dict[str, Any]]:
+    """What a failed run says: the error's first line, the description alone, and its metadata."""
+    (event,) = [e for e in result.all_events if e.is_step_failure]
+    data = event.step_failure_data
+    said = data.user_failure_data
+    lines = data.error.message.strip().splitlines()
+    return lines[0], said.description, {k: v.value for k, v in said.metadata.items()}
+
+
+def checks(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """The evaluations of a run, by `asset key:name`."""
+    return {f"{e.asset_key.to_user_string()}:{e.check_name}": e for e in result.get_asset_check_evaluations()}

@@ -1,0 +1,311 @@
+"""Nights of a whole warehouse: a service, a clock, a sync a night, and what the tables must hold afterwards.
+
+`House` drives `sync` as it is, against a service on loopback. `Told` says what its tables must hold, by the slow model
+(`tests.support.model`) and by rows written out by hand here: nothing of `tables` or `flatten` is asked. Faults are in
+`tests.support.faults`, records in `tests.support.records`; what is expected of a night belongs to the tests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import stamina
+
+from pipelines.landing.manifest import Manifest
+from pipelines.settings import Settings, load
+from pipelines.sync import Rollbook, Synced
+from tests.support import model
+from tests.support.service import KEY, Asked, Service
+
+FIRST = date(2026, 11, 20)
+SCHOOL = (41, "Made-up School", "made-up-school", "nightly")
+# In stamina's test mode a request is tried this often at most, and nobody sleeps in between.
+TRIES = 6
+
+STUDENT_TABLES = ("students", "student_summaries", "student_activity", "student_classes")
+CLASS_TABLES = ("classes", "class_summaries", "class_assignment_activity")
+SET_OF = dict.fromkeys(STUDENT_TABLES, "students") | dict.fromkeys(CLASS_TABLES, "classes")
+TRACKED = {
+    "students": (
+        *("email", "name", "first_name", "last_name", "reference_id"),
+        *("profile_image", "registration_date", "is_registered"),
+    ),
+    "student_summaries": (
+        *("total_assignments", "completed_assignments", "completion_rate", "average_score"),
+        *("total_assessments", "completed_assessments", "total_time_minutes", "last_activity_date"),
+    ),
+    "student_activity": (
+        *("first_login_date", "last_activity_date"),
+        *("assignment_submission_count", "assignment_missing_count", "has_ever_logged_in"),
+    ),
+    "student_classes": ("class_title", "course_name"),
+    "classes": (
+        *("class_title", "class_code", "class_status", "class_room", "class_dateadded", "course_id", "course_name"),
+        *("teacher_id", "teacher_name", "teacher_email", "student_count"),
+    ),
+    "class_summaries": ("average_completion_rate", "average_score", "total_engagement_minutes"),
+    "class_assignment_activity": (
+        *("has_assignments", "assignment_count", "first_assignment_date", "last_assignment_date"),
+        *("students_enrolled", "students_with_submissions", "students_without_submissions"),
+    ),
+}
+
+Row = tuple[Any, ...]
+Tables = dict[str, list[Row]]
+
+
+def night(number: int) -> date:
+    """The date of a night, counted from 1."""
+    return FIRST + timedelta(days=number - 1)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A folder in memory where there is one: a sync waits a second for a disk, and no test here is about disks."""
+    memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
+    there = memory.is_dir() and os.access(memory, os.W_OK)
+    with tempfile.TemporaryDirectory(dir=memory if there else None) as path:
+        yield Path(path)
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Publish without views, morning page and checks of the finished file: half of a small sync.
+
+    For tests of many nights that compare the tables themselves; the rest has tests of its own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipelines.views.catalog.create", lambda *_: None)
+        patch.setattr("pipelines.report.make", lambda *_, **__: None)
+        patch.setattr("pipelines.store.checks.examine", lambda *_: {})
+        yield
+
+
+# --- the house -------------------------------------------------------------------------------------------------------
+
+
+class House:
+    """One warehouse, the service it reads, and the clock of both."""
+
+    def __init__(self, warehouse: Path, service: Service, **over: Any) -> None:
+        self.warehouse = warehouse
+        self.service = service
+        self.over = over
+        self.now = datetime.combine(FIRST, time(2, 15), UTC)
+        service.now = lambda: self.now
+
+    def settings(self, **over: Any) -> Settings:
+        """The settings of this warehouse."""
+        values = {"base_url": self.service.url, "api_key": KEY, "warehouse": self.warehouse, "_env_file": None}
+        return load(**(values | self.over | over))
+
+    def rollbook(self, **over: Any) -> Rollbook:
+        """What is under test."""
+        return Rollbook(self.settings(**over), clock=lambda: self.now)
+
+    def at(self, number: int) -> House:
+        """Let it be the quarter past two of a night."""
+        self.now = datetime.combine(night(number), time(2, 15), UTC)
+        return self
+
+    def sync(self, day: date | None = None, *, over: dict[str, Any] | None = None, **arguments: Any) -> Synced:
+        """One sync; retries do not wait."""
+        with stamina.set_testing(True, attempts=TRIES, cap=True):
+            return self.rollbook(**(over or {})).sync(day, **arguments)
+
+    def approve(self, day: date | None = None, *, over: dict[str, Any] | None = None) -> Synced:
+        """Approve of what is held."""
+        return self.rollbook(**(over or {})).approve(day)
+
+    @property
+    def published(self) -> Path:
+        """What analysts open."""
+        return self.warehouse / "rollbook.duckdb"
+
+    def query(self, sql: str) -> list[Row]:
+        """What an analyst would get."""
+        with duckdb.connect(self.published, read_only=True) as con:
+            return con.execute(sql).fetchall()
+
+    def tables(self) -> Tables:
+        """All that is published of the records: current rows, versions, changes; sorted."""
+        names = [f"{s}.{t}" for s in ("main", "history") for t in (*SET_OF, "institution")]
+        with duckdb.connect(self.published, read_only=True) as con:
+            return {n: _sorted(con.execute(f"SELECT * FROM {n}").fetchall()) for n in (*names, "main.changes")}
+
+    def state(self) -> dict[str, str]:
+        """The digest of the published file and of each file of the lake: what readers see."""
+        found = [self.published, *(p for p in (self.warehouse / "snapshots").rglob("*") if p.is_file())]
+        return {
+            str(p.relative_to(self.warehouse)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found if p.exists()
+        }
+
+    def landings(self, day: date) -> list[Manifest]:
+        """The manifests of one day."""
+        return self.rollbook().raw.manifests(day)
+
+
+def asked(requests: Iterable[Asked]) -> list[str]:
+    """Requests in short: `students 2` for a page, `students?R-6 1` for a page of a search, `auth`, `student/5`."""
+    return [
+        r.path if "page" not in r.params else f"{r.path}{'' if r.search is None else f'?{r.search}'} {r.page}"
+        for r in requests
+    ]
+
+
+def pages(path: str, *numbers: int) -> list[str]:
+    """Such requests for some pages of a list."""
+    return [f"{path} {n}" for n in numbers]
+
+
+# --- what must be in it ----------------------------------------------------------------------------------------------
+
+
+class Told:
+    """What the service told night by night, and the tables that follow from it. Nights come in order."""
+
+    def __init__(self) -> None:
+        self.shown: dict[str, list[model.Shown]] = {"students": [], "classes": []}
+        self.clocks: dict[int, int | None] = {}
+        self.since: date | None = None
+
+    def night(
+        self,
+        number: int,
+        students: Iterable[dict[str, Any]],
+        classes: Iterable[dict[str, Any]],
+        *,
+        unproven: Iterable[str] = (),
+        refused: Iterable[int] = (),
+    ) -> Told:
+        """A landing that counts: the records it showed, which sets it left unproven, which ids it showed refused."""
+        day = night(number)
+        self.since = self.since or day
+        for name, records, stated in (("students", students, student_rows), ("classes", classes, class_rows)):
+            by_id = {r["id" if name == "students" else "class_id"]: r for r in records}
+            said: dict[int, Any] = {i: None if i in set(refused) else stated(r) for i, r in by_id.items()}
+            landing = 1 + sum(s.day == day for s in self.shown[name])
+            self.shown[name].append(model.Shown(day, landing, name not in set(unproven), said))
+            if name == "students":
+                stating = {i: r.get("activity_tracking") for i, r in by_id.items() if said[i]}
+                self.clocks |= {i: a.get("days_since_last_activity") for i, a in stating.items() if a is not None}
+        return self
+
+    def tables(self) -> Tables:
+        """What `House.tables` must be."""
+        found: Tables = {"main.institution": [SCHOOL], "history.institution": [(*SCHOOL, self.since, None)]}
+        changes: list[Row] = [(self.since, "institution", None, None, "added", None, None, None)]
+        for table, set_name in SET_OF.items():
+            versions = model.versions(model.days_of(self.shown[set_name]), table)
+            found[f"history.{table}"] = _sorted((*key, *values, since, to) for key, values, since, to in versions)
+            current = [(*key, *values) for key, values, _, to in versions if to is None]
+            if table == "student_activity":
+                current = [(*row[:3], self.clocks[row[0]], *row[3:]) for row in current]
+            found[f"main.{table}"] = _sorted(current)
+            for day, key, change, column, old, new in model.changes(versions, TRACKED[table]):
+                ids = key if len(key) == 2 else (*key, None) if set_name == "students" else (None, *key)
+                changes.append((day, table, *ids, change, column, _text(old), _text(new)))
+        return found | {"main.changes": _sorted(changes)}
+
+
+def student_rows(r: dict[str, Any]) -> dict[str, model.Said]:
+    """The rows that a student's record states, per table: key and tracked values; None for silence."""
+    key, summary, activity, listed = (r["id"],), r["summary"], r.get("activity_tracking"), r.get("classes")
+    names = (r["email"], r["name"], r.get("first_name"), r.get("last_name"), r.get("reference_id"))
+    return {
+        "students": {key: (*names, r.get("profile_image"), _date(r["registration_date"]), r["is_registered"])},
+        "student_summaries": {
+            key: (
+                summary.get("total_assignments"),
+                summary.get("completed_assignments"),
+                _float(summary.get("completion_rate")),
+                _float(summary.get("average_score")),
+                summary.get("total_assessments"),
+                summary.get("completed_assessments"),
+                _float(summary.get("total_time_minutes")),
+                _date(summary.get("last_activity_date")),
+            )
+        },
+        "student_activity": None
+        if activity is None
+        else {
+            key: (
+                _date(activity.get("first_login_date")),
+                _date(activity.get("last_activity_date")),
+                activity.get("assignment_submission_count"),
+                activity.get("assignment_missing_count"),
+                activity.get("has_ever_logged_in"),
+            )
+        },
+        "student_classes": None
+        if listed is None
+        else {(r["id"], c["class_id"]): (c.get("class_title"), c.get("course_name")) for c in listed},
+    }
+
+
+def class_rows(r: dict[str, Any]) -> dict[str, model.Said]:
+    """The rows that a class's record states, per table."""
+    key, summary, activity = (r["class_id"],), r["summary"], r["assignment_activity"]
+    course, teacher = r.get("course") or {}, r.get("teacher") or {}
+    return {
+        "classes": {
+            key: (
+                r["class_title"],
+                r.get("class_code"),
+                r.get("class_status"),
+                r.get("class_room"),
+                _date(r.get("class_dateadded")),
+                course.get("course_id"),
+                course.get("course_name"),
+                teacher.get("teacher_id"),
+                teacher.get("name"),
+                teacher.get("email"),
+                r.get("student_count"),
+            )
+        },
+        "class_summaries": {
+            key: (
+                _float(summary.get("average_completion_rate")),
+                _float(summary.get("average_score")),
+                _float(summary.get("total_engagement_minutes")),
+            )
+        },
+        "class_assignment_activity": {
+            key: (
+                activity.get("has_assignments"),
+                activity.get("assignment_count"),
+                _date(activity.get("first_assignment_date")),
+                _date(activity.get("last_assignment_date")),
+                activity.get("students_enrolled"),
+                activity.get("students_with_submissions"),
+                activity.get("students_without_submissions"),
+            )
+        },
+    }
+
+
+def _sorted(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=repr)
+
+
+def _date(text: str | None) -> date | None:
+    return None if text is None else date.fromisoformat(text)
+
+
+def _float(number: float | None) -> float | None:
+    return None if number is None else float(number)
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,158 @@
+"""Single students' details: fetched when asked for, kept whole, each failure costing one record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pytest
+
+from pipelines.errors import HeldError
+from pipelines.landing.manifest import Verdict
+from tests.support import faults
+from tests.support.nights import House, Told, asked, folder, night, pages, plainly
+from tests.support.records import MISSING, classes, student, students
+from tests.support.service import Bend, Reply, Service
+
+LISTS = ["auth", *pages("students", 1), *pages("classes", 1)]
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with folder() as root, plainly(), Service(students(4), classes(1)) as service:
+        service.details = {i: {"student_id": i, "courses": []} for i in range(1, 10)}
+        yield House(root / "warehouse", service)
+
+
+def tonight(house: House, number: int, records: list[dict[str, Any]], details: str) -> list[str]:
+    """Sync a night; returns what was asked for after the lists."""
+    house.service.students = records
+    house.service.requests.clear()
+    house.at(number).sync(details=details)
+    requests = asked(house.service.requests)
+    assert requests[:3] == LISTS
+    assert {r.connection for r in house.service.requests} == {house.service.connections}
+    return requests[3:]
+
+
+def payloads(house: House) -> dict[int, str]:
+    return dict(house.query("SELECT student_id, payload FROM student_details"))
+
+
+def test_no_details_are_fetched_unless_asked_for(house: House) -> None:
+    assert tonight(house, 1, students(4), "none") == []
+    assert payloads(house) == {}
+
+
+def test_all_are_fetched_in_order_and_kept_whole(house: House) -> None:
+    """The contract does not show their shape, so not a character of it is interpreted."""
+    whole = '{"b": 1.0, "a": [1e3, 12345678901234567890, null, true],  "é": "\\u00e9 \\ud83d\\ude00", "a": "twice"}'
+    body = f'{{"success":true,"data":{whole}}}'.encode()
+    bare = b'{"student_id": 3, "courses": [{"course_id": 70}]}'
+    house.service.on(lambda asked, reply: Reply(body=body), path="student/2")
+    house.service.on(lambda asked, reply: Reply(body=bare), path="student/3")
+    assert tonight(house, 1, students(4)[::-1], "all") == ["student/1", "student/2", "student/3", "student/4"]
+    assert payloads(house) == {
+        1: '{"student_id":1,"courses":[]}',
+        2: whole,
+        3: bare.decode(),
+        4: '{"student_id":4,"courses":[]}',
+    }
+    seen = house.query("SELECT page, records FROM ops.pages WHERE set_name = 'details' AND kind = 'detail' ORDER BY 1")
+    assert seen == [(1, 1), (2, 1), (3, 1), (4, 1)]
+    fetched = house.query("SELECT p.received_at = d.fetched_at FROM student_details AS d JOIN ops.pages AS p"
+                          " ON p.set_name = 'details' AND p.page = d.student_id")  # fmt: skip
+    assert fetched == [(True,)] * 4
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "a name": {"name": "Pupil Renamed"},
+    "a score": {"summary": student(2)["summary"] | {"average_score": 1.0}},
+    "an activity": {"activity_tracking": student(2)["activity_tracking"] | {"assignment_missing_count": 9}},
+    "a class more": {"classes": [*student(2)["classes"], {"class_id": 502, "class_title": "T", "course_name": None}]},
+    "a class less": {"classes": []},
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_of_the_changed_students_alone_details_are_fetched(house: House, what: str) -> None:
+    assert tonight(house, 1, students(4), "changed") == [f"student/{i}" for i in (1, 2, 3, 4)]
+    records = [student(1), student(2, **CHANGES[what]), *students(2, first=3), student(5)]
+    assert tonight(house, 2, records, "changed") == ["student/2", "student/5"]
+    assert tonight(house, 3, records, "changed") == []
+    assert payloads(house).keys() == {1, 2, 3, 4, 5}
+
+
+def test_silence_refusal_and_the_clock_are_no_change(house: House) -> None:
+    tonight(house, 1, [*students(3), *students(7, first=10)], "none")
+    clock = student(3)["activity_tracking"] | {"days_since_last_activity": 77}
+    quiet = [
+        student(1, classes=MISSING, activity_tracking=None),
+        student(2, email=None),
+        student(3, activity_tracking=clock),
+    ]
+    assert tonight(house, 2, [*quiet, *students(7, first=10)], "changed") == []
+
+
+def test_a_column_declared_since_is_no_change_of_anybody(house: House) -> None:
+    tonight(house, 1, students(4), "none")
+    with duckdb.connect(house.published) as con:
+        con.execute("DROP TABLE IF EXISTS main.student_activity")
+        con.execute("ALTER TABLE main.students DROP COLUMN profile_image")
+    assert tonight(house, 2, [*students(3), student(4, name="Pupil Renamed")], "changed") == ["student/4"]
+
+
+FAILURES: dict[str, tuple[Bend, int]] = {
+    "500": (faults.status(500), 6),
+    "a page for people": (faults.html(), 6),
+    "no such student": (faults.refused(404, "NOT_FOUND"), 1),
+    "success false": (faults.unsuccessful(), 1),
+    "a redirect": (faults.redirect("/elsewhere"), 1),
+    "a list": (faults.wrong_envelope([]), 6),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_each_failure_costs_one_record(house: House, name: str) -> None:
+    """What was known of that student's details stands, and the sync is a good one."""
+    tonight(house, 1, students(4), "all")
+    bend, tries = FAILURES[name]
+    house.service.details = {i: {"student_id": i, "courses": ["new"]} for i in range(1, 10)}
+    house.service.on(bend, path="student/2", times=None)
+    tries_ = ["student/2"] * tries
+    assert tonight(house, 2, students(4), "all") == ["student/1", *tries_, "student/3", "student/4"]
+    (manifest,) = house.landings(night(2))
+    assert (manifest.verdict, manifest.details_failed) == (Verdict.SYNCED, 1)
+    old, new = '{"student_id":%d,"courses":[]}', '{"student_id":%d,"courses":["new"]}'
+    assert payloads(house) == {1: new % 1, 2: old % 2, 3: new % 3, 4: new % 4}
+    history = house.query("SELECT student_id, payload, valid_from, valid_to FROM history.student_details ORDER BY 1, 3")
+    expected = []
+    for i in (1, 2, 3, 4):
+        expected += [(i, old % i, night(1), None if i == 2 else night(2))]
+        expected += [(i, new % i, night(2), None)] * (i != 2)
+    assert history == expected
+    told = Told().night(1, students(4), classes(1)).night(2, students(4), classes(1)).tables()
+    changed = [r for r in house.tables()["main.changes"] if r[1] != "student_details"]
+    assert (changed, house.tables()["main.students"]) == (told["main.changes"], told["main.students"])
+
+
+def test_details_do_not_end_when_they_are_not_fetched(house: House) -> None:
+    """They only ever add and update: a night without them, or of others, says nothing of them."""
+    tonight(house, 1, students(4), "all")
+    before = payloads(house)
+    tonight(house, 2, students(4), "none")
+    assert payloads(house) == before
+    assert house.query("SELECT COUNT(*), MAX(valid_to) FROM history.student_details") == [(4, None)]
+
+
+def test_details_of_a_held_night_come_with_its_approval(house: House) -> None:
+    tonight(house, 1, students(12), "none")
+    house.service.students = students(4)
+    with pytest.raises(HeldError):
+        house.at(2).sync(details="all")
+    assert payloads(house) == {}
+    house.service.requests.clear()
+    house.approve()
+    assert house.service.requests == []
+    assert payloads(house).keys() == {1, 2, 3, 4}

@@ -1,0 +1,461 @@
+"""A landslide is held, and one run with approval merges it (G3); absence is verified first (G2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pytest
+
+from pipelines.errors import ArgumentError, HeldError, NothingLandedError
+from pipelines.landing.manifest import Hold, TableCounts, Verdict
+from tests.support import faults
+from tests.support.nights import CLASS_TABLES, STUDENT_TABLES, House, Told, asked, folder, night, pages, plainly
+from tests.support.records import classes, school_class, student, students
+from tests.support.service import Service
+
+Records = list[dict[str, Any]]
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with folder() as root, plainly(), Service(classes=classes(1)) as service:
+        yield House(root / "warehouse", service)
+
+
+def first_night(house: House, records: Records) -> Told:
+    house.service.students = records
+    house.at(1).sync()
+    return Told().night(1, records, house.service.classes)
+
+
+def is_held(house: House, day: int, records: Records, **arguments: Any) -> HeldError:
+    """Sync a night that is held: exit 3, and not a byte of what readers see is another."""
+    before = house.at(day).state()
+    house.service.students = records
+    with pytest.raises(HeldError) as caught:
+        house.sync(**arguments)
+    assert caught.value.exit_code == 3
+    assert house.state() == before
+    manifest = house.landings(night(day))[-1]
+    assert isinstance(caught.value.report, Hold)
+    assert (manifest.verdict, manifest.reason) == (Verdict.HELD, caught.value.report.reason)
+    assert manifest.counts == caught.value.report.counts
+    return caught.value
+
+
+def changed(records: Records, count: int) -> Records:
+    """The records, of which the first few have another name."""
+    return [student(r["id"], name="Pupil Renamed") if i < count else r for i, r in enumerate(records)]
+
+
+# --- where a landslide begins ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "removed", "held"),
+    [
+        pytest.param(60, 6, False, id="6 of 60 are 10 percent"),
+        pytest.param(59, 6, True, id="6 of 59 are more than 10 percent, and more than five"),
+        pytest.param(12, 5, False, id="5 of 12 are no more than five"),
+        pytest.param(12, 6, True, id="6 of 12"),
+        pytest.param(5, 5, False, id="all of 5 are no more than five"),
+        pytest.param(7, 7, True, id="all of 7"),
+    ],
+)
+def test_more_than_ten_percent_and_more_than_five_rows_removed_are_held(
+    house: House, before: int, removed: int, held: bool
+) -> None:
+    told = first_night(house, students(before))
+    tonight = students(before)[removed:]
+    if held:
+        error = is_held(house, 2, tonight)
+        assert isinstance(error.report, Hold)
+        assert f"{removed} of {before} rows of students would be removed" in error.report.reason
+    else:
+        house.service.students = tonight
+        house.at(2).sync()
+        told.night(2, tonight, house.service.classes)
+    assert house.tables() == told.tables()
+
+
+@pytest.mark.parametrize(
+    ("before", "count", "held"),
+    [
+        pytest.param(40, 30, False, id="30 of 40 are 75 percent"),
+        pytest.param(40, 31, True, id="31 of 40 are more than 75 percent"),
+        pytest.param(1, 1, True, id="one of one: there is no least number"),
+    ],
+)
+def test_more_than_three_quarters_changed_are_held(house: House, before: int, count: int, held: bool) -> None:
+    told = first_night(house, students(before))
+    tonight = changed(students(before), count)
+    if held:
+        error = is_held(house, 2, tonight)
+        assert isinstance(error.report, Hold)
+        assert error.report.reason == f"{count} of {before} rows of students would change"
+    else:
+        house.service.students = tonight
+        house.at(2).sync()
+        told.night(2, tonight, house.service.classes)
+    assert house.tables() == told.tables()
+
+
+def test_clock_driven_columns_and_the_order_of_lists_are_no_change(house: House) -> None:
+    listed = [{"class_id": c, "class_title": "T", "course_name": None} for c in (501, 502, 503)]
+
+    def at(clock: int, entries: Records) -> Records:
+        activity = student(1)["activity_tracking"] | {"days_since_last_activity": clock}
+        return [student(i, activity_tracking=activity, classes=entries) for i in range(1, 9)]
+
+    told = first_night(house, at(1, listed))
+    house.service.students = at(2, listed[::-1])
+    house.at(2).sync()
+    assert house.tables() == told.night(2, at(2, listed), house.service.classes).tables()
+    assert {r[3] for r in house.tables()["main.student_activity"]} == {2}
+
+
+def test_each_table_is_judged_by_its_own_rows(house: House) -> None:
+    """Six of 59 students list no classes any more: no student is removed, but six rows of student_classes are."""
+    first_night(house, students(59))
+    error = is_held(house, 2, [student(i, classes=[]) if i <= 6 else student(i) for i in range(1, 60)])
+    assert isinstance(error.report, Hold)
+    assert error.report.reason == "6 of 59 rows of student_classes would be removed"
+
+
+def test_the_percentages_are_settings(house: House) -> None:
+    told = first_night(house, students(60))
+    is_held(house, 2, students(60)[6:], over={"hold_removed_percent": 9.9})
+    is_held(house, 2, changed(students(60), 7), over={"hold_changed_percent": 10})
+    house.sync(over={"hold_removed_percent": 100, "hold_changed_percent": 100})
+    assert house.tables() == told.night(2, changed(students(60), 7), house.service.classes).tables()
+
+
+def test_an_empty_warehouse_is_never_held(house: House) -> None:
+    told = first_night(house, [])
+    house.service.students = students(60)
+    house.at(2).sync()
+    assert house.tables() == told.night(2, students(60), house.service.classes).tables()
+
+
+def test_additions_are_never_held(house: House) -> None:
+    told = first_night(house, students(1))
+    house.service.students = students(80)
+    house.at(2).sync()
+    assert house.tables() == told.night(2, students(80), house.service.classes).tables()
+
+
+def test_a_refused_record_is_no_removal_in_a_landslide_either(house: House) -> None:
+    told = first_night(house, students(60))
+    tonight = [student(i, email=None) if i <= 12 else student(i) for i in range(1, 61)]
+    house.service.students = tonight
+    house.at(2).sync()
+    assert house.tables() == told.night(2, tonight, house.service.classes, refused=range(1, 13)).tables()
+
+
+def test_an_unproven_landing_is_held_for_what_it_would_change(house: House) -> None:
+    first_night(house, students(40))
+    house.service.on(faults.stated(page=9), path="students", times=None)
+    error = is_held(house, 2, changed(students(40), 31)[:38])
+    assert isinstance(error.report, Hold)
+    assert error.report.reason == "31 of 40 rows of students would change"  # and two that it did not show are not gone
+
+
+def test_classes_are_judged_too(house: House) -> None:
+    house.service.classes = classes(7)
+    first_night(house, students(1))
+    house.service.classes = classes(1)
+    error = is_held(house, 2, students(1))
+    assert isinstance(error.report, Hold)
+    tables = ("classes", "class_summaries", "class_assignment_activity")
+    assert error.report.reason == "; ".join(f"6 of 7 rows of {t} would be removed" for t in tables)
+
+
+# --- what a held sync says -------------------------------------------------------------------------------------------
+
+
+def test_a_held_sync_says_what_would_change_and_what_to_do(house: House) -> None:
+    first_night(house, students(20))
+    tonight = [*changed(students(20)[8:], 2), student(90)]  # 1 to 8 are gone, 9 and 10 renamed, 90 is new
+    error = is_held(house, 2, tonight)
+    gone = TableCounts(table="", before=20, added=1, changed=0, removed=8, sample=(1, 2, 3, 4, 5))
+    counts = [replace_table(gone, t, changed=2 if t == "students" else 0) for t in STUDENT_TABLES]
+    still = TableCounts(table="", before=1, added=0, changed=0, removed=0)
+    counts += [replace_table(still, t) for t in CLASS_TABLES]
+    nothing = TableCounts(table="student_details", before=0, added=0, changed=0, removed=0)
+    counts += [nothing, replace_table(still, "institution")]
+    reason = "; ".join(f"8 of 20 rows of {t} would be removed" for t in STUDENT_TABLES)
+    assert error.report == Hold(reason=reason, counts=tuple(counts))
+    assert error.message == (
+        f"Held: {reason}. Readers keep what was published. If it is right, run"
+        f" `rollbook sync --date {night(2)} --approve`; else ask the service's representative"
+    )
+
+
+def replace_table(counts: TableCounts, table: str, **over: int) -> TableCounts:
+    values = {f: getattr(counts, f) for f in TableCounts.__struct_fields__}
+    return TableCounts(**(values | over | {"table": table}))
+
+
+def test_an_open_reader_and_the_next_one_see_last_night(house: House) -> None:
+    told = first_night(house, students(12))
+    with duckdb.connect(house.published, read_only=True) as reader:
+        is_held(house, 2, students(2))
+        assert reader.execute("SELECT COUNT(*) FROM students").fetchall() == [(12,)]
+    assert house.tables() == told.tables()
+
+
+def test_a_held_sync_is_recorded_with_the_next_publish(house: House) -> None:
+    first_night(house, students(12))
+    is_held(house, 2, students(2))
+    house.service.students = students(12)
+    house.at(3).sync()
+    columns = "snapshot_date, landing, outcome, proven, verdict, verified, slipped, removed, rows_removed"
+    assert house.query(f"SELECT {columns} FROM ops.syncs ORDER BY 1, 2") == [
+        (night(1), 1, "synced", True, "synced", 0, 0, 0, 0),
+        (night(2), 1, "held", True, "held", 10, 0, 10, 40),
+        (night(3), 1, "synced", True, "synced", 0, 0, 0, 0),
+    ]
+
+
+def test_a_rebuild_and_a_backfill_leave_out_what_is_held(house: House) -> None:
+    told = first_night(house, students(12))
+    is_held(house, 2, students(2))
+    with pytest.raises(NothingLandedError, match="--approve"):
+        house.rollbook().backfill(night(2), night(2))
+    assert house.rollbook().rebuild().held == {night(2): [1]}
+    assert house.tables() == told.tables()
+
+
+# --- approval --------------------------------------------------------------------------------------------------------
+
+
+def test_approval_merges_what_was_held_and_asks_the_service_nothing() -> None:
+    with folder() as root, plainly():
+        with Service(classes=classes(1)) as service:
+            house = House(root / "warehouse", service)
+            told = first_night(house, students(12))
+            is_held(house, 2, students(2))
+            before = len(service.requests)
+        done = house.approve(night(2))  # there is no service any more
+        assert len(service.requests) == before
+        assert (done.manifest.landing, done.manifest.verdict) == (1, Verdict.APPROVED)
+        assert house.tables() == told.night(2, students(2), classes(1)).tables()
+        assert house.query(
+            "SELECT outcome, verdict, rows_removed FROM ops.syncs WHERE snapshot_date > '2026-11-20'"
+        ) == [("synced", "approved", 40)]
+
+
+def test_approval_is_for_that_run_only(house: House) -> None:
+    told = first_night(house, students(60))
+    is_held(house, 2, students(30))
+    house.approve()
+    told.night(2, students(30), house.service.classes)
+    is_held(house, 3, students(15))
+    assert house.tables() == told.tables()
+
+
+def test_without_approval_a_held_night_is_fetched_and_judged_again(house: House) -> None:
+    first_night(house, students(12))
+    is_held(house, 2, students(2))
+    is_held(house, 2, students(3))
+    assert [m.verdict for m in house.landings(night(2))] == [Verdict.HELD, Verdict.HELD]
+
+
+def test_of_two_held_landings_the_later_is_approved(house: House) -> None:
+    told = first_night(house, students(12))
+    is_held(house, 2, students(2))
+    is_held(house, 2, students(3))
+    house.approve()
+    assert [m.verdict for m in house.landings(night(2))] == [Verdict.HELD, Verdict.APPROVED]
+    assert house.tables() == told.night(2, students(3), house.service.classes).tables()
+
+
+def test_a_failed_sync_after_a_held_one_leaves_it_to_be_approved(house: House) -> None:
+    told = first_night(house, students(12))
+    is_held(house, 2, students(2))
+    house.service.on(faults.refused(), path="students")
+    with pytest.raises(Exception, match="refused"):
+        house.sync()
+    house.service.requests.clear()
+    house.approve()
+    assert house.service.requests == []
+    assert house.tables() == told.night(2, students(2), house.service.classes).tables()
+
+
+def test_a_later_good_sync_supersedes_what_was_held(house: House) -> None:
+    told = first_night(house, students(12))
+    is_held(house, 2, students(2))
+    house.service.students = students(11)
+    house.sync()
+    told.night(2, students(11), house.service.classes)
+    assert house.tables() == told.tables()
+    house.service.requests.clear()
+    with pytest.raises(ArgumentError, match="Nothing is held on any day"):
+        house.approve()
+    assert house.service.requests == []
+    assert house.tables() == told.tables()
+
+
+def test_approval_with_nothing_held_fetches_nothing_and_publishes_nothing(house: House) -> None:
+    first_night(house, students(12))
+    house.at(2).service.students = students(2)
+    before, requests = house.state(), len(house.service.requests)
+    for day in (None, night(1), night(2)):
+        with pytest.raises(ArgumentError, match="Nothing is held") as caught:
+            house.approve(day)
+        assert caught.value.exit_code == 2
+    assert len(house.service.requests) == requests
+    assert house.state() == before
+
+
+def test_approval_without_a_date_is_for_the_newest_held_day(house: House) -> None:
+    told = first_night(house, students(12))
+    is_held(house, 2, students(3))
+    is_held(house, 3, students(2))
+    done = house.at(5).approve()
+    assert (done.manifest.snapshot_date, done.manifest.verdict) == (night(3), Verdict.APPROVED)
+    assert house.tables() == told.night(3, students(2), house.service.classes).tables()
+
+
+def test_a_held_night_may_be_approved_after_later_nights(house: House) -> None:
+    """History is a function of the landed days: the students were gone on night 2, and returned on night 3."""
+    told = first_night(house, students(12))
+    is_held(house, 2, students(2))
+    house.service.students = students(12)
+    house.at(3).sync()
+    assert house.tables() == first_night_and_third(house).tables()
+    house.approve(night(2))
+    told.night(2, students(2), house.service.classes).night(3, students(12), house.service.classes)
+    assert house.tables() == told.tables()
+
+
+def first_night_and_third(house: House) -> Told:
+    return Told().night(1, students(12), house.service.classes).night(3, students(12), house.service.classes)
+
+
+@pytest.mark.parametrize("how", ["another night was approved first", "the settings changed"])
+def test_a_held_night_that_is_no_landslide_any_more_is_still_approved(house: House, how: str) -> None:
+    told = first_night(house, students(12))
+    is_held(house, 2, students(2))
+    over = {}
+    if how == "the settings changed":
+        over = {"hold_removed_percent": 100}
+    else:
+        is_held(house, 3, students(2))
+        house.approve(night(3))
+    done = house.approve(night(2), over=over)
+    assert done.manifest.verdict is Verdict.APPROVED
+    told.night(2, students(2), house.service.classes)
+    if not over:
+        told.night(3, students(2), house.service.classes)
+    assert house.tables() == told.tables()
+
+
+def test_a_held_landing_that_is_judged_again_is_still_held(house: House) -> None:
+    """A verdict is made once: running a stage again, under other settings even, makes no other (G4)."""
+    first_night(house, students(12))
+    is_held(house, 2, students(2))
+    (held,) = house.landings(night(2))
+    for over in ({}, {"hold_removed_percent": 100}):
+        rollbook = house.rollbook(**over)
+        with rollbook.writer(), pytest.raises(HeldError) as caught:
+            rollbook.snapshot(held)
+        assert caught.value.report == Hold(reason=held.reason, counts=held.counts)
+        assert house.landings(night(2)) == [held]
+
+
+def test_a_past_night_that_holds_nothing_cannot_be_approved(house: House) -> None:
+    first_night(house, students(3))
+    house.at(3)
+    with pytest.raises(ArgumentError, match=f"Nothing is held on {night(2)}"):
+        house.approve(night(2))
+
+
+# --- too many to ask about -------------------------------------------------------------------------------------------
+
+
+def test_too_many_vanished_are_held_unasked_and_merged_by_approval_alone(house: House) -> None:
+    """Three of sixty are no landslide; but nobody was asked about them."""
+    house.over = {"verify_most": 2}
+    told = first_night(house, students(60))
+    house.service.requests.clear()
+    error = is_held(house, 2, students(60)[3:])
+    assert isinstance(error.report, Hold)
+    assert error.report.reason == "3 students vanished, too many to ask the service about one by one"
+    assert asked(house.service.requests) == ["auth", *pages("students", 1), *pages("classes", 1)]
+    house.approve()
+    assert house.tables() == told.night(2, students(60)[3:], house.service.classes).tables()
+
+
+def test_as_many_as_allowed_are_asked_about(house: House) -> None:
+    house.over = {"verify_most": 2}
+    told = first_night(house, students(60))
+    house.service.requests.clear()
+    house.service.students = students(60)[2:]
+    house.at(2).sync()
+    searches = [f"students?{name} 1" for i in (1, 2) for name in (f"R-{i}", f"pupil.{i}@school.example")]
+    assert asked(house.service.requests) == ["auth", *pages("students", 1), *pages("classes", 1), *searches]
+    assert house.tables() == told.night(2, students(60)[2:], house.service.classes).tables()
+
+
+def test_two_hundred_are_asked_about_by_default(house: House) -> None:
+    assert house.settings().verify_most == 200
+
+
+# --- absence ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_answers_about_the_vanished_are_counted_and_those_found_rejoin(house: House) -> None:
+    """Student 3 is gone. Student 5 slips out of a list that adds up, and has a new name by the time he is found."""
+    house.service.classes = classes(3)
+    told = first_night(house, students(8))
+    house.service.students = [s for s in students(8) if s["id"] != 3]
+    found = student(5, name="Pupil Renamed")
+    without = [s for s in house.service.students if s["id"] != 5]
+    said = {"total_count": 6, "total_pages": 1}
+    house.service.on(faults.records(lambda data: without), path="students")
+    house.service.on(faults.stated(**said), path="students")
+    house.service.before = lambda asked: house.service.students.__setitem__(
+        slice(None), [*without[:3], found, *without[3:]]
+    )
+    house.at(2).sync()
+    assert house.query(
+        "SELECT s.proven, c.verified, c.slipped, c.removed, c.received, s.requests FROM ops.syncs AS s"
+        " JOIN ops.sync_sets AS c USING (snapshot_date, landing)"
+        f" WHERE snapshot_date = DATE '{night(2)}' AND set_name = 'students'"
+    ) == [(True, 2, 1, 1, 6, 6)]
+    searched = house.query("SELECT set_name, page, records FROM ops.pages WHERE kind = 'search'")
+    assert searched == [("students", 1, 0), ("students", 1, 0), ("students", 1, 1)]
+    assert house.tables() == told.night(2, [*without, found], house.service.classes).tables()
+    assert house.rollbook().rebuild().rebuilt.keys() == {night(1), night(2)}
+    assert house.tables() == told.tables()
+
+
+def test_a_vanished_class_without_a_clean_answer_leaves_only_the_classes_unproven(house: House) -> None:
+    house.service.classes = classes(3)
+    told = first_night(house, students(8))
+    house.service.students = students(7)
+    house.service.classes = classes(2)
+    house.service.on(faults.status(500), path="classes", search=True, times=None)
+    done = house.at(2).sync()
+    assert done.manifest.reason == (
+        "classes could not be proven complete (no clean answer about id 503), so nothing was removed from them"
+    )
+    columns = "outcome, proven, verdict, verified, slipped, removed"
+    assert house.query(f"SELECT {columns} FROM ops.syncs WHERE snapshot_date = DATE '{night(2)}'") == [
+        ("synced", False, "unproven", 2, 0, 1)
+    ]
+    assert house.tables() == told.night(2, students(7), classes(2), unproven=["classes"]).tables()
+
+
+def test_records_are_searched_by_the_names_they_had(house: House) -> None:
+    """A student without a reference id is asked for by email alone, a class without a code by its title."""
+    house.service.classes = [school_class(501), school_class(502, class_code=None)]
+    told = first_night(house, [student(1), student(2, reference_id=None)])
+    house.service.students, house.service.classes = students(1), classes(1)
+    house.service.requests.clear()
+    house.at(2).sync()
+    assert asked(house.service.requests)[3:] == ["students?pupil.2@school.example 1", "classes?Class 502 1"]
+    assert house.tables() == told.night(2, students(1), classes(1)).tables()

@@ -1,0 +1,252 @@
+"""One reading of a record's id: the walk, which proves a set by ids, and flattening, which files rows under them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pipelines.flatten import flatten
+from pipelines.landing.manifest import Landed
+from pipelines.records import replace_lone_surrogates
+from pipelines.source.envelope import page_of
+from pipelines.tables import SETS
+from tests.support.nights import House, Told, folder, plainly
+from tests.support.records import classes, school_class, student, students
+from tests.support.service import Asked, Reply, Service
+
+GOOD = {"students": student, "classes": school_class}
+
+
+def landed_as(set_name: str, body: bytes) -> Landed:
+    """The page as flattening receives it: as it comes out of raw/."""
+    return Landed(set=set_name, kind="walk", page=1, content=replace_lone_surrogates(body))
+
+
+def by_the_walk(set_name: str, body: bytes) -> list[int | None]:
+    """The id of each record, in order."""
+    return page_of(SETS[set_name])(body).ids
+
+
+def by_flattening(set_name: str, body: bytes) -> list[int | None]:
+    """The id of each record, stated or refused; those without one last."""
+    (batch,) = flatten(set_name, [landed_as(set_name, body)])
+    observed = batch.tables["observed"].to_pylist()
+    placed = {row["seq"]: row["id"] for row in observed if row["table_name"] is None}
+    rejected = [r.id for r in batch.rejects if r.id is not None]
+    assert sorted(rejected) == sorted(r["id"] for r in observed if r["state"] == "rejected")
+    ids = [placed[seq] for seq in sorted(placed)]
+    return [*ids, *[None] * (batch.records - len(ids))]
+
+
+def in_order(ids: list[int | None]) -> list[int]:
+    return sorted(i for i in ids if i is not None)
+
+
+def page(*records: bytes) -> bytes:
+    said = b'"pagination": {"page": 1, "limit": 100, "total_count": %d, "total_pages": 1}' % len(records)
+    return b'{"success": true, "data": [%s], %s}' % (b", ".join(records), said)
+
+
+# --- the property ----------------------------------------------------------------------------------------------------
+
+# Texts as they stand between two quotes: escapes good and bad, whole and half surrogate pairs, bytes that are no UTF-8.
+PIECES = [
+    *(b"a", b"id", b"Anna", b" ", b"0", "\u00e9\U0001f44d".encode()),
+    *(rb"\u0069", rb"\n", rb"\"", rb"\\", rb"\\ud83d", rb"\u0000", rb"\ud83d\udc4d", rb"\ud83d", rb"\udc4d"),
+    *(rb"\ud83d\ud83d\udc4d", b"\xff", b"\xed\xa0\x80", b"\xc3"),
+]
+texts = st.lists(st.sampled_from(PIECES), max_size=4).map(b"".join).map(lambda t: b'"%s"' % t)
+NUMBERS = [
+    *(b"0", b"-0", b"1", b"5", b"-7", b"5.0", b"5.5", b"5e0", b"50e-1", b"-5.0", b"0.99999999999999999999"),
+    *(b"9007199254740991.0", b"9007199254740992.0", b"9007199254740993.0", b"9007199254740993"),
+    *(b"9223372036854775807", b"9223372036854775808", b"9223372036854775807.0", b"18446744073709551616"),
+    *(b"1e15", b"1e16", b"1e308", b"1e400", b"-1e400", b"9" * 30, b"9" * 5000, b"0." + b"0" * 400 + b"1"),
+]
+numbers = st.sampled_from(NUMBERS) | st.integers(-3, 2**64).map(lambda n: b"%d" % n)
+scalars = st.sampled_from([b"null", b"true", b"false"]) | numbers | texts
+deep = st.sampled_from([10, 60, 62, 63, 64, 65, 66, 70, 200, 900, 1100, 5000]).map(lambda n: b"[" * n + b"]" * n)
+spaces = st.sampled_from([b"", b" ", b"\r\n\t"])
+
+
+def objects(fields: st.SearchStrategy[tuple[bytes, bytes]]) -> st.SearchStrategy[bytes]:
+    """JSON objects of such fields, in any order, any of them twice."""
+    written = st.tuples(spaces, fields).map(lambda t: b'%s"%s"%s:%s' % (t[0], t[1][0], t[0], t[1][1]))
+    return st.lists(written, max_size=6).map(b",".join).map(lambda f: b"{%s}" % f)
+
+
+def lists(values: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    return st.lists(values, max_size=4).map(b",".join).map(lambda v: b"[%s]" % v)
+
+
+keys = st.sampled_from([b"id", b"class_id", rb"\u0069d", rb"i\ud83d", b"\xff", b"name", b"nested", b"ID", b""])
+values = st.recursive(scalars | deep, lambda v: lists(v) | objects(st.tuples(keys, v)), max_leaves=6)
+
+
+def encoded(record: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(record)
+
+
+@st.composite
+def records(draw: st.DrawFn, set_name: str) -> bytes:
+    """A record: any JSON, or a good one with some of its fields replaced, doubled or added, its id above all."""
+    if draw(st.integers(0, 3)) == 0:
+        return draw(values)
+    fields = [(k.encode(), encoded(v)) for k, v in GOOD[set_name](draw(st.integers(1, 9))).items()]
+    for _ in range(draw(st.integers(0, 3))):
+        key = draw(keys | st.sampled_from([SETS[set_name].id_field.encode()] * 3))
+        fields.insert(draw(st.integers(0, len(fields))), (key, draw(values)))
+    if draw(st.booleans()):
+        fields = [(k, draw(values) if k == SETS[set_name].id_field.encode() else v) for k, v in fields]
+    return b"{%s}" % b",".join(b'"%s":%s' % field for field in fields)
+
+
+@st.composite
+def pages(draw: st.DrawFn) -> tuple[str, list[bytes]]:
+    set_name = draw(st.sampled_from(sorted(GOOD)))
+    return set_name, draw(st.lists(records(set_name), max_size=5))
+
+
+@settings(max_examples=600)
+@given(pages())
+@example(
+    (
+        "students",
+        [encoded(student(1)), encoded(student(2)).replace(b'"id":2', b'"id":5.0').replace(b"Pupil N", rb"\ud83d")],
+    )
+)
+@example(("students", [encoded(student(1)), b'{"id":7,"deep":%s}' % (b"[" * 3000 + b"]" * 3000)]))
+@example(("students", [b'{"id":7,"deep":%s}' % (b"[" * n + b"]" * n) for n in (62, 63, 64, 65, 900, 985)]))
+@example(("classes", [encoded(school_class(1)), b'{"class_id":"x","class_id":6.0,"name":"\xff"}']))
+def test_the_walk_and_flattening_read_the_same_ids(made: tuple[str, list[bytes]]) -> None:
+    set_name, listed = made
+    body = page(encoded(GOOD[set_name](99)), *listed)
+    walked = by_the_walk(set_name, body)
+    assert walked[0] == 99
+    assert len(walked) == 1 + len(listed)
+    flattened = by_flattening(set_name, body)
+    assert (in_order(flattened), len(flattened)) == (in_order(walked), len(walked))
+
+
+# --- record by record ------------------------------------------------------------------------------------------------
+
+IDS: list[tuple[bytes, int | None]] = [
+    (b"5", 5),
+    (b"5.0", 5),
+    (b"50e-1", 5),
+    (b"5.5", None),
+    (b"0", None),
+    (b"-5", None),
+    (b"0.0", None),
+    (b"9007199254740991.0", 2**53 - 1),
+    (b"9007199254740992.0", None),
+    (b"9223372036854775807", 2**63 - 1),
+    (b"9223372036854775808", None),
+    (b"1e400", None),
+    (b"9" * 5000, None),
+    (b"true", None),
+    (b'"5"', None),
+    (b"null", None),
+    (b"[5]", None),
+]
+# What may stand beside the id, and make the record one that cannot be read.
+BESIDE: dict[str, bytes] = {
+    "nothing": b"",
+    "half a surrogate pair": rb',"name":"Anna \ud83d"',
+    "half a surrogate pair in a key": rb',"na\udc4dme":"Anna"',
+    "no UTF-8": b',"name":"Anna \xff"',
+    "a number beyond all bounds": b',"n":1e400',
+    "more digits than a number has": b',"n":' + b"9" * 5000,
+    "lists in lists": b',"n":' + b"[" * 5000 + b"]" * 5000,
+    "lists in lists, not too many for a parser": b',"n":' + b"[" * 500 + b"]" * 500,
+    "another id before it": b"",
+}
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize(("written", "found"), IDS)
+def test_an_id_is_the_same_to_both_whatever_stands_beside_it(written: bytes, found: int | None, beside: str) -> None:
+    before = b'"id":"x",' if beside == "another id before it" else b""
+    record = b'{%s"id":%s%s}' % (before, written, BESIDE[beside])
+    body = page(encoded(student(98)), record, encoded(student(99)))
+    assert by_the_walk("students", body) == [98, found, 99]
+    assert in_order(by_flattening("students", body)) == in_order([98, found, 99])
+
+
+@pytest.mark.parametrize("depth", [65, 500, 950, 970, 980, 990, 1000, 5000, 100_000])
+def test_a_record_nested_without_end_costs_itself_alone_from_wherever_it_is_read(depth: int) -> None:
+    """How deep a parser gets depends on how deep its caller stands: what is refused must not."""
+    odd = encoded(student(2)).replace(b'"is_registered"', b'"deep":%s,"is_registered"' % (b"[" * depth + b"]" * depth))
+    body = page(encoded(student(1)), odd, encoded(student(3)))
+
+    def deeper(frames: int) -> tuple[Any, ...]:
+        if frames:
+            return deeper(frames - 1)
+        (batch,) = flatten("students", [landed_as("students", body)])
+        said = [(r.id, r.position, r.reason) for r in batch.rejects]
+        return by_the_walk("students", body), batch.tables["students"]["student_id"].to_pylist(), said
+
+    for frames in (0, 100, 400):
+        assert deeper(frames) == ([1, 2, 3], [1, 3], [(2, 2, "it is nested more than 64 levels deep")])
+
+
+def test_a_record_nested_as_deep_as_may_be_is_taken() -> None:
+    odd = encoded(student(2)).replace(b'"is_registered"', b'"deep":%s,"is_registered"' % (b"[" * 63 + b"]" * 63))
+    (batch,) = flatten("students", [landed_as("students", page(odd))])
+    assert batch.tables["students"]["student_id"].to_pylist() == [2]
+    assert [(d.field, d.type) for d in batch.drift] == [("deep", "array")]
+
+
+# --- three nights ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with folder() as root, plainly(), Service(classes=classes(1)) as service:
+        yield House(root / "warehouse", service)
+
+
+def as_a_float_with_half_an_emoji(asked: Asked, reply: Reply) -> Reply:
+    body, found = re.subn(
+        rb'"id":5,(.*?)"name":"Pupil Number5"', rb'"id":5.0,\1"name":"Pupil \\ud83d"', reply.content()
+    )
+    assert found == 1
+    return Reply(body=body)
+
+
+def test_an_id_that_only_the_walk_could_read_makes_no_removal_and_no_return(house: House) -> None:
+    house.service.students = students(9)
+    house.at(1).sync()
+    told = Told().night(1, students(9), classes(1))
+    for number in (2, 3):
+        house.service.on(as_a_float_with_half_an_emoji, path="students")
+        house.at(number).sync()
+        told.night(number, students(9), classes(1), refused=[5])
+        assert house.tables() == told.tables()
+    house.at(4).sync()
+    assert house.tables() == told.night(4, students(9), classes(1)).tables()
+    assert house.query("SELECT DISTINCT change FROM changes") == [("added",)]
+    assert house.query("SELECT snapshot_date, id FROM ops.rejects ORDER BY 1") == [
+        (house.at(n).now.date(), 5) for n in (2, 3)
+    ]
+    assert house.query("SELECT outcome, proven FROM ops.syncs") == [("synced", True)] * 4
+
+
+@pytest.mark.parametrize("depth", [100, 980, 5000])
+def test_a_record_nested_without_end_costs_one_record_and_no_night(house: House, depth: int) -> None:
+    house.service.students = students(9)
+    house.at(1).sync()
+    deep = b'"id":5,"deep":%s,' % (b"[" * depth + b"]" * depth)
+    house.service.on(
+        lambda asked, reply: Reply(body=reply.content().replace(b'"id":5,', deep).replace(b"Number5", b"Renamed")),
+        path="students",
+    )
+    house.at(2).sync()
+    told = Told().night(1, students(9), classes(1)).night(2, students(9), classes(1), refused=[5])
+    assert house.tables() == told.tables()
+    assert house.query("SELECT id, reason FROM ops.rejects") == [(5, "it is nested more than 64 levels deep")]

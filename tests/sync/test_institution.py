@@ -1,0 +1,112 @@
+"""One institution, one warehouse (G11), and a refused key that ends the sync at once (G13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pipelines.errors import KeyRefusedError, OtherInstitutionError, UnreachableError
+from pipelines.landing.manifest import Verdict
+from tests.support import faults
+from tests.support.nights import House, Told, asked, folder, night, pages, plainly
+from tests.support.records import classes, students
+from tests.support.service import Service
+
+OTHER = {"id": 42, "name": "Another School", "key": "another-school"}
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with folder() as root, plainly(), Service(students(3), classes(1)) as service:
+        yield House(root / "warehouse", service)
+
+
+def refused(house: House) -> OtherInstitutionError:
+    """Sync with the key of another institution: nothing is fetched but whose key it is, nothing is changed."""
+    before = house.state()
+    house.service.requests.clear()
+    with pytest.raises(OtherInstitutionError) as caught:
+        house.sync()
+    assert caught.value.exit_code == 1
+    assert asked(house.service.requests) == ["auth"]
+    assert house.state() == before
+    return caught.value
+
+
+def test_the_first_sync_binds_the_warehouse_to_its_institution(house: House) -> None:
+    house.sync()
+    house.service.school = OTHER
+    error = refused(house.at(2))
+    assert "institution 42" in error.message
+    assert "institution 41" in error.message
+    assert "ROLLBOOK_API_KEY" in error.message
+    (manifest,) = house.landings(night(2))
+    assert (manifest.verdict, manifest.school_id, manifest.walks) == (Verdict.FAILED, 42, ())
+    assert house.tables() == Told().night(1, students(3), classes(1)).tables()
+
+
+def test_the_binding_is_told_by_raw_alone_and_by_the_published_file_alone(house: House) -> None:
+    house.sync()
+    kept = house.published.read_bytes()
+    house.service.school = OTHER
+    house.published.unlink()
+    with pytest.raises(OtherInstitutionError):
+        house.at(2).sync()
+    assert house.query("SELECT school_id FROM institution") == [(41,)]  # the file is made again, from raw/
+    house.published.write_bytes(kept)
+    (house.warehouse / "raw").rename(house.warehouse / "moved")
+    refused(house.at(2))
+
+
+def test_a_sync_that_counts_for_nothing_binds_to_nobody(house: House) -> None:
+    house.service.on(faults.status(500), path="classes", times=None)
+    with pytest.raises(UnreachableError):
+        house.sync()
+    house.service.mend()
+    house.service.school = OTHER
+    done = house.sync()
+    assert (done.manifest.landing, done.manifest.school_id) == (2, 42)
+    house.service.school = {**OTHER, "id": 41}
+    refused(house.at(2))
+
+
+def test_an_institution_may_change_its_name(house: House) -> None:
+    house.sync()
+    house.service.school = {**house.service.school, "name": "Renamed School"}
+    house.at(2).sync()
+    assert house.query("SELECT school_id, school_name FROM institution") == [(41, "Renamed School")]
+    assert house.query("SELECT school_name, valid_from, valid_to FROM history.institution ORDER BY 2") == [
+        ("Made-up School", night(1), night(2)),
+        ("Renamed School", night(2), None),
+    ]
+
+
+@pytest.mark.parametrize("where", ["auth", "students 2", "classes 1", "a search", "a detail"])
+def test_a_key_that_is_refused_ends_the_sync_at_once_and_says_whom_to_ask(house: House, where: str) -> None:
+    """The key is revoked in the middle of the night: not one more request is made with it."""
+    house.service.cap = 2
+    house.sync()
+    before = house.state()
+    house.service.requests.clear()
+    house.service.students = students(2, first=2)
+    order = ["auth", *pages("students", 1), *pages("classes", 1), *pages("students?R-1", 1)]
+    order += [*pages("students?pupil.1@school.example", 1), "student/2", "student/3"]
+    if where == "students 2":
+        house.service.students = students(3)
+        order.insert(2, "students 2")
+    last = {"a search": "students?R-1 1", "a detail": "student/3"}.get(where, where)
+
+    def revoke(request: object) -> None:
+        if asked(house.service.requests)[-1] == last:
+            house.service.key = "a-new-key"
+
+    house.service.before = revoke
+    with pytest.raises(KeyRefusedError) as caught:
+        house.at(2).sync(details="all")
+    assert asked(house.service.requests) == order[: order.index(last) + 1]
+    assert (caught.value.exit_code, caught.value.status, caught.value.error_code) == (1, 401, "AUTH_REQUIRED")
+    assert "Ask the service representative" in caught.value.message
+    assert "ROLLBOOK_API_KEY" in caught.value.message
+    assert house.state() == before
+    assert [m.verdict for m in house.landings(night(2))] == [Verdict.FAILED]

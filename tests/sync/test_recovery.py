@@ -1,0 +1,466 @@
+"""The landed days are the memory (G4): whatever became of the published file, a night is judged by what was landed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from pipelines.errors import (
+    BehindError,
+    CheckError,
+    ContractChangedError,
+    DamagedError,
+    ExpiredError,
+    HeldError,
+    RollbookError,
+)
+from pipelines.landing.manifest import Verdict
+from pipelines.operations.diff import diff
+from pipelines.operations.prune import prune as prune_now
+from pipelines.sync import always
+from pipelines.tables import TABLES
+from tests.support.nights import House, Told, folder, night, plainly
+from tests.support.records import classes, school_class, student, students
+from tests.support.service import Asked, Reply, Service
+
+Records = list[dict[str, Any]]
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    """Three nights of sixty students; on the third, number 100 is new."""
+    with folder() as root, plainly(), Service(students(60), classes(4)) as service:
+        house = House(root / "warehouse", service)
+        house.at(1).sync()
+        house.at(2).sync()
+        service.students = [*students(60), student(100)]
+        house.at(3).sync()
+        yield house.at(4)
+
+
+@pytest.fixture
+def told() -> Told:
+    told = Told().night(1, students(60), classes(4)).night(2, students(60), classes(4))
+    return told.night(3, [*students(60), student(100)], classes(4))
+
+
+def hide(service: Service, *ids: int) -> None:
+    """Let the list lack these records, though a search finds them."""
+
+    def bend(asked: Asked, reply: Reply) -> Reply:
+        listed = [s for s in service.students if s["id"] not in ids]
+        return service._list(asked, listed, ("name", "email", "reference_id"))
+
+    service.on(bend, path="students", times=None)
+
+
+# --- what may become of the published file ---------------------------------------------------------------------------
+
+
+def delete(house: House) -> None:
+    house.published.unlink()
+
+
+def cut_short(house: House) -> None:
+    house.published.write_bytes(house.published.read_bytes()[:50_000])
+
+
+def empty(house: House) -> None:
+    house.published.write_bytes(b"")
+
+
+def make_a_folder_of_it(house: House) -> None:
+    house.published.unlink()
+    house.published.mkdir()
+    (house.published / "somebody's file").write_text("kept")
+
+
+def restore_the_first_night(house: House) -> None:
+    house.rollbook().restore(house.rollbook().warehouse.kept()[-1])
+
+
+def put_an_older_copy_there(house: House) -> None:
+    shutil.copyfile(house.rollbook().warehouse.kept()[-1], house.published)
+
+
+def change_rows(house: House) -> None:
+    """An analyst opens it for writing, and lets sixty students be nobody's."""
+    with duckdb.connect(str(house.published)) as con:
+        con.execute("DELETE FROM main.students WHERE student_id <= 55")
+        con.execute("UPDATE history.students SET name = 'Mine Now'")
+
+
+def lose_the_build_folder_too(house: House) -> None:
+    house.published.unlink()
+    shutil.rmtree(house.warehouse / "build")
+
+
+def lose_only_the_build_folder(house: House) -> None:
+    shutil.rmtree(house.warehouse / "build")
+
+
+LOSSES: list[Callable[[House], None]] = [
+    delete,
+    cut_short,
+    empty,
+    make_a_folder_of_it,
+    restore_the_first_night,
+    put_an_older_copy_there,
+    change_rows,
+    lose_the_build_folder_too,
+    lose_only_the_build_folder,
+]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_mass_removal_is_held_whatever_became_of_the_published_file(
+    house: House, told: Told, loss: Callable[[House], None]
+) -> None:
+    loss(house)
+    house.service.students = students(10)
+    with pytest.raises(HeldError, match="51 of 61 rows of students would be removed"):
+        house.sync()
+    assert house.tables() == told.tables()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_record_that_a_search_finds_is_not_removed_whatever_became_of_the_published_file(
+    house: House, told: Told, loss: Callable[[House], None]
+) -> None:
+    """Number 100 is new since the older files: those would not even know whom to search for."""
+    loss(house)
+    hide(house.service, 7, 100)
+    done = house.sync()
+    assert [(a.id, a.answer) for a in done.manifest.absences] == [(7, "slipped"), (100, "slipped")]
+    told.night(4, [*students(60), student(100)], classes(4))
+    assert house.tables() == told.tables()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_record_that_is_gone_is_searched_for_and_then_removed(
+    house: House, told: Told, loss: Callable[[House], None]
+) -> None:
+    loss(house)
+    house.service.students = students(60)
+    done = house.sync()
+    assert [(a.id, a.answer) for a in done.manifest.absences] == [(100, "removed")]
+    assert house.tables() == told.night(4, students(60), classes(4)).tables()
+
+
+def test_a_stop_between_snapshot_and_publish_is_made_good_before_the_next_night_is_judged(
+    house: House, told: Told
+) -> None:
+    more = [*students(60), student(100), *students(30, first=200)]
+    house.service.students = more
+    book = house.rollbook()
+    with book.writer():
+        book.snapshot(book.land())
+    told.night(4, more, classes(4))
+    house.at(5).service.students = students(60)
+    with pytest.raises(HeldError, match="31 of 91 rows of students would be removed"):
+        house.sync()
+    assert house.tables() == told.tables()
+
+
+def test_what_somebody_put_in_the_published_files_place_is_moved_aside_and_kept(house: House) -> None:
+    make_a_folder_of_it(house)
+    house.sync()
+    (aside,) = (house.warehouse / "build" / "altered").iterdir()
+    assert (aside / "somebody's file").read_text() == "kept"
+    change_rows(house)
+    house.sync()
+    assert len(list((house.warehouse / "build" / "altered").iterdir())) == 2
+    assert house.query("SELECT COUNT(*) FROM history.students WHERE name = 'Mine Now'") == [(0,)]
+
+
+def test_an_older_file_that_somebody_changed_is_nothing_to_begin_from(house: House, told: Told) -> None:
+    with duckdb.connect(str(house.rollbook().warehouse.kept()[0])) as con:
+        con.execute("DELETE FROM spans.students")
+    delete(house)
+    house.sync()
+    assert house.tables() == told.night(4, [*students(60), student(100)], classes(4)).tables()
+
+
+WRITER = """
+import duckdb, sys
+con = duckdb.connect(sys.argv[1])
+con.execute("UPDATE main.students SET name = 'Mine Now'")
+print("changed", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_changes_that_somebody_has_not_finished_writing_are_left_out(house: House, told: Told) -> None:
+    """They lie in a log beside the file, and whoever made them still has it open."""
+    command = [sys.executable, "-c", WRITER, str(house.published)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdin is not None
+        assert writer.stdout.readline() == "changed\n"
+        house.sync()
+        writer.stdin.close()
+        assert writer.wait(30) == 0
+    told.night(4, [*students(60), student(100)], classes(4))
+    assert house.tables() == told.tables()
+    house.at(5).sync()
+    assert house.tables() == told.night(5, [*students(60), student(100)], classes(4)).tables()
+
+
+def test_a_moved_warehouse_is_recognised_and_not_made_again(house: House, tmp_path: Path) -> None:
+    shutil.copytree(house.warehouse, tmp_path / "moved")
+    house.warehouse = tmp_path / "moved"
+    house.sync()
+    assert not (house.warehouse / "build" / "altered").exists()
+
+
+def test_a_file_of_unknown_origin_in_an_empty_warehouse_is_neither_read_nor_replaced(house: House) -> None:
+    for made in ("raw", "snapshots", "build"):
+        shutil.rmtree(house.warehouse / made)
+    before = house.published.read_bytes()
+    with pytest.raises(DamagedError, match="Restore raw/ from a backup and run `rollbook rebuild`, or move that file"):
+        house.sync()
+    assert house.published.read_bytes() == before
+
+
+def test_what_the_published_file_has_wrong_is_made_right_from_the_lake(house: House, told: Told) -> None:
+    """The checks refuse what was merged from it; what was merged from the lake they let pass."""
+    restore_the_first_night(house)
+    answers = iter([{"rule": ["wrong"]}])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipelines.store.checks.examine", lambda *_: next(answers, {}))
+        house.sync()
+    assert house.tables() == told.night(4, [*students(60), student(100)], classes(4)).tables()
+
+
+@pytest.mark.parametrize("loss", [delete, cut_short, restore_the_first_night, change_rows])
+def test_a_look_at_what_a_sync_would_do_compares_with_no_such_file(house: House, loss: Callable[[House], None]) -> None:
+    assert diff(house.rollbook()).outcome == "synced"
+    loss(house)
+    before = house.state()
+    with pytest.raises(BehindError, match="is not what was landed"):
+        diff(house.rollbook())
+    assert house.state() == before
+
+
+# --- what cannot be judged now is landed all the same ----------------------------------------------------------------
+
+
+def test_a_night_that_cannot_be_judged_is_landed_and_judged_by_the_next_writer(house: House, told: Told) -> None:
+    restore_the_first_night(house)
+    house.service.students = students(59)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipelines.store.checks.examine", lambda *_: {"rule": ["wrong"]})
+        with pytest.raises(CheckError):
+            house.sync()
+    (landed,) = house.landings(night(4))
+    assert (landed.verdict, landed.proven, landed.absences) == (None, False, ())
+    assert "wrong" in landed.deferred
+    house.at(5).sync()
+    told.night(4, students(59), classes(4), unproven=["students", "classes"])
+    assert house.tables() == told.night(5, students(59), classes(4)).tables()
+    (landed,) = house.landings(night(4))
+    assert landed.verdict is Verdict.UNPROVEN
+    assert "could not be compared" in landed.reason
+
+
+# --- expired days that only a file holds -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def expired(house: House, told: Told) -> Told:
+    """Eight nights, of which the first five are in the history alone."""
+    house.over = {"keep_days": 2}
+    for number in range(4, 9):
+        tonight = [*students(60), student(100), student(100 + number)]
+        house.service.students = tonight
+        house.at(number).sync()
+        told.night(number, tonight, classes(4))
+    assert house.rollbook().raw.days() == [night(n) for n in (6, 7, 8)]
+    house.at(9)
+    return told
+
+
+def test_expired_days_come_back_from_a_kept_file(house: House, expired: Told) -> None:
+    delete(house)
+    house.sync()
+    assert house.tables() == expired.night(9, house.service.students, classes(4)).tables()
+
+
+def test_expired_days_come_back_though_the_published_file_was_changed(house: House, expired: Told) -> None:
+    change_rows(house)
+    house.sync()
+    assert house.tables() == expired.night(9, house.service.students, classes(4)).tables()
+
+
+def test_expired_days_of_a_warehouse_without_notes_are_taken_from_its_sound_file(house: House, expired: Told) -> None:
+    (house.warehouse / "build" / "versions.json").unlink()
+    house.sync()
+    assert house.tables() == expired.night(9, house.service.students, classes(4)).tables()
+
+
+def test_where_expired_days_would_be_lost_a_sync_lands_fails_and_says_so(house: House, expired: Told) -> None:
+    delete(house)
+    shutil.rmtree(house.warehouse / "build" / "previous")
+    with pytest.raises(ExpiredError) as lost:
+        house.sync()
+    assert lost.value.exit_code == 1
+    assert f"The history of 5 days ({night(1)} to {night(5)}) was only in a published file that is gone" in str(
+        lost.value
+    )
+    assert "rollbook rebuild --accept-loss" in str(lost.value)
+    assert [m.verdict for m in house.landings(night(9))] == [None]
+    assert not house.published.exists()
+    for refused in (house.rollbook().rebuild, lambda: house.rollbook().backfill(night(6), night(8))):
+        with pytest.raises(ExpiredError):
+            refused()
+    done = house.rollbook().rebuild(accept_loss=True)
+    assert list(done.rebuilt) == [night(6), night(7), night(8)]
+    left = Told()
+    for number in (6, 7, 8):
+        left.night(number, [*students(60), student(100), student(100 + number)], classes(4))
+    left.night(9, house.service.students, classes(4), unproven=["students", "classes"])
+    assert house.tables() == left.tables()
+    house.at(10).sync()
+    assert house.tables() == left.night(10, house.service.students, classes(4)).tables()
+
+
+def test_readers_get_the_newest_kept_file_which_is_no_longer_rotated_away(house: House, expired: Told) -> None:
+    """The kept files are of before the days that expired: none of them holds all that would be lost."""
+    raw = house.rollbook().raw
+    kept = house.rollbook().warehouse.kept()
+    raw.expire([night(8)], noted=[night(8)])
+    shutil.rmtree(house.warehouse / "snapshots")
+    delete(house)
+    for number in (9, 10, 11, 12):
+        with pytest.raises(ExpiredError):
+            house.at(number).sync()
+        assert house.rollbook().warehouse.kept() == kept
+        assert house.query("SELECT MAX(snapshot_date) FROM spans.days") == [(night(7),)]
+
+
+# --- rebuild and backfill ask before they take much away -------------------------------------------------------------
+
+
+def test_a_rebuild_that_would_lose_a_day_or_many_rows_asks_first(house: House, told: Told) -> None:
+    shutil.rmtree(house.warehouse / "raw" / f"snapshot_date={night(2)}")
+    before = house.state()
+    with pytest.raises(HeldError) as held:
+        house.rollbook().rebuild()
+    assert held.value.exit_code == 3
+    assert f"the history would lose 1 day ({night(2)}) that raw/ does not hold" in str(held.value)
+    assert "--yes" in str(held.value)
+    assert house.state() == before
+    house.rollbook().rebuild(confirm=always)
+    assert house.query("SELECT snapshot_date FROM spans.days ORDER BY 1") == [(night(1),), (night(3),)]
+    shutil.rmtree(house.warehouse / "raw" / f"snapshot_date={night(1)}")
+    shutil.rmtree(house.warehouse / "raw" / f"snapshot_date={night(3)}")
+    house.service.students = students(20)
+    house.at(4)
+    with pytest.raises(HeldError):
+        house.sync()
+    house.approve()
+    assert house.tables()["main.students"] == [r for r in told.tables()["main.students"] if r[0] <= 20]
+
+
+@pytest.mark.parametrize("loss", [delete, cut_short, empty, make_a_folder_of_it, change_rows])
+def test_a_rebuild_needs_no_published_file_and_still_asks(
+    house: House, told: Told, loss: Callable[[House], None]
+) -> None:
+    loss(house)
+    house.rollbook().rebuild()
+    assert house.tables() == told.tables()
+    loss(house)
+    shutil.rmtree(house.warehouse / "raw" / f"snapshot_date={night(1)}")
+    with pytest.raises(HeldError, match=f"the history would lose 1 day \\({night(1)}\\)"):
+        house.rollbook().rebuild()
+
+
+def redeclare(patch: pytest.MonkeyPatch, **over: Any) -> None:
+    """Let class_code be declared otherwise."""
+    table = TABLES["classes"]
+    columns = tuple(replace(c, **over) if c.name == "class_code" else c for c in table.columns)
+    patch.setitem(TABLES, "classes", replace(table, columns=columns))
+
+
+@pytest.mark.parametrize("how", ["rebuild", "backfill"])
+def test_what_is_declared_so_that_most_records_are_refused_publishes_nothing(
+    house: House, told: Told, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines.flatten import shapes
+
+    shapes.shape.cache_clear()
+    before = house.state()
+    with monkeypatch.context() as patch:
+        redeclare(patch, type="BIGINT")
+        book = house.rollbook()
+        with pytest.raises(ContractChangedError) as refused:
+            book.rebuild() if how == "rebuild" else book.backfill(night(1), night(3))
+    shapes.shape.cache_clear()
+    assert "4 of 4 classes were refused, the first because class_code: expected int | null, got str" in str(
+        refused.value
+    )
+    assert "a declaration in pipelines/tables.py does not fit it any more" in str(refused.value)
+    assert house.state() == before
+    house.sync()
+    assert house.tables() == told.night(4, house.service.students, classes(4)).tables()
+
+
+def test_a_type_that_the_snapshots_do_not_fit_is_said_and_what_was_fetched_is_kept(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines.flatten import shapes
+
+    shapes.shape.cache_clear()
+    before = house.state()["rollbook.duckdb"]
+    house.service.classes = [school_class(c, class_code=None) for c in range(501, 505)]
+    with monkeypatch.context() as patch:
+        redeclare(patch, type="BIGINT")
+        for number in (4, 5):
+            with pytest.raises(RollbookError) as refused:
+                house.at(number).sync()
+            assert "class_code" in str(refused.value)
+            assert "C-501" not in str(refused.value)
+            assert "rollbook rebuild" in str(refused.value)
+            assert house.state()["rollbook.duckdb"] == before
+    shapes.shape.cache_clear()
+    house.at(6).sync()
+    assert house.query("SELECT DISTINCT class_code FROM classes") == [(None,)]
+    assert [d for (d,) in house.query("SELECT snapshot_date FROM spans.days ORDER BY 1")] == [
+        night(n) for n in range(1, 7)
+    ]
+
+
+# --- retention -------------------------------------------------------------------------------------------------------
+
+
+def test_refused_records_of_expired_days_are_in_no_file_any_more(house: House) -> None:
+    house.service.students = [*students(60), student(100), student(101, email=None, name="Zebedee Canary")]
+    house.sync()
+    house.service.students = [*students(60), student(100)]
+    house.over = {"keep_days": 2}
+    for number in range(5, 9):
+        house.at(number).sync()
+    files = [house.published, *house.rollbook().warehouse.kept()]
+    assert len(files) == 4
+    for file in files:
+        with duckdb.connect(str(file), read_only=True) as con:
+            assert con.execute("SELECT COUNT(*) FROM ops.rejects").fetchall() == [(0,)]
+    assert house.query("SELECT rejected FROM ops.syncs ORDER BY snapshot_date")[3] == (1,)
+    house.sync()  # and the kept files are still Rollbook's own
+    assert not (house.warehouse / "build" / "altered").exists()
+
+
+def test_retention_counts_back_from_the_newest_counted_day_not_from_a_clock(house: House) -> None:
+    house.over = {"keep_days": 2}
+    house.now = datetime(2027, 12, 1, 2, 15, tzinfo=house.now.tzinfo)
+    prune_now(house.rollbook())
+    assert house.rollbook().raw.days() == [night(1), night(2), night(3)]

@@ -1,0 +1,190 @@
+"""A record that the service shows more than once: which copy counts, what it proves, and that no night fails for it.
+
+Whatever a service sends has been landed and judged when the file is checked, so no check may be tripped by it: the same
+landing would fail every night, and so would a rebuild.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import duckdb
+import pytest
+
+from pipelines.errors import ContractChangedError
+from pipelines.store import checks
+from tests.support import faults
+from tests.support.nights import House, Told, folder, night
+from tests.support.records import classes, school_class, student, students
+from tests.support.service import Service
+
+Record = dict[str, Any]
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with folder() as root, Service(students(9), classes(2)) as service:
+        yield House(root / "warehouse", service)
+
+
+def twice(*copies: Record) -> Callable[[list[Record]], list[Record]]:
+    """The page's records, and these after them; `total_count` does not count them."""
+    return lambda data: [*data, *copies]
+
+
+def examined(house: House) -> dict[str, list[str]]:
+    with duckdb.connect(str(house.published), read_only=True) as con:
+        return dict(checks.examine(con, house.rollbook().lake, house.rollbook().lake.days()))
+
+
+def assert_sound(house: House, told: Told, *, nights: int) -> None:
+    """The tables are what was told, every night was published, and all of it comes out of raw/ again."""
+    assert house.tables() == told.tables()
+    assert house.query("SELECT snapshot_date, outcome FROM ops.syncs ORDER BY 1, landing")[-1][1] == "synced"
+    assert {rule: found for rule, found in examined(house).items() if found} == {}
+    house.at(nights).rollbook().rebuild()
+    assert house.tables() == told.tables()
+    house.at(nights).rollbook().backfill(night(1), night(nights))
+    assert house.tables() == told.tables()
+
+
+RENAMED = student(5, name="Pupil Renamed")
+BROKEN = student(5, email=None)
+COPIES: dict[str, tuple[list[Record], Record | None]] = {
+    "the same": ([student(5)], student(5)),
+    "the same again and again": ([student(5)] * 20, student(5)),
+    "another, later": ([RENAMED], RENAMED),
+    "another, and the first once more": ([RENAMED, student(5)], student(5)),
+    "a refused one after a good one": ([BROKEN], student(5)),
+    "a refused one, and a good one after it": ([BROKEN, RENAMED], RENAMED),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_record_twice_on_a_page_lands_and_the_later_readable_copy_counts(house: House, name: str) -> None:
+    copies, counts = COPIES[name]
+    everybody = students(9)
+    house.at(1).sync()
+    told = Told().night(1, everybody, classes(2))
+    shown = [counts if s["id"] == 5 else s for s in everybody]
+    for number in (2, 3):
+        house.service.on(faults.records(twice(*copies)), path="students")
+        house.at(number).sync()
+        told.night(number, shown, classes(2))
+        assert house.tables() == told.tables()
+    house.at(4).sync()
+    told.night(4, everybody, classes(2))
+    assert house.query(
+        "SELECT c.received, c.repeated, c.rejected, c.proven, s.outcome FROM ops.syncs AS s"
+        " JOIN ops.sync_sets AS c USING (snapshot_date, landing) WHERE c.set_name = 'students' ORDER BY snapshot_date"
+    ) == [
+        (9, 0, 0, True, "synced"),
+        *[(9 + len(copies), len(copies), copies.count(BROKEN), True, "synced")] * 2,
+        (9, 0, 0, True, "synced"),
+    ]
+    assert_sound(house, told, nights=4)
+
+
+def test_two_refused_copies_refuse_the_record(house: House) -> None:
+    house.at(1).sync()
+    house.service.students[4] = BROKEN
+    house.service.on(faults.records(twice(BROKEN)), path="students")
+    house.at(2).sync()
+    told = Told().night(1, students(9), classes(2)).night(2, students(9), classes(2), refused=[5])
+    assert_sound(house, told, nights=2)
+
+
+def test_a_record_twice_on_the_very_first_night_and_on_a_full_page(house: House) -> None:
+    """A service that lists a student once for each of two schools, and counts students."""
+    house.service.cap = 4
+    house.service.on(faults.records(lambda data: [*data[:-1], data[0], data[-1]][:4]), path="students", page=1)
+    house.service.on(faults.records(lambda data: [student(4), *data[:-1]]), path="students", page=2)
+    house.service.on(faults.records(lambda data: [student(8), *data]), path="students", page=3)
+    house.at(1).sync()
+    assert house.query("SELECT received, repeated, proven FROM ops.sync_sets WHERE set_name = 'students'") == [
+        (10, 1, True)
+    ]
+    told = Told().night(1, students(9), classes(2))
+    house.at(2).sync()
+    assert_sound(house, told.night(2, students(9), classes(2)), nights=2)
+
+
+def test_a_class_twice_on_a_page_is_a_class_once(house: House) -> None:
+    house.service.on(faults.records(twice(school_class(501, class_title="Renamed"))), path="classes", times=None)
+    told = Told()
+    for number in (1, 2, 3):
+        house.at(number).sync()
+        told.night(number, students(9), [school_class(501, class_title="Renamed"), school_class(502)])
+    assert_sound(house, told, nights=3)
+
+
+def test_a_record_twice_in_a_search_that_found_it_is_a_record_once(house: House) -> None:
+    house.at(1).sync()
+    house.service.on(faults.records(lambda data: [s for s in data if s["id"] != 5]), path="students")
+    house.service.on(faults.stated(total_count=8), path="students")
+    house.service.on(faults.records(twice(BROKEN, RENAMED)), path="students", search=True, times=None)
+    house.at(2).sync()
+    assert house.query("SELECT slipped, proven FROM ops.syncs ORDER BY snapshot_date") == [(0, True), (1, True)]
+    shown = [RENAMED if s["id"] == 5 else s for s in students(9)]
+    assert_sound(house, Told().night(1, students(9), classes(2)).night(2, shown, classes(2)), nights=2)
+
+
+def test_a_record_on_two_pages_proves_nothing_and_fails_nothing(house: House) -> None:
+    house.over = {"walks": 2}
+    house.service.cap = 4
+    house.at(1).sync()
+    house.service.on(faults.records(lambda data: [RENAMED, *data[1:]]), path="students", page=3, times=None)
+    told = Told().night(1, students(9), classes(2))
+    for number in (2, 3):
+        house.at(number).sync()
+        shown = [RENAMED if s["id"] == 5 else s for s in students(8)]
+        told.night(number, shown, classes(2), unproven=["students"])
+    assert house.query("SELECT proven FROM ops.syncs WHERE snapshot_date > DATE '2026-11-20'") == [(False,)] * 2
+    assert_sound(house, told, nights=3)
+
+
+def test_several_landings_of_a_day_with_copies_in_them_add_up(house: House) -> None:
+    house.over = {"walks": 1}
+    house.service.on(faults.records(twice(RENAMED)), path="students")
+    house.at(1).sync()
+    house.service.on(faults.records(twice(BROKEN, student(5))), path="students")
+    house.sync()
+    house.service.on(faults.moved_total(1), path="students")
+    house.service.on(faults.records(twice(RENAMED)), path="students")
+    house.sync()
+    told = Told().night(1, students(9), classes(2)).night(1, students(9), classes(2))
+    shown = [RENAMED if s["id"] == 5 else s for s in students(9)]
+    told.night(1, shown, classes(2), unproven=["students"])
+    house.at(2).sync()
+    assert_sound(house, told.night(2, students(9), classes(2)), nights=2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_page_that_a_service_can_make_up_trips_a_check(house: House, seed: int) -> None:
+    """Copies, refused copies, ids that cannot be read, totals that fit or do not: green every night, and as rebuilt."""
+    rng = random.Random(seed)
+    house.over = {"walks": 2, "hold_removed_percent": 100, "hold_changed_percent": 100}
+
+    def mix(data: list[Record]) -> list[Record]:
+        def copy(record: Record) -> Record:
+            return rng.choice(
+                [record, {**record, "name": "Pupil Renamed"}, {**record, "email": None}, {**record, "id": "none"}]
+            )
+
+        return [c for record in data for c in [record, *(copy(record) for _ in range(rng.choice([0, 0, 0, 1, 2])))]]
+
+    for number in range(1, 5):
+        house.service.students = rng.sample(students(12), 10)
+        if number > 1:
+            house.service.on(faults.records(mix), path="students", search=None, times=None)
+        for _ in range(rng.choice([1, 2])):
+            with suppress(ContractChangedError):  # which is told before anything is made of the landing
+                house.at(number).sync()
+        house.service.mend()
+        assert {rule: found for rule, found in examined(house).items() if found} == {}
+    tables = house.tables()
+    house.rollbook().rebuild()
+    assert house.tables() == tables

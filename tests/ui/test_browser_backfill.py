@@ -1,0 +1,108 @@
+"""A backfill as an operator does it: `rollbook serve`, a browser, an asset's page, a range of days, Launch.
+
+Everything is real: the webserver, the daemon, Chromium, the warehouse. One day of the range was never landed, and one
+has a held landing; the others were flattened wrongly and must come right (G8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.fortnight import DAYS, FIRST, HELD, copy, export, landed, rollbook, rows
+from tests.support.kills import Job, killed_or_done, start
+from tests.support.nights import folder
+from tests.support.servers import serving, until
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
+
+LANDED = DAYS[:8]
+NEVER = DAYS[5]
+RANGE = DAYS[2:8]
+REBUILT = [d for d in RANGE if d != NEVER]
+RECORDS = ("main", "history", "spans")
+
+# Seconds, on a machine that is busy with other things.
+DONE_WITHIN = 120.0
+DOWN_WITHIN = 40.0
+
+
+@pytest.fixture(scope="module")
+def warehouses() -> Iterator[tuple[Path, Path]]:
+    """A warehouse without one day and with every class's room wrong, and its twin, on which `backfill` was called."""
+    with landed(LANDED) as (source, _), folder() as made, folder() as twin:
+        copy(source, made, [d for d in LANDED if d != NEVER])
+        killed_or_done(start(Job("rebuild", made, "http://127.0.0.1:9", FIRST, LANDED[-1], wrongly=True)))
+        copy(made, twin)
+        rollbook(twin).backfill(RANGE[0], RANGE[-1])
+        yield made, twin
+
+
+def launch(page: Page, url: str, asset: str) -> None:
+    """From an asset's page: Materialize, the range, Launch; then follow the link to the backfill that it made."""
+    page.goto(f"{url}/assets/{asset}")
+    page.get_by_role("button", name="Materialize").first.click()
+    page.get_by_role("button", name="Confirm").click()  # all assets are made together, and Dagster says so
+    chosen = page.get_by_placeholder("No matching partitions")
+    chosen.fill(f"[{RANGE[0]}...{RANGE[-1]}]")
+    chosen.press("Enter")
+    expect(page.get_by_text(f"{len(RANGE)} partitions", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Launch backfill").click()
+    page.get_by_role("link", name="View", exact=True).first.click()
+    page.wait_for_url("**/runs/b/*")
+
+
+def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
+    warehouses: tuple[Path, Path], browser: Browser, tmp_path: Path
+) -> None:
+    warehouse, twin = warehouses
+    published, home = warehouse / "rollbook.duckdb", tmp_path / "home"
+    was = export(published, RECORDS)
+    kept = set((warehouse / "build" / "previous").glob("*"))
+    assert was != export(twin / "rollbook.duckdb", RECORDS)
+
+    settings = {
+        "WAREHOUSE": warehouse,
+        "BASE_URL": "http://127.0.0.1:9",  # nobody: a backfill fetches nothing
+        "API_KEY": "k",
+        "FIRST_DATE": FIRST,
+        "CRON": "0 0 1 1 *",
+    }
+    with serving(home, {f"ROLLBOOK_{k}": str(v) for k, v in settings.items()}) as served:
+        page, url = browser.new_page(viewport={"width": 1500, "height": 1000}), served.url
+        launch(page, url, "history/students")
+        backfill = page.url.split("?")[0]
+        page.goto(f"{backfill}?tab=runs")
+        expect(page.get_by_text("Success", exact=True).first).to_be_visible(timeout=DONE_WITHIN * 1000)
+        expect(page.get_by_text("Succeeded", exact=True).first).to_be_visible(timeout=DONE_WITHIN * 1000)
+
+        # One run for the whole range; its log says what was skipped, and why.
+        runs = {a.get_attribute("href") for a in page.locator("a[href^='/runs/']").all()} - {"/runs/"}
+        (run,) = {r.split("?")[0] for r in runs if r and not r.startswith("/runs/b/")}
+        page.goto(f"{url}{run}?logs=nothing%20was%20landed")
+        expect(page.get_by_text(f"nothing was landed on {NEVER}, and the service keeps no history")).to_be_visible()
+        page.goto(f"{url}{run}?logs=is%20held")
+        expect(page.get_by_text(f"{HELD}: landing 2 is held and was skipped")).to_be_visible()
+
+        # Of each asset the landed days are marked, and no other.
+        for asset in ("history/students", "snapshots/classes", "raw/students", "published/rollbook"):
+            page.goto(f"{url}/assets/{asset}?view=partitions")
+            expect(page.get_by_text(f"Materialized ({len(REBUILT)})")).to_be_visible()
+            expect(page.get_by_text("Failed (0)")).to_be_visible()
+        for day in RANGE:
+            page.goto(f"{url}/assets/history/students?view=partitions&partition={day}")
+            expect(page.get_by_text(f"View all historical events ({int(day != NEVER)})")).to_be_visible()
+        page.screenshot(path=tmp_path / "partitions.png")
+
+        assert export(published, RECORDS) == export(twin / "rollbook.duckdb", RECORDS)
+        right = "SELECT DISTINCT snapshot_date FROM snapshots.classes WHERE class_room <> class_code ORDER BY 1"
+        assert [d for (d,) in rows(published, right)] == REBUILT
+        assert len(set((warehouse / "build" / "previous").glob("*")) - kept) == 1  # published once
+
+        assert len(served.family()) > 2
+        served.stop()
+        assert served.process.returncode == 0, served.log.read_text()[-2000:]
+        until(lambda: not served.family(), DOWN_WITHIN)

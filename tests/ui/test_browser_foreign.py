@@ -1,0 +1,229 @@
+"""A foreign web page, open in the operator's browser beside the UI, tries to command it; the UI itself goes on working.
+
+Everything is real: `rollbook serve`, Chromium, and a page from another port and other names of this machine, one of
+which is made to mean this machine only after the page was loaded (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, WebSocket, expect, sync_playwright
+
+from pipelines.settings import ROOT
+from tests.conftest import CHROMIUM_FLAGS
+from tests.support.servers import Served, serving, until
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+RUNS = "query { runsOrError { ... on Runs { results { runId status } } } }"
+DELETE = 'mutation {{ deleteRun(runId: "{run}") {{ __typename }} }}'
+LAUNCH = """mutation { launchRun(executionParams: {
+  selector: {repositoryLocationName: "rollbook", repositoryName: "__repository__", jobName: "nightly_sync"},
+  runConfigData: {resources: {options: {config: {approve: true}}}},
+  executionMetadata: {tags: [{key: "dagster/partition", value: "2026-11-20"}]}
+}) { __typename } }"""
+
+# Each way in which a page can have the browser send something to another site, of its own accord. What comes back is
+# not asked for: the page may not read it, and need not.
+ATTACKS = """async ([ui, mutations]) => {
+  const quietly = async (promise) => { try { await promise } catch { } }
+  const socket = (mutation) => new Promise((done) => {
+    const opened = new WebSocket(ui.replace("http", "ws") + "/graphql", "graphql-ws")
+    opened.onopen = () => {
+      opened.send(JSON.stringify({type: "connection_init"}))
+      opened.send(JSON.stringify({type: "start", id: "1", payload: {query: mutation}}))
+      setTimeout(() => { opened.close(); done("opened") }, 1000)
+    }
+    opened.onerror = () => done("refused")
+  })
+  const form = (mutation, enctype) => new Promise((done) => {
+    const frame = Object.assign(document.createElement("iframe"), {name: "f" + Math.random()})
+    const made = Object.assign(document.createElement("form"), {
+      method: "POST", enctype, target: frame.name, action: ui + "/graphql?query=" + encodeURIComponent(mutation),
+    })
+    const field = Object.assign(document.createElement("input"), {name: '{"query": "', value: mutation + '"}'})
+    made.append(field)
+    document.body.append(frame, made)
+    frame.onload = () => done()
+    setTimeout(done, 3000)
+    made.submit()
+  })
+  const image = (url) => new Promise((done) => {
+    const made = new Image()
+    made.onload = made.onerror = done
+    made.src = url
+  })
+  const sockets = []
+  for (const mutation of mutations) {
+    const inUrl = ui + "/graphql?query=" + encodeURIComponent(mutation)
+    const body = JSON.stringify({query: mutation})
+    await image(inUrl)
+    await quietly(fetch(inUrl, {mode: "no-cors", credentials: "include"}))
+    await quietly(fetch(inUrl, {mode: "no-cors", method: "POST"}))
+    for (const type of ["text/plain", "text/plain; application/json", "application/x-www-form-urlencoded"])
+      await quietly(fetch(ui + "/graphql", {mode: "no-cors", method: "POST", headers: {"Content-Type": type}, body}))
+    await quietly(fetch(ui + "/graphql", {method: "POST", headers: {"Content-Type": "application/json"}, body}))
+    navigator.sendBeacon(inUrl, "")
+    for (const enctype of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+      await form(mutation, enctype)
+    sockets.push(await socket(mutation))
+  }
+  await quietly(fetch(ui + "/report_asset_materialization/forged", {mode: "no-cors", method: "POST", body: "{}"}))
+  return sockets
+}"""
+
+
+@dataclass
+class Ui:
+    """The running UI, and the one run that it knows."""
+
+    served: Served
+    run: str
+
+    def runs(self) -> list[str]:
+        return [r["runId"] for r in self.served.ask(RUNS)["runsOrError"]["results"]]
+
+    def assets(self) -> list[str]:
+        found = self.served.ask("query { assetsOrError { ... on AssetConnection { nodes { key { path } } } } }")
+        return ["/".join(n["key"]["path"]) for n in found["assetsOrError"]["nodes"]]
+
+
+@pytest.fixture(scope="module")
+def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
+    """A UI that has one failed run to show; its service is nobody, so that no run of a test gets far."""
+    folder = tmp_path_factory.mktemp("foreign")
+    home = folder / "home"
+    home.mkdir()
+    (home / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
+    settings = {
+        "ROLLBOOK_WAREHOUSE": str(folder / "warehouse"), "ROLLBOOK_BASE_URL": "http://127.0.0.1:9",
+        "ROLLBOOK_API_KEY": "k", "ROLLBOOK_RETRY_SECONDS": "0", "ROLLBOOK_CRON": "0 0 1 1 *",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", "from pipelines.cli import main; main()", "sync"],
+        cwd=ROOT, env={**os.environ, **settings, "DAGSTER_HOME": str(home)}, capture_output=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    with serving(home, settings) as served:
+        (run,) = (r["runId"] for r in served.ask(RUNS)["runsOrError"]["results"])
+        yield Ui(served, run)
+
+
+@pytest.fixture(scope="module")
+def foreign() -> Iterator[int]:
+    """The port of another web server on this machine; its page is empty."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<!doctype html><title>foreign</title><body>")
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    """A Chromium for which all names under .example mean this machine."""
+    with sync_playwright() as playwright:
+        flags = [*CHROMIUM_FLAGS, "--host-resolver-rules=MAP *.example 127.0.0.1"]
+        running = playwright.chromium.launch(executable_path=chromium, args=flags)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    made = browser.new_page(viewport={"width": 1500, "height": 1000})
+    made.set_default_timeout(60_000)
+    expect.set_options(timeout=60_000)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "evil.example"])
+def test_a_page_of_another_site_starts_and_deletes_nothing(page: Page, ui: Ui, foreign: int, name: str) -> None:
+    before = (ui.runs(), ui.assets())
+    page.goto(f"http://{name}:{foreign}/")
+    sockets = page.evaluate(ATTACKS, [ui.served.url, [LAUNCH, DELETE.format(run=ui.run)]])
+    assert (ui.runs(), ui.assets()) == before
+    assert sockets == ["refused", "refused"]
+
+
+def test_a_name_that_was_made_to_mean_this_machine_gets_no_page_and_no_answer(page: Page, ui: Ui) -> None:
+    """DNS rebinding: to the browser, the foreign page and the UI are then one site."""
+    rebound = f"http://evil.example:{ui.served.port}"
+    answer = page.goto(f"{rebound}/")
+    assert answer is not None
+    assert answer.status == 403
+    assert "ROLLBOOK_UI_HOSTS" in answer.text()
+    assert page.evaluate(ATTACKS, [rebound, [LAUNCH, DELETE.format(run=ui.run)]]) == ["refused", "refused"]
+    assert ui.runs() == [ui.run]
+
+
+def test_a_foreign_page_cannot_frame_the_ui_to_have_it_clicked(page: Page, ui: Ui, foreign: int) -> None:
+    page.goto(f"http://evil.example:{foreign}/")
+    page.evaluate("ui => { document.body.innerHTML = `<iframe src='${ui}/runs'></iframe>` }", ui.served.url)
+    until(lambda: len(page.frames) == 2, 30)
+    until(lambda: page.wait_for_timeout(100) or page.frames[1].url.startswith("chrome-error://"), 30)
+
+
+def test_the_ui_itself_works_lists_launches_and_hears_of_it_at_once(page: Page, ui: Ui) -> None:
+    """Its page, its queries and its WebSocket, by each name that this machine has for itself."""
+    for name in ("127.0.0.1", "localhost"):
+        url = f"http://{name}:{ui.served.port}"
+        sockets: list[WebSocket] = []
+        heard: list[str] = []
+
+        def opened(socket: WebSocket, sockets: list[WebSocket] = sockets, heard: list[str] = heard) -> None:
+            sockets.append(socket)
+            socket.on("framereceived", lambda frame: heard.append(str(frame)))
+
+        page.on("websocket", opened)
+        page.goto(f"{url}/asset-groups/")
+        for stage in ("land", "snapshot", "history", "publish"):
+            expect(page.get_by_text(stage, exact=True).first).to_be_visible()
+        page.goto(f"{url}/runs/{ui.run}")
+        expect(page.get_by_text("gave no usable answer").first).to_be_visible()
+        until(lambda heard=heard: page.wait_for_timeout(100) or any("connection_ack" in f for f in heard), 60)
+        page.remove_listener("websocket", opened)
+    page.goto(f"{ui.served.url}/locations/rollbook/jobs/nightly_sync/playground")
+    launched = page.evaluate(
+        """async (query) => (await (await fetch("/graphql", {
+             method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({query}),
+           })).json()).data.launchRun.__typename""",
+        LAUNCH,
+    )
+    assert launched == "LaunchRunSuccess"
+    assert len(ui.runs()) == 2
+
+
+def test_the_health_check_of_the_container_and_a_script_are_answered(ui: Ui) -> None:
+    """Programs send no Origin, and the container's own check asks by the loopback address."""
+    connection = http.client.HTTPConnection("127.0.0.1", ui.served.port, timeout=30)
+    connection.request("GET", "/server_info")
+    assert "dagster_version" in json.load(connection.getresponse())
+    connection.request("POST", "/graphql", json.dumps({"query": "{ version }"}), {"Content-Type": "application/json"})
+    assert "version" in json.load(connection.getresponse())["data"]
+    connection.close()

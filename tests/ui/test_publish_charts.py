@@ -1,0 +1,46 @@
+"""The charts of the morning page, on the publish asset in Dagster's UI."""
+
+from __future__ import annotations
+
+import base64
+import re
+from datetime import UTC, datetime, time
+from pathlib import Path
+
+import pytest
+import time_machine
+
+from tests.support import graph
+from tests.support.nights import House, folder, night
+from tests.support.records import classes, students
+from tests.support.service import Service
+
+pytestmark = pytest.mark.slow
+
+TITLES = {"Students to watch, by class", "The last month", "The nightly syncs"}
+
+
+def test_the_publish_asset_shows_the_charts_of_the_page_without_a_name(tmp_path: Path) -> None:
+    with folder() as path, Service(students(60), classes(2)) as service:
+        house = House(path, service)
+        house.over = {"first_date": "2026-11-01", "hold_changed_percent": "100", "report_names": "1"}
+        # Everybody is worth a look, so that there is a class to draw.
+        (path / "thresholds.csv").write_text("name,value\ncompletion_below,100\nscore_below,100\n")
+        with graph.job(house, tmp_path / "home") as job:
+            for number in (1, 2):
+                house.at(number)
+                with time_machine.travel(datetime.combine(night(number), time(2, 15), UTC), tick=True):
+                    result = job.run(night(number), tags={"rollbook/sync": "nightly"})
+                assert result.success
+        names = {name for (name,) in house.query("SELECT name FROM students")}
+    (event,) = [
+        e for e in result.all_events
+        if e.is_step_materialization and e.asset_key and e.asset_key.path == ["published", "rollbook"]
+    ]  # fmt: skip
+    shown = {k: v.value for k, v in event.materialization.metadata.items() if str(k) in TITLES}
+    assert set(shown) == TITLES
+    for title, markdown in shown.items():
+        found = re.fullmatch(rf"\*\*{title}\*\*\n\n!\[(.+)\]\(data:image/png;base64,([\w+/=]+)\)", markdown)
+        assert found, markdown[:200]
+        assert base64.b64decode(found[2]).startswith(b"\x89PNG")
+        assert not [name for name in names if name in found[1]]

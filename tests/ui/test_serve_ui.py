@@ -1,0 +1,134 @@
+"""`rollbook serve --demo` in a real browser, after a real demo: what an operator sees at a glance, and when it failed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from pipelines.settings import ROOT
+from tests.support.servers import Served, free_port, serving, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
+
+RUNS = "query { runsOrError { ... on Runs { results { runId status } } } }"
+
+
+@dataclass
+class Demo:
+    """A demo of three nights, a failed sync after them, and the server over both."""
+
+    served: Served
+    failed: str
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("demo")
+    (folder / "home").mkdir()
+    (folder / "home" / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
+    return {"ROLLBOOK_WAREHOUSE": str(folder / "warehouse"), "DAGSTER_HOME": str(folder / "home")}
+
+
+@pytest.fixture(scope="module")
+def demo(environment: dict[str, str]) -> Iterator[Demo]:
+    rollbook(environment, "demo", "--days", "3", "--students", "120")
+    unreachable = {"ROLLBOOK_BASE_URL": "http://127.0.0.1:9", "ROLLBOOK_API_KEY": "k", "ROLLBOOK_RETRY_SECONDS": "0"}
+    rollbook(environment | unreachable, "sync", exits=1)
+    with serving(Path(environment["DAGSTER_HOME"]), environment, "--demo") as served:
+        runs = served.ask(RUNS)["runsOrError"]["results"]
+        assert [r["status"] for r in runs] == ["FAILURE", "SUCCESS", "SUCCESS", "SUCCESS"]
+        yield Demo(served, runs[0]["runId"])
+
+
+def rollbook(environment: dict[str, str], *arguments: str, exits: int = 0) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from pipelines.cli import main; main()", *arguments],
+        cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == exits, done.stderr
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    made = browser.new_page(viewport={"width": 1600, "height": 1300})
+    made.set_default_timeout(60_000)
+    expect.set_options(timeout=60_000)
+    yield made
+    made.close()
+
+
+def test_the_graph_shows_the_four_stages(page: Page, demo: Demo) -> None:
+    page.goto(f"{demo.served.url}/asset-groups/")
+    for stage in ("land", "snapshot", "history", "publish"):
+        expect(page.get_by_text(stage, exact=True).first).to_be_visible()
+
+
+def test_an_asset_shows_its_description_its_columns_and_plots_of_what_it_took(page: Page, demo: Demo) -> None:
+    page.goto(f"{demo.served.url}/assets/history/student_summaries")
+    expect(page.get_by_text("completion statistics as the service sums them up")).to_be_visible()
+    expect(page.get_by_text("Assignment completion, percent, 0 to 100.")).to_be_visible()
+    page.goto(f"{demo.served.url}/assets/raw/students")
+    page.get_by_text("Plots", exact=True).click()
+    for plotted in ("bytes", "requests", "retries", "seconds", "dagster/partition_row_count"):
+        expect(page.get_by_text(plotted, exact=True).first).to_be_visible()
+    assert page.locator("canvas").count() >= 5
+
+
+def test_the_published_file_shows_its_checks_by_plain_names_and_that_it_is_fresh(page: Page, demo: Demo) -> None:
+    page.goto(f"{demo.served.url}/assets/published/rollbook")
+    expect(page.get_by_text("Passing").first).to_be_visible()
+    expect(page.get_by_text("Deadline: At 04:15 AM")).to_be_visible()
+    page.goto(f"{demo.served.url}/assets/published/rollbook?view=checks")
+    for name in ("keys_are_unique", "versions_do_not_overlap", "landed_is_rows_and_rejects", "rebuilt_is_live"):
+        expect(page.get_by_text(name).first).to_be_visible()
+    expect(page.get_by_text("nothing_held").first).to_be_visible()
+    expect(page.get_by_text("Succeeded")).to_have_count(5)
+
+
+def test_a_failed_run_says_what_to_do_where_one_looks_first(page: Page, demo: Demo) -> None:
+    page.goto(f"{demo.served.url}/runs/{demo.failed}")
+    said = page.get_by_text(re.compile(r"^Failed: 127\.0\.0\.1:9 gave no usable answer .* run the sync again")).first
+    expect(said).to_be_visible()
+    assert "dagster._core" not in said.inner_text().splitlines()[0]
+
+
+def test_the_launchpad_offers_the_three_options_with_their_meaning(page: Page, demo: Demo) -> None:
+    page.goto(f"{demo.served.url}/asset-groups/")
+    page.get_by_role("button", name="Materialize all").first.click(modifiers=["Shift"])
+    for line in ("approve: false", "details: none", "force: false"):
+        expect(page.get_by_text(line).first).to_be_visible()
+
+
+def test_no_window_of_dagsters_own_covers_it(page: Page, demo: Demo) -> None:
+    page.goto(demo.served.url)
+    expect(page.get_by_text("Runs").first).to_be_visible()
+    assert page.get_by_role("dialog").count() == 0
+
+
+def test_killed_outright_it_comes_up_again_on_the_same_port_and_knows_its_runs(environment: dict[str, str]) -> None:
+    home, port = Path(environment["DAGSTER_HOME"]).parent / "killed", free_port()
+    home.mkdir()
+    real = environment | {
+        "ROLLBOOK_BASE_URL": "http://127.0.0.1:9", "ROLLBOOK_API_KEY": "k", "ROLLBOOK_RETRY_SECONDS": "0",
+        "DAGSTER_HOME": str(home),
+    }  # fmt: skip
+    (home / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
+    rollbook(real, "sync", exits=1)
+    with serving(home, real, port=port) as served:
+        os.kill(served.process.pid, signal.SIGKILL)
+        served.process.wait(10)
+        until(lambda: not served.family(), 120)  # what it started went with it
+    with serving(home, real, port=port) as served:
+        assert [r["status"] for r in served.ask(RUNS)["runsOrError"]["results"]] == ["FAILURE"]
+        served.stop()
+        assert served.process.returncode == 0
+        until(lambda: not served.family(), 120)  # the code servers notice by themselves that nobody asks any more

@@ -1,0 +1,114 @@
+"""thresholds.csv: written with defaults, read at each publish, and never in the way of what is published."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import SettingError
+from pipelines.settings import ROOT
+from pipelines.views import thresholds
+from tests.support.school import School
+
+HEADING = "name,value,meaning\n"
+
+
+def values(path: Path) -> dict[str, float]:
+    return {t.name: t.value for t in thresholds.read(path)}
+
+
+DEFAULTS = {t.name: t.value for t in thresholds.DEFAULTS}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "thresholds.csv"
+
+
+def test_the_committed_file_holds_the_defaults() -> None:
+    assert (ROOT / "warehouse" / "thresholds.csv").read_text() == thresholds.render()
+
+
+def test_a_file_that_is_not_there_is_written_and_one_that_is_stays(file: Path) -> None:
+    thresholds.ensure(file)
+    assert values(file) == DEFAULTS
+    file.write_text(HEADING + "inactive_days,14,\n")
+    thresholds.ensure(file)
+    assert values(file) == DEFAULTS | {"inactive_days": 14}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEADING + "score_below,62.5,whatever\n",
+        HEADING + "score_below,62.5\n\n",
+        "\ufeff" + HEADING + "score_below,62.5,with a byte order mark\n",
+        "name;value;meaning\nscore_below;62,5;as a German Excel saves it\n",
+        "Name,Value\r\n score_below , 62.5 \r\n",
+    ],
+)
+def test_what_spreadsheet_programs_save_is_understood(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")
+    assert values(file) == DEFAULTS | {"score_below": 62.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "line 1: the heading must be name,value,meaning"),
+        ("score_below,62\n", "line 1: the heading must be name,value,meaning"),
+        (
+            HEADING + "score_below,62\nscore_belo,1\n",
+            "line 3: 'score_belo' is not a threshold; write one of completion_below",
+        ),
+        (HEADING + "score_below,many\n", "line 2: score_below is 'many'; write a number from 0 to 100, such as 50"),
+        (HEADING + "score_below\n", "line 2: score_below is ''; write a number"),
+        (HEADING + "\nscore_below,101\n", "line 3: score_below is '101'; write a number from 0 to 100"),
+        (HEADING + "score_below,-1\n", "line 2: score_below is '-1'"),
+        (HEADING + "score_below,nan\n", "line 2: score_below is 'nan'"),
+        (HEADING + "score_below,1\nscore_below,2\n", "line 3: score_below is listed twice"),
+    ],
+)
+def test_a_malformed_file_is_a_sentence_that_names_the_line_and_what_to_write(file: Path, text: str, said: str) -> None:
+    file.write_text(text)
+    with pytest.raises(SettingError) as raised:
+        thresholds.read(file)
+    assert f"{file}, {said}" in raised.value.message
+    assert "nothing is lost; correct the line" in raised.value.message
+
+
+def test_a_file_that_is_no_text_is_said_to_be_none(file: Path) -> None:
+    file.write_bytes(b"PK\x03\x04\xff\xfe an Excel file, say")
+    with pytest.raises(SettingError, match="it is not a CSV text file"):
+        thresholds.read(file)
+
+
+def test_they_are_read_at_each_publish_and_decide_who_is_on_the_list(fortnight: School, tmp_path: Path) -> None:
+    school = fortnight.copy(tmp_path / "w")
+    low = "SELECT COUNT(*) FROM students_to_watch WHERE is_low_score"
+    assert school.rows("SELECT name, value FROM thresholds") == list(DEFAULTS.items())
+    (school.warehouse / "thresholds.csv").write_text(HEADING + "score_below,100,\n")
+    assert school.rows(low)[0][0] < 100
+    with school.rollbook().writer():
+        school.rollbook().publish()
+    scored = school.rows("SELECT COUNT(*) FROM student_summaries WHERE average_score < 100")
+    assert school.rows(low) == scored
+    assert school.rows("SELECT value FROM thresholds WHERE name = 'score_below'") == [(100,)]
+
+
+def test_a_malformed_one_stops_the_publish_and_nothing_is_lost(fortnight: School, tmp_path: Path) -> None:
+    school = fortnight.copy(tmp_path / "w")
+    before = hashlib.sha256(school.published.read_bytes()).hexdigest()
+    (school.warehouse / "thresholds.csv").write_text(HEADING + "score_below,high,\n")
+    rollbook = school.rollbook()
+    with rollbook.writer(), pytest.raises(SettingError, match=r"thresholds\.csv, line 2"):
+        rollbook.publish()
+    assert hashlib.sha256(school.published.read_bytes()).hexdigest() == before
+    assert "thresholds.csv, line 2" in (school.warehouse / "report.html").read_text()
+    (school.warehouse / "thresholds.csv").unlink()
+    with rollbook.writer():
+        rollbook.publish()
+    assert school.rows("SELECT name, value FROM thresholds") == list(DEFAULTS.items())
+    assert "thresholds.csv, line 2" not in (school.warehouse / "report.html").read_text()

@@ -1,0 +1,299 @@
+"""The analysts' views, each against a plain computation of the same thing in pandas from the base tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pipelines.views import catalog
+from tests.support.school import DAYS, LAST, School
+
+NEVER = pd.Timestamp.max
+
+
+def text(value: Any) -> Any:
+    """A cell as plain Python, so that every way to say nothing is the same one."""
+    if value is None or value is pd.NaT or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
+        return None
+    if isinstance(value, pd.Timestamp):
+        return value.date()
+    if isinstance(value, (np.generic,)):
+        return text(value.item())
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def plain(frame: pd.DataFrame, columns: list[str]) -> list[tuple[Any, ...]]:
+    """Whole rows, sorted."""
+    rows = (tuple(map(text, row)) for row in frame[columns].itertuples(index=False, name=None))
+    return sorted(rows, key=repr)
+
+
+class Base:
+    """The base tables as frames, and what can be looked up in them."""
+
+    def __init__(self, school: School) -> None:
+        self.school = school
+
+    def __call__(self, table: str) -> pd.DataFrame:
+        frame = self.school.frame(f"SELECT * FROM {table}")
+        for column in frame.columns:
+            if frame[column].dtype.kind == "M":
+                frame[column] = frame[column].astype("datetime64[ns]")
+        return frame
+
+    def days(self) -> list[pd.Timestamp]:
+        return [pd.Timestamp(d) for d in DAYS]
+
+    def as_of(self, table: str, day: pd.Timestamp) -> pd.DataFrame:
+        frame = self(f"history.{table}")
+        return frame[(frame.valid_from <= day) & ~(frame.valid_to <= day)]
+
+    def thresholds(self) -> dict[str, float]:
+        frame = self("thresholds")
+        return dict(zip(frame.name, frame.value, strict=True))
+
+
+def roster(base: Base) -> pd.DataFrame:
+    listed = base("student_classes").rename(columns={"class_title": "own_title", "course_name": "own_course"})
+    joined = listed.merge(base("classes"), on="class_id", how="left").merge(base("students"), on="student_id")
+    joined["class_title"] = joined.class_title.where(joined.class_title.notna(), joined.own_title)
+    joined["course_name"] = joined.course_name.where(joined.course_name.notna(), joined.own_course)
+    return joined
+
+
+def titles(base: Base) -> pd.DataFrame:
+    ordered = base("student_classes").sort_values(["class_title", "class_id"])
+    made = ordered.groupby("student_id").class_title.agg(["size", "; ".join]).reset_index()
+    return made.rename(columns={"size": "class_count", "join": "class_titles"})
+
+
+def student_progress(base: Base) -> pd.DataFrame:
+    summaries = base("student_summaries").rename(columns={"last_activity_date": "in_summary"})
+    open_versions = base("history.student_summaries").query("valid_to.isna()")[["student_id", "valid_from"]]
+    frame = base("students")
+    for other in (summaries, base("student_activity"), titles(base), open_versions):
+        frame = frame.merge(other, on="student_id", how="left")
+    frame["class_count"] = frame.class_count.fillna(0).astype(int)
+    frame["last_activity_date"] = frame[["in_summary", "last_activity_date"]].max(axis=1)
+    frame["days_inactive"] = (pd.Timestamp(LAST) - frame.last_activity_date).dt.days
+    frame["unchanged_since"] = frame.valid_from
+    return frame
+
+
+def students_to_watch(base: Base) -> pd.DataFrame:
+    t = base.thresholds()
+    before = base.as_of("student_summaries", pd.Timestamp(LAST) - pd.Timedelta(days=t["falling_days"]))
+    before = before.set_index("student_id")
+    found = []
+    for row in student_progress(base).to_dict("records"):
+        was = before.loc[row["student_id"]] if row["student_id"] in before.index else None
+        rate = row["completion_rate"] if row["total_assignments"] > 0 else None
+        rate_was = was.completion_rate if was is not None and was.total_assignments > 0 else None
+        score, score_was = text(row["average_score"]), text(was.average_score) if was is not None else None
+        idle, reasons, flags = text(row["days_inactive"]), [], set()
+        age = (pd.Timestamp(LAST) - row["registration_date"]).days
+        if row["has_ever_logged_in"] is False and age >= t["never_logged_in_days"]:
+            reasons.append(f"never logged in, registered {row['registration_date'].date()}")
+            flags.add("is_never_logged_in")
+        if row["has_ever_logged_in"] is not False and idle is not None and idle >= t["inactive_days"]:
+            reasons.append(f"inactive for {idle:.0f} days")
+            flags.add("is_inactive")
+        if rate is not None and rate_was is not None and rate_was - rate >= t["falling_points"]:
+            reasons.append(f"completion fell from {rate_was:g} to {rate:g} % in {t['falling_days']:g} days")
+            flags.add("is_falling")
+        if score is not None and score_was is not None and score_was - score >= t["falling_points"]:
+            reasons.append(f"score fell from {score_was:g} to {score:g} in {t['falling_days']:g} days")
+            flags.add("is_falling")
+        if rate is not None and rate < t["completion_below"]:
+            reasons.append(f"low completion ({rate:g} %, under {t['completion_below']:g})")
+            flags.add("is_low_completion")
+        if score is not None and score < t["score_below"]:
+            reasons.append(f"low score ({score:g}, under {t['score_below']:g})")
+            flags.add("is_low_score")
+        if flags:
+            kinds = ("is_low_completion", "is_low_score", "is_inactive", "is_never_logged_in", "is_falling")
+            found.append(
+                row
+                | {"reason": "; ".join(reasons), "reason_count": len(flags), "completion_rate": rate}
+                | {"completion_rate_before": rate_was, "average_score_before": score_was}
+                | {kind: kind in flags for kind in kinds}
+            )
+    return pd.DataFrame(found)
+
+
+def class_comparison(base: Base) -> pd.DataFrame:
+    frame = base("classes").query("class_status == 1").merge(base("class_summaries"), on="class_id", how="left")
+    by_course = frame.groupby("course_id", dropna=True)
+    for measure, short in (("average_completion_rate", "completion"), ("average_score", "score")):
+        suffix = "_completion_rate" if short == "completion" else "_score"
+        of_course, of_all = by_course[measure].transform("mean"), frame[measure].mean()
+        frame[f"course{suffix}"] = of_course.round(2)
+        frame[f"institution{suffix}"] = round(of_all, 2)
+        frame[f"{short}_vs_course"] = (frame[measure] - of_course).round(2)
+        frame[f"{short}_vs_institution"] = (frame[measure] - of_all).round(2)
+        frame[f"{short}_rank"] = frame[measure].rank(method="min", ascending=False)
+        frame[f"{short}_rank_in_course"] = by_course[measure].rank(method="min", ascending=False)
+    frame["minutes_per_student"] = (frame.total_engagement_minutes / frame.student_count.replace(0, np.nan)).round(2)
+    frame["classes_in_course"] = by_course.class_id.transform("size")
+    frame["classes_in_institution"] = len(frame)
+    return frame
+
+
+def progress_daily(base: Base) -> pd.DataFrame:
+    low = base.thresholds()["completion_below"]
+    rows, before = [], None
+    for day in base.days():
+        students = set(base.as_of("students", day).student_id)
+        summaries, activity = base.as_of("student_summaries", day), base.as_of("student_activity", day)
+        active = int((day - activity.last_activity_date <= pd.Timedelta(days=7)).sum())
+        rows.append(
+            {
+                "snapshot_date": day,
+                "students": len(students),
+                "students_added": None if before is None else len(students - before),
+                "students_removed": None if before is None else len(before - students),
+                "average_completion_rate": round(summaries.completion_rate.mean(), 2),
+                "low_completion_students": int(
+                    ((summaries.completion_rate < low) & (summaries.total_assignments > 0)).sum()
+                ),
+                "average_score": round(summaries.average_score.mean(), 2),
+                "scored_students": int(summaries.average_score.count()),
+                "active_students": active,
+                "active_percent": round(100 * active / len(students), 2),
+                "never_logged_in_students": int((activity.has_ever_logged_in == False).sum()),  # noqa: E712 - a column
+                "total_time_minutes": summaries.total_time_minutes.sum(),
+            }
+        )
+        before = students
+    return pd.DataFrame(rows)
+
+
+def class_daily(base: Base) -> pd.DataFrame:
+    found = []
+    for day in base.days():
+        frame = base.as_of("classes", day)
+        for other in ("class_summaries", "class_assignment_activity"):
+            theirs = base.as_of(other, day).drop(columns=["valid_from", "valid_to"])
+            frame = frame.merge(theirs, on="class_id", how="left")
+        found.append(frame.assign(snapshot_date=day))
+    return pd.concat(found)
+
+
+def enrollment_changes(base: Base) -> pd.DataFrame:
+    history = base("history.student_classes")
+    names = base("history.students").sort_values("valid_from").groupby("student_id").name.last()
+    listed, classes = set(base("students").student_id), set(base("classes").class_id)
+    found, before = [], None
+    for day in base.days():
+        rows = history[(history.valid_from <= day) & ~(history.valid_to <= day)]
+        now = {(r.student_id, r.class_id): r for r in rows.itertuples()}
+        for change, pairs, told in (
+            ("joined", now.keys() - (before or now).keys(), now),
+            ("left", (before or now).keys() - now.keys(), before or now),
+        ):
+            for student, cls in pairs:
+                r = told[student, cls]
+                found.append(
+                    {"snapshot_date": day, "change": change, "class_id": cls, "student_id": student}
+                    | {"class_title": r.class_title, "course_name": r.course_name, "name": names[student]}
+                    | {"is_student_listed": student in listed, "is_class_listed": cls in classes}
+                )
+        before = now
+    return pd.DataFrame(found)
+
+
+def courses(base: Base) -> pd.DataFrame:
+    return _grouped(base, "course_id", ["course_name"])
+
+
+def teachers(base: Base) -> pd.DataFrame:
+    return _grouped(base, "teacher_id", ["teacher_name", "teacher_email"])
+
+
+def _grouped(base: Base, key: str, named: list[str]) -> pd.DataFrame:
+    groups = base("classes").groupby(key)
+    frame = groups[named].max()
+    frame["class_count"] = groups.size()
+    frame["active_class_count"] = groups.class_status.agg(lambda s: int((s == 1).sum()))
+    frame["teacher_count"] = groups.teacher_id.nunique()
+    frame["student_places"] = groups.student_count.sum()
+    return frame.reset_index()
+
+
+def sync_log(base: Base) -> pd.DataFrame:
+    syncs, received = base("ops.syncs"), base("ops.sync_sets")
+    found = []
+    for day, mine in syncs.groupby("snapshot_date"):
+        s = mine.sort_values("landing").iloc[-1]
+        moved = (s.rows_added, s.rows_changed, s.rows_removed)
+        rows = "nothing changed."
+        if any(moved):
+            rows = f"{moved[0]:,} rows added, {moved[1]:,} changed, {moved[2]:,} removed."
+        of_sync = received[(received.snapshot_date == day) & (received.landing == s.landing)]
+        came = of_sync.set_index("set_name").received
+        said = f"Synced {came.students:,} students and {came.classes:,} classes: {rows}"
+        if s.slipped:
+            said += f" {s.slipped:,} seemed gone and were found."
+        seconds = round((s.finished_at - s.started_at).total_seconds(), 1)
+        night = {"snapshot_date": day, "said": said, "syncs": len(mine), "seconds": seconds}
+        found.append({**s, **night, "students": came.students, "classes": came.classes})
+    return pd.DataFrame(found)
+
+
+COMPUTED: dict[str, Callable[[Base], pd.DataFrame]] = {
+    f.__name__: f
+    for f in (
+        *(roster, student_progress, students_to_watch, class_comparison, progress_daily),
+        *(class_daily, enrollment_changes, courses, teachers, sync_log),
+    )
+}
+
+
+def test_every_question_is_computed_here_too() -> None:
+    assert set(COMPUTED) == set(catalog.VIEWS)
+
+
+@pytest.mark.parametrize("name", catalog.VIEWS)
+def test_a_view_says_what_pandas_says(name: str, fortnight: School) -> None:
+    columns = [c for c, _ in catalog.view(name).columns]
+    said = fortnight.frame(f"SELECT * FROM {name}")
+    assert list(said.columns) == columns
+    computed = plain(COMPUTED[name](Base(fortnight)), columns)
+    assert computed
+    # Rounded to two places here and there: a half may go either way.
+    assert plain(said, columns) == [pytest.approx(row, abs=0.0101) for row in computed]
+
+
+def test_the_fortnight_has_something_of_each_kind(fortnight: School) -> None:
+    """Else the comparison above would prove less than it seems to."""
+    kinds = ("is_low_completion", "is_low_score", "is_inactive", "is_never_logged_in", "is_falling")
+    for kind in kinds:
+        assert fortnight.rows(f"SELECT COUNT(*) FROM students_to_watch WHERE {kind}")[0][0], kind
+    assert {r[0] for r in fortnight.rows("SELECT change FROM enrollment_changes")} == {"joined", "left"}
+    assert fortnight.rows("SELECT COUNT(*) FROM enrollment_changes WHERE NOT is_student_listed")[0][0]
+    assert fortnight.rows("SELECT COUNT(DISTINCT class_status) FROM class_daily")[0][0] == 2
+    moved = "SELECT SUM(students_added) > 0, SUM(students_removed) > 0 FROM progress_daily"
+    assert fortnight.rows(moved) == [(True, True)]
+    returned = "SELECT COUNT(*) FROM changes WHERE table_name = 'students' AND change = 'returned'"
+    assert fortnight.rows(returned)[0][0]
+
+
+def test_worst_first(fortnight: School) -> None:
+    counts = [r[0] for r in fortnight.rows("SELECT reason_count FROM students_to_watch")]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > 1
+
+
+def test_nobody_is_on_the_list_twice_and_counting_rows_counts_students(fortnight: School) -> None:
+    assert fortnight.rows("SELECT COUNT(*) - COUNT(DISTINCT student_id) FROM students_to_watch") == [(0,)]
+
+
+def test_a_day_that_was_never_landed_is_no_row_of_a_trend(fortnight: School) -> None:
+    days = [r[0] for r in fortnight.rows("SELECT snapshot_date FROM progress_daily")]
+    assert days == list(DAYS)
+    assert DAYS[0] - timedelta(days=1) not in days
