@@ -146,9 +146,9 @@ class ExpiredError(RollbookError):
 class UndeliveredError(RollbookError):
     """An alert could not be delivered. `again` says whether a retry can help. No sync fails for it."""
 
-    def __init__(self, message: str, *, again: bool) -> None:
+    def __init__(self, message: str, *, retryable: bool) -> None:
         super().__init__(message)
-        self.again = again
+        self.retryable = retryable
 
 
 class CheckError(RollbookError):
@@ -162,7 +162,7 @@ class CheckError(RollbookError):
         self.found = dict(found or {})
 
 
-def unforeseen(kind: str, look: str) -> str:
+def unexpected_error(kind: str, look: str) -> str:
     """Return the message for an unexpected error: its `kind`, and in `look` where to find more.
 
     Never includes the error's own text: that may quote a record, and messages are printed, logged and sent to chats.

@@ -16,7 +16,7 @@ from pathlib import Path
 from pipelines.errors import MachineError
 
 MB = 10**6
-AGAIN = "Readers keep what was published, and the next sync goes on from there."
+NOTHING_LOST = "Readers keep what was published, and the next sync goes on from there."
 
 
 @contextmanager
@@ -28,19 +28,19 @@ def translate_errors(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = meaning(error.errno, root, error.filename)
+        message = message_for_errno(error.errno, root, error.filename)
         if message is None:
             raise
         raise MachineError(message) from error
 
 
-def meaning(number: int | None, root: Path, file: object = None) -> str | None:
+def message_for_errno(number: int | None, root: Path, file: object = None) -> str | None:
     """Return what an errno means for files below `root`, and what to do; None if an operator cannot fix it."""
     message_of = _MESSAGES.get(number or 0)
     return message_of(root, Path(os.fsdecode(file)) if isinstance(file, (str, bytes)) else None) if message_of else None
 
 
-def number_in(text: str) -> int | None:
+def errno_in(text: str) -> int | None:
     """Return the errno whose text a library's message quotes; None if `meaning` knows none of them."""
     return next((number for number in _MESSAGES if os.strerror(number) in text), None)
 
@@ -94,43 +94,47 @@ def account() -> str:
 def _full(root: Path, file: Path | None) -> str:
     return (
         f"The disk is full: {in_bytes(free(file or root))} are left where {file.parent if file else root} is. Make room"
-        " (`rollbook prune --dry-run` shows what Rollbook itself could delete), then run the sync again. " + AGAIN
+        " (`rollbook prune --dry-run` shows what Rollbook itself could delete), then run the sync again. "
+        + NOTHING_LOST
     )
 
 
 def _quota(root: Path, file: Path | None) -> str:  # noqa: ARG001 - the same signature for all
-    return f"This account ({account()}) has used up its quota on the disk of {root}. Raise it or make room. " + AGAIN
+    return (
+        f"This account ({account()}) has used up its quota on the disk of {root}. Raise it or make room. "
+        + NOTHING_LOST
+    )
 
 
 def _read_only(root: Path, file: Path | None) -> str:
     return (
         f"{file or root} cannot be written: its disk is mounted read-only. Mount it for writing, or set"
-        " ROLLBOOK_WAREHOUSE to a folder elsewhere. " + AGAIN
+        " ROLLBOOK_WAREHOUSE to a folder elsewhere. " + NOTHING_LOST
     )
 
 
 def _not_allowed(root: Path, file: Path | None) -> str:
     return (
         f"This account ({account()}) may not use {file or root}. Give it the whole warehouse"
-        f" (chown -R {account()} {root}), or run Rollbook as the account that it belongs to. " + AGAIN
+        f" (chown -R {account()} {root}), or run Rollbook as the account that it belongs to. " + NOTHING_LOST
     )
 
 
 def _too_large(root: Path, file: Path | None) -> str:  # noqa: ARG001
     return (
         f"A file below {root} would be larger than this account or its disk allows (ulimit -f shows the account's"
-        " limit). Raise it, then run the sync again. " + AGAIN
+        " limit). Raise it, then run the sync again. " + NOTHING_LOST
     )
 
 
 def _too_many(root: Path, file: Path | None) -> str:  # noqa: ARG001
-    return "This account may not open more files at once (ulimit -n shows how many). Raise that. " + AGAIN
+    return "This account may not open more files at once (ulimit -n shows how many). Raise that. " + NOTHING_LOST
 
 
 def _broken(root: Path, file: Path | None) -> str:
     return (
         f"The disk of {file or root} reports an error. Check it first (dmesg, smartctl); then, to recover what it lost,"
-        " restore raw/ from a backup and run `rollbook rebuild`. " + AGAIN
+        " restore raw/ from a backup and run `rollbook rebuild`. " + NOTHING_LOST
     )
 
 

@@ -19,7 +19,7 @@ import dagster as dg
 from filelock import FileLock
 
 from pipelines.dagster_internals import FINISHED_STATUSES, SqliteEventLogStorage, StepFailureData
-from pipelines.errors import RollbookError, unforeseen
+from pipelines.errors import RollbookError, unexpected_error
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ def failure_reason(failures: Iterable[StepFailureData | None], run_id: str) -> t
             return known.description, int(getattr(code, "value", None) or RollbookError.exit_code)
         error = failure.error.cause or failure.error if failure.error else None
         kind = (error.cls_name if error else None) or "unknown"
-        return unforeseen(kind, f"Its log is in the UI (run {run_id})"), RollbookError.exit_code
+        return unexpected_error(kind, f"Its log is in the UI (run {run_id})"), RollbookError.exit_code
     return None
 
 

@@ -19,7 +19,7 @@ from rich.segment import Segment
 from rich.table import Table
 
 from pipelines import files
-from pipelines.errors import RollbookError, unforeseen
+from pipelines.errors import RollbookError, unexpected_error
 from pipelines.settings import ROOT
 from pipelines.text import printable
 
@@ -72,7 +72,7 @@ def main() -> None:
             "Run it again with ROLLBOOK_DEBUG=1 to see all of it, which may quote pupils' records: read it before you"
             " pass it on"
         )
-        fail(unforeseen(f"{type(error).__name__}{_place(error)}", advice), RollbookError.exit_code)
+        fail(unexpected_error(f"{type(error).__name__}{_place(error)}", advice), RollbookError.exit_code)
 
 
 def _place(error: BaseException) -> str:

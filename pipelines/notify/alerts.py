@@ -218,7 +218,7 @@ class Alerts:
                 continue
             except UndeliveredError as error:
                 log.warning("An alert was not delivered: %s", error.message)
-                if error.again:
+                if error.retryable:
                     left.append(name)
         if not left or message.tries == len(RETRY_MINUTES):
             return None

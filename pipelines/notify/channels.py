@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from pipelines import __version__
 from pipelines.errors import UndeliveredError
 from pipelines.settings import is_loopback
-from pipelines.source.client import silence
+from pipelines.source.client import silence_http_logs
 from pipelines.source.deadline import Deadline, bound
 
 TIMEOUT = 10.0  # seconds
@@ -30,7 +30,7 @@ def send_to_webhook(url: SecretStr, text: str) -> None:
 
     A read timeout is not an error: the message was sent completely, and sending it again could show it twice.
     """
-    silence()
+    silence_http_logs()
     address = url.get_secret_value()
     https = address.startswith("https:")
     try:
@@ -50,10 +50,10 @@ def send_to_webhook(url: SecretStr, text: str) -> None:
         return
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
         # The cause's message may contain the address.
-        raise UndeliveredError(f"the webhook could not be reached ({type(error).__name__})", again=True) from None
+        raise UndeliveredError(f"the webhook could not be reached ({type(error).__name__})", retryable=True) from None
     if not 200 <= status < 300:
-        again = status == TOO_MANY or status >= SERVER_ERROR
-        raise UndeliveredError(f"the webhook answered {status}: see ROLLBOOK_ALERT_WEBHOOK", again=again)
+        retryable = status == TOO_MANY or status >= SERVER_ERROR
+        raise UndeliveredError(f"the webhook answered {status}: see ROLLBOOK_ALERT_WEBHOOK", retryable=retryable)
 
 
 def send_mail(url: SecretStr, sender: str, to: str, subject: str, text: str) -> None:
@@ -77,19 +77,21 @@ def send_mail(url: SecretStr, sender: str, to: str, subject: str, text: str) -> 
                     raise UndeliveredError(
                         "the mail server offers no encryption, so the password was not sent: use smtps:// in"
                         " ROLLBOOK_SMTP_URL, or another server",
-                        again=False,
+                        retryable=False,
                     )
                 server.login(user, password)
             server.send_message(mail)
     except smtplib.SMTPAuthenticationError:
-        raise UndeliveredError("the mail server refused the account: see ROLLBOOK_SMTP_URL", again=False) from None
+        raise UndeliveredError("the mail server refused the account: see ROLLBOOK_SMTP_URL", retryable=False) from None
     except smtplib.SMTPRecipientsRefused:
-        raise UndeliveredError("the mail server refused the recipients: see ROLLBOOK_ALERT_TO", again=False) from None
+        raise UndeliveredError(
+            "the mail server refused the recipients: see ROLLBOOK_ALERT_TO", retryable=False
+        ) from None
     except smtplib.SMTPResponseException as error:
-        again = 400 <= error.smtp_code < 500
-        raise UndeliveredError(f"the mail server answered {error.smtp_code}", again=again) from None
+        retryable = 400 <= error.smtp_code < 500
+        raise UndeliveredError(f"the mail server answered {error.smtp_code}", retryable=retryable) from None
     except (smtplib.SMTPException, OSError, ValueError) as error:
-        raise UndeliveredError(f"the mail could not be sent ({type(error).__name__})", again=True) from None
+        raise UndeliveredError(f"the mail could not be sent ({type(error).__name__})", retryable=True) from None
 
 
 def _server(scheme: str, host: str, port: int | None) -> smtplib.SMTP:

@@ -86,7 +86,7 @@ class Client:
 
     def __init__(self, settings: Settings, *, timeouts: httpx.Timeout = TIMEOUTS) -> None:
         """Does not connect yet. Raises SettingError when the address or the environment's proxy cannot be used."""
-        silence()
+        silence_http_logs()
         self.host = urlsplit(settings.base_url).netloc
         self.requests = 0
         self.retries = 0
@@ -347,7 +347,7 @@ def _garbled() -> TransientError:
     return TransientError("the answer's compression was garbled")
 
 
-def silence() -> None:
+def silence_http_logs() -> None:
     """Stop httpx from logging each URL with its query: a search's value is a pupil's name or email address."""
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)

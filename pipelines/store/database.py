@@ -167,13 +167,13 @@ _COLUMN = re.compile(r"source column (\w+)")
 
 def _is_about_files(error: duckdb.Error) -> bool:
     text = str(error)
-    told = "Corrupt database file" in text or machine.number_in(text) or _DAY_OF_THE_LAKE.search(text)
+    told = "Corrupt database file" in text or machine.errno_in(text) or _DAY_OF_THE_LAKE.search(text)
     return isinstance(error, _OF_FILES) or type(error) is duckdb.Error or bool(told)
 
 
 def _worded(error: duckdb.Error, path: Path | None, root: Path) -> MachineError | BusyError | DamagedError:
     text = str(error)
-    told = machine.meaning(machine.number_in(text), root)
+    told = machine.message_for_errno(machine.errno_in(text), root)
     if told is not None:
         return MachineError(told)
     if isinstance(error, duckdb.OutOfMemoryException):
@@ -181,11 +181,12 @@ def _worded(error: duckdb.Error, path: Path | None, root: Path) -> MachineError 
             return MachineError(
                 f"A step of the work takes more memory than the {MEMORY_LIMIT} that DuckDB may use here, so some"
                 " records are unusually large: look for the longest values in the newest landing below raw/ and tell"
-                f" the service's representative. {machine.AGAIN}"
+                f" the service's representative. {machine.NOTHING_LOST}"
             )
         return MachineError(
             f"There is no room for what DuckDB must hold: {MEMORY_LIMIT} of memory, and the disk of {root}, where"
-            f" {machine.in_bytes(machine.free(root))} are left. Make room, then run the sync again. {machine.AGAIN}"
+            f" {machine.in_bytes(machine.free(root))} are left. Make room, then run the sync again."
+            f" {machine.NOTHING_LOST}"
         )
     file = path.name if path else found[1] if (found := _FILE.search(text)) else "the database"
     if "set lock on file" in text:

@@ -44,7 +44,7 @@ def main() -> None:
         ended = published = time.time()
     else:
         # A tenth of a percent of 100,000 students leave in a night: more than a person would want to look at, and
-        # for a benchmark not a landslide.
+        # for a benchmark not a mass change.
         settings = load(base_url=base_url, api_key=KEY, warehouse=folder, first_date=first, verify_most=10_000)
         rollbook = Rollbook(settings)
         manifest = rollbook.sync(day).manifest

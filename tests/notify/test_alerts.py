@@ -314,7 +314,7 @@ def test_a_wrong_mail_account_is_said_without_it(house: House, box: Mailbox) -> 
     url = house.settings(smtp_url=smtp(box).replace("pa", "wrong"), alert_to="it@school.example").smtp_url
     with pytest.raises(UndeliveredError) as refused:
         channels.send_mail(url, "a@school.example", "it@school.example", "s", "t")
-    assert (refused.value.message, refused.value.again) == (
+    assert (refused.value.message, refused.value.retryable) == (
         "the mail server refused the account: see ROLLBOOK_SMTP_URL",
         False,
     )

@@ -1,4 +1,4 @@
-"""From one day to the next the school lives: enough happens, and never a landslide."""
+"""From one day to the next the school lives: enough happens, and never a mass change."""
 
 from datetime import date
 from typing import Any
@@ -166,7 +166,7 @@ def test_days_since_last_activity_is_all_that_changes_for_most() -> None:
 
 
 def landslides(old: Tables, new: Tables) -> list[str]:
-    """The tables that a careful reader would call a landslide: a margin within what Rollbook holds."""
+    """The tables that a careful reader would call a mass change: a margin within what Rollbook holds."""
     found = []
     for name, rows in old.items():
         removed = len(rows.keys() - new[name].keys())
@@ -197,7 +197,7 @@ def test_no_night_of_5000_students_looks_like_a_landslide(nights_of_5000: list[t
 def test_about_a_fifth_of_class_summaries_change_on_a_school_day_and_none_at_weekends(
     nights_of_5000: list[tuple[Day, Day]],
 ) -> None:
-    """Each is worked out once a week. Were it every night, one in two would change, next to a landslide."""
+    """Each is worked out once a week. Were it every night, one in two would change, next to a mass change."""
     for before, after in nights_of_5000:
         old, new = (tables_of(day)["class_summaries"] for day in (before, after))
         share = len(changed_keys(old, new)) / len(old)

@@ -25,7 +25,7 @@ def test_memory_that_runs_out_is_called_a_full_disk_only_where_the_disk_is_full(
     assert refused_memory(tmp_path) == (
         "A step of the work takes more memory than the 256MB that DuckDB may use here, so some records are unusually"
         " large: look for the longest values in the newest landing below raw/ and tell the service's representative."
-        f" {machine.AGAIN}"
+        f" {machine.NOTHING_LOST}"
     )
     monkeypatch.setattr(machine, "free", lambda path: 10 * 10**6)
     assert "10.0 MB are left. Make room" in refused_memory(tmp_path)

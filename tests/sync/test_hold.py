@@ -50,7 +50,7 @@ def changed(records: Records, count: int) -> Records:
     return [student(r["id"], name="Pupil Renamed") if i < count else r for i, r in enumerate(records)]
 
 
-# --- where a landslide begins ----------------------------------------------------------------------------------------
+# --- where a mass change begins --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
