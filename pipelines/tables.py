@@ -21,7 +21,7 @@ class Column:
 
     `source` is the dotted path inside the table's object (default: the column's own name). An `id` is a positive
     64-bit integer, a `percent` lies in 0..100, a `required` value may be neither missing nor null. A column that is
-    not `tracked` is clock-driven: kept in current tables and snapshots, never a reason for a version (G6).
+    not `tracked` is kept in current tables and snapshots, and never a reason for a version (G6).
     `personal` values stay out of logs, previews and Dagster's metadata (G12).
     """
 

@@ -1,6 +1,6 @@
 """What must hold in a file before readers see it: only what Rollbook itself can have broken.
 
-Where the source disagrees with itself, readers are told, not kept waiting: those are in `operations.data_quality`.
+Where the source contradicts itself, that is reported and published: see `operations.data_quality`.
 
 The rules that compare the file with the lake look at a sample, of days and of records, so that they cost the same in
 the third year as in the first week. The sample is another one every night; on one night it is always the same.
@@ -32,11 +32,11 @@ Sample = Sequence[DayRecord]
 
 @dataclass(frozen=True)
 class Rule:
-    """One sentence that must hold, and what looks for where it does not."""
+    """One sentence that must hold, and the function that finds where it does not."""
 
     name: str
     sentence: str
-    look: Callable[[duckdb.DuckDBPyConnection, Lake, Sample], Found]
+    find: Callable[[duckdb.DuckDBPyConnection, Lake, Sample], Found]
 
 
 def examine(con: duckdb.DuckDBPyConnection, lake: Lake, days: Mapping[date, DayRecord]) -> Mapping[str, Found]:
@@ -45,28 +45,28 @@ def examine(con: duckdb.DuckDBPyConnection, lake: Lake, days: Mapping[date, DayR
     `days` are those of the lake.
     """
     sample = sample_days(con, days)
-    return {rule.name: rule.look(con, lake, sample) for rule in RULES}
+    return {rule.name: rule.find(con, lake, sample) for rule in RULES}
 
 
-def _of_each_table(con: duckdb.DuckDBPyConnection, look: Callable[[duckdb.DuckDBPyConnection, Table], Found]) -> Found:
-    return list(chain.from_iterable(each_table(con, look, TABLES.values())))
+def _of_each_table(con: duckdb.DuckDBPyConnection, find: Callable[[duckdb.DuckDBPyConnection, Table], Found]) -> Found:
+    return list(chain.from_iterable(each_table(con, find, TABLES.values())))
 
 
 def _twice(con: duckdb.DuckDBPyConnection, _lake: Lake, _sample: Sample) -> Found:
-    def look(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
+    def find(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
         keys = f"SELECT 1 FROM main.{table.name} GROUP BY {names(table.key)} HAVING COUNT(*) > 1"
         twice = count(con, f"SELECT COUNT(*) FROM ({keys})")
         return [f"{twice} keys of {table.name} are not unique"] if twice else []
 
-    return _of_each_table(con, look)
+    return _of_each_table(con, find)
 
 
 def _overlapping(con: duckdb.DuckDBPyConnection, _lake: Lake, _sample: Sample) -> Found:
-    def look(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
+    def find(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
         overlapping = count(con, sql("check_overlap", table=table))
         return [f"{overlapping} versions of {table.name} overlap"] if overlapping else []
 
-    return _of_each_table(con, look)
+    return _of_each_table(con, find)
 
 
 def _landed(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sample) -> Found:
@@ -98,7 +98,7 @@ def _unlike(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sample) -> Found
     days = [record.snapshot_date for record in sample]
     some_of = {name: _some_records(con, name, days[0]) for name in SETS}
 
-    def look(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
+    def find(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
         some, found = some_of[table.set], []
         if differing := count(con, sql("check_current", table=table, some=some(table.parent_key))):
             found.append(f"{differing} current records of {table.name} are not those of its history")
@@ -114,7 +114,7 @@ def _unlike(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sample) -> Found
             found.append(f"{differing} records of {table.name} are not what was landed on {day}")
         return found
 
-    return _of_each_table(con, look)
+    return _of_each_table(con, find)
 
 
 RULES: tuple[Rule, ...] = (
@@ -130,9 +130,9 @@ RULES: tuple[Rule, ...] = (
 
 
 def sample_days(con: duckdb.DuckDBPyConnection, there: Mapping[date, DayRecord]) -> list[DayRecord]:
-    """The newest day that the history stands on and the lake holds, and a few others."""
-    stood_on = con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall()
-    days = [day for day, digest in stood_on if day in there and there[day].digest == digest]
+    """The newest merged day that the lake holds, and a few others."""
+    merged = con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall()
+    days = [day for day, digest in merged if day in there and there[day].digest == digest]
     others = sorted(days[:-1], key=lambda day: _drawn(days[-1], day))
     return [there[day] for day in (*days[-1:], *others[: SAMPLE_DAYS - 1])]
 

@@ -133,7 +133,7 @@ def translate_errors(path: Path | None, root: Path) -> Iterator[None]:
     except duckdb.Error as error:
         if not _is_about_files(error):
             raise
-        raise _worded(error, path, root) from error
+        raise _translated(error, path, root) from error
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def _declared_types() -> Iterator[None]:
 
 
 # What DuckDB raises about a file depends on where it notices: a full disk ends a COMMIT with a TransactionException; a
-# failed checksum, or bytes that are no Parquet, come as a bare Error.
+# failed checksum, or bytes that are not Parquet, come as a bare Error.
 _OF_FILES = (
     duckdb.IOException,
     duckdb.OutOfMemoryException,
@@ -171,7 +171,7 @@ def _is_about_files(error: duckdb.Error) -> bool:
     return isinstance(error, _OF_FILES) or type(error) is duckdb.Error or bool(told)
 
 
-def _worded(error: duckdb.Error, path: Path | None, root: Path) -> MachineError | BusyError | DamagedError:
+def _translated(error: duckdb.Error, path: Path | None, root: Path) -> MachineError | BusyError | DamagedError:
     text = str(error)
     told = machine.message_for_errno(machine.errno_in(text), root)
     if told is not None:

@@ -63,7 +63,7 @@ class Part:
 
 
 class Candidate:
-    """A day composed aside: looks like the lake's day, and is not yet part of it."""
+    """A composed day that is not part of the lake yet; its files have the layout of the lake's."""
 
     def __init__(self, day: date, folder: Path) -> None:
         self.day = day
@@ -81,9 +81,9 @@ class Candidate:
 def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], folder: Path) -> Candidate:
     """Put a day's statement together from its landings, aside in `folder`; `con` is one in memory.
 
-    Of each record the latest landed statement stands; a later landing that is silent or refuses the record takes
-    nothing away from an earlier one. Rows are sorted by key, so that equal statements make equal files. What was
-    observed stays in `con` as the table `observed`.
+    Each record's latest landed statement counts. A later landing that leaves the record unstated, or refuses it,
+    removes nothing that an earlier one stated. Rows are sorted by key, so that equal statements make equal files. What
+    was observed stays in `con` as the table `observed`.
     """
     candidate = Candidate(day, files.empty(folder))
     for name in (*TABLES, OBSERVED):
@@ -127,7 +127,7 @@ class Lake:
         self.folder_mode = mode | (mode & 0o444) >> 2 | files.PRIVATE_FOLDER
 
     def open_up(self) -> None:
-        """Give what is there the modes that are set by now, if those were others when it was written."""
+        """Apply the modes that are set now to files that were written under other settings."""
         if self.root.is_dir() and stat.S_IMODE(self.root.stat().st_mode) != self.folder_mode:
             for path in (*self.root.rglob("*"), self.root):  # the root last: it tells that all below is done
                 path.chmod(self.folder_mode if path.is_dir() else self.mode)
@@ -147,7 +147,7 @@ class Lake:
     def days(self) -> dict[date, DayRecord]:
         """Every whole day of the lake, in order. One whose files are missing or cut short is not whole.
 
-        It looks at every file of the lake: a night should ask once a stage.
+        Checks every file of the lake, so call it once a stage.
         """
         found, root = {}, str(self.root)
         for path in sorted(self.root.glob(f"{OBSERVED}/snapshot_date=*/*{OLD_DAY_RECORD}")):
@@ -202,7 +202,7 @@ class Lake:
         files.write(marker, msgspec.json.encode(record), self.mode)
 
     def drop(self, days: Iterable[date]) -> None:
-        """Take days out of the lake, each at once: without its `_day.json` it is none."""
+        """Remove days from the lake. Each goes at once: without its `_day.json` it does not count."""
         for day in days:
             self._own(OBSERVED, day).with_name(DAY_RECORD).unlink(missing_ok=True)
             for name in (*TABLES, OBSERVED, DAYS):
@@ -216,7 +216,7 @@ class Lake:
         return _digest_of({name: files.digest(self._part(name, day)) for name in (*TABLES, OBSERVED)})
 
     def sweep(self, gone: Iterable[date]) -> None:
-        """Remove what killed writers left: half-written day records, and files of days that were being let go of."""
+        """Remove what killed writers left: half-written day records, and files of days that were being expired."""
         for aside in self.root.glob(f"{OBSERVED}/snapshot_date=*/.*{files.PARTIAL}"):
             aside.unlink()
         gone = set(gone)

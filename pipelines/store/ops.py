@@ -1,6 +1,6 @@
 """The record of the work as tables: every sync, page, reject and drift, as the manifests in `raw/` tell them.
 
-They are published with the work they record, in the same file, and can always be told anew from `raw/`.
+They are published in the same file as the work they record, and can always be written again from `raw/`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Landings(Protocol):
         """All manifests, in order of day and landing."""
 
     def discarded(self) -> list[tuple[Manifest, Discard]]:
-        """Those that were taken back, each with why."""
+        """Those that were discarded, each with why."""
 
     def pages(self, manifest: Manifest) -> Iterable[Body]:
         """The landed bodies of one."""

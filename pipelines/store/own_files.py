@@ -40,7 +40,7 @@ class OwnFiles:
         return self.path.exists()
 
     def forget(self, path: Path) -> None:
-        """Vouch no longer for a file that turned out to be damaged, though it looks as it was written."""
+        """Stop vouching for a file that turned out to be damaged although its size and time are unchanged."""
         if path.is_file():
             inode = path.stat().st_ino
             digests = {v.sha256 for v in self._load() if v.inode == inode}
@@ -53,7 +53,7 @@ class OwnFiles:
     def recognises(self, path: Path, *, noting: bool = True) -> bool:
         """Whether a file is there and is what Rollbook wrote, byte for byte.
 
-        One that was copied or moved is noted, so that the next look is cheap; not by who is no writer.
+        A copied or moved file is noted, so that the next check is cheap, unless `noting` is false: only a writer may.
         """
         if path.is_symlink() or not path.is_file() or _has_wal(path):
             return False

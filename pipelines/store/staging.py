@@ -75,7 +75,7 @@ class Staging:
         for writer in self._writers.values():
             with suppress(OSError):
                 writer.close()
-            writer.is_open = False  # else it tries again when it is collected, and nobody can be told
+            writer.is_open = False  # else it tries again when it is collected, where no error can be handled
         for file in self._files:
             with suppress(OSError):
                 file.close()

@@ -165,7 +165,7 @@ class Warehouse:
                 con.execute("SELECT MAX(snapshot_date) FROM spans.days").fetchall()
                 for schema_name, name in tables if thoroughly else ():
                     con.execute(f"SELECT BIT_XOR(HASH(t)) FROM {schema_name}.{name} AS t").fetchall()
-        except BusyError:  # an analyst opened it for writing: that is no damage
+        except BusyError:  # an analyst opened it for writing; that does not damage it
             return True
         except (DamagedError, duckdb.Error):
             return False

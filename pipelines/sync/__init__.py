@@ -1,13 +1,13 @@
 """One sync, backfill or rebuild as plain calls: the only code that joins the stages. No Dagster, no SQL, no HTTP.
 
     land        fetch everything once; raw bodies and their manifest (source)
-    snapshot    flatten the landing, compose its day, judge it, move it into the lake (flatten, store; `days`)
+    snapshot    flatten the landing, compose its day, decide on it (`policy`), move it into the lake (`composer`)
     merge       bring the history up to the lake, in the next file (store)
-    publish     check the next file and swap it in (store), let go of what need not be kept (`retention`)
+    publish     check the next file and swap it in (`publisher`), expire what need not be kept (`retention`)
 
-Each stage leaves what it did on disk, so that a killed run is taken up by the next one: before anything is judged,
+Each stage leaves what it did on disk, so that the next run resumes after a killed one: before anything is decided,
 `recovery` brings the lake and the published file to the state that all counted landings imply. All of it happens under
-the writer's lock (`lock`); what is said of it is in `words`.
+the writer's lock (`lock`); what is said of it is in `messages`.
 """
 
 from pipelines.sync.messages import nothing_counts, unproven

@@ -1,4 +1,4 @@
-"""From landings to their day in the lake: flattened, composed, judged, moved in. What a verdict means is not here."""
+"""From landings to their day in the lake: flatten, compose, evaluate, move in. Verdicts are decided in `policy`."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ class Composer:
         return record
 
     def recompose(self, counted: Sequence[Manifest], lake: Lake | None = None) -> DayRecord:
-        """Make a day from the landings that count for it, none of them judged again (G8); in the lake, or another one.
+        """Make a day from the landings that count for it, without a new verdict (G8); in the lake, or in another one.
 
-        Raises ContractChangedError when too many records of a landing are refused by now: they were not when it was
-        judged, so a declaration has changed.
+        Raises ContractChangedError when too many records of a landing are refused now. They were accepted when it got
+        its verdict, so a declaration has changed.
         """
         flattened = {m.landing: self.flatten(m) for m in counted}
         for m in counted:

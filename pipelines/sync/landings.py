@@ -56,7 +56,7 @@ class Landings:
         return waiting[-1]
 
     def deferred(self) -> list[Manifest]:
-        """The landings that could not be judged when they were fetched, unless their day was fetched again since."""
+        """The landings that could not be evaluated when they were fetched, unless their day was fetched again since."""
         last = (self.raw.manifests(day)[-1] for day in self.raw.days())
         return [m for m in last if m.deferred and m.verdict is None]
 

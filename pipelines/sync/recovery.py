@@ -1,4 +1,4 @@
-"""Before anything is judged: the warehouse is brought to the state that all counted landings imply (G4).
+"""Recovery: before anything is decided, the warehouse is brought to the state that the counted landings imply (G4).
 
 A killed writer, a full disk, a lost or damaged file, a restored one, or rows that somebody changed in the published
 file leave the lake or the published file behind `raw/`. This finds out what is behind and what to begin from; merging
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Base:
-    """What the next file begins from: a sound file that Rollbook wrote, or nothing, so that the lake is folded anew."""
+    """What the next file begins from: a sound file that Rollbook wrote, or nothing (full refresh)."""
 
     file: Path | None
 

@@ -25,7 +25,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Synced:
-    """What one sync did: the judged landing, and what changed in the current tables."""
+    """What one sync did: the landing with its verdict, and what changed in the current tables."""
 
     manifest: Manifest
     day: DayRecord

@@ -32,7 +32,7 @@ class Retention:
         none, without a number of days to keep.
 
         Each kept older file holds them as well, since it may be restored. A day stays on disk for one night after it
-        has left the views, for whoever still has last night's file open. A day that waits for approval stays, too.
+        has left the views, for readers that still have last night's file open. A day that waits for approval stays.
         """
         if not keep_days or not (there := self.lake.days()):
             return []

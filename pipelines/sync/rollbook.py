@@ -73,7 +73,7 @@ class Rollbook:
     # -- the whole -------------------------------------------------------------------------------------------------
 
     def sync(self, day: date | None = None, *, details: Details = "none") -> Synced:
-        """Fetch, judge, merge, publish: the nightly job.
+        """Fetch, decide, merge, publish: the nightly job.
 
         Raises RollbookError; whatever is raised, readers keep the last published file.
         """
@@ -98,7 +98,7 @@ class Rollbook:
         """Flatten the landed days of a range again from raw, bring history up to them, publish once (G8).
 
         Raises NothingLandedError when not a single day of the range has a landing that counts; ContractChangedError
-        when too many of its records are refused by now; and HeldError when a table would lose more than the hold allows
+        when too many of its records are refused now; and HeldError when a table would lose more than the hold allows
         and that is not confirmed. Nothing is changed then.
         """
         days = days_between(first, last)
@@ -133,7 +133,7 @@ class Rollbook:
             if expired:
                 self.raw.forget_expired(expired)
             self.publish(confirm=always)
-            self._judge_deferred(self.landings.deferred())
+            self._decide_deferred(self.landings.deferred())
             return done
 
     def restore(self, kept: Path) -> None:
@@ -174,7 +174,7 @@ class Rollbook:
 
     @stage
     def recover(self) -> None:
-        """Bring the warehouse to the state that all counted landings imply, before anything is judged (G4).
+        """Bring the warehouse to the state that all counted landings imply, before anything is decided (G4).
 
         Days of the lake that are missing or behind are composed again; the published file is merged from the newest
         sound one that Rollbook wrote, or from the lake where there is none. Raises ExpiredError when expired days
@@ -191,15 +191,15 @@ class Rollbook:
                     raise
                 self._merge(Base(None), full_refresh=True)  # what the file holds is wrong: the lake knows better
                 self.publish()
-        self._judge_deferred(self.landings.deferred())
+        self._decide_deferred(self.landings.deferred())
 
     @reported_stage
     def land(self, day: date | None = None, *, details: Details = "none") -> Manifest:
         """Fetch everything once and land it.
 
-        Raises the client's errors, OtherInstitutionError, NothingLandedError, and ArgumentError for a day that is no
-        partition. Where the warehouse could not be brought up to date, what was fetched is kept to be judged later,
-        and what stood in the way is raised.
+        Raises the client's errors, OtherInstitutionError, NothingLandedError, SettingError without an address or a key,
+        and ArgumentError for a day that is not a partition. If the warehouse could not be brought up to date, what was
+        fetched is kept for the next writer to decide on, and the obstacle is raised.
         """
         day = self.partition(day or self.today())
         self.settings.check_source()
@@ -223,12 +223,12 @@ class Rollbook:
 
     @reported_stage
     def snapshot(self, manifest: Manifest, *, approve: bool = False) -> tuple[Manifest, DayRecord]:
-        """Flatten a landing, compose its day, judge it once, and move the day into the lake if it counts.
+        """Flatten a landing, compose its day, decide on it once, and move the day into the lake if it counts.
 
         Raises ContractChangedError (verdict failed) and HeldError (verdict held); both leave the lake as it was.
         """
         self.ready()
-        if manifest.counts_for_its_day:  # judged before, and `recover` saw to its snapshot
+        if manifest.counts_for_its_day:  # it has its verdict, and `recover` has made its snapshot
             return manifest, self.lake.days()[manifest.snapshot_date]
         flattened = self.composer.flatten(manifest)
         record = partial(self.raw.record_verdict, rejected=flattened.rejected(), drift=flattened.drift, at=self.clock())
@@ -296,7 +296,7 @@ class Rollbook:
 
     @reported_stage
     def publish(self, *, confirm: Confirm = within_hold) -> Report | None:
-        """Check the next file and swap it in; then let go of what ROLLBOOK_KEEP_DAYS does not ask for any more.
+        """Check the next file and swap it in; then expire what ROLLBOOK_KEEP_DAYS does not keep.
 
         Returns the morning page, if one could be made. Raises CheckError, or SettingError for a malformed
         thresholds.csv, with the last published file left in place; and HeldError when days were made again, a table
@@ -345,7 +345,7 @@ class Rollbook:
         if self._blocked is not None:
             raise self._blocked
 
-    def _judge_deferred(self, landings: Iterable[Manifest]) -> None:
+    def _decide_deferred(self, landings: Iterable[Manifest]) -> None:
         """Judge what was landed while nothing could be compared. It proves nothing, so it adds and updates only."""
         merged = False
         for manifest in landings:

@@ -55,7 +55,7 @@ class History:
         return not self.merged_days().keys() <= self.records.keys()
 
     def refold(self) -> list[TableCounts]:
-        """Fold all runs of days anew, the lake unread: for declarations that changed while days are gone from it.
+        """Compute all history again from the runs of days: for declarations that changed after days had expired.
 
         A column that is new is NULL on every day but those that the caller merges again afterwards.
         """
@@ -81,7 +81,7 @@ class History:
         return self._each(lambda table: table.merge(places))
 
     def forget(self, days: Iterable[date]) -> list[TableCounts]:
-        """Take days out of the history, as if nothing had ever been landed on them: what was landed was taken back.
+        """Remove days from the history, as if nothing had ever been landed on them: their landings were discarded.
 
         The lake is not read for it, so that days which the history alone still holds stay in it.
         """
@@ -93,7 +93,7 @@ class History:
         return self._each(lambda table: table.forget(places)) if places else []
 
     def rebuild(self) -> list[TableCounts]:
-        """Fold the whole lake anew, by the definition, from runs that are made of nothing but the lake."""
+        """Full refresh: compute the history of the whole lake by the definition, from nothing but the lake."""
         with transaction(self.con):
             self.con.execute("DELETE FROM spans.days")
             self.con.execute("DELETE FROM spans.proven")

@@ -46,7 +46,7 @@ days AS (
     FROM spans.days AS d
     LEFT JOIN spans.proven AS p ON p.day = d.snapshot_date AND p.set_name = '{{ table.set }}'
 ),
--- What says nothing is no statement, but it does show that the record is there.
+-- A run without a statement still shows that the record exists, so it delays an absence.
 runs AS (
     SELECT id, first_day, last_day, is_statement, LEAD(first_day) OVER (PARTITION BY id ORDER BY first_day) AS next_seen
     FROM seen
