@@ -70,8 +70,6 @@ class Rollbook:
         self._blocked: RollbookError | None = None
         self.is_writer = False
 
-    # -- the whole -------------------------------------------------------------------------------------------------
-
     def sync(self, day: date | None = None, *, details: Details = "none") -> Synced:
         """Fetch, decide, merge, publish: the nightly job.
 
@@ -165,8 +163,6 @@ class Rollbook:
                     yield
                 finally:
                     self.is_writer = False
-
-    # -- the stages ------------------------------------------------------------------------------------------------
 
     def today(self) -> date:
         """The date in ROLLBOOK_TIMEZONE."""
@@ -374,8 +370,6 @@ class Rollbook:
         self.staged = None
         change()
         self.recover()  # as a writer would that finds it so after a kill
-
-    # -- what is known ---------------------------------------------------------------------------------------------
 
     def partition(self, day: date) -> date:
         """The day, if it is one that can be synced. Raises ArgumentError naming what would make it one."""
