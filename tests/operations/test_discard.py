@@ -71,6 +71,7 @@ def test_undo_puts_it_back(house: House, number: int) -> None:
     assert house.rollbook().raw.discarded() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_discards_and_undos_in_any_order_with_days_that_only_the_history_holds(house: House, seed: int) -> None:
     """The first nights have expired: they stay, whatever becomes of the others."""
@@ -98,6 +99,7 @@ def test_discards_and_undos_in_any_order_with_days_that_only_the_history_holds(h
         assert house.tables() == told.tables(), (seed, sorted(aside))
 
 
+@pytest.mark.slow
 def test_all_days_may_be_discarded_and_the_warehouse_is_empty_then(house: House) -> None:
     for number in TONIGHT:
         discard(house.rollbook(), night(number), reason="another school's", confirm=always)

@@ -127,6 +127,7 @@ def nights_of_5000() -> list[tuple[Day, Day]]:
     return nights(Institution(5000), days_until(date(2026, 11, 20), 15))
 
 
+@pytest.mark.slow
 def test_two_to_three_percent_of_5000_students_change_on_a_school_day_and_fewer_at_weekends(
     nights_of_5000: list[tuple[Day, Day]],
 ) -> None:
@@ -140,6 +141,7 @@ def test_two_to_three_percent_of_5000_students_change_on_a_school_day_and_fewer_
     assert all(0.1 < share < 1.5 for share in shares[False]), shares
 
 
+@pytest.mark.slow
 def test_a_few_in_a_thousand_students_leave_and_as_many_come_on_a_school_day(
     nights_of_5000: list[tuple[Day, Day]],
 ) -> None:
@@ -179,7 +181,7 @@ def landslides(old: Tables, new: Tables) -> list[str]:
 
 @pytest.mark.parametrize(("students", "nights_played"), [(50, 200), (120, 60), (500, 30)])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_no_night_looks_like_a_landslide(students: int, nights_played: int, seed: int) -> None:
+def test_no_night_looks_like_a_mass_change(students: int, nights_played: int, seed: int) -> None:
     institution = Institution(students, seed=seed)
     old: Tables | None = None
     for day in days_until(date(2026, 12, 31), nights_played + 1):
@@ -189,11 +191,13 @@ def test_no_night_looks_like_a_landslide(students: int, nights_played: int, seed
         old = new
 
 
-def test_no_night_of_5000_students_looks_like_a_landslide(nights_of_5000: list[tuple[Day, Day]]) -> None:
+@pytest.mark.slow
+def test_no_night_of_5000_students_looks_like_a_mass_change(nights_of_5000: list[tuple[Day, Day]]) -> None:
     for before, after in nights_of_5000[-6:]:
         assert landslides(tables_of(before), tables_of(after)) == [], after.date
 
 
+@pytest.mark.slow
 def test_about_a_fifth_of_class_summaries_change_on_a_school_day_and_none_at_weekends(
     nights_of_5000: list[tuple[Day, Day]],
 ) -> None:

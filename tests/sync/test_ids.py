@@ -112,6 +112,7 @@ def pages(draw: st.DrawFn) -> tuple[str, list[bytes]]:
     return set_name, draw(st.lists(records(set_name), max_size=5))
 
 
+@pytest.mark.slow
 @settings(max_examples=600)
 @given(pages())
 @example(

@@ -162,6 +162,7 @@ def test_several_landings_of_a_day_with_copies_in_them_add_up(house: House) -> N
     assert_sound(house, told.night(2, students(9), classes(2)), nights=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_no_page_that_a_service_can_make_up_trips_a_check(house: House, seed: int) -> None:
     """Copies, refused copies, ids that cannot be read, totals that fit or do not: green every night, and as rebuilt."""
