@@ -135,7 +135,11 @@ class Lake:
     def upgrade(self) -> None:
         """Bring what an earlier version wrote to how it is written now; the tables' files stay as they are."""
         for old in sorted(self.root.glob(f"{OBSERVED}/snapshot_date=*/{OLD_DAY_RECORD}")):
-            record = msgspec.json.decode(old.read_bytes(), type=DayRecord)
+            try:
+                record = msgspec.json.decode(old.read_bytes(), type=DayRecord)
+            except msgspec.DecodeError:  # then the day does not count, and is composed again
+                old.unlink()
+                continue
             written = _write_proven(self._own(DAYS, record.snapshot_date), record.proven, self.folder_mode)
             written.chmod(self.mode)
             files.sync(written)

@@ -71,6 +71,16 @@ def test_its_days_can_be_read_before_and_after(house: House) -> None:
         assert after[day].sizes.keys() == before[day].sizes.keys() | {DAYS}
 
 
+def test_a_day_whose_record_cannot_be_read_is_composed_again(house: House) -> None:
+    before = house.tables()
+    spoiled = house.warehouse / "snapshots" / OBSERVED / f"snapshot_date={night(5)}" / "day.json"
+    spoiled.write_bytes(spoiled.read_bytes()[:20])
+    house.sync()
+    assert house.tables() == before
+    assert night(5) in house.rollbook().lake.days()
+    assert not list((house.warehouse / "snapshots").rglob("*/day.json"))
+
+
 def test_every_folder_of_the_lake_opens_as_one_parquet_table_in_any_engine(house: House) -> None:
     """As Spark and its like open it: whatever begins with an underscore is passed over, the date has a given type."""
     house.sync()
