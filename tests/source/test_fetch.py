@@ -1,4 +1,4 @@
-"""The land stage whole: what a fetch leaves in raw/, in good nights and bad ones (promises 2, 4, 8, 9, 11, 12)."""
+"""The land stage whole: what a fetch leaves in raw/, in good nights and bad ones (G2, G4, G9 and G12)."""
 
 from __future__ import annotations
 
@@ -6,67 +6,20 @@ import logging
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from pipelines import __version__
-from pipelines.errors import (
-    KeyRefusedError,
-    MachineError,
-    NothingLandedError,
-    NotTheContractError,
-    OtherInstitutionError,
-    RefusedError,
-    RollbookError,
-    UnreachableError,
-)
+from pipelines.errors import KeyRefusedError, NotTheContractError, RefusedError, RollbookError, UnreachableError
 from pipelines.landing.manifest import Absence, Manifest, Proof, Verdict, Walk
-from pipelines.landing.raw import RawStore
 from pipelines.source.absence import Names
-from pipelines.source.fetch import MAX_UNREACHABLE, Draft, fetch
-from tests.source.conftest import SHORT_TIMEOUTS, settings_for
+from pipelines.source.fetch import MAX_UNREACHABLE, Draft
+from tests.source.conftest import NOW, TODAY, TOMORROW, Night
 from tests.support import faults
-from tests.support.records import classes, student, students
-from tests.support.service import KEY, Bend, Reply, Service
-
-NOW = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
-TODAY = date(2026, 11, 20)
-YESTERDAY, TOMORROW = TODAY - timedelta(days=1), TODAY + timedelta(days=1)
-
-
-class Night:
-    """A service, an empty raw folder, and a fetch to be made."""
-
-    def __init__(self, service: Service, tmp_path: Path) -> None:
-        self.service = service
-        self.warehouse = tmp_path / "warehouse"
-        self.raw = RawStore(self.warehouse / "raw")
-        service.now = lambda: NOW
-
-    def fetch(self, published: Any = None, *, over: dict[str, Any] | None = None, **arguments: Any) -> Manifest:
-        settings = settings_for(self.service, self.warehouse, **(over or {}))
-        arguments = {"clock": lambda: NOW, "timeouts": SHORT_TIMEOUTS} | arguments
-        return fetch(settings, self.raw, published, **arguments)
-
-    def failed(self, error: type[RollbookError], published: Any = None, **arguments: Any) -> tuple[Any, list[Manifest]]:
-        """Fetch, expecting an error; returns it and what was landed."""
-        with pytest.raises(error) as caught:
-            self.fetch(published, **arguments)
-        assert not list(self.warehouse.rglob(".*")), "something half-written was left"
-        return caught.value, self.raw.manifests()
-
-    def asked(self) -> list[tuple[str, int]]:
-        return [(r.path, r.page) for r in self.service.requests]
-
-
-@pytest.fixture
-def night(tmp_path: Path) -> Iterable[Night]:
-    with Service(students(150), classes(3)) as service:
-        yield Night(service, tmp_path)
+from tests.support.records import student, students
+from tests.support.service import KEY, Bend, Reply
 
 
 class Known:
@@ -191,100 +144,6 @@ def test_progress_is_told_page_by_page(night: Night) -> None:
         choose_details=lambda draft: [5], progress=lambda set_name, page, pages: told.append((set_name, page, pages))
     )
     assert told == [("students", 1, 2), ("students", 2, 2), ("classes", 1, 1), ("details", 1, 1)]
-
-
-# --- whose key, and which day ----------------------------------------------------------------------------------------
-
-
-def test_the_institution_bound_to_is_fetched(night: Night) -> None:
-    assert night.fetch(bound_to=41).school_id == 41
-
-
-def test_another_institutions_key_is_refused_before_anything_is_fetched(night: Night) -> None:
-    error, (landed,) = night.failed(OtherInstitutionError, bound_to=42)
-    assert night.asked() == [("auth", 1)]
-    assert "belongs to institution 41, this warehouse to institution 42" in error.message
-    assert (landed.verdict, landed.reason, landed.bodies) == (Verdict.FAILED, error.message, 1)
-
-
-@pytest.mark.parametrize(
-    ("zone", "there", "day", "taken"),
-    [
-        ("UTC", NOW, None, TODAY),
-        ("UTC", NOW, TODAY, TODAY),
-        ("America/Los_Angeles", NOW, None, YESTERDAY),  # the service is a zone ahead
-        ("America/Los_Angeles", NOW, YESTERDAY, YESTERDAY),
-        ("Pacific/Kiritimati", NOW + timedelta(hours=9), None, TODAY),
-        ("UTC", NOW - timedelta(hours=3), None, TODAY),  # a zone behind: yesterday evening there
-        ("UTC", NOW - timedelta(hours=3), YESTERDAY, YESTERDAY),  # as its timestamp says
-        ("UTC", NOW + timedelta(hours=22), None, TODAY),
-        ("UTC", NOW - timedelta(days=9), TODAY - timedelta(days=9), TODAY - timedelta(days=9)),  # it plays that day
-    ],
-)
-def test_a_fetch_is_dated_by_the_day_here_or_at_the_service(
-    night: Night, zone: str, there: datetime, day: date | None, taken: date
-) -> None:
-    night.service.now = lambda: there
-    done = night.fetch(day=day, over={"timezone": zone})
-    assert (done.snapshot_date, night.raw.days()) == (taken, [taken])
-
-
-@pytest.mark.parametrize(
-    ("there", "day"),
-    [
-        *((NOW, day) for day in (YESTERDAY, TOMORROW, date(2026, 11, 3))),
-        (NOW + timedelta(hours=22), TOMORROW),  # it has begun there, and not here
-        (NOW - timedelta(days=9), TODAY - timedelta(days=8)),  # neither here nor there
-        (NOW - timedelta(days=9), TODAY - timedelta(days=10)),
-        (NOW + timedelta(days=9), TODAY + timedelta(days=9)),
-    ],
-)
-def test_no_fetch_is_dated_by_any_other_day(night: Night, there: datetime, day: date) -> None:
-    night.service.now = lambda: there
-    error, landed = night.failed(NothingLandedError, day=day)
-    assert night.asked() == [("auth", 1)]
-    assert landed == []
-    assert f"fetched for {day}: it is {TODAY} here and {there.date()} at the service" in error.message
-    assert "rollbook backfill" in error.message
-    assert list(night.raw.root.iterdir()) == []
-
-
-@pytest.mark.parametrize("day", [None, TODAY])
-@pytest.mark.parametrize("off", [timedelta(days=-365), timedelta(days=-2), timedelta(days=2), timedelta(days=365)])
-def test_two_clocks_further_apart_than_zones_fetch_nothing(night: Night, off: timedelta, day: date | None) -> None:
-    night.service.now = lambda: NOW + off
-    error, landed = night.failed(MachineError, day=day)
-    assert night.asked() == [("auth", 1)]
-    assert error.message == (
-        f"It is {TODAY} by the clock of this machine (in UTC) and {(NOW + off).date()} by that of the records service:"
-        " no two zones are so far apart, so one of them is wrong. Nothing was fetched: set this machine's clock right,"
-        " or tell the service's representative. Where the service plays another day on purpose, name it with --date."
-    )
-    assert (landed, list(night.raw.root.iterdir())) == ([], [])
-
-
-def test_another_institutions_key_under_a_wrong_clock_leaves_nothing(night: Night) -> None:
-    night.service.now = lambda: NOW - timedelta(days=365)
-    _, landed = night.failed(OtherInstitutionError, bound_to=42)
-    assert landed == []
-
-
-@pytest.mark.parametrize(
-    "bend",
-    [
-        faults.html(),
-        faults.wrong_envelope({"success": True, "data": {"school": {"id": 41}}}),
-        faults.wrong_envelope({"success": True, "data": {"school": {"id": 0}, "timestamp": "2026-11-20 02:15:00"}}),
-        faults.wrong_envelope({"success": True, "data": {"school": {"id": 41}, "timestamp": "today"}}),
-        faults.wrong_envelope({"success": True, "data": [], "pagination": {}}),
-    ],
-)
-def test_an_auth_check_that_is_not_the_contracts_is_asked_again_then_fails(night: Night, bend: Bend) -> None:
-    night.service.on(bend, path="auth", times=2)
-    assert night.fetch().retries == 2
-    night.service.on(bend, path="auth", times=None)
-    _, landed = night.failed(NotTheContractError)
-    assert [m.verdict for m in landed] == [None, Verdict.FAILED]
 
 
 # --- bad nights ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,104 @@
+"""Whose key, and which day: a fetch is for one institution (G11), and filed under today's date alone (G8)."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+
+import pytest
+
+from pipelines.errors import MachineError, NothingLandedError, NotTheContractError, OtherInstitutionError
+from pipelines.landing.manifest import Verdict
+from tests.source.conftest import NOW, TODAY, TOMORROW, YESTERDAY, Night
+from tests.support import faults
+from tests.support.service import Bend
+
+
+def test_the_institution_bound_to_is_fetched(night: Night) -> None:
+    assert night.fetch(bound_to=41).school_id == 41
+
+
+def test_another_institutions_key_is_refused_before_anything_is_fetched(night: Night) -> None:
+    error, (landed,) = night.failed(OtherInstitutionError, bound_to=42)
+    assert night.asked() == [("auth", 1)]
+    assert "belongs to institution 41, this warehouse to institution 42" in error.message
+    assert (landed.verdict, landed.reason, landed.bodies) == (Verdict.FAILED, error.message, 1)
+
+
+@pytest.mark.parametrize(
+    ("zone", "there", "day", "taken"),
+    [
+        ("UTC", NOW, None, TODAY),
+        ("UTC", NOW, TODAY, TODAY),
+        ("America/Los_Angeles", NOW, None, YESTERDAY),  # the service is a zone ahead
+        ("America/Los_Angeles", NOW, YESTERDAY, YESTERDAY),
+        ("Pacific/Kiritimati", NOW + timedelta(hours=9), None, TODAY),
+        ("UTC", NOW - timedelta(hours=3), None, TODAY),  # a zone behind: yesterday evening there
+        ("UTC", NOW - timedelta(hours=3), YESTERDAY, YESTERDAY),  # as its timestamp says
+        ("UTC", NOW + timedelta(hours=22), None, TODAY),
+        ("UTC", NOW - timedelta(days=9), TODAY - timedelta(days=9), TODAY - timedelta(days=9)),  # it plays that day
+    ],
+)
+def test_a_fetch_is_dated_by_the_day_here_or_at_the_service(
+    night: Night, zone: str, there: datetime, day: date | None, taken: date
+) -> None:
+    night.service.now = lambda: there
+    done = night.fetch(day=day, over={"timezone": zone})
+    assert (done.snapshot_date, night.raw.days()) == (taken, [taken])
+
+
+@pytest.mark.parametrize(
+    ("there", "day"),
+    [
+        *((NOW, day) for day in (YESTERDAY, TOMORROW, date(2026, 11, 3))),
+        (NOW + timedelta(hours=22), TOMORROW),  # it has begun there, and not here
+        (NOW - timedelta(days=9), TODAY - timedelta(days=8)),  # neither here nor there
+        (NOW - timedelta(days=9), TODAY - timedelta(days=10)),
+        (NOW + timedelta(days=9), TODAY + timedelta(days=9)),
+    ],
+)
+def test_no_fetch_is_dated_by_any_other_day(night: Night, there: datetime, day: date) -> None:
+    night.service.now = lambda: there
+    error, landed = night.failed(NothingLandedError, day=day)
+    assert night.asked() == [("auth", 1)]
+    assert landed == []
+    assert f"fetched for {day}: it is {TODAY} here and {there.date()} at the service" in error.message
+    assert "rollbook backfill" in error.message
+    assert list(night.raw.root.iterdir()) == []
+
+
+@pytest.mark.parametrize("day", [None, TODAY])
+@pytest.mark.parametrize("off", [timedelta(days=-365), timedelta(days=-2), timedelta(days=2), timedelta(days=365)])
+def test_two_clocks_further_apart_than_zones_fetch_nothing(night: Night, off: timedelta, day: date | None) -> None:
+    night.service.now = lambda: NOW + off
+    error, landed = night.failed(MachineError, day=day)
+    assert night.asked() == [("auth", 1)]
+    assert error.message == (
+        f"It is {TODAY} by the clock of this machine (in UTC) and {(NOW + off).date()} by that of the records service:"
+        " no two zones are so far apart, so one of them is wrong. Nothing was fetched: set this machine's clock right,"
+        " or tell the service's representative. Where the service plays another day on purpose, name it with --date."
+    )
+    assert (landed, list(night.raw.root.iterdir())) == ([], [])
+
+
+def test_another_institutions_key_under_a_wrong_clock_leaves_nothing(night: Night) -> None:
+    night.service.now = lambda: NOW - timedelta(days=365)
+    _, landed = night.failed(OtherInstitutionError, bound_to=42)
+    assert landed == []
+
+
+@pytest.mark.parametrize(
+    "bend",
+    [
+        faults.html(),
+        faults.wrong_envelope({"success": True, "data": {"school": {"id": 41}}}),
+        faults.wrong_envelope({"success": True, "data": {"school": {"id": 0}, "timestamp": "2026-11-20 02:15:00"}}),
+        faults.wrong_envelope({"success": True, "data": {"school": {"id": 41}, "timestamp": "today"}}),
+        faults.wrong_envelope({"success": True, "data": [], "pagination": {}}),
+    ],
+)
+def test_an_auth_check_that_is_not_the_contracts_is_asked_again_then_fails(night: Night, bend: Bend) -> None:
+    night.service.on(bend, path="auth", times=2)
+    assert night.fetch().retries == 2
+    night.service.on(bend, path="auth", times=None)
+    _, landed = night.failed(NotTheContractError)
+    assert [m.verdict for m in landed] == [None, Verdict.FAILED]
