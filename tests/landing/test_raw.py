@@ -8,84 +8,17 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from pipelines.errors import DamagedError
-from pipelines.landing.bodies import LandingWriter
-from pipelines.landing.manifest import Absence, Body, Drift, Landed, Manifest, Proof, Reject, TableCounts, Verdict, Walk
+from pipelines.landing.manifest import Body, Drift, Landed, Reject, TableCounts, Verdict, Walk
 from pipelines.landing.raw import RawStore
-
-DAY = date(2026, 11, 20)
-AT = datetime(2026, 11, 20, 2, 15, 1, 123456, tzinfo=UTC)
-
-
-@pytest.fixture
-def raw(tmp_path: Path) -> RawStore:
-    return RawStore(tmp_path / "warehouse" / "raw")
-
-
-def manifest(**over: Any) -> Manifest:
-    values: dict[str, Any] = {
-        "snapshot_date": DAY,
-        "landing": 0,
-        "started_at": AT,
-        "finished_at": AT + timedelta(seconds=9),
-    }
-    return Manifest(**(values | over))
-
-
-def body(text: str) -> bytes:
-    return ('{"data": "' + text + '"}').encode()
-
-
-def add(writer: LandingWriter, set_name: str, kind: Any, page: int, content: bytes, **more: Any) -> None:
-    writer.add(set_name=set_name, kind=kind, page=page, content=content, received_at=AT, records=1, **more)
-
-
-def land(raw: RawStore, text: str = "x", day: date = DAY, **over: Any) -> Manifest:
-    writer = raw.begin(day)
-    add(writer, "auth", "auth", 1, body(text))
-    return writer.finish(manifest(**over))
-
-
-def folder(raw: RawStore, landing: int = 1, day: date = DAY) -> Path:
-    return raw.root / f"snapshot_date={day}" / f"landing={landing}"
-
-
-def full(raw: RawStore) -> tuple[Manifest, list[bytes]]:
-    """A landing with every kind of body: students proven by walk 2, classes unproven after two walks."""
-    bodies = [body(t) for t in ("auth", "s1.1", "s1.2", "s2.1", "s2.2", "c1.1", "c2.1", "7", "8", "9", "d")]
-    writer = raw.begin(DAY)
-    add(writer, "auth", "auth", 1, bodies[0])
-    for content, number, page in zip(bodies[1:5], (1, 1, 2, 2), (1, 2, 1, 2), strict=True):
-        add(writer, "students", "walk", page, content, walk=number)
-    for content, number in zip(bodies[5:7], (1, 2), strict=True):
-        add(writer, "classes", "walk", 1, content, walk=number)
-    for content, sought in zip(bodies[7:10], (7, 8, 9), strict=True):
-        add(writer, "students", "search", 1, content, sought=sought)
-    add(writer, "details", "detail", 1, bodies[10], sought=3)
-    proof = Proof(set="students", walk=2, total_count=2, unique_ids=2, pages=2, limit=1)
-    done = writer.finish(
-        manifest(
-            walks=(
-                Walk(set="students", walks=2, counted=(2,), proof=proof, spoiled=("walk 1, page 2: short",)),
-                Walk(set="classes", walks=2, counted=(1, 2), spoiled=("a", "b")),
-            ),
-            absences=(
-                Absence(set="students", id=7, answer="removed", asked_by=("email",)),
-                Absence(set="students", id=8, answer="slipped", asked_by=("email",)),
-                Absence(set="students", id=9, answer="removed", asked_by=("email",)),
-            ),
-        )
-    )
-    return done, bodies
-
+from tests.landing.landings import AT, DAY, add, body, folder, full, land, manifest
 
 # --- what is written -------------------------------------------------------------------------------------------------
 
@@ -374,77 +307,3 @@ def test_refused_records_are_kept_beside_the_landing_and_replaced(raw: RawStore)
     assert raw.rejects(done) == rejects[:1]
     raw.keep_rejects(done, [])
     assert raw.rejects(done) == []
-
-
-# --- damage ----------------------------------------------------------------------------------------------------------
-
-
-def read_all(raw: RawStore, done: Manifest) -> None:
-    for set_name in ("auth", "students", "classes", "details"):
-        list(raw.bodies(done, set_name))
-
-
-def flip(path: Path, at: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[at] ^= 0x01
-    path.write_bytes(content)
-
-
-@pytest.mark.parametrize("name", ["bodies.zst", "pages.jsonl"])
-@pytest.mark.parametrize("how", ["flipped", "cut", "gone"])
-def test_damage_is_noticed_and_named_with_what_to_do(raw: RawStore, name: str, how: str) -> None:
-    done, _ = full(raw)
-    path = folder(raw) / name
-    if how == "gone":
-        path.unlink()
-    elif how == "cut":
-        path.write_bytes(path.read_bytes()[:-30])
-    else:
-        flip(path, path.stat().st_size // 2)
-    with pytest.raises(DamagedError, match=rf"raw/snapshot_date={DAY}/landing=1/{name} .*backup.*rollbook rebuild"):
-        read_all(raw, done)
-
-
-def test_no_byte_of_the_bodies_can_change_unnoticed(raw: RawStore) -> None:
-    done = land(raw, "a body long enough to be worth compressing " * 3)
-    path = folder(raw) / "bodies.zst"
-    good = path.read_bytes()
-    unnoticed = []
-    for at in range(len(good)):
-        flip(path, at)
-        try:
-            (landed,) = raw.bodies(done, "auth")
-        except DamagedError:
-            pass
-        else:
-            unnoticed.append((at, landed.content))
-        path.write_bytes(good)
-    # A bit of the frame's header may be of no consequence; what comes out never is another body.
-    assert {content for _, content in unnoticed} <= {body("a body long enough to be worth compressing " * 3)}
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"[]", b"{}", b'{"snapshot_date": "2026-11-20"}', b"\xff\xfe", None],
-)
-def test_a_manifest_that_cannot_be_read_is_named(raw: RawStore, content: bytes | None) -> None:
-    land(raw)
-    path = folder(raw) / "manifest.json"
-    path.unlink() if content is None else path.write_bytes(content)
-    with pytest.raises(DamagedError, match=rf"raw/snapshot_date={DAY}/landing=1/manifest.json"):
-        raw.manifests()
-
-
-def test_a_manifest_whose_proof_proves_nothing_is_damaged(raw: RawStore) -> None:
-    full(raw)
-    path = folder(raw) / "manifest.json"
-    path.write_bytes(path.read_bytes().replace(b'"unique_ids": 2', b'"unique_ids": 1'))
-    with pytest.raises(DamagedError):
-        raw.manifest(DAY, 1)
-
-
-def test_a_manifest_of_a_later_rollbook_is_read_as_far_as_it_is_known(raw: RawStore) -> None:
-    done = land(raw)
-    path = folder(raw) / "manifest.json"
-    path.write_bytes(path.read_bytes().replace(b"{", b'{"moon_phase": "full",', 1))
-    assert raw.manifest(DAY, 1) == done

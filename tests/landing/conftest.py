@@ -1,0 +1,14 @@
+"""What the tests of `landing` share: an empty raw folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.landing.raw import RawStore
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> RawStore:
+    return RawStore(tmp_path / "warehouse" / "raw")

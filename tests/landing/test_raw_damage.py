@@ -1,0 +1,83 @@
+"""Damage to what lies in raw/ is noticed and named with what to do, and never read as something else (G4)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import DamagedError
+from pipelines.landing.manifest import Manifest
+from pipelines.landing.raw import RawStore
+from tests.landing.landings import DAY, body, folder, full, land
+
+
+def read_all(raw: RawStore, done: Manifest) -> None:
+    for set_name in ("auth", "students", "classes", "details"):
+        list(raw.bodies(done, set_name))
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0x01
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["bodies.zst", "pages.jsonl"])
+@pytest.mark.parametrize("how", ["flipped", "cut", "gone"])
+def test_damage_is_noticed_and_named_with_what_to_do(raw: RawStore, name: str, how: str) -> None:
+    done, _ = full(raw)
+    path = folder(raw) / name
+    if how == "gone":
+        path.unlink()
+    elif how == "cut":
+        path.write_bytes(path.read_bytes()[:-30])
+    else:
+        flip(path, path.stat().st_size // 2)
+    with pytest.raises(DamagedError, match=rf"raw/snapshot_date={DAY}/landing=1/{name} .*backup.*rollbook rebuild"):
+        read_all(raw, done)
+
+
+def test_no_byte_of_the_bodies_can_change_unnoticed(raw: RawStore) -> None:
+    done = land(raw, "a body long enough to be worth compressing " * 3)
+    path = folder(raw) / "bodies.zst"
+    good = path.read_bytes()
+    unnoticed = []
+    for at in range(len(good)):
+        flip(path, at)
+        try:
+            (landed,) = raw.bodies(done, "auth")
+        except DamagedError:
+            pass
+        else:
+            unnoticed.append((at, landed.content))
+        path.write_bytes(good)
+    # A bit of the frame's header may be of no consequence; what comes out never is another body.
+    assert {content for _, content in unnoticed} <= {body("a body long enough to be worth compressing " * 3)}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"{}", b'{"snapshot_date": "2026-11-20"}', b"\xff\xfe", None],
+)
+def test_a_manifest_that_cannot_be_read_is_named(raw: RawStore, content: bytes | None) -> None:
+    land(raw)
+    path = folder(raw) / "manifest.json"
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(DamagedError, match=rf"raw/snapshot_date={DAY}/landing=1/manifest.json"):
+        raw.manifests()
+
+
+def test_a_manifest_whose_proof_proves_nothing_is_damaged(raw: RawStore) -> None:
+    full(raw)
+    path = folder(raw) / "manifest.json"
+    path.write_bytes(path.read_bytes().replace(b'"unique_ids": 2', b'"unique_ids": 1'))
+    with pytest.raises(DamagedError):
+        raw.manifest(DAY, 1)
+
+
+def test_a_manifest_of_a_later_rollbook_is_read_as_far_as_it_is_known(raw: RawStore) -> None:
+    done = land(raw)
+    path = folder(raw) / "manifest.json"
+    path.write_bytes(path.read_bytes().replace(b"{", b'{"moon_phase": "full",', 1))
+    assert raw.manifest(DAY, 1) == done
