@@ -1,8 +1,8 @@
 """The faults a service can be told to have (`Service.on`): each bends one answer.
 
 On the wire: `reset`, `cut_short`, `hang`. Around the JSON: `status`, `unavailable`, `html`, `not_json`,
-`wrong_envelope`, `unsuccessful`, `refused`, `redirect`. In what the auth check says: `institution`. In what a page
-states: `moved_total`, `stated`. In what it holds: `repeated`, `empty`, `short`, `over_full`, `records`.
+`wrong_envelope`, `rewritten`, `unsuccessful`, `refused`, `redirect`. In what the auth check says: `institution`. In
+what a page states: `moved_total`, `stated`. In what it holds: `repeated`, `empty`, `short`, `over_full`, `records`.
 """
 
 from __future__ import annotations
@@ -64,6 +64,19 @@ def not_json() -> Bend:
 def wrong_envelope(payload: Any = None) -> Bend:
     """A 200 with JSON that is not the contract's."""
     return lambda asked, reply: _with(reply, payload={"items": [], "next": None} if payload is None else payload)
+
+
+def rewritten(said: dict[bytes, bytes]) -> Bend:
+    """The same body, byte for byte, but for these pieces of it, each of which stands there once."""
+
+    def bend(asked: Asked, reply: Reply) -> Reply:
+        content = reply.content()
+        for old, new in said.items():
+            assert content.count(old) == 1
+            content = content.replace(old, new)
+        return Reply(body=content)
+
+    return bend
 
 
 def unsuccessful(message: str = "The report is not ready", code: int = 200) -> Bend:

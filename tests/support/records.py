@@ -78,5 +78,17 @@ def classes(count: int, first: int = 501) -> list[dict[str, Any]]:
     return [school_class(i) for i in range(first, first + count)]
 
 
+def within(field: str, **over: Any) -> dict[str, Any]:
+    """An override of some fields of an object inside a record."""
+    whole = school_class(1) if field in ("course", "teacher", "assignment_activity") else student(1)
+    return {field: {k: v for k, v in (whole[field] | over).items() if v is not MISSING}}
+
+
+def entry(**over: Any) -> dict[str, Any]:
+    """One class entry of a student."""
+    whole = {"class_id": 501, "class_title": "Algebra 1", "course_name": "Algebra"} | over
+    return {k: v for k, v in whole.items() if v is not MISSING}
+
+
 def _over(record: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in (record | over).items() if value is not MISSING}

@@ -1,8 +1,7 @@
-"""One bad record costs one record (G9), and silence is not news (G5), through whole syncs."""
+"""One bad record costs one record, and too many of them the sync (G9), through whole syncs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -11,40 +10,12 @@ import pytest
 from pipelines.errors import ContractChangedError
 from pipelines.landing.manifest import Verdict
 from tests.support import faults
-from tests.support.nights import House, Told, folder, night, plainly
-from tests.support.records import MISSING, classes, school_class, student, students
-from tests.support.service import Asked, Bend, Reply, Service
-
-Record = dict[str, Any]
-
-
-@pytest.fixture
-def house() -> Iterator[House]:
-    with folder() as root, plainly(), Service(classes=classes(1)) as service:
-        yield House(root / "warehouse", service)
-
-
-def sync(house: House, number: int, students_: list[Record], classes_: list[Record] | None = None) -> None:
-    house.service.students = students_
-    if classes_ is not None:
-        house.service.classes = classes_
-    house.at(number).sync()
-
+from tests.support.nights import House, Told, folder, night
+from tests.support.records import MISSING, classes, entry, school_class, student, students, within
+from tests.support.service import Reply, Service
+from tests.sync.conftest import Record, sync
 
 # --- the rules -------------------------------------------------------------------------------------------------------
-
-
-def within(field: str, **over: Any) -> Record:
-    """An override of some fields of an object inside a record."""
-    whole = school_class(1) if field in ("course", "teacher", "assignment_activity") else student(1)
-    return {field: {k: v for k, v in (whole[field] | over).items() if v is not MISSING}}
-
-
-def entry(**over: Any) -> Record:
-    """One class entry of a student."""
-    whole = {"class_id": 501, "class_title": "Algebra 1", "course_name": "Algebra"} | over
-    return {k: v for k, v in whole.items() if v is not MISSING}
-
 
 REQUIRED = "object missing required field"
 ACTIVITY, MISSED, ASSIGNMENTS = "activity_tracking", "assignment_missing_count", "assignment_activity"
@@ -188,25 +159,12 @@ def test_what_is_no_object_is_refused_like_one(house: House, record: str) -> Non
     house.over = {"walks": 1}
     sync(house, 1, students(9))
     said = {b'"data":[': b'"data":[%s,' % record.encode(), b'"total_count":9': b'"total_count":10'}
-    house.service.on(_rewritten(said), path="students")
+    house.service.on(faults.rewritten(said), path="students")
     house.at(2).sync()
     (kind,) = {'"pupil"': "string", "null": "null", "[]": "array", "7": "integer"}[record].split()
     listed = house.query('SELECT set_name, page, "position", id, reason, record FROM ops.rejects')
     assert listed == [("students", 1, 1, None, f"expected an object, got {kind}", record)]
     assert house.tables() == Told().night(1, students(9), classes(1)).tables()
-
-
-def _rewritten(said: dict[bytes, bytes]) -> Bend:
-    """The same body, byte for byte, but for these."""
-
-    def bend(asked: Asked, reply: Reply) -> Reply:
-        content = reply.content()
-        for old, new in said.items():
-            assert content.count(old) == 1
-            content = content.replace(old, new)
-        return Reply(body=content)
-
-    return bend
 
 
 def test_half_an_emoji_costs_its_record_alone(house: House) -> None:
@@ -267,105 +225,18 @@ def test_one_endless_detail_costs_one_detail(house: House) -> None:
     assert house.query("SELECT set_name, id, reason FROM ops.rejects") == [("details", 5, "it is longer than 4 MB")]
 
 
-# --- what passes -----------------------------------------------------------------------------------------------------
-
-
-def test_what_can_be_read_without_loss_passes(house: House) -> None:
-    """100 for 100.0, an integral float for an integer, an id among them, and the bounds of a percentage."""
-    odd = student(
-        7.0,
-        is_registered=1.0,
-        classes=[entry(class_id=501.0)],
-        summary=student(7)["summary"]
-        | {"total_assignments": 20.0, "completion_rate": 100, "average_score": 0, "total_time_minutes": 7},
-        activity_tracking=student(7)["activity_tracking"] | {"days_since_last_activity": 3.0},
-    )
-    plain = student(
-        7,
-        email=odd["email"],
-        name=odd["name"],
-        last_name=odd["last_name"],
-        reference_id=odd["reference_id"],
-        profile_image=odd["profile_image"],
-        classes=[entry()],
-        summary=student(7)["summary"]
-        | {"total_assignments": 20, "completion_rate": 100.0, "average_score": 0.0, "total_time_minutes": 7.0},
-        activity_tracking=student(7)["activity_tracking"] | {"days_since_last_activity": 3},
-    )
-    course = school_class(502, course={"course_id": 70.0, "course_name": "Algebra"})
-    sync(house, 1, [odd, *students(3)], [course])
-    assert house.query("SELECT COUNT(*) FROM ops.rejects") == [(0,)]
-    assert house.tables() == Told().night(1, [plain, *students(3)], [school_class(502)]).tables()
-
-
-def test_a_float_too_large_to_be_exact_is_no_integer(house: House) -> None:
-    """9007199254740993.0 reads as ...992.0: the next smaller is the largest that is not a guess."""
-    sync(house, 1, students(9))
-    exact, guess = rb'"total_assignments":9007199254740991.0', rb'"total_assignments":9007199254740993.0'
-    house.service.students = [
-        student(i, **within("summary", total_assignments=100 + i)) if i in (1, 2) else student(i) for i in range(1, 10)
-    ]
-    house.service.on(
-        _rewritten({b'"total_assignments":101': exact, b'"total_assignments":102': guess}), path="students"
-    )
-    house.at(2).sync()
-    assert house.query("SELECT id, reason FROM ops.rejects") == [
-        (2, "summary.total_assignments: expected int | null, got float")
-    ]
-    stated = house.query("SELECT total_assignments FROM student_summaries WHERE student_id < 3 ORDER BY student_id")
-    assert stated == [(2**53 - 1,), (20,)]
-
-
-def test_whatever_may_be_missing_or_null_is_null(house: House) -> None:
-    may = ("first_name", "last_name", "reference_id", "profile_image")
-    bare = student(2, **dict.fromkeys(may, MISSING), summary={}, activity_tracking={}, classes=[{"class_id": 501}])
-    nulls = student(
-        3,
-        **dict.fromkeys(may),
-        summary=dict.fromkeys(student(3)["summary"]),
-        activity_tracking=dict.fromkeys(student(3)["activity_tracking"]),
-        classes=[{"class_id": 501, "class_title": None, "course_name": None}],
-    )
-    fields = [f for f in school_class(1) if f not in ("class_id", "class_title", "summary", "assignment_activity")]
-    hollow = {"summary": {}, "assignment_activity": {}}
-    listed = [
-        school_class(501, **dict.fromkeys(fields, MISSING), **hollow),
-        school_class(502, **dict.fromkeys(fields), **hollow),
-        school_class(503, course={}, teacher={}),
-        school_class(504, course={"course_id": None}, teacher={"name": None}),
-    ]
-    sync(house, 1, [bare, nulls], listed)
-    assert house.tables() == Told().night(1, [bare, nulls], listed).tables()
-    assert house.query("SELECT * FROM classes WHERE class_id < 503") == [
-        (501, "Class 501", *[None] * 10),
-        (502, "Class 502", *[None] * 10),
-    ]
-    assert house.query("SELECT * FROM student_activity") == [(2, *[None] * 6), (3, *[None] * 6)]
-
-
-# --- what the contract does not know ---------------------------------------------------------------------------------
-
-
-def test_unknown_fields_stay_out_of_the_tables_and_are_told_once_a_sync(house: House) -> None:
-    known = [student(1), student(2), student(3)]
-    more = [
-        student(1, nickname="Pip", summary=student(1)["summary"] | {"rank": 3}),
-        student(2, nickname=None, classes=[entry(room="B 12"), entry(class_id=502, room="B 13")]),
-        student(3, nickname="Lee", guardians=[{"name": "Somebody"}]),
-    ]
-    house.service.school = {**house.service.school, "town": "Springfield"}
-    house.service.cap = 1  # three pages, and yet one row a field and type
-    sync(house, 1, more, [school_class(501, teacher=school_class(501)["teacher"] | {"phone": "123"})])
-    known[1]["classes"] = [entry(), entry(class_id=502)]
-    assert house.tables() == Told().night(1, known, [school_class(501)]).tables()
-    assert house.query("SELECT * FROM ops.drift ORDER BY ALL") == [
-        (night(1), 1, "auth", "school.town", "string", 1),
-        (night(1), 1, "classes", "teacher.phone", "string", 1),
-        (night(1), 1, "students", "classes[].room", "string", 2),
-        (night(1), 1, "students", "guardians", "array", 1),
-        (night(1), 1, "students", "nickname", "null", 1),
-        (night(1), 1, "students", "nickname", "string", 2),
-        (night(1), 1, "students", "summary.rank", "integer", 1),
+def test_a_refused_record_found_by_search_is_no_removal(house: House) -> None:
+    """The walk slipped, and what the search found of the student cannot be read: what was known stands."""
+    sync(house, 1, students(8))
+    broken = student(5, email=None)
+    house.service.on(faults.records(lambda data: [s for s in data if s["id"] != 5]), path="students")
+    house.service.on(faults.stated(total_count=7), path="students")
+    sync(house, 2, [broken if s["id"] == 5 else s for s in students(8)])
+    told = Told().night(1, students(8), classes(1)).night(2, students(8), classes(1), refused=[5])
+    assert house.tables() == told.tables()
+    assert house.query("SELECT slipped, removed, rejected FROM ops.syncs ORDER BY snapshot_date") == [
+        (0, 0, 0),
+        (1, 0, 1),
     ]
 
 
@@ -415,115 +286,3 @@ def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(
     sync(house, 3, everybody, listed)  # the failed night is told of with the next publish, and counts for nothing
     assert house.tables() == told.night(3, everybody, listed).tables()
     assert house.query("SELECT id FROM ops.rejects ORDER BY 1") == [(i,) for i in refused]
-
-
-# --- the auth check --------------------------------------------------------------------------------------------------
-
-ODD: list[Any] = [MISSING, None, 7, 7.5, True, [], ["a"], {}, {"en": "School"}]
-
-
-@pytest.mark.parametrize("value", [*ODD, "N" * 100_000], ids=lambda v: str(v)[:9])
-def test_what_the_auth_check_says_beside_the_id_and_the_time_fails_no_night(house: House, value: Any) -> None:
-    """Whatever is odd there is NULL; the sets do not stand or fall with the name of a key."""
-    house.service.on(
-        faults.institution(school={"id": 41, "name": value, "key": value}, api_key_name=value), path="auth"
-    )
-    sync(house, 1, students(3))
-    assert house.query("SELECT * FROM institution") == [(41, None, None, None)]
-    assert house.query("SELECT proven, rejected FROM ops.syncs") == [(True, 0)]
-    (manifest,) = house.landings(night(1))
-    assert (manifest.school_id, manifest.school_name) == (41, None)
-    sync(house, 2, students(3))
-    assert house.query("SELECT * FROM institution") == [(41, "Made-up School", "made-up-school", "nightly")]
-
-
-@pytest.mark.parametrize("value", [MISSING, None, True, 1, "yes"], ids=["missing", "null", "true", "1", "yes"])
-def test_authenticated_may_be_said_in_any_way_but_no(house: House, value: Any) -> None:
-    house.service.on(faults.institution(authenticated=value), path="auth")
-    sync(house, 1, students(3))
-    assert house.query("SELECT school_id FROM institution") == [(41,)]
-
-
-@pytest.mark.parametrize(
-    ("written", "stored"),
-    [
-        (rb"Made-up \ud83d", "Made-up \ufffd"),
-        (b"Schule f\xfcr alle", "Schule f\ufffdr alle"),
-        (b"S\xc3\xbcd", "S\u00fcd"),
-    ],
-)
-def test_a_school_whose_name_is_no_text_is_synced(house: House, written: bytes, stored: str) -> None:
-    house.service.on(_rewritten({b"Made-up School": written}), path="auth", times=None)
-    sync(house, 1, students(3))
-    assert house.query("SELECT school_name FROM institution") == [(stored,)]
-    assert house.landings(night(1))[0].school_name == stored
-
-
-# --- silence ---------------------------------------------------------------------------------------------------------
-
-QUIET: dict[str, Record] = {
-    "missing": {"classes": MISSING, "activity_tracking": MISSING},
-    "null": {"classes": None, "activity_tracking": None},
-}
-
-
-@pytest.mark.parametrize("how", QUIET)
-def test_a_record_that_is_silent_changes_nothing_of_what_stood(house: House, how: str) -> None:
-    told = Told()
-    later = student(1)["activity_tracking"] | {"assignment_missing_count": 4, "days_since_last_activity": 9}
-    for number, record in enumerate(
-        [
-            student(1),
-            student(1, name="Pupil Renamed", **QUIET[how]),
-            student(1, name="Pupil Renamed", classes=[], activity_tracking=later),
-            student(1, name="Pupil Renamed", **QUIET[how]),
-        ],
-        start=1,
-    ):
-        shown = [record, *students(5, first=2)]
-        sync(house, number, shown)
-        assert house.tables() == told.night(number, shown, classes(1)).tables()
-    assert house.query("SELECT COUNT(*) FROM student_classes WHERE student_id = 1") == [(0,)]
-    assert house.query("SELECT days_since_last_activity FROM student_activity WHERE student_id = 1") == [(9,)]
-
-
-@pytest.mark.parametrize("how", QUIET)
-def test_a_removed_student_takes_the_child_rows_along_and_returns_without(house: House, how: str) -> None:
-    told = Told()
-    others = students(5, first=2)
-    nights = [[student(1), *others], others, [student(1, **QUIET[how]), *others], [student(1), *others]]
-    children: list[list[int]] = []
-    for number, shown in enumerate(nights, start=1):
-        sync(house, number, shown)
-        assert house.tables() == told.night(number, shown, classes(1)).tables()
-        children.append(
-            [
-                house.query(f"SELECT COUNT(*) FROM {table} WHERE student_id = 1")[0][0]
-                for table in ("students", "student_summaries", "student_activity", "student_classes")
-            ]
-        )
-    assert children == [[1, 1, 1, 1], [0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]]
-
-
-def test_a_class_no_longer_listed_does_not_end_what_students_say_of_it(house: House) -> None:
-    sync(house, 1, students(3), classes(3))
-    sync(house, 2, students(3), classes(2, first=502))
-    told = Told().night(1, students(3), classes(3)).night(2, students(3), classes(2, first=502))
-    assert house.tables() == told.tables()
-    assert house.query("SELECT student_id, class_id FROM student_classes ORDER BY 1") == [(i, 501) for i in (1, 2, 3)]
-    assert house.query("SELECT class_id FROM classes ORDER BY 1") == [(502,), (503,)]
-
-
-def test_a_refused_record_found_by_search_is_no_removal(house: House) -> None:
-    """The walk slipped, and what the search found of the student cannot be read: what was known stands."""
-    sync(house, 1, students(8))
-    broken = student(5, email=None)
-    house.service.on(faults.records(lambda data: [s for s in data if s["id"] != 5]), path="students")
-    house.service.on(faults.stated(total_count=7), path="students")
-    sync(house, 2, [broken if s["id"] == 5 else s for s in students(8)])
-    told = Told().night(1, students(8), classes(1)).night(2, students(8), classes(1), refused=[5])
-    assert house.tables() == told.tables()
-    assert house.query("SELECT slipped, removed, rejected FROM ops.syncs ORDER BY snapshot_date") == [
-        (0, 0, 0),
-        (1, 0, 1),
-    ]
