@@ -1,54 +1,16 @@
-"""A landslide is held, and one run with approval merges it (G3); absence is verified first (G2)."""
+"""A landslide is held, and readers keep last night (G3); absence is verified first (G2)."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
 
 import duckdb
 import pytest
 
-from pipelines.errors import ArgumentError, HeldError, NothingLandedError
-from pipelines.landing.manifest import Hold, TableCounts, Verdict
+from pipelines.errors import NothingLandedError
+from pipelines.landing.manifest import Hold, TableCounts
 from tests.support import faults
-from tests.support.nights import CLASS_TABLES, STUDENT_TABLES, House, Told, asked, folder, night, pages, plainly
+from tests.support.nights import CLASS_TABLES, STUDENT_TABLES, House, asked, night, pages
 from tests.support.records import classes, school_class, student, students
-from tests.support.service import Service
-
-Records = list[dict[str, Any]]
-
-
-@pytest.fixture
-def house() -> Iterator[House]:
-    with folder() as root, plainly(), Service(classes=classes(1)) as service:
-        yield House(root / "warehouse", service)
-
-
-def first_night(house: House, records: Records) -> Told:
-    house.service.students = records
-    house.at(1).sync()
-    return Told().night(1, records, house.service.classes)
-
-
-def is_held(house: House, day: int, records: Records, **arguments: Any) -> HeldError:
-    """Sync a night that is held: exit 3, and not a byte of what readers see is another."""
-    before = house.at(day).state()
-    house.service.students = records
-    with pytest.raises(HeldError) as caught:
-        house.sync(**arguments)
-    assert caught.value.exit_code == 3
-    assert house.state() == before
-    manifest = house.landings(night(day))[-1]
-    assert isinstance(caught.value.report, Hold)
-    assert (manifest.verdict, manifest.reason) == (Verdict.HELD, caught.value.report.reason)
-    assert manifest.counts == caught.value.report.counts
-    return caught.value
-
-
-def changed(records: Records, count: int) -> Records:
-    """The records, of which the first few have another name."""
-    return [student(r["id"], name="Pupil Renamed") if i < count else r for i, r in enumerate(records)]
-
+from tests.sync.conftest import Records, changed, first_night, is_held
 
 # --- where a mass change begins --------------------------------------------------------------------------------------
 
@@ -226,151 +188,6 @@ def test_a_rebuild_and_a_backfill_leave_out_what_is_held(house: House) -> None:
         house.rollbook().backfill(night(2), night(2))
     assert house.rollbook().rebuild().held == {night(2): [1]}
     assert house.tables() == told.tables()
-
-
-# --- approval --------------------------------------------------------------------------------------------------------
-
-
-def test_approval_merges_what_was_held_and_asks_the_service_nothing() -> None:
-    with folder() as root, plainly():
-        with Service(classes=classes(1)) as service:
-            house = House(root / "warehouse", service)
-            told = first_night(house, students(12))
-            is_held(house, 2, students(2))
-            before = len(service.requests)
-        done = house.approve(night(2))  # there is no service any more
-        assert len(service.requests) == before
-        assert (done.manifest.landing, done.manifest.verdict) == (1, Verdict.APPROVED)
-        assert house.tables() == told.night(2, students(2), classes(1)).tables()
-        assert house.query(
-            "SELECT outcome, verdict, rows_removed FROM ops.syncs WHERE snapshot_date > '2026-11-20'"
-        ) == [("synced", "approved", 40)]
-
-
-def test_approval_is_for_that_run_only(house: House) -> None:
-    told = first_night(house, students(60))
-    is_held(house, 2, students(30))
-    house.approve()
-    told.night(2, students(30), house.service.classes)
-    is_held(house, 3, students(15))
-    assert house.tables() == told.tables()
-
-
-def test_without_approval_a_held_night_is_fetched_and_judged_again(house: House) -> None:
-    first_night(house, students(12))
-    is_held(house, 2, students(2))
-    is_held(house, 2, students(3))
-    assert [m.verdict for m in house.landings(night(2))] == [Verdict.HELD, Verdict.HELD]
-
-
-def test_of_two_held_landings_the_later_is_approved(house: House) -> None:
-    told = first_night(house, students(12))
-    is_held(house, 2, students(2))
-    is_held(house, 2, students(3))
-    house.approve()
-    assert [m.verdict for m in house.landings(night(2))] == [Verdict.HELD, Verdict.APPROVED]
-    assert house.tables() == told.night(2, students(3), house.service.classes).tables()
-
-
-def test_a_failed_sync_after_a_held_one_leaves_it_to_be_approved(house: House) -> None:
-    told = first_night(house, students(12))
-    is_held(house, 2, students(2))
-    house.service.on(faults.refused(), path="students")
-    with pytest.raises(Exception, match="refused"):
-        house.sync()
-    house.service.requests.clear()
-    house.approve()
-    assert house.service.requests == []
-    assert house.tables() == told.night(2, students(2), house.service.classes).tables()
-
-
-def test_a_later_good_sync_supersedes_what_was_held(house: House) -> None:
-    told = first_night(house, students(12))
-    is_held(house, 2, students(2))
-    house.service.students = students(11)
-    house.sync()
-    told.night(2, students(11), house.service.classes)
-    assert house.tables() == told.tables()
-    house.service.requests.clear()
-    with pytest.raises(ArgumentError, match="Nothing is held on any day"):
-        house.approve()
-    assert house.service.requests == []
-    assert house.tables() == told.tables()
-
-
-def test_approval_with_nothing_held_fetches_nothing_and_publishes_nothing(house: House) -> None:
-    first_night(house, students(12))
-    house.at(2).service.students = students(2)
-    before, requests = house.state(), len(house.service.requests)
-    for day in (None, night(1), night(2)):
-        with pytest.raises(ArgumentError, match="Nothing is held") as caught:
-            house.approve(day)
-        assert caught.value.exit_code == 2
-    assert len(house.service.requests) == requests
-    assert house.state() == before
-
-
-def test_approval_without_a_date_is_for_the_newest_held_day(house: House) -> None:
-    told = first_night(house, students(12))
-    is_held(house, 2, students(3))
-    is_held(house, 3, students(2))
-    done = house.at(5).approve()
-    assert (done.manifest.snapshot_date, done.manifest.verdict) == (night(3), Verdict.APPROVED)
-    assert house.tables() == told.night(3, students(2), house.service.classes).tables()
-
-
-def test_a_held_night_may_be_approved_after_later_nights(house: House) -> None:
-    """History is a function of the landed days: the students were gone on night 2, and returned on night 3."""
-    told = first_night(house, students(12))
-    is_held(house, 2, students(2))
-    house.service.students = students(12)
-    house.at(3).sync()
-    assert house.tables() == first_night_and_third(house).tables()
-    house.approve(night(2))
-    told.night(2, students(2), house.service.classes).night(3, students(12), house.service.classes)
-    assert house.tables() == told.tables()
-
-
-def first_night_and_third(house: House) -> Told:
-    return Told().night(1, students(12), house.service.classes).night(3, students(12), house.service.classes)
-
-
-@pytest.mark.parametrize("how", ["another night was approved first", "the settings changed"])
-def test_a_held_night_that_is_no_landslide_any_more_is_still_approved(house: House, how: str) -> None:
-    told = first_night(house, students(12))
-    is_held(house, 2, students(2))
-    over = {}
-    if how == "the settings changed":
-        over = {"hold_removed_percent": 100}
-    else:
-        is_held(house, 3, students(2))
-        house.approve(night(3))
-    done = house.approve(night(2), over=over)
-    assert done.manifest.verdict is Verdict.APPROVED
-    told.night(2, students(2), house.service.classes)
-    if not over:
-        told.night(3, students(2), house.service.classes)
-    assert house.tables() == told.tables()
-
-
-def test_a_held_landing_that_is_judged_again_is_still_held(house: House) -> None:
-    """A verdict is made once: running a stage again, under other settings even, makes no other (G4)."""
-    first_night(house, students(12))
-    is_held(house, 2, students(2))
-    (held,) = house.landings(night(2))
-    for over in ({}, {"hold_removed_percent": 100}):
-        rollbook = house.rollbook(**over)
-        with rollbook.writer(), pytest.raises(HeldError) as caught:
-            rollbook.snapshot(held)
-        assert caught.value.report == Hold(reason=held.reason, counts=held.counts)
-        assert house.landings(night(2)) == [held]
-
-
-def test_a_past_night_that_holds_nothing_cannot_be_approved(house: House) -> None:
-    first_night(house, students(3))
-    house.at(3)
-    with pytest.raises(ArgumentError, match=f"Nothing is held on {night(2)}"):
-        house.approve(night(2))
 
 
 # --- too many to ask about -------------------------------------------------------------------------------------------
