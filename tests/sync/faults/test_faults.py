@@ -1,14 +1,15 @@
-"""The machine's faults: each ends in a message that says what to do, an intact published file, and a next sync that recovers.
+"""The machine's faults: each ends in a message that says what to do, an intact published file, and a next sync that
+recovers.
 
-The disks, accounts and limits are real (`tests.support.machines`). What is published afterwards is what the slow model makes of
-what the service told; the service's own faults are in `tests/fault_matrix`, killed writers in `test_kill`.
+The disks, accounts and limits are real (`tests.support.machines`). What is published afterwards is what the slow model
+makes of what the service told; the service's own faults are in `tests/fault_matrix`, killed writers in `test_kill`,
+damaged files in `test_damage`.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import random
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,68 +18,20 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import BusyError, DamagedError, MachineError, RollbookError
+from pipelines.errors import BusyError, MachineError, RollbookError
 from pipelines.operations.diff import diff
 from pipelines.operations.doctor import Doctor, Outcome
 from pipelines.operations.status import load_status as look
-from pipelines.sync import Rollbook, always
+from pipelines.sync import Rollbook
 from tests.support.machines import MB, Disk, as_nobody, disk, elsewhere, left_over, no_file_above, open_below
-from tests.support.nights import House, Told, folder, night
-from tests.support.records import classes, student, students
+from tests.support.nights import House, Told, night
+from tests.support.records import classes, students
 from tests.support.service import Service
+from tests.sync.faults.conftest import COUNT, TONIGHT, healed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 STAGES = ("land", "snapshot", "merge", "publish")
-COUNT = 400
-TONIGHT = [
-    student(1, name="Another"),
-    *students(COUNT // 2 - 2, first=2),
-    *students(COUNT // 2, first=COUNT // 2 + 1),
-    student(COUNT + 1),
-]  # one changed, one gone, one new
-
-
-@pytest.fixture
-def service() -> Iterator[Service]:
-    with Service(students(COUNT), classes(3)) as running:
-        yield running
-
-
-@pytest.fixture
-def house(service: Service) -> Iterator[House]:
-    """A warehouse after two nights of the same, so that there is an older published file as well."""
-    with folder() as made:
-        yield two_nights(House(made / "w", service))
-
-
-@pytest.fixture
-def small(service: Service) -> Iterator[tuple[House, Disk]]:
-    """The same on a disk of its own."""
-    with disk() as mounted:
-        yield two_nights(House(mounted.path / "w", service)), mounted
-
-
-def two_nights(house: House) -> House:
-    house.at(1).sync()
-    house.at(2).sync()
-    house.service.students = list(TONIGHT)
-    return house.at(3)
-
-
-@pytest.fixture
-def told() -> Told:
-    """What must be published after the third night, in the end."""
-    first = students(COUNT), classes(3)
-    return Told().night(1, *first).night(2, *first).night(3, TONIGHT, classes(3))
-
-
-def healed(house: House, told: Told) -> None:
-    """The next sync needs no hand, and leaves nothing behind."""
-    house.sync()
-    assert house.tables() == told.tables()
-    assert left_over(house.warehouse) == []
-    assert open_below(house.warehouse) == []
 
 
 def stages(book: Rollbook, until: str = "") -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -213,162 +166,6 @@ def test_a_warehouse_of_another_account_is_said(house: House, told: Told, ours: 
     )
     assert finding.outcome is Outcome.FAILED
     healed(house, told)  # root may
-
-
-# --- files that were damaged -----------------------------------------------------------------------------------------
-
-
-def test_whatever_lies_in_the_build_folder_is_swept_away(house: House, told: Told) -> None:
-    build = house.warehouse / "build"
-    for name in ("next.duckdb", "next.duckdb.wal", "writer.txt", "spill/duckdb_temp_storage-0.tmp"):
-        (build / name).write_bytes(random.Random(name).randbytes(5000))
-    for name in ("stage/landing=1", "day/students"):
-        (build / name).mkdir(parents=True)
-        (build / name / "part-0.parquet").write_bytes(b"garbage")
-    healed(house, told)
-
-
-def test_a_corrupt_build_file_is_never_published(house: House, told: Told) -> None:
-    """Damage in the next file between merge and publish: the publish fails and says what to run."""
-    before, book = house.state()["rollbook.duckdb"], house.rollbook()
-    with book.writer():
-        _manifest, _ = book.snapshot(book.land())
-        book.merge()
-        book.warehouse.next.write_bytes(b"garbage" * 1000)
-        with pytest.raises(DamagedError, match="next.duckdb cannot be read: run"):
-            book.publish()
-    assert house.state()["rollbook.duckdb"] == before
-    healed(house, told)
-
-
-def part(house: House, table: str, number: int) -> Path:
-    return house.warehouse / "snapshots" / table / f"snapshot_date={night(number)}" / "part-0.parquet"
-
-
-@pytest.mark.parametrize("keep", [0, 4, 0.5, 0.99])
-def test_a_truncated_parquet_file_is_made_again_by_the_next_sync(house: House, told: Told, keep: float) -> None:
-    file = part(house, "student_activity", 2)
-    whole = file.read_bytes()
-    file.write_bytes(whole[: int(keep * len(whole)) if keep < 1 else int(keep)])
-    healed(house, told)
-    assert file.read_bytes() == whole
-
-
-@pytest.mark.parametrize("whole", [0, 100], ids=["all of it", "all but its end"])
-def test_a_parquet_file_damaged_at_its_full_length_is_found_when_read_and_made_again_by_the_next_sync(
-    house: House, told: Told, whole: int
-) -> None:
-    """Its length says nothing, so it is found when it is read: here by a rebuild from the snapshots."""
-    house.sync()
-    file = part(house, "students", 2)
-    content = file.read_bytes()
-    kept = len(content) - 8 - int.from_bytes(content[-8:-4], "little") if whole else len(content)
-    file.write_bytes(os.urandom(kept) + content[kept:])
-    before = house.state()["rollbook.duckdb"]
-    book = house.rollbook()
-    with book.writer(), pytest.raises(DamagedError) as refused:
-        book.merge(full_refresh=True)
-    assert refused.value.message == (
-        f"The snapshots of {night(2)} were damaged and have been taken out. Run `rollbook sync` (or wait for the night):"
-        " it makes them again from what was landed, where that is still there"
-    )
-    assert house.state()["rollbook.duckdb"] == before
-    healed(house, told)
-    assert file.read_bytes() == content
-    with book.writer():
-        book.merge(full_refresh=True)
-        book.publish()
-    assert house.tables() == told.tables()
-
-
-def gone(content: bytes) -> bytes:
-    return b""
-
-
-def garbage(content: bytes) -> bytes:
-    return random.Random(1).randbytes(len(content))
-
-
-def cut_short(content: bytes) -> bytes:
-    return content[: len(content) // 2]
-
-
-def torn(content: bytes) -> bytes:
-    """The head is whole, and with it the catalog's address; every block after it is not."""
-    return content[:12_288] + bytes(len(content) - 12_288)
-
-
-def scratched(content: bytes) -> bytes:
-    """Only data are damaged: the file opens, and fails when they are read."""
-    worn = bytearray(content)
-    for place in range(262_144, len(worn) - 262_144, 131_072):
-        worn[place : place + 64] = os.urandom(64)
-    return bytes(worn)
-
-
-@pytest.mark.parametrize("damage", [gone, garbage, cut_short, torn, scratched])
-def test_a_damaged_published_file_is_made_again_by_the_next_sync(
-    house: House, told: Told, damage: Callable[[bytes], bytes]
-) -> None:
-    """From the one published before, brought up to date from the lake, before anything is judged."""
-    house.published.write_bytes(damage(house.published.read_bytes()))
-    house.sync()
-    assert house.tables() == told.tables()
-    assert left_over(house.warehouse) == []
-
-
-@pytest.mark.parametrize("damage", [torn, scratched])
-def test_a_worn_disk_under_the_published_file_is_said_and_made_good_by_the_next_sync(
-    house: House, told: Told, damage: Callable[[bytes], bytes]
-) -> None:
-    """Size and time are as they were, so the damage shows only when it is read."""
-    before = house.published.stat()
-    content = damage(house.published.read_bytes())
-    with house.published.open("r+b") as file:
-        file.write(content)
-    os.utime(house.published, ns=(before.st_atime_ns, before.st_mtime_ns))
-    try:
-        house.sync()
-    except DamagedError as error:
-        assert "rollbook.duckdb was damaged. Run `rollbook sync`" in error.message
-        assert house.query("SELECT COUNT(*) FROM students") == [(COUNT,)]  # readers have the one before meanwhile
-        house.sync()
-    assert house.tables() == told.tables()
-    assert left_over(house.warehouse) == []
-
-
-@pytest.mark.parametrize("damage", [gone, garbage, cut_short, torn, scratched])
-def test_a_damaged_published_file_without_an_older_one_is_made_again_from_the_lake(
-    house: House, told: Told, damage: Callable[[bytes], bytes]
-) -> None:
-    shutil.rmtree(house.warehouse / "build" / "previous")
-    house.published.write_bytes(damage(house.published.read_bytes()))
-    healed(house, told)
-
-
-def test_a_published_file_that_was_removed_is_made_again(house: House, told: Told) -> None:
-    house.published.unlink()
-    healed(house, told)
-
-
-@pytest.mark.parametrize("file", ["manifest.json", "bodies.zst", "pages.jsonl"])
-def test_a_damaged_landing_says_what_to_do_and_that_helps(house: House, file: str) -> None:
-    """Restored, all is as before; moved out of raw/, the rebuild goes on without that day."""
-    expected = house.tables()
-    landing = house.warehouse / "raw" / f"snapshot_date={night(2)}" / "landing=1"
-    whole = (landing / file).read_bytes()
-    (landing / file).write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DamagedError) as refused:
-        house.rollbook().rebuild()
-    assert f"raw/snapshot_date={night(2)}/landing=1/{file} cannot be used" in refused.value.message
-    assert "run `rollbook rebuild`" in refused.value.message
-    assert house.tables() == expected
-    (landing / file).write_bytes(whole)
-    house.rollbook().rebuild()
-    assert house.tables() == expected
-    shutil.move(landing, house.warehouse.parent / "aside")
-    house.rollbook().rebuild(confirm=always)
-    assert house.tables() == Told().night(1, students(COUNT), classes(3)).tables()
 
 
 # --- others at the same time -----------------------------------------------------------------------------------------
