@@ -11,6 +11,9 @@ from tests.support.nights import House, Told, folder
 from tests.support.records import classes, student, students
 from tests.support.service import Service
 
+# A night of the soak that goes wrong shall say what it compared, as a test does.
+pytest.register_assert_rewrite("tests.support.soak")
+
 COUNT = 400
 TONIGHT = [
     student(1, name="Another"),
