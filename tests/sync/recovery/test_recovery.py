@@ -5,52 +5,31 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from pipelines.errors import (
-    BehindError,
-    CheckError,
-    ContractChangedError,
-    DamagedError,
-    ExpiredError,
-    HeldError,
-    RollbookError,
-)
+from pipelines.errors import BehindError, CheckError, ContractChangedError, DamagedError, HeldError, RollbookError
 from pipelines.landing.manifest import Verdict
 from pipelines.operations.diff import diff
-from pipelines.operations.prune import prune as prune_now
 from pipelines.sync import always
 from pipelines.tables import TABLES
-from tests.support.nights import House, Told, folder, night, plainly
+from tests.support.nights import House, Told, night
 from tests.support.records import classes, school_class, student, students
 from tests.support.service import Asked, Reply, Service
-
-Records = list[dict[str, Any]]
-
-
-@pytest.fixture
-def house() -> Iterator[House]:
-    """Three nights of sixty students; on the third, number 100 is new."""
-    with folder() as root, plainly(), Service(students(60), classes(4)) as service:
-        house = House(root / "warehouse", service)
-        house.at(1).sync()
-        house.at(2).sync()
-        service.students = [*students(60), student(100)]
-        house.at(3).sync()
-        yield house.at(4)
-
-
-@pytest.fixture
-def told() -> Told:
-    told = Told().night(1, students(60), classes(4)).night(2, students(60), classes(4))
-    return told.night(3, [*students(60), student(100)], classes(4))
+from tests.sync.recovery.losses import (
+    LOSSES,
+    change_rows,
+    cut_short,
+    delete,
+    empty,
+    make_a_folder_of_it,
+    restore_the_first_night,
+)
 
 
 def hide(service: Service, *ids: int) -> None:
@@ -64,61 +43,6 @@ def hide(service: Service, *ids: int) -> None:
 
 
 # --- what may become of the published file ---------------------------------------------------------------------------
-
-
-def delete(house: House) -> None:
-    house.published.unlink()
-
-
-def cut_short(house: House) -> None:
-    house.published.write_bytes(house.published.read_bytes()[:50_000])
-
-
-def empty(house: House) -> None:
-    house.published.write_bytes(b"")
-
-
-def make_a_folder_of_it(house: House) -> None:
-    house.published.unlink()
-    house.published.mkdir()
-    (house.published / "somebody's file").write_text("kept")
-
-
-def restore_the_first_night(house: House) -> None:
-    house.rollbook().restore(house.rollbook().warehouse.kept()[-1])
-
-
-def put_an_older_copy_there(house: House) -> None:
-    shutil.copyfile(house.rollbook().warehouse.kept()[-1], house.published)
-
-
-def change_rows(house: House) -> None:
-    """An analyst opens it for writing, and lets sixty students be nobody's."""
-    with duckdb.connect(str(house.published)) as con:
-        con.execute("DELETE FROM main.students WHERE student_id <= 55")
-        con.execute("UPDATE history.students SET name = 'Mine Now'")
-
-
-def lose_the_build_folder_too(house: House) -> None:
-    house.published.unlink()
-    shutil.rmtree(house.warehouse / "build")
-
-
-def lose_only_the_build_folder(house: House) -> None:
-    shutil.rmtree(house.warehouse / "build")
-
-
-LOSSES: list[Callable[[House], None]] = [
-    delete,
-    cut_short,
-    empty,
-    make_a_folder_of_it,
-    restore_the_first_night,
-    put_an_older_copy_there,
-    change_rows,
-    lose_the_build_folder_too,
-    lose_only_the_build_folder,
-]
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -272,81 +196,6 @@ def test_a_night_that_cannot_be_judged_is_landed_and_judged_by_the_next_writer(h
     assert "could not be compared" in landed.reason
 
 
-# --- expired days that only a file holds -----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def expired(house: House, told: Told) -> Told:
-    """Eight nights, of which the first five are in the history alone."""
-    house.over = {"keep_days": 2}
-    for number in range(4, 9):
-        tonight = [*students(60), student(100), student(100 + number)]
-        house.service.students = tonight
-        house.at(number).sync()
-        told.night(number, tonight, classes(4))
-    assert house.rollbook().raw.days() == [night(n) for n in (6, 7, 8)]
-    house.at(9)
-    return told
-
-
-def test_expired_days_come_back_from_a_kept_file(house: House, expired: Told) -> None:
-    delete(house)
-    house.sync()
-    assert house.tables() == expired.night(9, house.service.students, classes(4)).tables()
-
-
-def test_expired_days_come_back_though_the_published_file_was_changed(house: House, expired: Told) -> None:
-    change_rows(house)
-    house.sync()
-    assert house.tables() == expired.night(9, house.service.students, classes(4)).tables()
-
-
-def test_expired_days_of_a_warehouse_without_notes_are_taken_from_its_sound_file(house: House, expired: Told) -> None:
-    (house.warehouse / "build" / "versions.json").unlink()
-    house.sync()
-    assert house.tables() == expired.night(9, house.service.students, classes(4)).tables()
-
-
-def test_where_expired_days_would_be_lost_a_sync_lands_fails_and_says_so(house: House, expired: Told) -> None:
-    delete(house)
-    shutil.rmtree(house.warehouse / "build" / "previous")
-    with pytest.raises(ExpiredError) as lost:
-        house.sync()
-    assert lost.value.exit_code == 1
-    assert f"The history of 5 days ({night(1)} to {night(5)}) was only in a published file that is gone" in str(
-        lost.value
-    )
-    assert "rollbook rebuild --accept-loss" in str(lost.value)
-    assert [m.verdict for m in house.landings(night(9))] == [None]
-    assert not house.published.exists()
-    for refused in (house.rollbook().rebuild, lambda: house.rollbook().backfill(night(6), night(8))):
-        with pytest.raises(ExpiredError):
-            refused()
-    done = house.rollbook().rebuild(accept_loss=True)
-    assert list(done.rebuilt) == [night(6), night(7), night(8)]
-    left = Told()
-    for number in (6, 7, 8):
-        left.night(number, [*students(60), student(100), student(100 + number)], classes(4))
-    left.night(9, house.service.students, classes(4), unproven=["students", "classes"])
-    assert house.tables() == left.tables()
-    house.at(10).sync()
-    assert house.tables() == left.night(10, house.service.students, classes(4)).tables()
-
-
-def test_readers_get_the_newest_kept_file_which_is_no_longer_rotated_away(house: House, expired: Told) -> None:
-    """The kept files are of before the days that expired: none of them holds all that would be lost."""
-    raw = house.rollbook().raw
-    kept = house.rollbook().warehouse.kept()
-    raw.expire([night(8)], noted=[night(8)])
-    shutil.rmtree(house.warehouse / "snapshots")
-    delete(house)
-    for number in (9, 10, 11, 12):
-        with pytest.raises(ExpiredError):
-            house.at(number).sync()
-        assert house.rollbook().warehouse.kept() == kept
-        assert house.query("SELECT MAX(snapshot_date) FROM spans.days") == [(night(7),)]
-
-
 # --- rebuild and backfill ask before they take much away -------------------------------------------------------------
 
 
@@ -437,30 +286,3 @@ def test_a_type_that_the_snapshots_do_not_fit_is_said_and_what_was_fetched_is_ke
     assert [d for (d,) in house.query("SELECT snapshot_date FROM spans.days ORDER BY 1")] == [
         night(n) for n in range(1, 7)
     ]
-
-
-# --- retention -------------------------------------------------------------------------------------------------------
-
-
-def test_refused_records_of_expired_days_are_in_no_file_any_more(house: House) -> None:
-    house.service.students = [*students(60), student(100), student(101, email=None, name="Zebedee Canary")]
-    house.sync()
-    house.service.students = [*students(60), student(100)]
-    house.over = {"keep_days": 2}
-    for number in range(5, 9):
-        house.at(number).sync()
-    files = [house.published, *house.rollbook().warehouse.kept()]
-    assert len(files) == 4
-    for file in files:
-        with duckdb.connect(str(file), read_only=True) as con:
-            assert con.execute("SELECT COUNT(*) FROM ops.rejects").fetchall() == [(0,)]
-    assert house.query("SELECT rejected FROM ops.syncs ORDER BY snapshot_date")[3] == (1,)
-    house.sync()  # and the kept files are still Rollbook's own
-    assert not (house.warehouse / "build" / "altered").exists()
-
-
-def test_retention_counts_back_from_the_newest_counted_day_not_from_a_clock(house: House) -> None:
-    house.over = {"keep_days": 2}
-    house.now = datetime(2027, 12, 1, 2, 15, tzinfo=house.now.tzinfo)
-    prune_now(house.rollbook())
-    assert house.rollbook().raw.days() == [night(1), night(2), night(3)]
