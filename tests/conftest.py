@@ -24,6 +24,7 @@ LONGEST = (
     "test_daemon.py",
     "test_soak.py",
     "test_prune.py",
+    "test_room.py",
     "test_history_model.py",
     "test_order.py",
     "test_kill.py",

@@ -1,7 +1,7 @@
-"""Room: raw bodies and snapshots that are let go of, the history that keeps what they said, and what a year comes to.
+"""Room: raw bodies and snapshots that are let go of, and the history that keeps what they said.
 
 A thinned warehouse must hold, row by row, what one that kept everything holds; it can only no longer make all of it
-anew (G7 for what remains).
+anew (G7 for what remains). The command is in `test_room`.
 """
 
 from __future__ import annotations
@@ -12,28 +12,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import dagster as dg
 import duckdb
 import pytest
-import time_machine
-from typer.testing import CliRunner
 
-from pipelines import machine, runs
-from pipelines.cli import app, job
 from pipelines.errors import ExpiredError, HeldError, NothingLandedError
-from pipelines.operations import capacity
 from pipelines.operations.prune import prune as prune_now
 from pipelines.operations.status import Days, load_status
-from pipelines.sandbox import Sandbox
-from pipelines.settings import ROOT, load
 from pipelines.store.history import engine as history_module
 from pipelines.store.lake import Lake
-from pipelines.sync import Rollbook
 from pipelines.tables import TABLES
+from tests.operations.conftest import Nights
 from tests.support.fortnight import DAYS, LAST, copy, export, landed
 from tests.support.fortnight import rollbook as fortnight_book
 from tests.support.machines import left_over
@@ -45,38 +36,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 KEEP = 4
 RECORDS = ("main", "history", "spans")
-
-
-class Nights:
-    """A house whose every night something changes, and what must be published of it."""
-
-    def __init__(self, house: House) -> None:
-        self.house = house
-        self.told = Told()
-        self.number = 0
-
-    def play(self, count: int, **over: Any) -> Nights:
-        """So many nights more: one student's name changes, one comes, one goes; one says nothing of its activity."""
-        for _ in range(count):
-            self.number += 1
-            n = self.number
-            listed = [student(i) for i in range(1 + n, 31 + n)]
-            listed[3] = student(4 + n, name=f"Night {n}", activity_tracking=None)
-            self.house.service.students = listed
-            self.house.at(n).sync(over=over)
-            self.told.night(n, listed, classes(3))
-        return self
-
-    def days(self, where: str) -> list[date]:
-        """The days that are on disk."""
-        found = (self.house.warehouse / where).glob("snapshot_date=*")
-        return sorted(date.fromisoformat(p.name.removeprefix("snapshot_date=")) for p in found)
-
-
-@pytest.fixture
-def nights() -> Iterator[Nights]:
-    with folder() as warehouse, Service(students(30), classes(3)) as service:
-        yield Nights(House(warehouse / "w", service))
 
 
 @pytest.fixture(scope="module")
@@ -376,105 +335,3 @@ def test_a_writer_killed_while_letting_go_is_finished_by_the_next(
         assert nights.days(f"snapshots/{table}") == left_days
     assert left_over(nights.house.warehouse) == []
     assert nights.house.query("SELECT MIN(snapshot_date) FROM snapshots.students") == [(night(7),)]
-
-
-# --- the command -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Dagster home of its own."""
-    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", tmp_path)
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "250")
-    return tmp_path
-
-
-@pytest.fixture
-def typed(nights: Nights, home: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
-    """The house as the command sees it, whose nights were the last eight of this machine's clock."""
-    for name, value in {
-        "BASE_URL": nights.house.service.url,
-        "API_KEY": KEY,
-        "WAREHOUSE": nights.house.warehouse,
-    }.items():
-        monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
-    return nights.play(8)
-
-
-def test_a_dry_run_shows_the_days_and_the_bytes_and_lets_nothing_go(typed: Nights) -> None:
-    with time_machine.travel(typed.house.now, tick=False):
-        before = typed.house.state()
-        done = CliRunner().invoke(app, ["prune", "--dry-run", "--keep-days", "3"])
-        assert done.exit_code == 0, done.output
-        assert f"Would delete 4 days ({night(1)} to {night(4)})" in done.stdout
-        assert typed.house.state() == before
-        assert CliRunner().invoke(app, ["prune"]).stdout.startswith("ROLLBOOK_KEEP_DAYS is not set")
-        assert typed.house.state() == before
-        done = CliRunner().invoke(app, ["prune"], env={"ROLLBOOK_KEEP_DAYS": "3"})
-        assert done.exit_code == 0, done.output
-        assert f"Deleting 4 days ({night(1)} to {night(4)})" in done.stdout
-        assert typed.days("raw") == [night(n) for n in range(5, 9)]
-        assert typed.house.tables() == typed.told.tables()
-        assert "Nothing is older" in CliRunner().invoke(app, ["prune", "--keep-days", "3"]).stdout
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "a month"])
-def test_a_malformed_setting_is_named(typed: Nights, value: str) -> None:
-    done = CliRunner().invoke(app, ["prune"], env={"ROLLBOOK_KEEP_DAYS": value})
-    assert "ROLLBOOK_KEEP_DAYS" in str(done.exception)
-
-
-# --- Dagster's records -----------------------------------------------------------------------------------------------
-
-
-def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a run adds no more to its records than the year's figure allows for it."""
-    now = datetime.now(UTC)
-    with folder() as warehouse, Sandbox(60, api_key=KEY) as sandbox:
-        given = {"BASE_URL": sandbox.base_url, "WAREHOUSE": warehouse, "FIRST_DATE": now.date() - timedelta(days=9)}
-        for name, value in {**given, "API_KEY": KEY, "HOLD_CHANGED_PERCENT": 100}.items():
-            monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
-        sizes, made = [], []
-        for days in (2, 1, 0):
-            sandbox.day = now.date() - timedelta(days=days)
-            made.append(job.sync(sandbox.day))
-            sizes.append(machine.size(home))
-        assert sizes[2] - sizes[1] <= capacity.RUN_BYTES
-        with dg.DagsterInstance.get() as instance:
-            assert runs.expired_runs(instance, 400) == []
-            assert runs.delete_runs(instance, 400, now + timedelta(days=399)) == 0
-            assert runs.count(instance) == 3
-            held = [p for run in made for p in runs.files(instance, run) if p.exists()]
-            assert len(held) >= 3
-            assert runs.delete_runs(instance, 400, now + timedelta(days=401)) == 3
-            assert runs.count(instance) == 0
-            assert [p for p in held if p.exists()] == []
-        with dg.DagsterInstance.get() as instance:
-            assert [r for run in made for r in instance.all_logs(run)] == []
-        assert job.sync(now.date())
-
-
-# --- what a year comes to --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("keep", [None, 5])
-def test_the_nights_stay_within_what_the_doctor_foretold(keep: int | None) -> None:
-    """Foretold after three nights for the twenty that follow, at a thousand students; and no more than twice too much
-    for what is landed."""
-    first = date(2026, 9, 7)
-    with folder() as warehouse, Sandbox(1000, day=first, api_key=KEY) as sandbox:
-        given = {"base_url": sandbox.base_url, "api_key": KEY, "warehouse": warehouse, "first_date": first}
-        settings = load(**given, keep_days=keep, hold_changed_percent=100, _env_file=None)
-        for n in range(23):
-            sandbox.day = day = first + timedelta(days=n)
-            book = Rollbook(settings, clock=lambda day=day: datetime.combine(day, datetime.min.time(), UTC))
-            book.sync()
-            if n == 2:
-                last = capacity.last_night(book)
-                assert last is not None
-                foretold = capacity.predict(book, last, nights=20)
-        assert machine.size(warehouse) <= foretold.year
-        landed_now = machine.size(book.raw.root) + machine.size(book.lake.root)
-        assert landed_now >= (23 if keep is None else keep) * (last.raw + last.lake) / 2
-        assert book.warehouse.published.stat().st_size <= capacity.FILE_LEAST + 20 * last.growth

@@ -1,0 +1,125 @@
+"""Room as an operator sees it: `rollbook prune`, Dagster's old runs, and what a year comes to."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import time_machine
+from typer.testing import CliRunner
+
+from pipelines import machine, runs
+from pipelines.cli import app, job
+from pipelines.operations import capacity
+from pipelines.sandbox import Sandbox
+from pipelines.settings import ROOT, load
+from pipelines.sync import Rollbook
+from tests.operations.conftest import Nights
+from tests.support.nights import folder, night
+from tests.support.service import KEY
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Dagster home of its own."""
+    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", tmp_path)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "250")
+    return tmp_path
+
+
+@pytest.fixture
+def typed(nights: Nights, home: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
+    """The house as the command sees it, whose nights were the last eight of this machine's clock."""
+    for name, value in {
+        "BASE_URL": nights.house.service.url,
+        "API_KEY": KEY,
+        "WAREHOUSE": nights.house.warehouse,
+    }.items():
+        monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
+    return nights.play(8)
+
+
+def test_a_dry_run_shows_the_days_and_the_bytes_and_lets_nothing_go(typed: Nights) -> None:
+    with time_machine.travel(typed.house.now, tick=False):
+        before = typed.house.state()
+        done = CliRunner().invoke(app, ["prune", "--dry-run", "--keep-days", "3"])
+        assert done.exit_code == 0, done.output
+        assert f"Would delete 4 days ({night(1)} to {night(4)})" in done.stdout
+        assert typed.house.state() == before
+        assert CliRunner().invoke(app, ["prune"]).stdout.startswith("ROLLBOOK_KEEP_DAYS is not set")
+        assert typed.house.state() == before
+        done = CliRunner().invoke(app, ["prune"], env={"ROLLBOOK_KEEP_DAYS": "3"})
+        assert done.exit_code == 0, done.output
+        assert f"Deleting 4 days ({night(1)} to {night(4)})" in done.stdout
+        assert typed.days("raw") == [night(n) for n in range(5, 9)]
+        assert typed.house.tables() == typed.told.tables()
+        assert "Nothing is older" in CliRunner().invoke(app, ["prune", "--keep-days", "3"]).stdout
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "a month"])
+def test_a_malformed_setting_is_named(typed: Nights, value: str) -> None:
+    done = CliRunner().invoke(app, ["prune"], env={"ROLLBOOK_KEEP_DAYS": value})
+    assert "ROLLBOOK_KEEP_DAYS" in str(done.exception)
+
+
+# --- Dagster's records -----------------------------------------------------------------------------------------------
+
+
+def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a run adds no more to its records than the year's figure allows for it."""
+    now = datetime.now(UTC)
+    with folder() as warehouse, Sandbox(60, api_key=KEY) as sandbox:
+        given = {"BASE_URL": sandbox.base_url, "WAREHOUSE": warehouse, "FIRST_DATE": now.date() - timedelta(days=9)}
+        for name, value in {**given, "API_KEY": KEY, "HOLD_CHANGED_PERCENT": 100}.items():
+            monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
+        sizes, made = [], []
+        for days in (2, 1, 0):
+            sandbox.day = now.date() - timedelta(days=days)
+            made.append(job.sync(sandbox.day))
+            sizes.append(machine.size(home))
+        assert sizes[2] - sizes[1] <= capacity.RUN_BYTES
+        with dg.DagsterInstance.get() as instance:
+            assert runs.expired_runs(instance, 400) == []
+            assert runs.delete_runs(instance, 400, now + timedelta(days=399)) == 0
+            assert runs.count(instance) == 3
+            held = [p for run in made for p in runs.files(instance, run) if p.exists()]
+            assert len(held) >= 3
+            assert runs.delete_runs(instance, 400, now + timedelta(days=401)) == 3
+            assert runs.count(instance) == 0
+            assert [p for p in held if p.exists()] == []
+        with dg.DagsterInstance.get() as instance:
+            assert [r for run in made for r in instance.all_logs(run)] == []
+        assert job.sync(now.date())
+
+
+# --- what a year comes to --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep", [None, 5])
+def test_the_nights_stay_within_what_the_doctor_foretold(keep: int | None) -> None:
+    """Foretold after three nights for the twenty that follow, at a thousand students; and no more than twice too much
+    for what is landed."""
+    first = date(2026, 9, 7)
+    with folder() as warehouse, Sandbox(1000, day=first, api_key=KEY) as sandbox:
+        given = {"base_url": sandbox.base_url, "api_key": KEY, "warehouse": warehouse, "first_date": first}
+        settings = load(**given, keep_days=keep, hold_changed_percent=100, _env_file=None)
+        for n in range(23):
+            sandbox.day = day = first + timedelta(days=n)
+            book = Rollbook(settings, clock=lambda day=day: datetime.combine(day, datetime.min.time(), UTC))
+            book.sync()
+            if n == 2:
+                last = capacity.last_night(book)
+                assert last is not None
+                foretold = capacity.predict(book, last, nights=20)
+        assert machine.size(warehouse) <= foretold.year
+        landed_now = machine.size(book.raw.root) + machine.size(book.lake.root)
+        assert landed_now >= (23 if keep is None else keep) * (last.raw + last.lake) / 2
+        assert book.warehouse.published.stat().st_size <= capacity.FILE_LEAST + 20 * last.growth
