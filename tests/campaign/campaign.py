@@ -31,22 +31,27 @@ KEEP_DAYS = 10  # from the middle of the campaign on
 
 @dataclass(frozen=True)
 class Event:
-    """Something that may happen, whenever it is `ready`; `play` returns False when it came to nothing."""
+    """Something that may happen, whenever it is `ready`; `play` returns False when it came to nothing.
+
+    A `rare` one is ready in few nights, so it is drawn more often then.
+    """
 
     name: str
     play: Callable[[Campaign], bool | None]
     ready: Callable[[Campaign], bool]
+    rare: bool = False
 
 
 EVENTS: dict[str, Event] = {}
+RARE_ENOUGH = 3
 
 
-def event(ready: Callable[[Campaign], bool] = lambda c: True) -> Callable[[Any], Any]:
+def event(ready: Callable[[Campaign], bool] = lambda c: True, *, rare: bool = False) -> Callable[[Any], Any]:
     """Let something be able to happen."""
 
     def register(play: Callable[[Campaign], bool | None]) -> Callable[[Campaign], bool | None]:
         name = play.__name__.replace("_", " ")
-        EVENTS[name] = Event(name, play, ready)
+        EVENTS[name] = Event(name, play, ready, rare)
         return play
 
     return register
@@ -110,6 +115,9 @@ class Campaign:
     def draw(self) -> Event:
         """Mostly one that has come up least so far, else any."""
         ready = [e for e in EVENTS.values() if e.ready(self)]
+        rare = [e for e in ready if e.rare and self.played[e.name] < RARE_ENOUGH]
+        if rare and self.random.random() < 0.5:
+            return self.random.choice(rare)
         fewest = min(self.played[e.name] for e in ready)
         if self.random.random() < 0.85:
             ready = [e for e in ready if self.played[e.name] == fewest]
