@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import sqlglot
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
 
 from pipelines.settings import ROOT
 from pipelines.store.relations import CHANGE_KEYS
-from pipelines.store.statements import MACROS
+from pipelines.store.statements import MACROS, environment
 from pipelines.tables import TABLES
 
-SHARED = ROOT / "pipelines" / "store" / "sql"
 RELATION = "SELECT * FROM some_relation"
 # What code puts into a statement besides its table, in every variant.
 VARIANTS: tuple[dict[str, object], ...] = (
@@ -43,10 +41,8 @@ ALWAYS: dict[str, object] = {
 
 def rendered(path: Path) -> Iterator[str]:
     """The texts of one file's statement: of each table and variant, those that differ."""
-    loader = ChoiceLoader([FileSystemLoader(path.parent), FileSystemLoader(SHARED)])
-    made = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # noqa: S701
-    made.globals["m"] = made.get_template(MACROS).module
-    template = made.get_template(path.name)
+    package = ".".join(path.parent.parent.relative_to(ROOT).parts)
+    template = environment(package, path.parent.name).get_template(path.name)
     yield from dict.fromkeys(
         template.render(ALWAYS | variant | {"table": table, "columns": table.versioned, "tracked": table.tracked})
         for table in TABLES.values()

@@ -24,18 +24,20 @@ def statements(package: str, folder: str = "sql") -> Callable[..., str]:
     It raises jinja2.UndefinedError for a part that a statement names and the call does not give.
     """
 
-    @cache
-    def environment() -> Environment:
-        # Loaded when the first statement is rendered: `rollbook --help` renders none.
-        from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
-        # S701 asks for HTML's escapes; this is SQL, made of our own declarations.
-        loader = ChoiceLoader([PackageLoader(package, folder), PackageLoader("pipelines.store", "sql")])
-        made = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # noqa: S701
-        made.globals["m"] = made.get_template(MACROS).module
-        return made
-
     def sql(name: str, **parts: object) -> str:
-        return environment().get_template(f"{name}.sql").render(parts)
+        return environment(package, folder).get_template(f"{name}.sql").render(parts)
 
     return sql
+
+
+@cache
+def environment(package: str, folder: str) -> Environment:
+    """The Jinja environment of one package's statements, with the macros that all of them may use as `m`."""
+    # Loaded when the first statement is rendered: `rollbook --help` renders none.
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+    # S701 asks for HTML's escapes; this is SQL, made of our own declarations.
+    loader = ChoiceLoader([PackageLoader(package, folder), PackageLoader("pipelines.store", "sql")])
+    made = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # noqa: S701
+    made.globals["m"] = made.get_template(MACROS).module
+    return made

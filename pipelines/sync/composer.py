@@ -12,7 +12,6 @@ from pipelines.errors import ContractChangedError
 from pipelines.flatten import flatten
 from pipelines.landing.manifest import Drift, Landed, Manifest, Reject, TableCounts
 from pipelines.landing.raw import RawStore
-from pipelines.settings import Settings
 from pipelines.source.fetch import Draft
 from pipelines.store import compare
 from pipelines.store.lake import Candidate, DayRecord, Lake, Part, compose
@@ -49,8 +48,7 @@ class Composed:
 class Composer:
     """Makes days of the lake. Everything happens in the writer's own folder until `commit` moves a day in."""
 
-    def __init__(self, settings: Settings, raw: RawStore, warehouse: Warehouse) -> None:
-        self.settings = settings
+    def __init__(self, raw: RawStore, warehouse: Warehouse) -> None:
         self.raw = raw
         self.warehouse = warehouse
         self._aside = warehouse.build / "stage"

@@ -61,7 +61,7 @@ class Rollbook:
         self.raw = raw or RawStore(settings.warehouse_path / "raw")
         self.lake = self.warehouse.lake
         self.landings = Landings(self.raw)
-        self.composer = Composer(settings, self.raw, self.warehouse)
+        self.composer = Composer(self.raw, self.warehouse)
         self.publisher = Publisher(settings, self.warehouse, clock)
         self.retention = Retention(self.landings, self.warehouse)
         self.recovery = Recovery(self.landings, self.warehouse, self.composer)

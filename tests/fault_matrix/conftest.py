@@ -26,16 +26,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     played = set()
     for item in items:
         if HERE in item.path.parents:
-            kind = item.callspec.params.get("name") if isinstance(item, pytest.Function) and _has_params(item) else None
-            test = (item.path.name, item.originalname if isinstance(item, pytest.Function) else item.name)
+            params = getattr(getattr(item, "callspec", None), "params", {})
+            kind, test = params.get("name"), (item.path.name, getattr(item, "originalname", item.name))
             cell = (item.path.name, kind) if kind and item.path.name == "test_alone.py" else test
             if cell in played:
                 item.add_marker(pytest.mark.slow)
             played.add(cell)
-
-
-def _has_params(item: pytest.Function) -> bool:
-    return hasattr(item, "callspec")
 
 
 @pytest.fixture(scope="session")

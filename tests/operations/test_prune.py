@@ -1,4 +1,4 @@
-"""Room: raw bodies and snapshots that are let go of, and the history that keeps what they said.
+"""Retention: raw bodies and snapshots that expire, and the history that keeps what they said.
 
 A thinned warehouse must hold, row by row, what one that kept everything holds; it can only no longer make all of it
 anew (G7 for what remains). The command is in `test_room`.

@@ -153,15 +153,6 @@ def browser(chromium: str) -> Iterator[Browser]:
         running.close()
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    made = browser.new_page(viewport={"width": 1500, "height": 1000})
-    made.set_default_timeout(60_000)
-    expect.set_options(timeout=60_000)
-    yield made
-    made.close()
-
-
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "evil.example"])
 def test_a_page_of_another_site_starts_and_deletes_nothing(page: Page, ui: Ui, foreign: int, name: str) -> None:
     before = (ui.runs(), ui.assets())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from pipelines.settings import ROOT
 from tests.support.servers import Served, free_port, serving, until
@@ -55,15 +55,6 @@ def rollbook(environment: dict[str, str], *arguments: str, exits: int = 0) -> No
         cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=200,
     )  # fmt: skip
     assert done.returncode == exits, done.stderr
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    made = browser.new_page(viewport={"width": 1600, "height": 1300})
-    made.set_default_timeout(60_000)
-    expect.set_options(timeout=60_000)
-    yield made
-    made.close()
 
 
 def test_the_graph_shows_the_four_stages(page: Page, demo: Demo) -> None:
