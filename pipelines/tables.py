@@ -7,6 +7,7 @@ sandbox). What is *done* with a declaration does not belong in this file.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -53,20 +54,28 @@ class Relation:
 
 @dataclass(frozen=True)
 class Set:
-    """A set of records that one endpoint lists: its key, and the names a vanished record is searched by.
+    """A set of records that one endpoint serves: its key, and the names a vanished record is searched by.
 
-    A `walked` set is read page by page and may be proven complete; the others only ever add and update. Fields in
+    `endpoint` is the path below /svcapi/v1/, with `{id}` where the endpoint serves one record. `id_field` is the dotted
+    path of a record's id. A `walked` set is read page by page and may be proven complete; the others only ever add and
+    update. Fields in
     `unkept` are the contract's, read elsewhere and kept in no table. In a `lenient` set a value that is not as declared
     and not required is NULL; in any other it refuses its record.
     """
 
     name: str
+    endpoint: str
     key: str
     id_field: str
     walked: bool = False
     names: tuple[str, ...] = ()
     unkept: tuple[str, ...] = ()
     lenient: bool = False
+
+    @property
+    def id_path(self) -> tuple[str, ...]:
+        """The steps from a record to its id."""
+        return tuple(self.id_field.split("."))
 
 
 @dataclass(frozen=True)
@@ -125,10 +134,31 @@ class Table:
 SETS: dict[str, Set] = {
     s.name: s
     for s in (
-        Set("students", key="student_id", id_field="id", walked=True, names=("reference_id", "email")),
-        Set("classes", key="class_id", id_field="class_id", walked=True, names=("class_code", "class_title")),
-        Set("auth", key="school_id", id_field="school.id", unkept=("authenticated", "timestamp"), lenient=True),
-        Set("details", key="student_id", id_field="student_id"),
+        Set(
+            "students",
+            endpoint="students",
+            key="student_id",
+            id_field="id",
+            walked=True,
+            names=("reference_id", "email"),
+        ),
+        Set(
+            "classes",
+            endpoint="classes",
+            key="class_id",
+            id_field="class_id",
+            walked=True,
+            names=("class_code", "class_title"),
+        ),
+        Set(
+            "auth",
+            endpoint="auth",
+            key="school_id",
+            id_field="school.id",
+            unkept=("authenticated", "timestamp"),
+            lenient=True,
+        ),
+        Set("details", endpoint="student/{id}", key="student_id", id_field="student_id"),
     )
 }
 WALKED: tuple[str, ...] = tuple(s.name for s in SETS.values() if s.walked)
@@ -312,6 +342,20 @@ TABLES: dict[str, Table] = {
 def of_set(name: str) -> tuple[Table, ...]:
     """The tables that the records of one set fill, the set's own table first."""
     return tuple(t for t in TABLES.values() if t.set == name)
+
+
+def owner(key: str) -> Table:
+    """The table with one row per record that has this key: the one that others refer to."""
+    return next(of_set(s.name)[0] for s in SETS.values() if s.key == key)
+
+
+def references() -> Iterator[tuple[Table, Table, str]]:
+    """Each (table, table it refers to, column): to the record that its rows are about, and to those they name."""
+    keys = {s.key for s in SETS.values()}
+    for table in TABLES.values():
+        for column in table.columns:
+            if column.name in keys and (other := owner(column.name)) is not table:
+                yield table, other, column.name
 
 
 def fingerprint() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from traceback import extract_tb
@@ -102,6 +102,11 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     for row in listed:
         result.add_row(*(safe(_cell(value)) for value in row))
     return result
+
+
+def received(records: Mapping[str, int]) -> str:
+    """How many records came per set, as `500 students, 20 classes`."""
+    return ", ".join(f"{count:,} {name}" for name, count in records.items()) or "no records"
 
 
 def safe(text: str) -> str:

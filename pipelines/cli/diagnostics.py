@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from pipelines.cli.app import app, err, out, safe, table
+from pipelines.cli.app import app, err, out, received, safe, table
 from pipelines.landing.manifest import TableCounts
 from pipelines.machine import in_bytes
 from pipelines.operations import capacity
@@ -97,8 +97,8 @@ def diff() -> None:
     found = compare(rollbook)
     day = found.manifest.snapshot_date
     titles = {"synced": "[bold green]Would be synced[/]", "held": "[bold yellow]Would be held[/]"}
-    received = ", ".join(f"{w.received:,} {w.set}" for w in found.manifest.walks)
-    out.print(f"{titles.get(found.outcome, '[bold red]Would fail[/]')}: {day}, {received}.")
+    came = received({w.set: w.received for w in found.manifest.walks})
+    out.print(f"{titles.get(found.outcome, '[bold red]Would fail[/]')}: {day}, {came}.")
     if found.reason:
         out.print(f"Why: {safe(found.reason)}." if found.outcome != "synced" else f"But: {safe(found.reason)}.")
     for name, count in (found.rejected or {}).items():
@@ -129,7 +129,7 @@ def _lines(known: Status) -> Iterator[tuple[str, str]]:
     else:
         yield "last sync", f"{last.snapshot_date}: {last.outcome}, {_ago(last.finished_at)}, in {last.seconds:.1f} s"
         moved = f"{last.rows_added:,} rows added, {last.rows_changed:,} changed, {last.rows_removed:,} removed"
-        yield "", f"{last.students:,} students, {last.classes:,} classes; {moved}"
+        yield "", f"{received(last.received)}; {moved}"
         if last.reason:
             yield "", last.reason
     if good is not None and last is not None and good != last:

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipelines.cli import job
-from pipelines.cli.app import app, day_of, err, out, table
+from pipelines.cli.app import app, day_of, err, out, received, table
 from pipelines.errors import ArgumentError, HeldError
 from pipelines.landing.manifest import Hold, Manifest, TableCounts
 from pipelines.operations import discard as discards
@@ -220,8 +220,8 @@ def _print_held(held: Manifest, synced_since: list[date]) -> None:
 
 def _print_synced(manifest: Manifest) -> None:
     """Print what a sync did."""
-    students, classes = (next((w.received for w in manifest.walks if w.set == s), 0) for s in ("students", "classes"))
-    out.print(f"[bold green]Synced[/] {manifest.snapshot_date}: {students:,} students, {classes:,} classes.")
+    came = received({w.set: w.received for w in manifest.walks})
+    out.print(f"[bold green]Synced[/] {manifest.snapshot_date}: {came}.")
     if manifest.reason:
         err.print(f"[yellow]Warning:[/] {manifest.reason}.")
     for name, count in manifest.rejected.items():

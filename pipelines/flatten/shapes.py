@@ -101,7 +101,7 @@ class Shape:
     def __init__(self, set_name: str) -> None:
         self.tree = tree(set_name)
         self.lenient = SETS[set_name].lenient
-        self.id_path = tuple(SETS[set_name].id_field.split("."))
+        self.id_path = SETS[set_name].id_path
         self.record = self.tree.struct(set_name, strict=False)
         strict = self.tree.struct(set_name, strict=True)
         self.id_of = id_reader(self.id_path)

@@ -174,7 +174,7 @@ class Doctor:
     def _check_service(self) -> Iterator[Finding]:
         retry_seconds = min(RETRY_SECONDS, self.settings.retry_seconds)
         with Client(self.settings.model_copy(update={"retry_seconds": retry_seconds})) as client:
-            auth = client.get("auth", read=institution)
+            auth = client.get(SETS["auth"].endpoint, read=institution)
             yield self._check_key(auth.said)
             yield _check_clock(auth.said.timestamp, auth.received_at, self.rollbook)
             total = 0.0

@@ -20,7 +20,10 @@ from pipelines.sync.policy import open_holds
 
 
 class LastSync(msgspec.Struct, frozen=True, kw_only=True):
-    """One sync, from its manifest. Times are UTC; `seconds` is from the first request to the verdict."""
+    """One sync, from its manifest: `received` counts records per set. Times are UTC.
+
+    `seconds` is from the first request to the verdict.
+    """
 
     snapshot_date: date
     landing: int
@@ -29,8 +32,7 @@ class LastSync(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime
     finished_at: datetime
     seconds: float
-    students: int
-    classes: int
+    received: dict[str, int]
     rows_added: int
     rows_changed: int
     rows_removed: int
@@ -213,7 +215,6 @@ def _days(days: object) -> Days:
 def _last_sync(m: Manifest | None) -> LastSync | None:
     if m is None:
         return None
-    received = {w.set: w.received for w in m.walks}
     finished = m.judged_at or m.finished_at
     return LastSync(
         snapshot_date=m.snapshot_date,
@@ -223,8 +224,7 @@ def _last_sync(m: Manifest | None) -> LastSync | None:
         started_at=m.started_at,
         finished_at=finished,
         seconds=round((finished - m.started_at).total_seconds(), 3),
-        students=received.get("students", 0),
-        classes=received.get("classes", 0),
+        received={w.set: w.received for w in m.walks},
         rows_added=sum(c.added for c in m.counts),
         rows_changed=sum(c.changed for c in m.counts),
         rows_removed=sum(c.removed for c in m.counts),

@@ -6,10 +6,11 @@ their ids are read here, with `records.id_reader`. `flatten` checks them against
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -112,15 +113,14 @@ class _Refusal(msgspec.Struct):
 @cache
 def page_of(set_: Set) -> Callable[[bytes], Page]:
     """Return the reader of one set's pages. Contract: "Response envelope (success)", "Pagination object"."""
-    field = set_.id_field
-    id_of = id_reader((field,))
-    fast = msgspec.json.Decoder(_envelope(list[msgspec.defstruct("IdOnly", [(field, Id)], gc=False)]))  # type: ignore[misc]
+    id_of, id_in = id_reader(set_.id_path), attrgetter(set_.id_field)
+    fast = msgspec.json.Decoder(_envelope(list[_only_id(set_.id_path)]))  # type: ignore[misc]
     slow = msgspec.json.Decoder(_envelope(list[msgspec.Raw]))
 
     def read(content: bytes) -> Page:
         try:
             page = fast.decode(content)
-            ids = [getattr(record, field) for record in page.data]
+            ids = list(map(id_in, page.data))
         except UNREADABLE:
             page = _decode(partial(decode_page, slow), replace_lone_surrogates(content))
             ids = [id_of(bytes(raw)) for raw in page.data]
@@ -180,6 +180,14 @@ def refusal(content: bytes) -> Refusal | None:
 _auth = msgspec.json.Decoder(_AuthEnvelope)
 _detail = msgspec.json.Decoder(_Detail)
 _refusal = msgspec.json.Decoder(_Refusal)
+
+
+def _only_id(path: Sequence[str]) -> Any:
+    """Return the type of a record of which only the id is read."""
+    kind: Any = Id
+    for step in reversed(path):
+        kind = msgspec.defstruct("IdOnly", [(step, kind)], gc=False)
+    return kind
 
 
 def _envelope(data: Any) -> Any:

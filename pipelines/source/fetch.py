@@ -120,7 +120,7 @@ def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Prog
     failed = unreachable = 0
     for position, student in enumerate(wanted, 1):
         try:
-            answer = client.get(f"student/{student}", read=detail)
+            answer = client.get(SETS["details"].endpoint.format(id=student), read=detail)
         except KeyRefusedError:
             raise
         except ServiceError as error:
@@ -173,7 +173,7 @@ class _Fetch:
         The landing's day must be today's date here or at the service, not after today here, and within one day of the
         service's date. Raises OtherInstitutionError, NothingLandedError and MachineError as `fetch` does.
         """
-        answer = self.client.get("auth", read=institution)
+        answer = self.client.get(SETS["auth"].endpoint, read=institution)
         self.writer.add(
             set_name="auth",
             kind="auth",

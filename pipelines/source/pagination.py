@@ -213,7 +213,7 @@ def _read(
     while not check.over and (sought is None or sought not in check.ids):
         page = check.pages + 1
         try:
-            answer = client.get(set_.name, {**query, "page": page, "limit": LIMIT}, read=page_of(set_))
+            answer = client.get(set_.endpoint, {**query, "page": page, "limit": LIMIT}, read=page_of(set_))
         except KeyRefusedError:
             raise
         except RefusedError as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 
 from pipelines.store import relations, schema
-from pipelines.tables import TABLES, Column
+from pipelines.tables import TABLES, Column, Table, owner, references
 from pipelines.views import catalog, thresholds
 
 _PAIR = re.compile(r"-- (?P<question>[^\n]+)\n(?P<sql>[^;]+;)")
@@ -73,25 +73,26 @@ def _lines() -> Iterator[str]:
 def _diagram() -> Iterator[str]:
     """The keys, as a Mermaid diagram: readable as text, drawn where Markdown is rendered."""
     yield from ("```mermaid", "erDiagram")
-    for one, many, relation in (
-        ("students", "student_summaries", "||--|| : student_id"),
-        ("students", "student_activity", "||--o| : student_id"),
-        ("students", "student_details", "||--o| : student_id"),
-        ("students", "student_classes", "||--o{ : student_id"),
-        ("classes", "student_classes", "|o--o{ : class_id"),
-        ("classes", "class_summaries", "||--|| : class_id"),
-        ("classes", "class_assignment_activity", "||--|| : class_id"),
-        ("students", "changes", "|o--o{ : student_id"),
-        ("classes", "changes", "|o--o{ : class_id"),
-    ):
-        line, _, label = relation.partition(" : ")
-        yield f"    {one} {line} {many} : {label}"
+    for table, other, column in references():
+        is_about = column == table.parent_key
+        yield f"    {other.name} {_relation(table, is_about=is_about)} {table.name} : {column}"
+    for key in relations.CHANGE_KEYS:
+        yield f"    {owner(key).name} |o--o{{ {relations.CHANGES.name} : {key}"
     for t in TABLES.values():
         yield f"    {t.name} {{"
         yield from (f"        {c.type} {c.name} PK" for c in t.columns if c.name in t.key)
         yield from (f"        {c.type} {c.name}" for c in t.columns if c.id and c.name not in t.key)
         yield "    }"
     yield "```"
+
+
+def _relation(table: Table, *, is_about: bool) -> str:
+    """Mermaid's line from a record's table to a table of its parts, or to one that only names the record."""
+    if not is_about:
+        return "|o--o{"
+    if table.is_list:
+        return "||--o{"
+    return "||--||" if table.path and not table.may_be_unstated else "||--o|"
 
 
 def _thresholds() -> Iterator[str]:

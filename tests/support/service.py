@@ -111,6 +111,8 @@ class Service:
         self.students = list(students)
         self.classes = list(classes)
         self.details: dict[int, Any] = {}
+        # Sets that the contract does not have, by their endpoint.
+        self.others: dict[str, list[dict[str, Any]]] = {}
         self.key = key
         self.school = school or {"id": 41, "name": "Made-up School", "key": "made-up-school"}
         self.cap = cap
@@ -256,6 +258,8 @@ class Service:
             return self._list(asked, self.students, ("name", "email", "reference_id"))
         if asked.path == "classes":
             return self._list(asked, self.classes, ("class_title", "class_code"))
+        if asked.path in self.others:
+            return self._list(asked, self.others[asked.path], ())
         if asked.path.startswith("student/"):
             return self._detail(int(asked.path.partition("/")[2]))
         return no(404, "NOT_FOUND", "No such path")
