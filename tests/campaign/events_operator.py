@@ -57,7 +57,7 @@ def a_landing_is_discarded(c: Campaign) -> None:
     change(c, key, discarded=True, call=lambda accept: c.operator.discard(key[0], number, accept=accept))
 
 
-@event(lambda c: bool(discarded(c)))
+@event(lambda c: bool(discarded(c)), rare=True)
 def a_discarded_landing_is_put_back(c: Campaign) -> None:
     key = c.random.choice(discarded(c))
     alone = sum(k[0] == key[0] for k in discarded(c)) == 1
@@ -103,7 +103,7 @@ def a_discard_is_killed(c: Campaign) -> bool:
     return kill(c, lambda: c.operator.discard(*key, accept=True), key)
 
 
-@event(lambda c: not c.is_lost() and bool(discarded(c)))
+@event(lambda c: not c.is_lost() and bool(discarded(c)), rare=True)
 def the_undoing_of_a_discard_is_killed(c: Campaign) -> bool:
     key = c.random.choice(discarded(c))
     return kill(c, lambda: c.operator.undo_discard(*key, accept=True), key)

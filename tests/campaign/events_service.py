@@ -91,7 +91,7 @@ def a_mass_removal_is_approved_the_same_night(c: Campaign) -> None:
     c.approve()
 
 
-@event(lambda c: any(day < c.today for day in c.ledger.waiting()))
+@event(lambda c: any(day < c.today for day in c.ledger.waiting()), rare=True)
 def what_an_earlier_night_held_is_approved(c: Campaign) -> None:
     c.approve()
 
