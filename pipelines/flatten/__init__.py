@@ -3,6 +3,6 @@
 `shapes` turns the declarations into types that decode records; `rows` turns decoded records into columns.
 """
 
-from pipelines.flatten.rows import Batch, flatten, load, schema
+from pipelines.flatten.rows import Batch, Flattener, flatten, load, schema
 
-__all__ = ["Batch", "flatten", "load", "schema"]
+__all__ = ["Batch", "Flattener", "flatten", "load", "schema"]

@@ -83,18 +83,17 @@ def load() -> None:
 
 
 def flatten(set_name: str, bodies: Iterable[Landed]) -> Iterator[Batch]:
-    """Flatten the landed bodies of one set, in order, batch by batch.
+    """Flatten the landed bodies of one set, in order, batch by batch; there is always a last one.
 
     A search's result contributes only the record that was sought. A bad record raises nothing: it becomes a reject.
     Contract: "Student", "Class", "Institution".
     """
-    columns = _Columns(set_name)
+    flattener = Flattener(set_name)
     with _no_collector():
         for body in bodies:
-            columns.add(body)
-            if columns.records >= BATCH or columns.size >= BATCH_BYTES:
-                yield columns.batch()
-        yield columns.batch(last=True)
+            if (batch := flattener.add(body)) is not None:
+                yield batch
+        yield flattener.last()
 
 
 @contextmanager
@@ -144,8 +143,8 @@ class _Objects:
         return self._inner[field]
 
 
-class _Columns:
-    """Collects the records of one set until there are enough for a batch."""
+class Flattener:
+    """Flattens one set's bodies as they come: `add` returns a batch whenever enough records came, `last` the rest."""
 
     def __init__(self, set_name: str) -> None:
         self.set_name = set_name
@@ -154,6 +153,17 @@ class _Columns:
         self.seq = 0
         self.drift: Counter[tuple[str, str]] = Counter()
         self._empty()
+
+    def add(self, body: Landed) -> Batch | None:
+        """Add the records of one body."""
+        self._add(body)
+        return self._batch() if self.records >= BATCH or self.size >= BATCH_BYTES else None
+
+    def last(self) -> Batch:
+        """Return what is left, and the drift of all bodies."""
+        batch = self._batch()
+        batch.drift = [Drift(self.set_name, f, t, n) for (f, t), n in sorted(self.drift.items())]
+        return batch
 
     def _empty(self) -> None:
         self.records = 0
@@ -164,8 +174,7 @@ class _Columns:
         self.seqs: list[int] = []
         self.payloads: list[tuple[int | None, str, Any]] = []
 
-    def add(self, body: Landed) -> None:
-        """Add the records of one body."""
+    def _add(self, body: Landed) -> None:
         self.size += len(body.content)
         if self.shape is None:
             if len(body.content) > DETAIL_BYTES:
@@ -234,8 +243,8 @@ class _Columns:
                         found[i] = f"{field}: the same {table.key[1]} twice"
         return found
 
-    def batch(self, *, last: bool = False) -> Batch:
-        """Return what was collected as columns, and reset. The drift comes with the last batch."""
+    def _batch(self) -> Batch:
+        """Return what was collected as columns, and reset."""
         seqs = np.array(self.seqs, np.int64)
         if self.shape is None:
             details = TABLES["student_details"]
@@ -249,8 +258,7 @@ class _Columns:
             ids = np.array(records.at(self.shape.id_path), np.int64)
             tables = {table.name: _rows(table, records, ids, seqs) for table in self.tables}
             tables["observed"] = self._observed(ids, seqs, records)
-        drift = [Drift(self.set_name, f, t, n) for (f, t), n in sorted(self.drift.items())] if last else []
-        done = Batch(tables, self.rejects, drift, self.records)
+        done = Batch(tables, self.rejects, records=self.records)
         self._empty()
         return done
 

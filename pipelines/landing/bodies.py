@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pipelines import files
 from pipelines.errors import DamagedError
-from pipelines.landing.manifest import Body, Kind, Landed, Manifest
+from pipelines.landing.manifest import Body, Kind, Landed, Manifest, Received
 from pipelines.records import REPLACEMENT, make_readable, replace_lone_surrogates
 
 BODIES, PAGES, MANIFEST = "bodies.zst", "pages.jsonl", "manifest.json"
@@ -35,43 +35,30 @@ def _codec() -> pa.Codec:
     return pa.Codec("zstd", compression_level=1)
 
 
-class LandingWriter:
-    """A landing in progress. `finish` makes it a landing; `abandon` removes it without a trace."""
+class Written(msgspec.Struct, frozen=True):
+    """The bodies written so far: how many, and the digest of their index."""
 
-    def __init__(self, day: date, number: int, partial: Path, final: Path) -> None:
-        self.snapshot_date = day
-        self.landing = number
-        self._partial = partial
-        self._final = final
+    bodies: int
+    sha256: str
+
+
+class BodyWriter:
+    """Writes bodies into a folder, each compressed by itself, and their index."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._codec = _codec()
         self._digest = sha256()
         self._count = 0
         self._offset = 0
-        self._bodies = _create(partial / BODIES)
-        self._pages = _create(partial / PAGES)
+        self._bodies = _create(folder / BODIES)
+        self._pages = _create(folder / PAGES)
 
-    def add(
-        self,
-        *,
-        set_name: str,
-        kind: Kind,
-        page: int,
-        content: bytes,
-        received_at: datetime,
-        records: int,
-        walk: int = 1,
-        sought: int | None = None,
-    ) -> None:
+    def add(self, received: Received, content: bytes) -> None:
         """Write one body."""
         frame = self._codec.compress(content, asbytes=True)
         body = Body(
-            set=set_name,
-            kind=kind,
-            page=page,
-            walk=walk,
-            sought=sought,
-            received_at=received_at,
-            records=records,
+            **msgspec.structs.asdict(received),
             offset=self._offset,
             length=len(frame),
             size=len(content),
@@ -84,42 +71,93 @@ class LandingWriter:
         self._offset += len(frame)
         self._count += 1
 
-    def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
-        """Yield what `RawStore.bodies` would yield if the landing were finished now with this manifest."""
+    def flush(self) -> Written:
+        """Write out what is buffered, for a reader. It is not durable yet."""
         self._bodies.flush()
         self._pages.flush()
-        return LandingFolder(self._partial, self.stamped(draft)).bodies(set_name)
+        return Written(self._count, self._digest.hexdigest())
 
-    def stamped(self, manifest: Manifest) -> Manifest:
+    def seal(self) -> Written:
+        """Make all bodies durable and close the files."""
+        for file in (self._bodies, self._pages):
+            file.close()
+        for name in (BODIES, PAGES):
+            files.sync(self._folder / name)
+        return Written(self._count, self._digest.hexdigest())
+
+    def close(self) -> None:
+        """Close the files, whatever becomes of them."""
+        for file in (self._bodies, self._pages):
+            with suppress(OSError):  # a full disk has no room for the last buffer
+                file.close()
+
+
+@dataclass(frozen=True)
+class LandingPlace:
+    """Where a day's next landing goes: the folder where it is written, and the name that makes it a landing."""
+
+    snapshot_date: date
+    landing: int
+    partial: Path
+    final: Path
+
+    def stamped(self, manifest: Manifest, written: Written) -> Manifest:
         """Return the manifest with the day, the landing's number, and the count and digest of the bodies."""
         return msgspec.structs.replace(
             manifest,
             snapshot_date=self.snapshot_date,
             landing=self.landing,
-            bodies=self._count,
-            bodies_sha256=self._digest.hexdigest(),
+            bodies=written.bodies,
+            bodies_sha256=written.sha256,
         )
 
-    def finish(self, manifest: Manifest) -> Manifest:
-        """Make everything durable and turn the folder into a landing; returns the manifest as written."""
-        manifest = self.stamped(manifest)
-        for file in (self._bodies, self._pages):
-            file.close()
-        for name in (BODIES, PAGES):
-            files.sync(self._partial / name)
-        files.write(self._partial / MANIFEST, encode(manifest))  # this fsyncs the folder, too
-        self._partial.rename(self._final)
-        files.sync(self._final.parent)
-        files.sync(self._final.parent.parent)
+    def opened(self, draft: Manifest, written: Written) -> LandingFolder:
+        """Return the folder as it would be read if the landing were finished now with this manifest."""
+        return LandingFolder(self.partial, self.stamped(draft, written))
+
+    def commit(self, manifest: Manifest, written: Written) -> Manifest:
+        """Turn the folder of durable bodies into a landing; returns the manifest as written."""
+        manifest = self.stamped(manifest, written)
+        files.write(self.partial / MANIFEST, encode(manifest))  # this fsyncs the folder, too
+        self.partial.rename(self.final)
+        files.sync(self.final.parent)
+        files.sync(self.final.parent.parent)
         return manifest
 
     def abandon(self) -> None:
         """Remove everything written."""
-        for file in (self._bodies, self._pages):
-            with suppress(OSError):  # a full disk has no room for the last buffer
-                file.close()
-        shutil.rmtree(self._partial, ignore_errors=True)
-        drop_if_empty(self._final.parent)
+        shutil.rmtree(self.partial, ignore_errors=True)
+        drop_if_empty(self.final.parent)
+
+
+class LandingWriter:
+    """A landing in progress. `finish` makes it a landing; `abandon` removes it without a trace."""
+
+    def __init__(self, place: LandingPlace) -> None:
+        self.snapshot_date = place.snapshot_date
+        self.landing = place.landing
+        self._place = place
+        self._files = BodyWriter(place.partial)
+
+    def expect(self, records: int) -> None:
+        """Learn how many records a set has: no matter here."""
+
+    def add(self, received: Received, content: bytes) -> None:
+        """Write one body."""
+        self._files.add(received, content)
+
+    def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
+        """Yield what `RawStore.bodies` would yield if the landing were finished now with this manifest."""
+        return self._place.opened(draft, self._files.flush()).bodies(set_name)
+
+    def finish(self, manifest: Manifest) -> Manifest:
+        """Make everything durable and turn the folder into a landing; returns the manifest as written."""
+        return self._place.commit(manifest, self._files.seal())
+
+    def abandon(self) -> None:
+        """Remove everything written."""
+        self._files.close()
+        self._place.abandon()
 
 
 @dataclass(frozen=True)
@@ -140,8 +178,8 @@ class LandingFolder:
         decoder = msgspec.json.Decoder(Body)
         return (decoder.decode(line) for line in content.splitlines())
 
-    def bodies(self, set_name: str) -> Iterator[Landed]:
-        """Return the bodies of one set that count, in the order received. Raises DamagedError."""
+    def bodies(self, set_name: str, kind: Kind | None = None) -> Iterator[Landed]:
+        """Return the bodies of one set that count, or those of one kind, in the order received. Raises DamagedError."""
         walk = next((w for w in self.manifest.walks if w.set == set_name), None)
         counted = walk.counted if walk else ()
         found = {a.id for a in self.manifest.absences if a.set == set_name and a.answer == "slipped"}
@@ -149,6 +187,7 @@ class LandingFolder:
             body
             for body in self.pages()
             if body.set == set_name
+            and kind in (None, body.kind)
             and (body.kind != "walk" or body.walk in counted)
             and (body.kind != "search" or body.sought in found)
         ]
@@ -162,14 +201,7 @@ class LandingFolder:
             raise damaged(self.path, BODIES, type(error).__name__) from None
         with file:
             for body in pages:
-                yield Landed(
-                    set=body.set,
-                    kind=body.kind,
-                    page=body.page,
-                    content=_READABLE.get(body.kind, replace_lone_surrogates)(self._content(file, codec, body)),
-                    sought=body.sought,
-                    received_at=body.received_at,
-                )
+                yield landed(body, self._content(file, codec, body))
 
     def _content(self, file: BinaryIO, codec: pa.Codec, body: Body) -> bytes:
         try:
@@ -180,6 +212,12 @@ class LandingFolder:
         if len(content) != body.size or sha256(content).hexdigest() != body.sha256:
             raise damaged(self.path, BODIES, f"the body of {body.set} page {body.page} is not what was landed")
         return content
+
+
+def landed(body: Received, content: bytes) -> Landed:
+    """Return a body as flattening receives it. What cannot be read is replaced: see `records`."""
+    readable = _READABLE.get(body.kind, replace_lone_surrogates)(content)
+    return Landed(body.set, body.kind, body.page, readable, body.sought, body.received_at)
 
 
 def encode(manifest: Manifest) -> bytes:

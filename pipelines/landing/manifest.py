@@ -85,12 +85,11 @@ class Absence(msgspec.Struct, frozen=True, kw_only=True):
     asked_by: tuple[str, ...] = ()
 
 
-class Body(msgspec.Struct, frozen=True, kw_only=True):
-    """Index entry of one received body: one line of `pages.jsonl`.
+class Received(msgspec.Struct, frozen=True, kw_only=True):
+    """What one received body is.
 
     `kind` is what was requested: `auth`, a page of a `walk`, a page of a `search` for the vanished record `sought`, or
-    the `detail` of the student `sought`. `offset` and `length` (bytes) locate its zstd frame in `bodies.zst`; `size`
-    and `sha256` are of the uncompressed body.
+    the `detail` of the student `sought`.
     """
 
     set: str
@@ -100,6 +99,15 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     sought: int | None = None
     received_at: datetime
     records: int
+
+
+class Body(Received, frozen=True, kw_only=True):
+    """Index entry of one received body: one line of `pages.jsonl`.
+
+    `offset` and `length` (bytes) locate its zstd frame in `bodies.zst`; `size` and `sha256` are of the uncompressed
+    body.
+    """
+
     offset: int
     length: int
     size: int
@@ -175,6 +183,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         if any(a.set == set_name and a.answer == "unclear" for a in self.absences):
             return None
         return walk.proof
+
+    @property
+    def largest_set(self) -> int:
+        """How many records the largest set has, as the service stated it."""
+        return max((walk.total_count for walk in self.walks), default=0)
 
     @property
     def proven(self) -> bool:

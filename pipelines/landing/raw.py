@@ -23,7 +23,16 @@ import msgspec
 
 from pipelines import files
 from pipelines.errors import DamagedError
-from pipelines.landing.bodies import MANIFEST, LandingFolder, LandingWriter, damaged, drop_if_empty, encode, name
+from pipelines.landing.bodies import (
+    MANIFEST,
+    LandingFolder,
+    LandingPlace,
+    LandingWriter,
+    damaged,
+    drop_if_empty,
+    encode,
+    name,
+)
 from pipelines.landing.manifest import Body, Discard, Drift, Landed, Manifest, Reject, TableCounts, Verdict
 
 REJECTS, EXPIRED, DISCARD = "rejects.jsonl", "thinned.json", "discard.json"
@@ -38,6 +47,10 @@ class RawStore:
 
     def begin(self, snapshot_date: date) -> LandingWriter:
         """Start the day's next landing."""
+        return LandingWriter(self.reserve(snapshot_date))
+
+    def reserve(self, snapshot_date: date) -> LandingPlace:
+        """Make the folder where the day's next landing will be written."""
         day = files.folder(self.root / f"{_DAY}{snapshot_date}")
         number = max((n for n, _ in (*_landings(day), *_landings(day, _DISCARDED))), default=0) + 1
         while True:
@@ -48,7 +61,7 @@ class RawStore:
             except FileExistsError:
                 number += 1
         partial.chmod(files.PRIVATE_FOLDER)
-        return LandingWriter(snapshot_date, number, partial, day / f"{_LANDING}{number}")
+        return LandingPlace(snapshot_date, number, partial, day / f"{_LANDING}{number}")
 
     def days(self) -> list[date]:
         """Return the days with a landing, whatever its verdict, in order."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from typing import Protocol
 
 import httpx
 
@@ -24,9 +25,7 @@ from pipelines.errors import (
     ServiceError,
     UnreachableError,
 )
-from pipelines.landing.bodies import LandingWriter
-from pipelines.landing.manifest import Absence, Landed, Manifest, Verdict, Walk
-from pipelines.landing.raw import RawStore
+from pipelines.landing.manifest import Absence, Landed, Manifest, Received, Verdict, Walk
 from pipelines.settings import Settings
 from pipelines.source.absence import NothingPublished, Published, verify
 from pipelines.source.client import TIMEOUTS, Client
@@ -67,9 +66,25 @@ class Draft:
 ChooseDetails = Callable[[Draft], Iterable[int]]
 
 
+class Writer(Sink, Protocol):
+    """A landing in progress: `landing.bodies.LandingWriter`, or one that does more with what comes."""
+
+    snapshot_date: date
+    landing: int
+
+    def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
+        """Yield the bodies of a set that would count if the landing were finished now with this manifest."""
+
+    def finish(self, manifest: Manifest) -> Manifest:
+        """Make it a landing; returns the manifest as written."""
+
+    def abandon(self) -> None:
+        """Remove everything written."""
+
+
 def fetch(
     settings: Settings,
-    raw: RawStore,
+    begin: Callable[[date], Writer],
     published: Published | None = None,
     *,
     day: date | None = None,
@@ -82,10 +97,10 @@ def fetch(
 ) -> Manifest:
     """Fetch everything once and land it; returns the manifest, which has no verdict yet.
 
-    `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE), `bound_to` the institution of the warehouse,
-    `newest` its newest landing that counts. `published` gives the current records, for the absence check.
-    `choose_details` is called once all pages are landed and returns the students whose details to fetch; without it
-    none are.
+    `begin` starts the landing of a day. `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE), `bound_to`
+    the institution of the warehouse, `newest` its newest landing that counts. `published` gives the current records,
+    for the absence check. `choose_details` is called once all pages are landed and returns the students whose details
+    to fetch; without it none are.
 
     Raises the client's errors; OtherInstitutionError; NothingLandedError for a day that is today's date neither here
     nor at the service; MachineError when the two clocks differ by more than time zones can, or this one was set back.
@@ -95,7 +110,7 @@ def fetch(
     with Client(settings, timeouts=timeouts) as client:
         started = clock()
         today = started.astimezone(settings.zone).date()
-        job = _Fetch(settings, client, raw.begin(day or today), published or NothingPublished(), started)
+        job = _Fetch(settings, client, begin(day or today), published or NothingPublished(), started)
         job.progress = progress
         try:
             job.authenticate(bound_to, today, newest)
@@ -131,15 +146,10 @@ def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Prog
                 return failed + len(wanted) - position
             continue
         unreachable = 0
-        sink.add(
-            set_name="details",
-            kind="detail",
-            page=position,
-            content=answer.content,
-            received_at=answer.received_at,
-            records=1,
-            sought=student,
+        received = Received(
+            set="details", kind="detail", page=position, sought=student, received_at=answer.received_at, records=1
         )
+        sink.add(received, answer.content)
         if progress is not None:
             progress("details", position, len(wanted))
     return failed
@@ -149,7 +159,7 @@ class _Fetch:
     """A fetch in progress: what is known of it so far."""
 
     def __init__(
-        self, settings: Settings, client: Client, writer: LandingWriter, published: Published, started: datetime
+        self, settings: Settings, client: Client, writer: Writer, published: Published, started: datetime
     ) -> None:
         self.settings = settings
         self.client = client
@@ -174,14 +184,8 @@ class _Fetch:
         service's date. Raises OtherInstitutionError, NothingLandedError and MachineError as `fetch` does.
         """
         answer = self.client.get(SETS["auth"].endpoint, read=institution)
-        self.writer.add(
-            set_name="auth",
-            kind="auth",
-            page=1,
-            content=answer.content,
-            received_at=answer.received_at,
-            records=1,
-        )
+        received = Received(set="auth", kind="auth", page=1, received_at=answer.received_at, records=1)
+        self.writer.add(received, answer.content)
         auth, day = answer.said, self.writer.snapshot_date
         there = auth.timestamp.date()
         was_set_back = newest is not None and self.started < newest.started_at and today < newest.snapshot_date <= there

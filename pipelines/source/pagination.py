@@ -10,11 +10,10 @@ import logging
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal, Protocol
 
 from pipelines.errors import KeyRefusedError, RefusedError
-from pipelines.landing.manifest import Kind, Proof, Walk
+from pipelines.landing.manifest import Proof, Received, Walk
 from pipelines.source.client import LIMIT, Client
 from pipelines.source.envelope import Page, page_of
 from pipelines.tables import Set
@@ -35,18 +34,10 @@ PAST_THE_END = frozenset({400, 404, 410, 416, 422})
 class Sink(Protocol):
     """Takes bodies as they come."""
 
-    def add(
-        self,
-        *,
-        set_name: str,
-        kind: Kind,
-        page: int,
-        content: bytes,
-        received_at: datetime,
-        records: int,
-        walk: int = 1,
-        sought: int | None = None,
-    ) -> None:
+    def expect(self, records: int) -> None:
+        """Learn how many records a set has that is about to be walked."""
+
+    def add(self, received: Received, content: bytes) -> None:
         """Take one body."""
 
 
@@ -221,16 +212,18 @@ def _read(
                 raise
             check.add_refused(error.status)
             continue
-        sink.add(
-            set_name=set_.name,
+        if page == 1 and value is None:
+            sink.expect(answer.said.total_count)
+        received = Received(
+            set=set_.name,
             kind="walk" if value is None else "search",
             page=page,
-            content=answer.content,
-            received_at=answer.received_at,
-            records=len(answer.said.ids),
             walk=check.number,
             sought=sought,
+            received_at=answer.received_at,
+            records=len(answer.said.ids),
         )
+        sink.add(received, answer.content)
         check.add(answer.said)
         if progress is not None:
             progress(set_.name, page, check.end)

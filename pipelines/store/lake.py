@@ -25,7 +25,7 @@ from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.landing.manifest import Proof
 from pipelines.store.database import each_table, literal
-from pipelines.store.staging import Staging
+from pipelines.store.staging import staged_file
 from pipelines.store.statements import statements
 from pipelines.tables import SETS, TABLES, Table, fingerprint, of_set
 
@@ -54,11 +54,24 @@ class DayRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
+class Staged:
+    """Staged rows of one set: their folder, and what their positions are counted from."""
+
+    folder: Path
+    offset: int
+
+    def scan(self, name: str) -> str:
+        """The rows of a table as SQL, each with its place `ord` among all that is staged of the set."""
+        path = literal(staged_file(self.folder, name))
+        return f"SELECT * EXCLUDE seq, seq + {self.offset} AS ord FROM read_parquet({path})"
+
+
+@dataclass(frozen=True)
 class Part:
-    """What one set contributes to a day: the staged landings that add up, and the proof of the first, if proven."""
+    """What one set contributes to a day: staged rows, later ones counting more, and the proof, if it is proven."""
 
     set: str
-    landings: tuple[Staging, ...]
+    staged: tuple[Staged, ...]
     proof: Proof | None
 
 
@@ -90,7 +103,7 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
         files.folder(candidate.path(name).parent)
     con.execute(sql("observed"))
     for part in parts:
-        staged = " UNION ALL ".join(s.scan(OBSERVED) for s in part.landings)
+        staged = " UNION ALL ".join(s.scan(OBSERVED) for s in part.staged)
         # Of this set alone: ids of students, classes and institutions are numbers of their own, and may be the same.
         of_this = {"set_name": part.set}
         con.execute(f"CREATE OR REPLACE TABLE seen AS FROM ({staged}) WHERE set_name = $set_name", of_this)
@@ -103,7 +116,7 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
 
 
 def _compose(candidate: Candidate, part: Part, con: duckdb.DuckDBPyConnection, table: Table) -> None:
-    rows = " UNION ALL ".join(s.scan(table.name) for s in part.landings)
+    rows = " UNION ALL ".join(s.scan(table.name) for s in part.staged)
     _copy(con, sql("compose", table=table, rows=rows), candidate.path(table.name))
 
 

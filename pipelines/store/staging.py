@@ -1,4 +1,4 @@
-"""One landing's rows on their way into a day: Parquet files in the writer's own folder. Composing it is in `lake`."""
+"""Flattened rows on their way into a day: Parquet files in the writer's own folder. Composing the day is in `lake`."""
 
 from __future__ import annotations
 
@@ -6,44 +6,26 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines import files
-from pipelines.store.database import literal
-
-# Positions of later landings come after all those of earlier ones: no landing holds a trillion records.
-LANDING_STEP = 2**40
 
 
 class Staging:
-    """One landing's flattened rows on their way into a day: a Parquet file a table, in the writer's own folder.
+    """Flattened rows on their way into a day: a Parquet file a table, in a folder of its own.
 
     Rows are written one batch behind: Parquet is encoded outside of Python's lock, so that the next batch is flattened
     meanwhile.
     """
 
-    def __init__(self, folder: Path, landing: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = files.empty(folder)
-        self.landing = landing
         self._writers: dict[str, pq.ParquetWriter] = {}
         self._files: list[pa.NativeFile] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="staging")
         self._under_way: Future[None] | None = None
-
-    def __enter__(self) -> Staging:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self.close()
-        finally:
-            self._abandon()
 
     def add(self, tables: Mapping[str, pa.Table]) -> None:
         """Append rows per table name (`observed` among them), in the schema that flattening gives them."""
@@ -54,7 +36,7 @@ class Staging:
         for name, rows in tables.items():
             writer = self._writers.get(name)
             if writer is None:
-                path = self.folder / f"{name}.parquet"
+                path = staged_file(self.folder, name)
                 path.touch(files.PRIVATE_FILE)
                 # Read once and dropped: what a dictionary would save is not worth the time it takes.
                 # The file is opened here, so that it can be closed whatever becomes of the writer.
@@ -69,8 +51,8 @@ class Staging:
         if self._under_way is not None:
             self._under_way.result()
 
-    def _abandon(self) -> None:
-        """Let go of the files that are still open; a disk that is full has no room for their ends."""
+    def abandon(self) -> None:
+        """Close what is still open, whatever becomes of it: a disk that is full has no room for the files' ends."""
         self._thread.shutdown()
         for writer in self._writers.values():
             with suppress(OSError):
@@ -80,7 +62,7 @@ class Staging:
             with suppress(OSError):
                 file.close()
 
-    def close(self) -> Staging:
+    def close(self) -> None:
         """End the files. Nothing may be added afterwards."""
         try:
             self._settle()
@@ -90,9 +72,8 @@ class Staging:
                 writer.close()
             for file in self._files:
                 file.close()
-        return self
 
-    def scan(self, name: str) -> str:
-        """The rows staged for a table as SQL, each with its place `ord` among all landings."""
-        path = self.folder / f"{name}.parquet"
-        return f"SELECT * EXCLUDE seq, seq + {self.landing * LANDING_STEP} AS ord FROM read_parquet({literal(path)})"
+
+def staged_file(folder: Path, table: str) -> Path:
+    """Return the file of a table's staged rows."""
+    return folder / f"{table}.parquet"

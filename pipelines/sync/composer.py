@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from pipelines import files
 from pipelines.errors import ContractChangedError
-from pipelines.flatten import flatten
-from pipelines.landing.manifest import Drift, Landed, Manifest, Reject, TableCounts
+from pipelines.ingest import Flattened, Intake, stage
+from pipelines.landing.manifest import Manifest, TableCounts
 from pipelines.landing.raw import RawStore
 from pipelines.source.fetch import Draft
 from pipelines.store import compare
-from pipelines.store.lake import Candidate, DayRecord, Lake, Part, compose
-from pipelines.store.staging import Staging
+from pipelines.store.lake import Candidate, DayRecord, Lake, Part, Staged, compose
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import messages
 from pipelines.sync.policy import check_reject_rate
 from pipelines.tables import SETS
 
-
-@dataclass(frozen=True)
-class Flattened:
-    """One landing, flattened aside: its rows, and what was refused or unknown."""
-
-    staging: Staging
-    rejects: list[Reject]
-    drift: list[Drift]
-    records: dict[str, int]
-
-    def rejected(self) -> dict[str, int]:
-        """The number of refused records per set that has any."""
-        return {s: n for s in SETS if (n := sum(r.set == s for r in self.rejects))}
+# Positions of later staged rows come after all those of earlier ones: no landing holds a trillion records.
+STEP = 2**40
 
 
 @dataclass(frozen=True)
@@ -52,12 +38,16 @@ class Composer:
         self.raw = raw
         self.warehouse = warehouse
         self._aside = warehouse.build / "stage"
+        self.intake = Intake(raw, self._aside)
         self._day_aside = warehouse.build / "day"
 
     def flatten(self, manifest: Manifest) -> Flattened:
-        """One landing's rows and rejects, aside."""
+        """One landing's rows and rejects, aside: staged when it was fetched, or read from `raw/`."""
+        if (staged := self.intake.take(manifest)) is not None:
+            return staged
         folder = self._aside / f"landing={manifest.landing}"
-        return self._flatten(folder, manifest.landing, partial(self.raw.bodies, manifest), SETS)
+        parts = [stage(name, self.raw.bodies(manifest, name), folder / name) for name in SETS]
+        return Flattened(manifest.landing, tuple(parts))
 
     def evaluate(self, manifests: Sequence[Manifest], flattened: Flattened) -> tuple[Composed, tuple[TableCounts, ...]]:
         """The day that these landings add up to, in their order (G7), and what it would do to the published tables.
@@ -75,7 +65,7 @@ class Composer:
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
         """Move a day into the lake, or into another one."""
         record = (lake or self.warehouse.lake).commit(composed.candidate, composed.landings, composed.parts)
-        files.empty(self._aside)
+        self.intake.clear()
         return record
 
     def recompose(self, counted: Sequence[Manifest], lake: Lake | None = None) -> DayRecord:
@@ -99,27 +89,11 @@ class Composer:
         """The students of a landing under way whose rows are not the published ones; all, when nothing is published."""
         if not self.warehouse.published.is_file():
             return sorted(draft.ids["students"])
-        staged = self._flatten(self._aside / "draft", draft.manifest.landing, draft.bodies, ["students"])
-        part = Part("students", (staged.staging,), None)
+        staged = stage("students", draft.bodies("students"), self._aside / "draft")
+        part = Part("students", (Staged(Path(staged.folder), 0),), None)
         with self.warehouse.reading() as con:
             candidate = compose(con, draft.manifest.snapshot_date, [part], self._day_aside)
             return compare.changed_ids(con, candidate, "students", "published.main")
-
-    def _flatten(
-        self, folder: Path, landing: int, bodies: Callable[[str], Iterator[Landed]], sets: Iterable[str]
-    ) -> Flattened:
-        files.folder(folder.parent)
-        with Staging(folder, landing) as staging:
-            flattened = Flattened(staging, [], [], {})
-            for name in sets:
-                records = 0
-                for batch in flatten(name, bodies(name)):
-                    staging.add(batch.tables)
-                    flattened.rejects.extend(batch.rejects)
-                    flattened.drift.extend(batch.drift)
-                    records += batch.records
-                flattened.records[name] = records
-        return flattened
 
     def _parts(self, manifests: Sequence[Manifest], flattened: dict[int, Flattened]) -> list[Part]:
         """What each set contributes to the day of these landings; those not flattened yet are flattened for it."""
@@ -127,11 +101,12 @@ class Composer:
         for name, declared in SETS.items():
             proven = [i for i, m in enumerate(manifests) if declared.walked and m.proof(name) is not None]
             base = proven[-1] if proven else 0
-            staged = []
+            staged: list[Staged] = []
             for m in manifests[base:]:
                 if m.landing not in flattened:
                     flattened[m.landing] = self.flatten(m)
-                staged.append(flattened[m.landing].staging)
+                for part in flattened[m.landing].of(name):
+                    staged.append(Staged(Path(part.folder), STEP * len(staged)))
             parts.append(Part(name, tuple(staged), manifests[base].proof(name) if proven else None))
         return parts
 

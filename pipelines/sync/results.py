@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 
 from pipelines.errors import ArgumentError
+from pipelines.ingest import Flattened
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.store.lake import DayRecord
 from pipelines.sync import messages
-from pipelines.sync.composer import Composed, Flattened
+from pipelines.sync.composer import Composed
 from pipelines.sync.policy import Decision, counted
 
 

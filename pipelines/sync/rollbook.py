@@ -18,6 +18,7 @@ from pipelines.errors import (
     NothingLandedError,
     RollbookError,
 )
+from pipelines.ingest import Flattened
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
 from pipelines.report import Report
@@ -29,7 +30,7 @@ from pipelines.store.history import History
 from pipelines.store.lake import DayRecord, StagedLake
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import messages, policy
-from pipelines.sync.composer import Composer, Flattened
+from pipelines.sync.composer import Composer
 from pipelines.sync.landings import Landings
 from pipelines.sync.lock import writer_lock
 from pipelines.sync.policy import Confirm, always, within_hold
@@ -201,13 +202,14 @@ class Rollbook:
         self.settings.check_source()
         flatten.load()  # now, and not between the first answer and the published file
         blocked = self._blocked
+        newest = self.newest()
         manifest = fetch(
             self.settings,
-            self.raw,
+            partial(self.composer.intake.begin, expected=newest.largest_set if newest else 0),
             None if blocked else self.warehouse,
             day=day,
             bound_to=self.bound_to(),
-            newest=self.newest(),
+            newest=newest,
             choose_details=None if details == "none" or blocked else partial(self._chosen, details),
             clock=self.clock,
             progress=self.progress,

@@ -21,7 +21,7 @@ import duckdb
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.landing.manifest import Manifest, Proof, Verdict, Walk
+from pipelines.landing.manifest import Manifest, Proof, Received, Verdict, Walk
 from pipelines.settings import load
 from pipelines.store.database import connect
 from pipelines.store.lake import OBSERVED, Candidate, Part
@@ -158,7 +158,7 @@ class Year:
             count = proof.total_count if proof else 0
             for page, before in enumerate(range(0, count, 100), 1):
                 records = min(100, count - before)
-                writer.add(set_name=name, kind="walk", page=page, content=b"{}", received_at=at, records=records)
+                writer.add(Received(set=name, kind="walk", page=page, received_at=at, records=records), b"{}")
             walks.append(Walk(set=name, walks=1, counted=(1,), proof=proof, total_count=count, received=count))
         landed = writer.finish(
             Manifest(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.landing.bodies import LandingWriter
-from pipelines.landing.manifest import Absence, Manifest, Proof, Walk
+from pipelines.landing.manifest import Absence, Manifest, Proof, Received, Walk
 from pipelines.landing.raw import RawStore
 
 DAY = date(2026, 11, 20)
@@ -29,7 +29,7 @@ def body(text: str) -> bytes:
 
 
 def add(writer: LandingWriter, set_name: str, kind: Any, page: int, content: bytes, **more: Any) -> None:
-    writer.add(set_name=set_name, kind=kind, page=page, content=content, received_at=AT, records=1, **more)
+    writer.add(Received(set=set_name, kind=kind, page=page, received_at=AT, records=1, **more), content)
 
 
 def land(raw: RawStore, text: str = "x", day: date = DAY, **over: Any) -> Manifest:

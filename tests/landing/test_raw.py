@@ -161,10 +161,11 @@ def test_a_killed_writers_leftovers_are_swept_and_its_number_is_free_again(raw: 
 import os, signal, sys
 from datetime import date, datetime, UTC
 from pathlib import Path
+from pipelines.landing.manifest import Received
 from pipelines.landing.raw import RawStore
 for day in (20, 21):
     writer = RawStore(Path(sys.argv[1])).begin(date(2026, 11, day))
-    writer.add(set_name="auth", kind="auth", page=1, content=b"{}", received_at=datetime.now(UTC), records=1)
+    writer.add(Received(set="auth", kind="auth", page=1, received_at=datetime.now(UTC), records=1), b"{}")
 os.kill(os.getpid(), signal.SIGKILL)
 """
     killed = subprocess.run([sys.executable, "-c", script, str(raw.root)], timeout=60, check=False)

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import stamina
 
 from pipelines.errors import RollbookError
-from pipelines.landing.manifest import Manifest
+from pipelines.landing.manifest import Manifest, Received
 from pipelines.landing.raw import RawStore
 from pipelines.settings import Settings
 from pipelines.source.client import Client
@@ -65,8 +66,11 @@ class Kept:
 
     bodies: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, **body: Any) -> None:
-        self.bodies.append(body)
+    def expect(self, records: int) -> None:
+        pass
+
+    def add(self, received: Received, content: bytes) -> None:
+        self.bodies.append({**msgspec.structs.asdict(received), "set_name": received.set, "content": content})
 
     def told(self, *names: str) -> list[tuple[Any, ...]]:
         return [tuple(body.get(name) for name in names) for body in self.bodies]
@@ -84,7 +88,7 @@ class Night:
     def fetch(self, published: Any = None, *, over: dict[str, Any] | None = None, **arguments: Any) -> Manifest:
         settings = settings_for(self.service, self.warehouse, **(over or {}))
         arguments = {"clock": lambda: NOW, "timeouts": SHORT_TIMEOUTS} | arguments
-        return fetch(settings, self.raw, published, **arguments)
+        return fetch(settings, self.raw.begin, published, **arguments)
 
     def failed(self, error: type[RollbookError], published: Any = None, **arguments: Any) -> tuple[Any, list[Manifest]]:
         """Fetch, expecting an error; returns it and what was landed."""

@@ -20,7 +20,7 @@ from pipelines.landing.manifest import Landed, Proof
 from pipelines.store import schema
 from pipelines.store.history.engine import History
 from pipelines.store.history.table import changes as changes_of
-from pipelines.store.lake import Lake, Part, compose
+from pipelines.store.lake import Lake, Part, Staged, compose
 from pipelines.store.staging import Staging
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table
@@ -107,24 +107,26 @@ class World:
         self.lake = Lake(folder / "snapshots")
         self.con = duckdb.connect()
         schema.ensure(self.con)
-        self.staged: dict[date, list[tuple[Staging, bool, int]]] = {}
+        self.staged: dict[date, list[tuple[int, Staged, bool, int]]] = {}
 
     def land(self, day: date, number: int, *, proven: bool, records: dict[int, Any]) -> None:
         """Put one landing into its day of the lake."""
-        staging = Staging(self.folder / f"stage-{day}-{number}", number)
+        staging = Staging(self.folder / f"stage-{day}-{number}")
         body = json.dumps({"data": [_record(n, said, number + day.day) for n, said in records.items()]})
         for batch in flatten("students", [Landed("students", "walk", 1, body.encode())]):
             staging.add(batch.tables)
-        self.staged.setdefault(day, []).append((staging.close(), proven, len(records)))
-        landings = sorted(self.staged[day], key=lambda s: s[0].landing)
-        base = max((i for i, (_, p, _) in enumerate(landings) if p), default=None)
+        staging.close()
+        staged = Staged(staging.folder, number * 2**40)
+        self.staged.setdefault(day, []).append((number, staged, proven, len(records)))
+        landings = sorted(self.staged[day], key=lambda s: s[0])
+        base = max((i for i, (_, _, p, _) in enumerate(landings) if p), default=None)
         proof = None
         if base is not None:
-            n = landings[base][2]
+            n = landings[base][3]
             proof = Proof(set="students", walk=1, total_count=n, unique_ids=n, pages=1, limit=100)
-        parts = [Part("students", tuple(s for s, _, _ in landings[base or 0 :]), proof)]
+        parts = [Part("students", tuple(s for _, s, _, _ in landings[base or 0 :]), proof)]
         candidate = compose(self.con, day, parts, self.folder / "day")
-        self.lake.commit(candidate, [s.landing for s, _, _ in landings], parts)
+        self.lake.commit(candidate, [n for n, _, _, _ in landings], parts)
 
     def catch_up(self) -> None:
         """Bring the history up to the lake, the fast way."""

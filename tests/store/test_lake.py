@@ -15,7 +15,7 @@ from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.flatten import flatten
 from pipelines.landing.manifest import Landed, Proof
-from pipelines.store.lake import Lake, Part, compose
+from pipelines.store.lake import Lake, Part, Staged, compose
 from pipelines.store.staging import Staging
 from pipelines.tables import SETS, TABLES
 from tests.flatten.test_rows import page
@@ -30,19 +30,20 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield opened
 
 
-def stage(folder: Path, landing: int, *bodies: Landed) -> Staging:
-    staging = Staging(folder / f"landing={landing}", landing)
+def stage(folder: Path, landing: int, *bodies: Landed) -> Staged:
+    staging = Staging(folder / f"landing={landing}")
     for name in SETS:
         for batch in flatten(name, [b for b in bodies if b.set == name]):
             staging.add(batch.tables)
-    return staging.close()
+    staging.close()
+    return Staged(staging.folder, landing * 2**40)
 
 
 def proof(name: str, count: int) -> Proof:
     return Proof(set=name, walk=1, total_count=count, unique_ids=count, pages=1, limit=100)
 
 
-def parts(*staged: Staging, **proofs: int) -> list[Part]:
+def parts(*staged: Staged, **proofs: int) -> list[Part]:
     return [Part(n, staged, proof(n, proofs[n]) if n in proofs else None) for n in SETS]
 
 

@@ -1,0 +1,274 @@
+"""The second process of a large sync: it takes bodies over a socket while the first one fetches the next page.
+
+Both sides are here. A frame is a header (MessagePack) and, with a body, its bytes. The first process does not wait
+while it fetches: what the socket cannot take yet is kept, up to PENDING bytes. The second one knows neither the key nor
+the service, holds no lock and decides nothing. When its socket closes it ends, and what it has written is the business
+of whoever holds the writer lock.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections import deque
+from contextlib import closing
+from importlib.abc import MetaPathFinder
+from io import BufferedReader
+from pathlib import Path
+from socket import SocketIO
+from traceback import extract_tb
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from pipelines.errors import MachineError
+from pipelines.ingest.ingest import Ingest, StagedPart
+from pipelines.landing.bodies import LandingFolder, Written
+from pipelines.landing.manifest import Manifest, Received
+from pipelines.machine import NOTHING_LOST
+
+# Bytes of bodies that may wait for the second process, which takes half a second to start.
+PENDING = 64 * 2**20
+# Bytes that the socket itself should hold, so that the second process need not wait for the next page.
+SOCKET_BYTES = 2**20
+STOP_WITHIN = 10.0  # seconds
+# The second process sends nothing anywhere.
+SECRETS = ("ROLLBOOK_API_KEY",)
+
+_LENGTHS = struct.Struct("!II")
+
+
+class Readable(Protocol):
+    """A file that bytes are read from."""
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Read into the buffer; returns how many bytes, 0 at the end."""
+
+
+class Request(msgspec.Struct, omit_defaults=True):
+    """One request to the second process. All but a body are answered."""
+
+    what: Literal["body", "flush", "seal", "staged"]
+    received: Received | None = None
+    folder: str = ""
+    manifest: Manifest | None = None
+
+
+class Reply(msgspec.Struct, omit_defaults=True):
+    """The answer: what was written, what was staged, or what went wrong, without the words of the error."""
+
+    written: Written | None = None
+    parts: list[StagedPart] | None = None
+    ended_by: str = ""
+    failed: str = ""
+    error: tuple[int | None, str | None, str | None] | None = None  # an OSError's number, text and file
+
+
+class IngestProcess:
+    """An `Ingest` in a process of its own."""
+
+    def __init__(self, partial: Path, aside: Path) -> None:
+        """Start the process; it may take bodies at once."""
+        self.ended_by = ""
+        self._socket, theirs = socket.socketpair()
+        for end in (self._socket, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-m", __name__, str(theirs.fileno()), str(partial), str(aside)],
+                pass_fds=[theirs.fileno()],
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C is for the first process, which ends this one
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,  # a traceback might quote a record
+            )
+        self._waiting: deque[memoryview] = deque()
+        self._pending = 0
+
+    def add(self, received: Received, content: bytes) -> None:
+        """Send one body on its way. Raises what went wrong with an earlier one."""
+        if select.select([self._socket], [], [], 0)[0]:
+            self._reply()  # nothing was asked, so it is an error
+        self._put(Request("body", received), content)
+        self._send(PENDING)
+
+    def flush(self) -> Written:
+        """Have everything so far written out, for a reader."""
+        return self._written("flush")
+
+    def seal(self) -> Written:
+        """Have everything made durable. Nothing may be added afterwards."""
+        return self._written("seal")
+
+    def staged(self, landing: LandingFolder) -> list[StagedPart] | None:
+        """Return the parts of a finished landing that count, in order; None if staging ended early."""
+        reply = self._ask(Request("staged", folder=str(landing.path), manifest=landing.manifest))
+        self.ended_by = reply.ended_by
+        return reply.parts
+
+    def close(self) -> None:
+        """End the process."""
+        self._socket.close()
+        try:
+            self._process.wait(STOP_WITHIN)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _written(self, what: Literal["flush", "seal"]) -> Written:
+        written = self._ask(Request(what)).written
+        if written is None:
+            raise AssertionError(f"{what} was answered with something else")
+        return written
+
+    def _ask(self, request: Request) -> Reply:
+        self._put(request)
+        self._send(0)
+        return self._reply()
+
+    def _put(self, request: Request, content: bytes = b"") -> None:
+        for piece in _frame(request, content):
+            self._waiting.append(memoryview(piece))
+            self._pending += len(piece)
+
+    def _send(self, most: int) -> None:
+        """Send what the socket takes; wait for it while more than `most` bytes are pending."""
+        while self._waiting:
+            piece = self._waiting[0]
+            try:
+                sent = self._socket.send(piece, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                if self._pending <= most:
+                    return
+                select.select([], [self._socket], [])
+                continue
+            except OSError:
+                raise self._lost() from None
+            self._pending -= sent
+            if sent == len(piece):
+                self._waiting.popleft()
+            else:
+                self._waiting[0] = piece[sent:]
+
+    def _reply(self) -> Reply:
+        """Read one answer. Raises what went wrong in the second process, or MachineError if it is gone."""
+        try:
+            header, _ = _read(SocketIO(self._socket, "r"))
+        except (EOFError, OSError):
+            raise self._lost() from None
+        reply = msgspec.msgpack.decode(header, type=Reply)
+        if reply.error is not None:
+            raise OSError(*reply.error[:2], reply.error[2])
+        if reply.failed:
+            raise RuntimeError(f"the second process failed: {reply.failed}")
+        return reply
+
+    def _lost(self) -> MachineError:
+        self.close()
+        code = self._process.returncode
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return MachineError(
+            f"The second process of the sync, which files what comes, was ended from outside ({how}), perhaps for lack"
+            f" of memory. Nothing of this sync counts: run it again. {NOTHING_LOST}"
+        )
+
+
+def _environment() -> dict[str, str]:
+    """The environment of the second process: the same package, and no key."""
+    package = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
+    return {k: v for k, v in os.environ.items() if k not in SECRETS} | {"PYTHONPATH": path}
+
+
+def _frame(header: Request | Reply, content: bytes = b"") -> tuple[bytes, ...]:
+    encoded = msgspec.msgpack.encode(header)
+    lengths = _LENGTHS.pack(len(encoded), len(content))
+    return (lengths + encoded, content) if content else (lengths + encoded,)
+
+
+def _read(file: Readable) -> tuple[bytes, bytes]:
+    """Read one frame. Raises EOFError when there is none."""
+    header, content = _LENGTHS.unpack(_exactly(file, _LENGTHS.size))
+    return _exactly(file, header), _exactly(file, content)
+
+
+def _exactly(file: Readable, length: int) -> bytes:
+    content = bytearray(length)
+    view, read = memoryview(content), 0
+    while read < length:
+        count = file.readinto(view[read:])
+        if not count:
+            raise EOFError
+        read += count
+    return bytes(content)
+
+
+# -- the second process -----------------------------------------------------------------------------------------------
+
+
+class _NoPandas(MetaPathFinder):
+    """Hides pandas: pyarrow imports it, if it can, for its first array, a third of a second and 50 MB for nothing."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - the protocol's
+        """Raise ModuleNotFoundError for pandas."""
+        if fullname == "pandas":
+            raise ModuleNotFoundError("pandas is not needed here", name=fullname)
+
+
+def main() -> None:
+    """Take bodies until the socket closes."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    sys.meta_path.insert(0, _NoPandas())
+    gc.disable()  # millions of values come and go that never form cycles
+    number, partial, aside = sys.argv[1:]
+    with (
+        socket.socket(fileno=int(number)) as connection,
+        BufferedReader(SocketIO(connection, "r"), SOCKET_BYTES) as file,
+    ):
+        try:
+            with closing(Ingest(Path(partial), Path(aside))) as ingest:
+                _serve(ingest, connection, file)
+        except EOFError:
+            pass
+        except Exception as error:  # noqa: BLE001 - told to the first process, without its words
+            connection.sendall(b"".join(_frame(_failed(error))))
+            while file.read(SOCKET_BYTES):  # until it has understood, and closes
+                pass
+
+
+def _serve(ingest: Ingest, connection: socket.socket, file: Readable) -> None:
+    decoder = msgspec.msgpack.Decoder(Request)
+    while True:
+        header, content = _read(file)
+        request = decoder.decode(header)
+        if request.received is not None:
+            ingest.add(request.received, content)
+            continue
+        connection.sendall(b"".join(_frame(_answer(ingest, request))))
+
+
+def _answer(ingest: Ingest, request: Request) -> Reply:
+    if request.manifest is not None:
+        parts = ingest.staged(LandingFolder(Path(request.folder), request.manifest))
+        return Reply(parts=parts, ended_by=ingest.ended_by)
+    return Reply(written=ingest.flush() if request.what == "flush" else ingest.seal())
+
+
+def _failed(error: Exception) -> Reply:
+    """What went wrong: an error of the machine whole, any other by its kind and place."""
+    if isinstance(error, OSError):
+        file = error.filename if isinstance(error.filename, str) else None
+        return Reply(failed="OSError", error=(error.errno, error.strerror, file))
+    last = extract_tb(error.__traceback__)[-1]
+    return Reply(failed=f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""What is staged while bodies come is what flattening reads from `raw/` afterwards; and a second process does the same."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.errors import MachineError
+from pipelines.ingest import Flattened, Intake, stage
+from pipelines.ingest.intake import StagingWriter
+from pipelines.ingest.process import IngestProcess
+from pipelines.landing.manifest import Absence, Manifest, Proof, Received, Verdict, Walk
+from pipelines.landing.raw import RawStore
+from pipelines.tables import SETS, of_set
+from tests.support.records import MISSING, school_class, student
+
+DAY = date(2026, 11, 20)
+AT = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
+HALF_A_PAIR = "half a pair"
+
+
+@pytest.fixture(params=["in the same process", "in a second process"])
+def _where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.ingest.intake.LARGE", 0 if "second" in request.param else 10**9)
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> RawStore:
+    return RawStore(tmp_path / "raw")
+
+
+@pytest.fixture
+def intake(raw: RawStore, tmp_path: Path) -> Intake:
+    return Intake(raw, tmp_path / "aside")
+
+
+@pytest.fixture
+def begun(intake: Intake) -> Iterator[StagingWriter]:
+    """A landing under way; its process ends with the test."""
+    writer = intake.begin(DAY)
+    yield writer
+    if writer._ingest is not None:
+        writer._ingest.close()
+
+
+def page(*records: Any) -> bytes:
+    return msgspec.json.encode({"success": True, "data": records}).replace(HALF_A_PAIR.encode(), rb"\ud83d")
+
+
+def body(writer: StagingWriter, set_name: str, content: bytes, kind: Any = "walk", **more: Any) -> None:
+    received = Received(set=set_name, kind=kind, received_at=AT, records=1, **({"page": 1} | more))
+    writer.add(received, content)
+
+
+def manifest(*walks: Walk, absences: tuple[Absence, ...] = (), **over: Any) -> Manifest:
+    fields = {"snapshot_date": DAY, "landing": 1, "started_at": AT, "finished_at": AT}
+    return Manifest(**(fields | {"walks": walks, "absences": absences} | over))
+
+
+def messy(writer: StagingWriter) -> Manifest:
+    """Three walks of the students, of which the last is proven; two unproven ones of the classes; searches; details."""
+    body(
+        writer, "auth", msgspec.json.encode({"success": True, "data": {"school": {"id": 41}, "colour": "red"}}), "auth"
+    )
+    writer.expect(5)
+    body(writer, "students", page(student(1), student(99)), walk=1)
+    body(writer, "students", page(student(1), student(1)), walk=2)
+    nested = student(4, name=HALF_A_PAIR)
+    body(writer, "students", page(student(1, classes=MISSING), student(2, motto="Ad astra")), walk=3)
+    body(writer, "students", page(student(3, email=7), nested, student(5, classes=[])), walk=3, page=2)
+    for number in (1, 2):
+        body(writer, "classes", page(school_class(501), school_class(501 + number, motto="x")), walk=number)
+    for sought, others in ((7, [student(6), student(7)]), (8, [student(6)])):
+        body(writer, "students", page(*others), "search", sought=sought)
+    body(writer, "details", msgspec.json.encode({"success": True, "data": {"id": 1}}), "detail", sought=1)
+    return manifest(
+        Walk(set="students", walks=3, counted=(3,), proof=_proof(5), total_count=5, received=5),
+        Walk(set="classes", walks=2, counted=(1, 2), total_count=2, received=4, spoiled=("a", "b")),
+        absences=(
+            Absence(set="students", id=7, answer="slipped", asked_by=("email",)),
+            Absence(set="students", id=8, answer="removed", asked_by=("email",)),
+        ),
+    )
+
+
+def _proof(count: int) -> Proof:
+    return Proof(set="students", walk=3, total_count=count, unique_ids=count, pages=2, limit=5)
+
+
+def rows(flattened: Flattened) -> dict[str, list[dict[str, Any]]]:
+    """All staged rows per set and table; each record's position counted over all parts of its set."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name in SETS:
+        staged = {
+            table: [
+                row | {"seq": (number, row["seq"])}
+                for number, part in enumerate(flattened.of(name))
+                for row in pq.read_table(Path(part.folder) / f"{table}.parquet").to_pylist()
+            ]
+            for table in (*(t.name for t in of_set(name)), "observed")
+        }
+        order = sorted({row["seq"] for row in staged["observed"]})
+        for table, listed in staged.items():
+            counted = [row | {"seq": order.index(row["seq"])} for row in listed]
+            found[f"{name} {table}"] = sorted(counted, key=lambda row: (row["seq"], repr(row)))
+    return found
+
+
+@pytest.mark.usefixtures("_where")
+def test_what_is_staged_on_the_way_is_what_is_read_from_raw(raw: RawStore, intake: Intake, tmp_path: Path) -> None:
+    writer = intake.begin(DAY)
+    done = writer.finish(messy(writer))
+    staged = intake.take(done)
+    assert staged is not None
+    again = Flattened(1, tuple(stage(n, raw.bodies(done, n), tmp_path / "again" / n) for n in SETS))
+    assert rows(staged) == rows(again)
+    assert (staged.records, staged.rejected()) == (again.records, again.rejected())
+    assert (staged.rejects, staged.drift) == (again.rejects, again.drift)
+    # And it is not all empty.
+    assert [r["student_id"] for r in rows(staged)["students students"]] == [1, 2, 5, 7]
+    assert staged.rejected() == {"students": 2}
+    assert {(d.set, d.field, d.count) for d in staged.drift} == {
+        ("students", "motto", 1),
+        ("classes", "motto", 2),
+        ("auth", "colour", 1),
+    }
+
+
+@pytest.mark.usefixtures("_where")
+def test_a_landing_can_be_read_while_it_is_under_way(begun: StagingWriter) -> None:
+    draft = messy(begun)
+    assert [b.page for b in begun.bodies(draft, "students")] == [1, 2, 1]
+    begun.abandon()
+
+
+@pytest.mark.usefixtures("_where")
+def test_nothing_is_left_of_an_abandoned_landing(raw: RawStore, begun: StagingWriter) -> None:
+    messy(begun)
+    begun.abandon()
+    assert list(raw.root.iterdir()) == []
+
+
+@pytest.mark.usefixtures("_where")
+def test_a_failed_landing_is_kept_and_nothing_of_it_staged(raw: RawStore, intake: Intake, begun: StagingWriter) -> None:
+    failed = begun.finish(msgspec.structs.replace(messy(begun), verdict=Verdict.FAILED))
+    assert raw.manifests() == [failed]
+    assert intake.take(failed) is None
+
+
+@pytest.mark.usefixtures("_where")
+def test_bodies_are_landed_though_staging_fails(
+    raw: RawStore, intake: Intake, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = intake.begin(DAY)
+    (tmp_path / "aside" / f"landing=1-{os.getpid()}" / "students-1").write_text("in the way")
+    with caplog.at_level(logging.WARNING):
+        done = writer.finish(messy(writer))
+    assert intake.take(done) is None
+    assert len(list(raw.pages(done))) == 10
+    assert [r.getMessage() for r in caplog.records] == [
+        "What came could not be staged on the way (FileExistsError); it is read again"
+    ]
+
+
+def test_only_its_own_landing_takes_what_is_staged(intake: Intake) -> None:
+    writer = intake.begin(DAY)
+    done = writer.finish(messy(writer))
+    assert intake.take(msgspec.structs.replace(done, landing=2)) is None
+    assert intake.take(msgspec.structs.replace(done, snapshot_date=date(2026, 11, 21))) is None
+    assert intake.take(done) is not None
+    intake.clear()
+    assert intake.take(done) is None
+
+
+# --- the second process ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[IngestProcess]:
+    for name in ("partial", "aside"):
+        (tmp_path / name).mkdir()
+    started = IngestProcess(tmp_path / "partial", tmp_path / "aside")
+    yield started
+    started.close()
+
+
+def one(process: IngestProcess, content: bytes = b"{}") -> None:
+    process.add(Received(set="students", kind="walk", page=1, received_at=AT, records=1), content)
+
+
+def test_a_second_process_that_is_killed_ends_the_landing_in_words(process: IngestProcess) -> None:
+    one(process)
+    process.flush()
+    os.kill(process._process.pid, signal.SIGKILL)
+    process._process.wait(10)
+    with pytest.raises(MachineError, match=r"was ended from outside \(signal 9\).*Nothing of this sync counts"):
+        process.seal()
+
+
+def test_it_is_noticed_while_pages_still_come(process: IngestProcess) -> None:
+    os.kill(process._process.pid, signal.SIGKILL)
+    process._process.wait(10)
+    with pytest.raises(MachineError):
+        list(map(partial(one, process), [bytes(2**20)] * 100))
+
+
+def test_an_error_of_the_machine_is_the_same_in_the_first_process(process: IngestProcess, tmp_path: Path) -> None:
+    one(process)
+    process.flush()
+    (tmp_path / "partial" / "bodies.zst").unlink()
+    with pytest.raises(FileNotFoundError) as caught:
+        process.seal()
+    assert caught.value.filename == str(tmp_path / "partial" / "bodies.zst")
+
+
+def test_another_error_is_told_without_its_words(process: IngestProcess) -> None:
+    process.seal()
+    one(process, b"Pupil Canary")  # the files are closed
+    with pytest.raises(RuntimeError, match=r"^the second process failed: ValueError in bodies\.py, line \d+$"):
+        process.flush()
+
+
+def test_it_ends_when_the_first_process_is_gone(process: IngestProcess) -> None:
+    one(process)
+    process._socket.close()
+    assert process._process.wait(10) == 0
+
+
+def test_it_has_no_key_and_no_argument_but_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: IngestProcess
+) -> None:
+    monkeypatch.setenv("ROLLBOOK_API_KEY", "k3y")
+    for name in ("p", "a"):
+        (tmp_path / name).mkdir()
+    other = IngestProcess(tmp_path / "p", tmp_path / "a")
+    try:
+        other.flush()
+        about = Path(f"/proc/{other._process.pid}")
+        assert b"k3y" not in (about / "environ").read_bytes()
+        assert b"k3y" not in (about / "cmdline").read_bytes()
+    finally:
+        other.close()
+
+
+def test_what_it_cannot_take_yet_waits_here_and_all_arrives(process: IngestProcess, tmp_path: Path) -> None:
+    contents = [os.urandom(2**18) for _ in range(40)]
+    for content in contents:
+        one(process, content)
+    assert process.seal().bodies == 40
+    lines = (tmp_path / "partial" / "pages.jsonl").read_text().splitlines()
+    assert [msgspec.json.decode(line)["size"] for line in lines] == [2**18] * 40
