@@ -35,8 +35,15 @@ COLOURS = {
     "good": "#2a7f62",
 }
 WIDTH = 4.4  # inches: as wide as a phone, and two side by side on a desk
-OUTCOMES = {"synced": "good", "unproven": "warn", "held": "warn", "failed": "bad", "missing": "bad"}
-MARKS = {"unproven": "?", "held": "!", "failed": "\N{MULTIPLICATION SIGN}", "missing": "\N{EN DASH}"}
+OUTCOMES = {
+    "synced": "good",
+    "unproven": "warn",
+    "held": "warn",
+    "failed": "bad",
+    "missing": "bad",
+    "discarded": "muted",
+}
+MARKS = {"unproven": "?", "held": "!", "failed": "\N{MULTIPLICATION SIGN}", "missing": "\N{EN DASH}", "discarded": "/"}
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: it can be searched, read aloud, and takes the page's font

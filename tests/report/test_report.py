@@ -15,6 +15,7 @@ import pytest
 
 from pipelines import report
 from pipelines.errors import HeldError, UnreachableError
+from pipelines.operations.discard import discard
 from pipelines.report import charts, morning, page
 from pipelines.sandbox import Sandbox
 from tests.support.school import DAYS, FIRST, KEY, LAST, School
@@ -211,6 +212,13 @@ def test_a_page_that_cannot_be_made_keeps_no_data_from_readers(
     assert (small.warehouse / "report.html").read_text() == before
     assert "The morning page could not be made (ValueError)" in caplog.text
     assert "Maria" not in caplog.text
+
+
+def test_a_discarded_night_is_on_the_page(small: School) -> None:
+    discard(small.rollbook(DAYS[1]), DAYS[1], reason="the service served another school")
+    html = (small.warehouse / "report.html").read_text()
+    assert "<h1>Thursday, 24 September 2026</h1>" in html
+    assert f"{DAYS[1]} discarded Discarded: the service served another school. It counts for nothing." in text(html)
 
 
 @pytest.mark.parametrize("mode", ["600", "640"])
