@@ -316,7 +316,7 @@ def publish(context: dg.OpExecutionContext, options: Options, writer: Writer) ->
     shared = {"path": dg.MetadataValue.path(published), "bytes": published.stat().st_size, "seconds": clock.seconds}
     days = [d for d in days_of(context) if d in in_lake]
     # The morning page's charts, which show only counts. For the newest day only: Dagster keeps metadata for good.
-    charts = {chart.title: dg.MetadataValue.md(chart.markdown()) for chart in page.charts} if page else {}
+    charts = {title: dg.MetadataValue.md(chart) for title, chart in page.charts.items()} if page else {}
     PUBLISH.log_materializations(context, days, lambda _name, day: {**shared, **(charts if day == max(days) else {})})
 
 

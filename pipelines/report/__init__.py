@@ -1,8 +1,8 @@
 """The morning page, `warehouse/report.html`: last night and the last month, on one page for a head of department.
 
     morning.py   the page's data, queried from one open database
-    charts.py    the charts: drawn once, as SVG for the page and as PNG for the run's metadata
-    page.py      the page itself, from `page.html`
+    charts.py    the charts: where each bar, line and label goes; `chart.svg` draws them
+    page.py      the page itself, from `page.html`; the charts as pictures, for the run's metadata
 
 It is made from the published file and shows counts; it names students only if a setting says so (G12). It is made after
 the publish, so that readers never wait for it, even if it fails.
@@ -11,10 +11,9 @@ the publish, so that readers never wait for it, even if it fails.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -23,9 +22,6 @@ from pipelines.errors import RollbookError
 from pipelines.store.database import connect
 from pipelines.store.warehouse import Warehouse
 
-if TYPE_CHECKING:
-    from pipelines.report.charts import Chart
-
 log = logging.getLogger(__name__)
 
 FILE = "report.html"
@@ -33,10 +29,10 @@ FILE = "report.html"
 
 @dataclass(frozen=True)
 class Report:
-    """A morning page and its charts. The charts hold no personal data, even if the page names students."""
+    """A morning page, and its charts as Markdown by title. They hold no personal data, even if the page does."""
 
     page: str
-    charts: Sequence[Chart]
+    charts: Mapping[str, str]
 
 
 def write_report(warehouse: Warehouse, *, at: datetime, names: bool = False, trouble: str = "") -> Report | None:
@@ -66,12 +62,13 @@ def make(con: duckdb.DuckDBPyConnection, *, at: datetime, names: bool = False, t
     If it fails for any reason, logs a warning and returns None: the data matter more than the page.
     """
     try:
-        # Matplotlib takes half a second to import; commands that make no page should not wait for it.
+        # Commands that make no page should not wait for Jinja.
         from pipelines.report import charts, morning, page
 
         content = morning.load_morning(con, names=names)
         drawn = charts.draw(content)
-        return Report(page.render(content, drawn, at=at, trouble=trouble), drawn)
+        html = page.render(content, drawn, at=at, trouble=trouble)
+        return Report(html, {chart.title: page.picture(chart) for chart in drawn})
     except Exception as error:  # noqa: BLE001 - see above; only its type is logged, its text may hold pupils' data
         log.warning("The morning page could not be made (%s); the data are published without it", type(error).__name__)
         return None

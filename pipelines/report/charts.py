@@ -1,301 +1,222 @@
-"""The charts of the morning page: drawn once by Matplotlib, without a screen, and available in two formats.
+"""The charts of the morning page, laid out: where each bar, line and text goes. `chart.svg` draws them.
 
-As SVG they take their colours from the page (light, dark, print) and their text stays text; as PNG they go into a
-run's metadata. They show counts, classes and days, never a person's name. Their data are in `morning`.
+They show counts, classes and days, never a person's name. Positions across are percentages of the chart's width, so
+that a chart fits any screen while its text keeps its size; positions down, and heights, are pixels. Colours are names
+of the page's CSS variables.
 """
 
 from __future__ import annotations
 
-import base64
-import io
-import re
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import date
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import NamedTuple
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from pipelines.report.morning import CLASSES_TO_WATCH, LEAST_STUDENTS, Compared, Day, Morning, Night, Watched
 
-from pipelines.report.morning import CLASSES_TO_WATCH, LEAST_STUDENTS, Compared, Day, Morning, Night
-
-# Used as they are in a PNG; in the page's SVG each is replaced by the style sheet's variable of that name.
-COLOURS = {
-    "page": "#fffffe",
-    "ink": "#1c2430",
-    "muted": "#5b6675",
-    "grid": "#d9dee5",
-    "strong": "#1f5fa8",
-    "soft": "#a9c8ea",
-    "bad": "#b3401f",
-    "warn": "#8a5f00",
-    "good": "#2a7f62",
+# What marks a night, and its colour.
+OUTCOMES = {
+    "synced": ("", "good"),
+    "unproven": ("?", "warn"),
+    "held": ("!", "warn"),
+    "failed": ("\N{MULTIPLICATION SIGN}", "bad"),
+    "missing": ("\N{EN DASH}", "bad"),
+    "discarded": ("/", "muted"),
 }
-WIDTH = 4.4  # inches: as wide as a phone, and two side by side on a desk
-OUTCOMES = {"synced": "good", "unproven": "warn", "held": "warn", "failed": "bad", "missing": "bad"}
-MARKS = {"unproven": "?", "held": "!", "failed": "\N{MULTIPLICATION SIGN}", "missing": "\N{EN DASH}"}
+SQUARE = "\N{BLACK SQUARE}"
 
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # text stays text: it can be searched, read aloud, and takes the page's font
-    "svg.hashsalt": "rollbook",  # equal charts are equal files
-    "text.parse_math": False,  # a class may have a dollar in its name
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.edgecolor": COLOURS["grid"],
-    "axes.labelcolor": COLOURS["muted"],
-    "text.color": COLOURS["ink"],
-    "xtick.color": COLOURS["muted"],
-    "ytick.color": COLOURS["ink"],
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-}
+LEGEND = 24  # one line of it
+KEYS = 4  # in one line, on the narrowest phone
+ROW = 36  # a class with its bar below its title
+SIDE = 27  # a class with its bar beside its title
+PANEL = 128  # one of the month's lines, with its heading
+DOT = 7
 
 
-@dataclass(frozen=True)
+class Bar(NamedTuple):
+    """A filled rectangle."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: str
+
+
+class Line(NamedTuple):
+    """A line through points; between a point and itself, a dot."""
+
+    points: tuple[tuple[float, float], ...]
+    colour: str
+    width: int = 1
+
+
+class Title(NamedTuple):
+    """A class's title, in a box that cuts it short where the screen is narrow."""
+
+    text: str
+    x: float
+    y: float
+    width: float
+    align: str = "left"
+
+
+class Label(NamedTuple):
+    """Any other text, on its baseline and `dx` pixels from x."""
+
+    text: str
+    x: float
+    y: float
+    colour: str = "muted"
+    anchor: str = "start"
+    dx: float = 0
+    bold: bool = False
+
+
+@dataclass
 class Chart:
-    """One chart: its name, title, alternative text, and its two formats."""
+    """One chart: its name, title and alternative text, and what to draw. A key of its legend: mark, colour, words."""
 
     name: str
     title: str
     alt: str
-    svg: str
-    figure: Figure
-
-    def png(self) -> bytes:
-        """The chart as a PNG on white, drawn on demand: only a run in Dagster shows it."""
-        png = io.BytesIO()
-        with _styled():
-            self.figure.set_facecolor("white")
-            self.figure.savefig(png, format="png", metadata={"Software": None})
-        return png.getvalue()
-
-    def markdown(self) -> str:
-        """The chart as Markdown with the PNG embedded."""
-        return f"**{self.title}**\n\n![{self.alt}](data:image/png;base64,{base64.b64encode(self.png()).decode()})"
+    height: int
+    legend: tuple[tuple[str, str, str], ...] = ()
+    bars: list[Bar] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    titles: list[Title] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
 
 
 def draw(morning: Morning) -> tuple[Chart, ...]:
-    """Draw all charts that have data."""
-    all_charts: list[tuple[str, str, str, Callable[[], Figure], bool]] = [
-        ("watch", "Students to watch, by class", _watch_alt(morning), lambda: _watch(morning), bool(morning.watched)),
-        (
-            "compare",
-            "Classes against their course",
-            _compare_alt(morning),
-            lambda: _compare(morning),
-            bool(morning.ahead or morning.behind),
-        ),
-        ("trend", "The last month", _trend_alt(morning), lambda: _trend(morning.trend), len(morning.trend) > 1),
-        (
-            "syncs",
-            "The nightly syncs",
-            _syncs_alt(morning.nights),
-            lambda: _syncs(morning.nights),
-            bool(morning.nights),
-        ),
-    ]
-    with _styled():
-        return tuple(
-            _chart(name, title, alt, figure()) for name, title, alt, figure, has_data in all_charts if has_data
-        )
-
-
-@contextmanager
-def _styled() -> Iterator[None]:
-    with mpl.rc_context(_STYLE), warnings.catch_warnings():
-        # A class title may have characters that this font lacks; the browser's fonts will have them.
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
-        yield
-
-
-def _chart(name: str, title: str, alt: str, figure: Figure) -> Chart:
-    svg = io.StringIO()
-    figure.savefig(svg, format="svg", metadata={"Date": None})
-    return Chart(name, title, alt, _for_page(name, svg.getvalue()), figure)
-
-
-def _for_page(name: str, svg: str) -> str:
-    """The bare <svg> element: no prologue, no fixed size, the page's colours, ids that no other chart has."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    used = set(re.findall(r'(?:url\(|href=")#([\w-]+)', svg))
-    svg = re.sub(r' id="([\w-]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", svg)
-    svg = re.sub(r'(url\(|href=")#([\w-]+)', rf"\1#{name}-\2", svg)
-    for variable, colour in COLOURS.items():
-        svg = svg.replace(colour, f"var(--{variable})")
-    return svg.replace("<svg", '<svg aria-hidden="true" focusable="false"', 1)
-
-
-def _axes(height: float, rows: int = 1) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    axes = figure.subplots(rows, 1, sharex=True, squeeze=False)
-    return figure, list(axes[:, 0])
-
-
-# -- students to watch ----------------------------------------------------------------------------------------------
-
-
-def _watch(morning: Morning) -> Figure:
-    shown = morning.watched[:CLASSES_TO_WATCH]
-    figure, (axes,) = _axes(0.7 + 0.3 * len(shown))
-    places = range(len(shown))
-    several = axes.barh(places, [w.several for w in shown], color=COLOURS["strong"], height=0.66)
-    one = axes.barh(places, [w.one for w in shown], left=[w.several for w in shown], color=COLOURS["soft"], height=0.66)
-    for place, w in enumerate(shown):
-        axes.annotate(
-            f"{w.several + w.one} of {w.students}",
-            (w.several + w.one, place),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            color=COLOURS["muted"],
-        )
-    _named_rows(axes, [w.class_title for w in shown])
-    axes.set_xlim(0, max(w.several + w.one for w in shown) * 1.25)
-    axes.xaxis.set_visible(False)
-    axes.spines["bottom"].set_visible(False)
-    figure.legend(
-        handles=[several[0], one[0]],
-        labels=["several reasons", "one reason"],
-        loc="outside upper left",
-        ncols=2,
-        frameon=False,
-        borderpad=0,
+    """Lay out all charts that have data."""
+    compared = (*morning.ahead, *reversed(morning.behind))
+    charts = (
+        _watch(morning.watched[:CLASSES_TO_WATCH]) if morning.watched else None,
+        _compare(compared) if compared else None,
+        _trend(morning.trend) if len(morning.trend) > 1 else None,
+        _syncs(morning.nights) if morning.nights else None,
     )
-    return figure
+    return tuple(chart for chart in charts if chart)
 
 
-def _watch_alt(morning: Morning) -> str:
-    shown = "; ".join(
-        f"{w.class_title}: {w.several + w.one} of {w.students}, {w.several} for several reasons"
-        for w in morning.watched[:CLASSES_TO_WATCH]
+def _watch(shown: tuple[Watched, ...]) -> Chart:
+    told = (f"{w.class_title}: {w.several + w.one} of {w.students}, {w.several} for several reasons" for w in shown)
+    chart = Chart(
+        "watch",
+        "Students to watch, by class",
+        f"Bars, one per class, of its students to watch. {'; '.join(told)}.",
+        LEGEND + ROW * len(shown),
+        ((SQUARE, "strong", "several reasons +"), (SQUARE, "soft", "one, of all students")),
     )
-    return f"Bars, one per class, of its students to watch. {shown}."
+    across = _scale(0, max(w.several + w.one for w in shown), 0, 100)
+    for y, w in zip(range(LEGEND, chart.height, ROW), shown, strict=True):
+        several, both = across(w.several), across(w.several + w.one)
+        chart.titles.append(Title(w.class_title, 0, y, 62))
+        chart.labels.append(Label(f"{w.several} + {w.one} of {w.students}", 100, y + 14, anchor="end"))
+        chart.bars += [Bar(0, y + 20, several, 9, "strong"), Bar(several, y + 20, both - several, 9, "soft")]
+    return chart
 
 
-# -- classes compared -----------------------------------------------------------------------------------------------
+def _compare(shown: tuple[Compared, ...]) -> Chart:
+    """A class's bar goes to one side of the middle and its title stands on the other, so that they never meet."""
 
+    def told(some: Iterable[Compared]) -> str:
+        return "; ".join(f"{c.class_title}: {_signed(c)}" for c in some) or "none"
 
-def _compare(morning: Morning) -> Figure:
-    shown = [*morning.ahead, *reversed(morning.behind)]
-    figure, (axes,) = _axes(0.4 + 0.3 * len(shown))
-    colours = [COLOURS["good"] if c.points > 0 else COLOURS["bad"] for c in shown]
-    axes.barh(range(len(shown)), [c.points for c in shown], color=colours, height=0.66)
-    for place, c in enumerate(shown):
-        axes.annotate(
-            f"{c.points:+.0f}".replace("-", "\N{MINUS SIGN}"),
-            (c.points, place),
-            xytext=(4 if c.points > 0 else -4, 0),
-            textcoords="offset points",
-            va="center",
-            ha="left" if c.points > 0 else "right",
-        )
-    _named_rows(axes, [c.class_title for c in shown])
-    most = max(abs(c.points) for c in shown) * 1.22
-    axes.set_xlim(-most if morning.behind else 0, most if morning.ahead else 0)
-    axes.axvline(0, color=COLOURS["muted"], linewidth=0.8)
-    axes.xaxis.set_visible(False)
-    axes.spines["bottom"].set_visible(False)
-    return figure
-
-
-def _compare_alt(morning: Morning) -> str:
-    def listed(some: tuple[Compared, ...]) -> str:
-        return "; ".join(f"{c.class_title}: {c.points:+.0f}" for c in some) or "none"
-
-    return (
+    chart = Chart(
+        "compare",
+        "Classes against their course",
         "Bars, one per class, of the points of completion that it is ahead of or behind the average of its course;"
-        f" classes of {LEAST_STUDENTS} students and more. Furthest ahead: {listed(morning.ahead)}."
-        f" Furthest behind: {listed(morning.behind)}."
+        f" classes of {LEAST_STUDENTS} students and more."
+        f" Furthest ahead: {told(c for c in shown if c.points > 0)}."
+        f" Furthest behind: {told(c for c in reversed(shown) if c.points < 0)}.",
+        LEGEND + SIDE * len(shown),
+        ((SQUARE, "good", "points ahead"), (SQUARE, "bad", "points behind")),
     )
+    most = max(abs(c.points) for c in shown)
+    across = _scale(-most, most, 16, 84)
+    for y, c in zip(range(LEGEND, chart.height, SIDE), shown, strict=True):
+        end, ahead = across(c.points), c.points > 0
+        chart.titles.append(Title(c.class_title, 0 if ahead else 51.5, y + 3, 48.5, "right" if ahead else "left"))
+        anchor, dx = ("start", 5) if ahead else ("end", -5)
+        chart.labels.append(Label(_signed(c), end, y + 17, "ink", anchor, dx))
+        chart.bars.append(Bar(min(50, end), y + 4, abs(end - 50), 17, "good" if ahead else "bad"))
+    chart.lines.append(Line(((50, LEGEND), (50, chart.height)), "muted"))
+    return chart
 
 
-def _named_rows(axes: Axes, titles: list[str]) -> None:
-    short = [t if len(t) <= 26 else f"{t[:25]}…" for t in titles]
-    axes.set_yticks(range(len(short)), short)
-    axes.tick_params(axis="y", length=0)
-    axes.invert_yaxis()
-
-
-# -- the month ------------------------------------------------------------------------------------------------------
-
-_LINES: tuple[tuple[str, str, Callable[[Day], float | None]], ...] = (
-    ("Completion, %", "strong", lambda d: d.completion),
-    ("Score", "strong", lambda d: d.score),
-    ("Active within 7 days, %", "strong", lambda d: d.active),
+_VALUES: tuple[tuple[str, Callable[[Day], float | None]], ...] = (
+    ("Completion, %", lambda d: d.completion),
+    ("Score", lambda d: d.score),
+    ("Active within 7 days, %", lambda d: d.active),
 )
 
 
-def _trend(days: tuple[Day, ...]) -> Figure:
-    figure, lines = _axes(3.7, rows=len(_LINES))
-    for axes, (title, colour, value) in zip(lines, _LINES, strict=True):
-        points = [(d.day.toordinal(), v) for d in days if (v := value(d)) is not None]
-        axes.set_title(title, loc="left", fontsize=10, color=COLOURS["muted"], pad=3)
-        axes.yaxis.set_visible(False)
-        axes.grid(axis="y", color=COLOURS["grid"], linewidth=0.6)
-        if not points:
-            continue
-        axes.plot([p[0] for p in points], [p[1] for p in points], color=COLOURS[colour], linewidth=1.8)
-        low, high = min(p[1] for p in points), max(p[1] for p in points)
-        # At least five points from bottom to top: a change of a tenth must not look dramatic.
-        spare = max(5 - (high - low), 0) / 2 + 0.15 * max(high - low, 5)
-        axes.set_ylim(low - spare, high + spare)
-        for (day, number), side in ((points[0], -1), (points[-1], 1)):
-            axes.plot([day], [number], "o", color=COLOURS[colour], markersize=4)
-            axes.annotate(
-                f"{number:.1f}",
-                (day, number),
-                xytext=(7 * side, 0),
-                textcoords="offset points",
-                va="center",
-                ha="left" if side > 0 else "right",
-                fontweight="bold" if side > 0 else "normal",
-            )
+def _trend(days: tuple[Day, ...]) -> Chart:
     first, last = days[0].day, days[-1].day
-    lines[-1].set_xticks([d.toordinal() for d in (first, last)], [_short(first), _short(last)])
-    lines[-1].margins(x=0.12)
-    return figure
+    span = (last - first).days
+    across = _scale(first.toordinal(), last.toordinal(), 14, 86)
+    # As many dates as have room on the narrowest phone.
+    weeks = [last - timedelta(days=n) for n in range(0, span + 1, min(span, 7 if span < 21 else 14))]
+    bottom = PANEL * len(_VALUES)
+    chart = Chart("trend", "The last month", f"Three lines from {_short(first)} to {_short(last)}. ", bottom + 12)
+    chart.labels = [Label(_short(day), across(day.toordinal()), bottom + 4, anchor="middle") for day in weeks]
+    told = []
+    for top, (heading, value) in zip(range(0, bottom, PANEL), _VALUES, strict=True):
+        high, low = top + 24, top + PANEL - 12
+        chart.labels.append(Label(heading, 0, top + 13))
+        chart.lines += [Line(((x, high), (x, low)), "grid") for x in (across(day.toordinal()) for day in weeks)]
+        known = [(across(d.day.toordinal()), v) for d in days if (v := value(d)) is not None]
+        if not known:
+            chart.labels.append(Label("no values", 50, (high + low) / 2, anchor="middle"))
+            continue
+        up = _up([v for _, v in known], low, high)
+        chart.lines.append(Line(tuple((x, up(v)) for x, v in known), "strong", 2))
+        for (x, v), anchor, dx, bold in ((known[0], "end", -7, False), (known[-1], "start", 7, True)):
+            chart.lines.append(Line(((x, up(v)), (x, up(v))), "strong", DOT))
+            chart.labels.append(Label(f"{v:.1f}", x, up(v) + 4.5, "ink", anchor, dx, bold))
+        told.append(f"{heading.lower()}: {known[0][1]:.1f} to {known[-1][1]:.1f}")
+    chart.alt += f"{'; '.join(told)}."
+    return chart
 
 
-def _trend_alt(morning: Morning) -> str:
-    parts = []
-    for title, _, value in _LINES:
-        numbers = [v for d in morning.trend if (v := value(d)) is not None]
-        if numbers:
-            parts.append(f"{title.lower()}: {numbers[0]:.1f} to {numbers[-1]:.1f}")
-    since = f" from {_short(morning.trend[0].day)} to {_short(morning.trend[-1].day)}" if morning.trend else ""
-    return f"Three lines{since}. {'; '.join(parts)}."
+def _up(values: list[float], bottom: float, top: float) -> Callable[[float], float]:
+    """A scale for a line. It covers at least five points, so that a change of a tenth does not look dramatic."""
+    low, high = min(values), max(values)
+    spare = max(5 - (high - low), 0) / 2
+    return _scale(low - spare, high + spare, bottom - 4, top + 4)
 
 
-# -- the syncs ------------------------------------------------------------------------------------------------------
+def _syncs(nights: tuple[Night, ...]) -> Chart:
+    outcomes = [night.outcome for night in nights]
+    told = "; ".join(f"{_short(night.day)} {night.outcome}" for night in nights if night.outcome != "synced")
+    legend = tuple((mark or SQUARE, colour, o) for o, (mark, colour) in OUTCOMES.items() if o in outcomes)
+    top = LEGEND * (2 if len(legend) > KEYS else 1)
+    chart = Chart(
+        "syncs",
+        "The nightly syncs",
+        f"A row of squares, one per night: {outcomes.count('synced')} of {len(nights)} synced."
+        f" {told or 'No other outcome'}.",
+        top + 58,
+        legend,
+    )
+    across = _scale(0, max(len(nights), 14), 6, 94)
+    for n, night in enumerate(nights):
+        mark, colour = OUTCOMES[night.outcome]
+        chart.bars.append(Bar(across(n + 0.07), top, across(n + 0.93) - across(n + 0.07), 34, colour))
+        chart.labels.append(Label(mark, across(n + 0.5), top + 22, "page", "middle", bold=True))
+    for n in range(len(nights) - 1, -1, -7):
+        chart.labels.append(Label(_short(nights[n].day), across(n + 0.5), top + 50, anchor="middle"))
+    return chart
 
 
-def _syncs(nights: tuple[Night, ...]) -> Figure:
-    figure, (axes,) = _axes(0.75)
-    for place, night in enumerate(nights):
-        axes.barh(0, 0.86, left=place + 0.07, height=0.9, color=COLOURS[OUTCOMES[night.outcome]])
-        if mark := MARKS.get(night.outcome):
-            axes.text(place + 0.5, 0, mark, ha="center", va="center", color=COLOURS["page"], fontweight="bold")
-    axes.set_xlim(0, max(len(nights), 14))
-    axes.yaxis.set_visible(False)
-    axes.spines["bottom"].set_visible(False)
-    ends = [0.5, len(nights) - 0.5] if len(nights) > 1 else [0.5]
-    axes.set_xticks(ends, [_short(n.day) for n in (nights[0], nights[-1])][: len(ends)])
-    axes.tick_params(axis="x", length=0)
-    return figure
+def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    return lambda value: round(start + (value - low) / (high - low) * (end - start), 2)
 
 
-def _syncs_alt(nights: tuple[Night, ...]) -> str:
-    other = "; ".join(f"{_short(n.day)} {n.outcome}" for n in nights if n.outcome != "synced")
-    synced = sum(n.outcome == "synced" for n in nights)
-    return f"A row of squares, one per night: {synced} of {len(nights)} synced. {other or 'No other outcome'}."
+def _signed(compared: Compared) -> str:
+    return f"{compared.points:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _short(day: date) -> str:

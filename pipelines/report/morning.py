@@ -65,7 +65,7 @@ class Day(NamedTuple):
 
 
 class Night(NamedTuple):
-    """One night: synced, unproven, held, failed or missing, with a sentence on what happened."""
+    """One night: synced, unproven, held, failed, missing or discarded, with a sentence on what happened."""
 
     day: date
     outcome: str

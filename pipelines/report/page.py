@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from datetime import date, datetime
 from functools import cache
 from importlib.resources import files
 
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from pipelines.report.charts import Chart
+from pipelines.report.charts import KEYS, Chart
 from pipelines.report.morning import LEAST_STUDENTS, NAMED, Day, Morning
+from pipelines.text import markdown, printable
 
 # After this many hours without a new page, the page itself says that it is old.
 STALE_HOURS = 36
 
 
 @cache
-def _template() -> Template:
-    text = files("pipelines.report").joinpath("page.html").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(lambda name: files("pipelines.report").joinpath(name).read_text(encoding="utf-8")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters["number"] = lambda n: f"{n:,}"
     environment.filters["day"] = _day
-    return environment.from_string(text)
+    environment.filters["printable"] = printable
+    environment.globals["per_line"] = KEYS
+    return environment
+
+
+def _render(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(values)
 
 
 def render(morning: Morning, charts: Sequence[Chart], *, at: datetime, trouble: str = "") -> str:
     """The page's HTML. `at` is when it was made (UTC), `trouble` what has gone wrong since the data it shows."""
-    return _template().render(
+    return _render(
+        "page.html",
         morning=morning,
         charts={chart.name: chart for chart in charts},
         figures=_figures(morning),
@@ -39,6 +53,12 @@ def render(morning: Morning, charts: Sequence[Chart], *, at: datetime, trouble: 
         least_students=LEAST_STUDENTS,
         most_named=NAMED,
     )
+
+
+def picture(chart: Chart) -> str:
+    """A chart as Markdown, for Dagster's UI: an image, since it leaves out drawings that are not one."""
+    svg = _render("picture.svg", chart=chart)
+    return f"![{markdown(chart.alt)}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
 
 
 def _last_night(morning: Morning) -> str:

@@ -17,8 +17,21 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(180)]
 
 MADE = datetime(2026, 10, 7, 2, 16, tzinfo=UTC)
 # (width, height), and what the device prefers.
-SIGHTS = [((1280, 900), "light"), ((1280, 900), "dark"), ((360, 740), "light"), ((320, 600), "dark")]
+SIGHTS = [((1280, 900), "light"), ((1280, 900), "dark"), ((390, 840), "light"), ((320, 600), "dark")]
 SMALLEST = "Math.min(...[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height))"
+# Texts of charts that cover one another, or stand out of their card.
+COLLIDING = """() => [...document.querySelectorAll('figure')].flatMap(figure => {
+  const card = figure.closest('section').getBoundingClientRect()
+  const found = []
+  const texts = [...figure.querySelectorAll('text, div')].map(t => [t.textContent, t.getBoundingClientRect()])
+  texts.forEach(([a, p], n) => {
+    if (p.left < card.left || p.right > card.right || p.bottom > card.bottom) found.push([a])
+    for (const [b, q] of texts.slice(n + 1))
+      if (p.left < q.right - 1 && q.left < p.right - 1 && p.top < q.bottom - 4 && q.top < p.bottom - 4)
+        found.push([a, b])
+  })
+  return found
+})"""
 
 
 @pytest.fixture(scope="module", params=["counts", "names", "trouble"])
@@ -29,7 +42,7 @@ def file(fortnight: School, tmp_path_factory: pytest.TempPathFactory, request: p
     trouble = ""
     if request.param == "trouble":
         trouble = "Held: " + "https://records.example.org/" + "a" * 80
-        outcomes = ["synced", "unproven", "held", "failed", "missing"]
+        outcomes = list(charts.OUTCOMES)
         nights = tuple(morning.Night(day, o, f"{o}.", 1.0) for day, o in zip(DAYS, outcomes, strict=False))
         long = tuple(w._replace(class_title=f"{w.class_title} {'Wissenschaft' * 6}") for w in said.watched)
         said = replace(said, nights=nights, watched=long, ahead=())
@@ -63,6 +76,7 @@ def test_it_opens_cleanly_fits_and_can_be_read_at_every_width(browser: Browser, 
                 "[...document.querySelectorAll('section')].every(s => s.scrollWidth <= s.clientWidth + 1)"
             )
             assert seen.page.evaluate(SMALLEST) >= 9
+            assert seen.page.evaluate(COLLIDING) == []
             light = seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
             assert light is (scheme == "light")
 
@@ -76,7 +90,7 @@ def test_every_chart_can_be_told_to_who_cannot_see_it(browser: Browser, file: Pa
             *("Students to watch, by class", "The last month", "Classes against their course", "The nightly syncs"),
         ]
         assert all(t and len(t) > 60 for t in told)
-        assert seen.page.locator("svg").count() == len(told)
+        assert seen.page.locator("figure > svg").count() == len(told)
         assert all(chart.is_visible() for chart in charts.all())
         assert seen.page.locator("html").get_attribute("lang") == "en"
         assert seen.page.get_by_role("heading", level=1).count() == 1
@@ -96,7 +110,7 @@ _FAINT = """() => {
   const ground = e => { for (; e; e = e.parentElement) { const b = getComputedStyle(e).backgroundColor
     if (b !== 'rgba(0, 0, 0, 0)') return b } }
   const faint = []
-  for (const e of document.querySelectorAll('p, h1, h2, li, td, th, strong, span, summary, svg text')) {
+  for (const e of document.querySelectorAll('p, h1, h2, li, td, th, strong, span, summary, svg text, svg div')) {
     const style = getComputedStyle(e), colour = e.tagName === 'text' ? style.fill : style.color
     const [a, b] = [lum(colour), lum(ground(e))].sort((x, y) => y - x)
     const mark = colour === getComputedStyle(document.body).backgroundColor // on a square, not on the page
@@ -114,7 +128,7 @@ def test_paper_is_white_and_has_all_of_it(browser: Browser, file: Path) -> None:
         assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert seen.page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 36, 48)"
         assert seen.page.evaluate(
-            "[...document.querySelectorAll('svg')].every(s => s.getBoundingClientRect().width > 200)"
+            "[...document.querySelectorAll('figure > svg')].every(s => s.getBoundingClientRect().width > 200)"
         )
         assert len(seen.page.pdf(format="A4")) > 10_000
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from datetime import UTC, datetime, time
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,8 @@ def test_the_publish_asset_shows_the_charts_of_the_page_without_a_name(tmp_path:
     shown = {k: v.value for k, v in event.materialization.metadata.items() if str(k) in TITLES}
     assert set(shown) == TITLES
     for title, markdown in shown.items():
-        found = re.fullmatch(rf"\*\*{title}\*\*\n\n!\[(.+)\]\(data:image/png;base64,([\w+/=]+)\)", markdown)
-        assert found, markdown[:200]
-        assert base64.b64decode(found[2]).startswith(b"\x89PNG")
-        assert not [name for name in names if name in found[1]]
+        found = re.fullmatch(r"!\[(.+)\]\(data:image/svg\+xml;base64,([\w+/=]+)\)", markdown)
+        assert found, (title, markdown[:200])
+        svg = base64.b64decode(found[2]).decode()
+        assert svg.startswith("<svg ")
+        assert not [name for name in names if name in unescape(found[1] + svg)]

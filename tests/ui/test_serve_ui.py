@@ -85,6 +85,17 @@ def test_the_published_file_shows_its_checks_by_plain_names_and_that_it_is_fresh
     expect(page.get_by_text("Succeeded")).to_have_count(5)
 
 
+def test_the_published_file_shows_the_charts_of_the_morning_page(page: Page, demo: Demo) -> None:
+    page.goto(f"{demo.served.url}/assets/published/rollbook?view=events")
+    for title in ("Students to watch, by class", "Classes against their course", "The last month", "The nightly syncs"):
+        page.get_by_role("row").filter(has_text=title).get_by_text("Show Markdown").click()
+        shown = page.get_by_role("dialog").locator("img")
+        expect(shown).to_be_visible()
+        assert shown.evaluate("image => image.decode().then(() => image.naturalWidth)") == 504
+        page.get_by_role("button", name="Close").click()
+        expect(shown).to_have_count(0)
+
+
 def test_a_failed_run_says_what_to_do_where_one_looks_first(page: Page, demo: Demo) -> None:
     page.goto(f"{demo.served.url}/runs/{demo.failed}")
     said = page.get_by_text(re.compile(r"^Failed: 127\.0\.0\.1:9 gave no usable answer .* run the sync again")).first

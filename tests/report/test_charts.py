@@ -1,0 +1,161 @@
+"""The charts of the morning page: where things go, what they are told as, and what a class's title may say."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from xml.etree import ElementTree
+
+import pytest
+from markdown_it import MarkdownIt
+
+from pipelines.report import charts, page
+from pipelines.report.charts import Chart
+from pipelines.report.morning import Compared, Day, Morning, Night, Watched
+
+FIRST = date(2026, 10, 23)
+MINUS, CROSS, DASH = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
+SVG = "{http://www.w3.org/2000/svg}"
+EMPTY = Morning(
+    school="Linden Vale", day=FIRST, students=0, active_classes=0, changes=(), to_watch=0, several_reasons=0,
+    by_reason=(), watched=(), watched_classes=0, ahead=(), behind=(), trend=(), nights=(),
+)  # fmt: skip
+
+
+def drawn(**data: object) -> Chart:
+    """The one chart of a morning that has only these data."""
+    (chart,) = charts.draw(replace(EMPTY, **data))  # type: ignore[arg-type]
+    return chart
+
+
+def watched(title: str, students: int, one: int, several: int) -> Watched:
+    return Watched(1, title, students, one, several)
+
+
+def compared(title: str, points: float) -> Compared:
+    return Compared(title, "Mathematics", 20, 50.0, None, points)
+
+
+def month(*scores: float | None) -> tuple[Day, ...]:
+    """Days on which only the score is known."""
+    return tuple(Day(FIRST + timedelta(days=n), 600, None, score, None) for n, score in enumerate(scores))
+
+
+def nights(*outcomes: str) -> tuple[Night, ...]:
+    return tuple(Night(FIRST + timedelta(days=n), o, f"{o}.", 1.0) for n, o in enumerate(outcomes))
+
+
+def texts(chart: Chart) -> list[str]:
+    return [label.text for label in chart.labels if label.text]
+
+
+def test_a_morning_without_data_has_no_chart() -> None:
+    assert charts.draw(EMPTY) == ()
+    assert charts.draw(replace(EMPTY, trend=month(50))) == ()
+
+
+def test_a_class_has_a_bar_for_several_reasons_and_goes_on_with_one_for_one_reason() -> None:
+    chart = drawn(watched=(watched("Physics 1D", 27, 9, 18), watched("Music 1B", 38, 19, 17)))
+    assert [(bar.x, bar.width, bar.colour) for bar in chart.bars] == [
+        (0, 50, "strong"), (50, 25, "soft"),
+        (0, 47.22, "strong"), (47.22, pytest.approx(52.78), "soft"),
+    ]  # fmt: skip
+    assert [title.text for title in chart.titles] == ["Physics 1D", "Music 1B"]
+    assert texts(chart) == ["18 + 9 of 27", "17 + 19 of 38"]
+    assert chart.alt == (
+        "Bars, one per class, of its students to watch. Physics 1D: 27 of 27, 18 for several reasons;"
+        " Music 1B: 36 of 38, 17 for several reasons."
+    )
+
+
+def test_classes_are_compared_from_the_furthest_ahead_to_the_furthest_behind() -> None:
+    chart = drawn(
+        ahead=(compared("Robotics 3C", 20), compared("Fencing 2A", 10)),
+        behind=(compared("Photography 3B", -20), compared("Gardening 3C", -0.5)),
+    )
+    assert [title.text for title in chart.titles] == ["Robotics 3C", "Fencing 2A", "Gardening 3C", "Photography 3B"]
+    assert texts(chart) == ["+20.0", "+10.0", f"{MINUS}0.5", f"{MINUS}20.0"]
+    assert [(bar.x, bar.width, bar.colour) for bar in chart.bars] == [
+        (50, 34, "good"), (50, 17, "good"), (49.15, pytest.approx(0.85), "bad"), (16, 34, "bad"),
+    ]  # fmt: skip
+    assert chart.alt.endswith(
+        " Furthest ahead: Robotics 3C: +20.0; Fencing 2A: +10.0."
+        f" Furthest behind: Photography 3B: {MINUS}20.0; Gardening 3C: {MINUS}0.5."
+    )
+
+
+def test_a_title_and_its_bar_are_on_two_sides_of_the_middle() -> None:
+    chart = drawn(ahead=(compared("Robotics 3C", 20),), behind=(compared("Fencing 2A", -1),))
+    for title, bar in zip(chart.titles, chart.bars, strict=True):
+        left, right = sorted((title, bar), key=lambda box: box.x)
+        assert left.x + left.width <= 50 <= right.x
+
+
+def test_a_small_change_looks_small_and_a_big_one_uses_all_of_the_height() -> None:
+    def height(*scores: float) -> float:
+        (line,) = [line for line in drawn(trend=month(*scores)).lines if line.width == 2]
+        return max(y for _, y in line.points) - min(y for _, y in line.points)
+
+    assert height(60, 60) == 0
+    assert height(60, 60.5) == pytest.approx(height(20, 90) / 10)
+    assert height(60, 65) == pytest.approx(height(20, 90)) == pytest.approx(84)
+
+
+def test_a_line_is_labelled_at_both_ends_and_a_missing_day_is_passed_over() -> None:
+    chart = drawn(trend=month(None, 60, None, 62))
+    assert texts(chart) == [
+        *("26 Oct", "23 Oct", "Completion, %", "no values"),
+        *("Score", "60.0", "62.0", "Active within 7 days, %", "no values"),
+    ]
+    (line,) = [line for line in chart.lines if line.width == 2]
+    assert [x for x, _ in line.points] == [38, 86]
+    assert chart.alt == "Three lines from 23 Oct to 26 Oct. score: 60.0 to 62.0."
+
+
+@pytest.mark.parametrize(
+    ("days", "dates"),
+    [
+        (2, ["24 Oct", "23 Oct"]),
+        (8, ["30 Oct", "23 Oct"]),
+        (14, ["5 Nov", "29 Oct"]),
+        (31, ["22 Nov", "8 Nov", "25 Oct"]),
+    ],
+)
+def test_the_dates_below_the_lines_are_weeks_apart(days: int, dates: list[str]) -> None:
+    assert texts(drawn(trend=month(*[60.0] * days)))[: len(dates) + 1] == [*dates, "Completion, %"]
+
+
+def test_the_outcomes_of_nights_are_drawn_and_told() -> None:
+    chart = drawn(nights=nights("synced", "unproven", "held", "failed", "missing", "discarded"))
+    assert [bar.colour for bar in chart.bars] == ["good", "warn", "warn", "bad", "bad", "muted"]
+    assert texts(chart) == ["?", "!", CROSS, DASH, "/", "28 Oct"]
+    assert [(mark, words) for mark, _, words in chart.legend] == [
+        *((charts.SQUARE, "synced"), ("?", "unproven"), ("!", "held")),
+        *((CROSS, "failed"), (DASH, "missing"), ("/", "discarded")),
+    ]
+    assert chart.alt == (
+        "A row of squares, one per night: 1 of 6 synced."
+        " 24 Oct unproven; 25 Oct held; 26 Oct failed; 27 Oct missing; 28 Oct discarded."
+    )
+    html = page.render(replace(EMPTY, nights=nights("missing")), [chart], at=datetime(2026, 10, 24, tzinfo=UTC))
+    assert "The night of Friday, 23 October 2026: missing. This page shows Friday, 23 October 2026" in html
+
+
+@pytest.mark.parametrize(
+    "title", ["<script>alert(1)</script> & $5", "x](http://evil.example) ![", "bell\a, \u202eturned"]
+)
+def test_a_picture_shows_a_title_as_text_whatever_it_says(title: str) -> None:
+    shown = page.picture(drawn(watched=(watched(title, 27, 9, 18),)))
+    reader = MarkdownIt()
+    reader.validateLink = lambda url: True  # type: ignore[method-assign] # as Dagster's UI, it shall take such an image
+    html = reader.render(shown)
+    found = re.fullmatch(r'<p><img src="data:image/svg\+xml;base64,([\w+/=]+)" alt="[^"<>]+" /></p>\n', html)
+    assert found, html
+    svg = ElementTree.fromstring(base64.b64decode(found[1]))  # noqa: S314 - ours
+    visible = title.replace("\a", "\\u0007").replace("\u202e", "\\u202e")
+    assert [div.text for div in svg.iter("{http://www.w3.org/1999/xhtml}div")] == [visible]
+    assert {element.tag.removeprefix(SVG) for element in svg.iter() if element.tag.startswith(SVG)} == {
+        *("svg", "style", "rect", "text", "tspan", "foreignObject"),
+    }
