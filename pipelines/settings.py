@@ -10,7 +10,7 @@ from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationError
@@ -28,29 +28,17 @@ PREFIX = "ROLLBOOK_"
 Details = Literal["none", "changed", "all"]
 
 
-def _split(address: str) -> SplitResult:
-    """Take an address apart. The errors do not quote it, as urlsplit's own do: it may hold a password."""
-    if not address.isprintable() or "\\" in address or " " in address:
-        raise ValueError(
-            "must hold no spaces, control characters or backslashes, which programs read differently (in a password,"
-            " write them as %20, %5C and so on)"
-        )
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        raise ValueError("has an invalid host") from None
-    try:
-        parts.port  # noqa: B018 - reading it is the check: a port out of range raises here
-    except ValueError:
-        raise ValueError("has an invalid port") from None
-    return parts
-
-
 def _base_url(value: str) -> str:
     url = value.strip().rstrip("/")
     if not url:
         return ""
-    parts = _split(url)
+    if not url.isprintable() or "\\" in url or " " in url:
+        raise ValueError("must hold no spaces, control characters or backslashes, which programs read differently")
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - reading it is the check: a port out of range raises here
+    except ValueError:  # it may quote the address, and that a password
+        raise ValueError("has an invalid host or port") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be an address such as https://records.example.org")
     if parts.username or parts.password or parts.query or parts.fragment:
