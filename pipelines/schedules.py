@@ -60,7 +60,7 @@ def nightly(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipRea
 @dg.sensor(
     minimum_interval_seconds=60,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Sends an alert, by webhook and mail if they are set, for each failed, held and late sync, and for the "
+    description="Sends an alert to the addresses of ROLLBOOK_NOTIFY for each failed, held and late sync, and for the "
     "first good one after. Also marks runs as failed whose process was killed, so that they do not block later nights.",
 )
 def watch(context: dg.SensorEvaluationContext) -> dg.SkipReason:
@@ -70,7 +70,7 @@ def watch(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         return dg.SkipReason("ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY are not set: see .env.example, then restart")
     alerts = Alerts(Rollbook(_SETTINGS))
     if not alerts.enabled:
-        return dg.SkipReason("neither ROLLBOOK_ALERT_WEBHOOK nor ROLLBOOK_SMTP_URL is set: no alerts are sent")
+        return dg.SkipReason("ROLLBOOK_NOTIFY is not set: no alerts are sent")
     cursor = report_ended_runs(
         context.instance, alerts, datetime.fromisoformat(context.cursor) if context.cursor else None
     )

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date
 from functools import cached_property
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from pipelines import cron
+from pipelines.addresses import is_loopback, messengers
 from pipelines.errors import SettingError
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
@@ -28,29 +28,17 @@ PREFIX = "ROLLBOOK_"
 Details = Literal["none", "changed", "all"]
 
 
-def _split(address: str) -> SplitResult:
-    """Take an address apart. The errors do not quote it, as urlsplit's own do: it may hold a password."""
-    if not address.isprintable() or "\\" in address or " " in address:
-        raise ValueError(
-            "must hold no spaces, control characters or backslashes, which programs read differently (in a password,"
-            " write them as %20, %5C and so on)"
-        )
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        raise ValueError("has an invalid host") from None
-    try:
-        parts.port  # noqa: B018 - reading it is the check: a port out of range raises here
-    except ValueError:
-        raise ValueError("has an invalid port") from None
-    return parts
-
-
 def _base_url(value: str) -> str:
     url = value.strip().rstrip("/")
     if not url:
         return ""
-    parts = _split(url)
+    if not url.isprintable() or "\\" in url or " " in url:
+        raise ValueError("must hold no spaces, control characters or backslashes, which programs read differently")
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - reading it is the check: a port out of range raises here
+    except ValueError:  # it may quote the address, and that a password
+        raise ValueError("has an invalid host or port") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be an address such as https://records.example.org")
     if parts.username or parts.password or parts.query or parts.fragment:
@@ -60,18 +48,6 @@ def _base_url(value: str) -> str:
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise ValueError("must begin with https:// (plain http would show the key to the network)")
     return url
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine: only to it is anything sent unencrypted.
-
-    That is `localhost`, or an address of the loopback network in its usual form. Any other name is looked up, and what
-    it begins with says nothing about where it leads.
-    """
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _api_key(value: SecretStr) -> SecretStr:
@@ -99,27 +75,16 @@ def _cron(value: str) -> str:
     return value.strip()
 
 
-def _webhook(value: SecretStr) -> SecretStr:
-    parts = _split(value.get_secret_value().strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("must be the address that the chat service gave out, beginning with https://")
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise ValueError("must begin with https:// (plain http would show its secret part to the network)")
-    return SecretStr(value.get_secret_value().strip())
+def _notify(value: SecretStr) -> SecretStr:
+    messengers(value.get_secret_value())
+    return value
 
 
-def _smtp_url(value: SecretStr) -> SecretStr:
-    parts = _split(value.get_secret_value().strip())
-    if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
-        raise ValueError("must be like smtp://user:password@mail.example.org:587 (or smtps:// for TLS from the start)")
-    return SecretStr(value.get_secret_value().strip())
-
-
-def _addresses(value: str) -> str:
-    addresses = [a.strip() for a in value.split(",")]
-    if not all(len(a.split("@")) == 2 and a.isascii() and a.isprintable() and " " not in a for a in addresses):
-        raise ValueError("must be one mail address, or several with commas between")
-    return ", ".join(addresses)
+def _replaced(_: SecretStr) -> SecretStr:
+    raise ValueError(
+        "is not read any more: write ROLLBOOK_NOTIFY instead, such as"
+        " mailtos://user:password@mail.example.org?to=it@school.example (see README.md)"
+    )
 
 
 def _mode(value: str) -> str:
@@ -201,17 +166,24 @@ class GuardSettings(_Group):
 class AlertSettings(_Group):
     """Who hears of a failed, held or late sync."""
 
-    alert_webhook: Annotated[SecretStr, AfterValidator(_webhook)] | None = None
-    smtp_url: Annotated[SecretStr, AfterValidator(_smtp_url)] | None = None
-    alert_to: Annotated[str, AfterValidator(_addresses)] | None = Field(default=None, validate_default=True)
-    alert_from: Annotated[str, AfterValidator(_addresses)] | None = None
+    notify: Annotated[SecretStr, AfterValidator(_notify)] | None = None
 
-    @field_validator("alert_to")
-    @classmethod
-    def _has_recipient(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is None and info.data.get("smtp_url") is not None:
-            raise ValueError("is not set, though ROLLBOOK_SMTP_URL is: name who shall get the mail")
-        return value
+    @cached_property
+    def notify_names(self) -> tuple[str, ...]:
+        """What messages call each address, such as `address 2 (slack)`."""
+        return tuple(messengers(self.notify.get_secret_value())) if self.notify else ()
+
+
+Replaced = Annotated[SecretStr, AfterValidator(_replaced)] | None
+
+
+class _ReplacedSettings(_Group):
+    """What ROLLBOOK_NOTIFY took the place of: who still sets one would get no alert, and is told so."""
+
+    alert_webhook: Replaced = None
+    smtp_url: Replaced = None
+    alert_to: Replaced = None
+    alert_from: Replaced = None
 
 
 class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
@@ -224,7 +196,7 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
             raise SettingError("; ".join(missing))
 
 
-S = TypeVar("S", bound=WarehouseSettings)
+S = TypeVar("S", bound=_Group)
 
 
 def load(*, fetches: bool = True, **overrides: object) -> Settings:
@@ -233,6 +205,7 @@ def load(*, fetches: bool = True, **overrides: object) -> Settings:
     What `fetches` nothing needs no address and no key. Raises SettingError: one line that names what is missing or
     wrong and says what to write.
     """
+    _read(_ReplacedSettings, {})
     settings = _read(Settings, overrides)
     if fetches:
         settings.check_source()

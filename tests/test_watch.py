@@ -58,7 +58,7 @@ def hook() -> Iterator[Webhook]:
 @pytest.fixture
 def house(hook: Webhook) -> Iterator[House]:
     with folder() as path, Service(students(60), classes(2)) as service:
-        made = House(path, service, alert_webhook=hook.url, first_date="2026-11-01", retry_seconds=0)
+        made = House(path, service, notify=hook.url, first_date="2026-11-01", retry_seconds=0)
         made.service.now = lambda: datetime.now(UTC)
         yield made
 
@@ -224,7 +224,7 @@ def test_the_sensor_keeps_its_place_and_says_why_it_does_nothing(watch: Watch, h
 def test_a_commands_run_is_told_by_the_command_and_not_again_by_the_daemon(tmp_path: Path, hook: Webhook) -> None:
     """And a webhook that is down costs the sync nothing but a line on standard error."""
     with folder() as path, Service(students(60), classes(2)) as service:
-        house = House(path, service, alert_webhook=hook.url, retry_seconds=0)
+        house = House(path, service, notify=hook.url, retry_seconds=0)
         service.now = lambda: datetime.now(UTC)
         (tmp_path / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
         service.on(faults.refused(401), path="auth", times=1)
@@ -232,7 +232,9 @@ def test_a_commands_run_is_told_by_the_command_and_not_again_by_the_daemon(tmp_p
         hook.statuses = [503]
         good = command(house, tmp_path)
         assert (failed.returncode, good.returncode) == (1, 0)
-        assert "An alert was not delivered: the webhook answered 503" in " ".join(good.stderr.split())
+        assert "An alert was not delivered: address 1 (json) of ROLLBOOK_NOTIFY answered 503" in " ".join(
+            good.stderr.split()
+        )
         assert "Synced" in good.stdout
         with graph.loaded(graph.environment(house)), dg.DagsterInstance.from_config(str(tmp_path)) as instance:
             from pipelines import schedules

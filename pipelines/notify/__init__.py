@@ -1,7 +1,7 @@
 """Alerts for failed, held and late syncs, and for the first good one after.
 
     alerts.py     which outcomes are reported, the text, the outbox
-    channels.py   sends one message: webhook, mail
+    channels.py   sends one message to the addresses of ROLLBOOK_NOTIFY
 
 No Dagster here: `schedules` finds the runs to report.
 """

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,10 +20,9 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from pipelines import cron, files
-from pipelines.errors import RollbookError, UndeliveredError
+from pipelines.errors import RollbookError
 from pipelines.export.query import run_query
-from pipelines.notify.channels import send_mail, send_to_webhook
-from pipelines.settings import Settings
+from pipelines.notify.channels import send
 from pipelines.source.fetch import utc_now
 from pipelines.store.statements import statements
 from pipelines.sync import Rollbook
@@ -63,7 +61,7 @@ class Outcome:
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """An undelivered message: the channels that are left, the time of the next try, and the number of tries so far."""
+    """An undelivered message: the addresses that are left, by name, the time of the next try, and the tries so far."""
 
     subject: str
     text: str
@@ -93,12 +91,12 @@ class Alerts:
         self.rollbook = rollbook
         self.settings = rollbook.settings
         self.clock = clock
-        self.channels = _channels(self.settings)
+        self.channels = self.settings.notify_names
         self._path = rollbook.warehouse.build / "alerts.json"
 
     @property
     def enabled(self) -> bool:
-        """Whether a channel is set."""
+        """Whether there is anybody to tell."""
         return bool(self.channels)
 
     def report(self, outcome: Outcome) -> bool:
@@ -163,11 +161,11 @@ class Alerts:
         subject = f"Rollbook, {self._institution()}: {title}"
         text = outcome.text.strip()
         stop = "" if text.endswith((".", "!", "?")) or not text else "."
-        lines = [subject, text + stop, *self._counts(outcome)]
+        lines = [text + stop, *self._counts(outcome)]
         return Message(
             subject=subject,
             text="\n".join(line for line in lines if line),
-            channels=tuple(self.channels),
+            channels=self.channels,
             next_at=self.clock(),
         )
 
@@ -189,9 +187,8 @@ class Alerts:
                     yield f"{c.table}: {c.before} rows, {c.added} added, {c.changed} changed, {c.removed} removed"
         if outcome.kind is Kind.SYNCED and outcome.day:
             row = self._one(sql("synced"), {"day": outcome.day})
-            if row:
-                counts = "{}; {} rows added, {} changed, {} removed. Nothing is left to do."
-                yield counts.format(*row)
+            counts = "{}; {} rows added, {} changed, {} removed. ".format(*row) if row else ""
+            yield counts + "Nothing is left to do."
             return
         row = self._one(sql("last"))
         if row:
@@ -209,17 +206,13 @@ class Alerts:
     # -- delivery --------------------------------------------------------------------------------------------------
 
     def _send(self, message: Message, now: datetime) -> Message | None:
-        """Try every channel that is left. Returns the message to try again later, or None when it is done."""
-        left = []
-        for name in message.channels:
-            try:
-                self.channels[name](message.subject, message.text)
-            except KeyError:  # the channel is no longer set
-                continue
-            except UndeliveredError as error:
-                log.warning("An alert was not delivered: %s", error.message)
-                if error.retryable:
-                    left.append(name)
+        """Send to every address that is left. Returns the message to try again later, or None when it is done."""
+        names = [name for name in message.channels if name in self.channels]  # the others are no longer set
+        notify = self.settings.notify
+        failed = send(notify, names, message.subject, message.text) if notify and names else {}
+        for error in failed.values():
+            log.warning("An alert was not delivered: %s", error.message)
+        left = [name for name, error in failed.items() if error.retryable]
         if not left or message.tries == len(RETRY_MINUTES):
             return None
         next_at = now + timedelta(minutes=RETRY_MINUTES[message.tries])
@@ -259,15 +252,3 @@ class Alerts:
         except OSError as error:
             log.warning("%s cannot be written (%s)", self._path.name, type(error).__name__)
             self._unwritten[self._path] = state
-
-
-def _channels(settings: Settings) -> dict[str, Callable[[str, str], None]]:
-    """The channels that are set: functions that send a subject and a text, by name."""
-    channels: dict[str, Callable[[str, str], None]] = {}
-    if settings.alert_webhook is not None:
-        url = settings.alert_webhook
-        channels["webhook"] = lambda _subject, text: send_to_webhook(url, text)
-    if settings.smtp_url is not None and settings.alert_to is not None:
-        sender = settings.alert_from or settings.alert_to.partition(",")[0]
-        channels["mail"] = partial(send_mail, settings.smtp_url, sender, settings.alert_to)
-    return channels

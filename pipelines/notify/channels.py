@@ -1,110 +1,98 @@
-"""Sends one message: to a chat service's webhook, or by mail. `alerts` decides the text and when to try again.
+"""Sends one message to services, by Apprise, in a process of its own. `alerts` decides the text and when to try again.
 
-The webhook's address and the mail account are secrets: no log line and no error made here contains them.
+Apprise logs addresses and what services answer, and leaves behind threads that wait for a service without end. So
+`send` starts this module as a process: nothing that it says is kept but what came of each address, and at the deadline
+it is ended.
 """
 
 from __future__ import annotations
 
-import smtplib
-import ssl
-from contextlib import suppress
-from email.message import EmailMessage
-from email.utils import formatdate, make_msgid
-from urllib.parse import unquote, urlsplit
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-import httpx
-from pydantic import SecretStr
-
-from pipelines import __version__
+from pipelines.addresses import messengers
 from pipelines.errors import UndeliveredError
-from pipelines.settings import is_loopback
-from pipelines.source.client import silence_http_logs
-from pipelines.source.deadline import Deadline, bound
 
-TIMEOUT = 10.0  # seconds
-TOO_MANY, SERVER_ERROR = 429, 500
+if TYPE_CHECKING:
+    from apprise import NotifyLogEntry
+    from pydantic import SecretStr
+
+# For all services at once, half of it for each wait on one; and for the process to start.
+SECONDS, START_SECONDS = 20.0, 15.0
+# What Apprise notes of an HTTP answer, of a mail server's, and of one that did not come.
+HTTP, SMTP = r"^WARNING .*\berror=(\d{3})\b", r"^DEBUG Socket Exception: .*?\((\d{3}), "
+NO_ANSWER = r"^DEBUG Socket Exception: .*Read timed out"
 
 
-def send_to_webhook(url: SecretStr, text: str) -> None:
-    """Post {"text": ...}, as chat services expect it. Raises UndeliveredError.
+def send(addresses: SecretStr, names: Sequence[str], subject: str, text: str) -> dict[str, UndeliveredError]:
+    """Send to those addresses of the list that have these names. Returns why not, for each that did not get it.
 
-    A read timeout is not an error: the message was sent completely, and sending it again could show it twice.
+    A service that took the message and gave no answer counts as one that may have shown it: no retry.
     """
-    silence_http_logs()
-    address = url.get_secret_value()
-    https = address.startswith("https:")
+    order = {"addresses": addresses.get_secret_value(), "names": names, "subject": subject, "text": text}
+    env = {"REQUESTS_CA_BUNDLE": os.environ.get("SSL_CERT_FILE", ""), **os.environ}  # as httpx and mail take it
+    direct = env.get("no_proxy") or env.get("NO_PROXY", "")  # plain http goes to this machine, and through no proxy
+    env |= {"no_proxy": f"{direct},localhost,127.0.0.0/8,::1", "NETRC": os.devnull}
     try:
-        with httpx.Client(
-            timeout=TIMEOUT,
-            follow_redirects=False,
-            trust_env=https,  # plain http is only allowed to this machine, which needs no proxy
-            verify=True if https else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-            headers={"User-Agent": f"Rollbook/{__version__}"},
-        ) as client:
-            deadline = Deadline()
-            bound(client, deadline)
-            deadline.begin(TIMEOUT)
-            with client.stream("POST", address, json={"text": text}) as response:  # the body is not read
-                status = response.status_code
-    except httpx.ReadTimeout:
-        return
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-        # The cause's message may contain the address.
-        raise UndeliveredError(f"the webhook could not be reached ({type(error).__name__})", retryable=True) from None
-    if not 200 <= status < 300:
-        retryable = status == TOO_MANY or status >= SERVER_ERROR
-        raise UndeliveredError(f"the webhook answered {status}: see ROLLBOOK_ALERT_WEBHOOK", retryable=retryable)
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "pipelines.notify.channels"],
+            input=json.dumps(order | {"seconds": SECONDS}).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=env,
+            timeout=SECONDS + START_SECONDS,
+            check=True,
+        )
+        said: dict[str, tuple[str, bool]] = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        said = dict.fromkeys(names, (f"could not be sent to ({type(error).__name__})", True))
+    return {name: UndeliveredError(f"{name} of ROLLBOOK_NOTIFY {why}", retryable=r) for name, (why, r) in said.items()}
 
 
-def send_mail(url: SecretStr, sender: str, to: str, subject: str, text: str) -> None:
-    """Send a mail through the server and account of an smtp:// or smtps:// address. Raises UndeliveredError.
+def main() -> None:
+    """Send what standard input says, and write what came of it to standard output."""
+    import apprise
 
-    With smtp:// the connection is encrypted if the server offers it. Over an unencrypted connection no password is
-    sent, except to this machine.
-    """
-    parts = urlsplit(url.get_secret_value())
-    host = parts.hostname or ""
-    user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    mail = EmailMessage()
-    mail["Subject"], mail["From"], mail["To"] = subject, sender, to
-    mail["Date"], mail["Message-ID"] = formatdate(), make_msgid(domain="rollbook.invalid")
-    mail["Auto-Submitted"] = "auto-generated"
-    mail.set_content(text)
-    try:
-        with _server(parts.scheme, host, parts.port) as server:
-            if user:
-                if not (is_loopback(host) or isinstance(server.sock, ssl.SSLSocket)):
-                    raise UndeliveredError(
-                        "the mail server offers no encryption, so the password was not sent: use smtps:// in"
-                        " ROLLBOOK_SMTP_URL, or another server",
-                        retryable=False,
-                    )
-                server.login(user, password)
-            server.send_message(mail)
-    except smtplib.SMTPAuthenticationError:
-        raise UndeliveredError("the mail server refused the account: see ROLLBOOK_SMTP_URL", retryable=False) from None
-    except smtplib.SMTPRecipientsRefused:
-        raise UndeliveredError(
-            "the mail server refused the recipients: see ROLLBOOK_ALERT_TO", retryable=False
-        ) from None
-    except smtplib.SMTPResponseException as error:
-        retryable = 400 <= error.smtp_code < 500
-        raise UndeliveredError(f"the mail server answered {error.smtp_code}", retryable=retryable) from None
-    except (smtplib.SMTPException, OSError, ValueError) as error:
-        raise UndeliveredError(f"the mail could not be sent ({type(error).__name__})", retryable=True) from None
+    order = json.load(sys.stdin)
+    chosen = {name: made for name, made in messengers(order["addresses"]).items() if name in order["names"]}
+    for made in chosen.values():
+        made.socket_connect_timeout = made.socket_read_timeout = order["seconds"] / 2
+        if hasattr(made, "smtp_host"):
+            made.headers["Auto-Submitted"] = "auto-generated"  # no out-of-office notes in return
+    logger = logging.getLogger("apprise")
+    logger.filters.clear()  # `addresses` lets no line out; here the results keep them, to tell why one failed
+    logger.setLevel(logging.DEBUG)
+    results = apprise.Apprise([*chosen.values()]).notify(
+        title=order["subject"],
+        body=order["text"],
+        body_format=apprise.NotifyFormat.TEXT,
+        timeout=order["seconds"],
+        log_level=logging.DEBUG,
+    )
+    came = zip(chosen, results, strict=True)
+    failed = {name: _reason(result.logs()) for name, result in came if not any(result.attempts)}
+    sys.stdout.write(json.dumps(failed))
+    sys.stdout.flush()
+    os._exit(0)  # a thread may still be waiting for a service
 
 
-def _server(scheme: str, host: str, port: int | None) -> smtplib.SMTP:
-    if scheme == "smtps":
-        return smtplib.SMTP_SSL(host, port or 465, timeout=TIMEOUT, context=ssl.create_default_context())
-    server = smtplib.SMTP(host, port or 587, timeout=TIMEOUT)
-    try:
-        server.ehlo()
-        if server.has_extn("starttls"):
-            server.starttls(context=ssl.create_default_context())
-            server.ehlo()
-    except BaseException:
-        with suppress(OSError):
-            server.close()
-        raise
-    return server
+def _reason(entries: Iterable[NotifyLogEntry]) -> tuple[str, bool]:
+    """Why a message was not delivered, in words of our own, and whether a retry can help."""
+    for line in (f"{entry.level} {entry.message}" for entry in entries):
+        if found := re.search(HTTP, line):
+            return f"answered {found[1]}", found[1] == "429" or found[1] >= "500"
+        if found := re.search(SMTP, line):
+            return f"answered {found[1]}", found[1] < "500"
+        if re.search(NO_ANSWER, line):
+            return "gave no answer, and may have shown it all the same", False
+    return "could not be reached, or did not answer in time", True
+
+
+if __name__ == "__main__":
+    main()

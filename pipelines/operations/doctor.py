@@ -36,7 +36,7 @@ MAX_SKEW = timedelta(minutes=5)
 QUARTER = timedelta(minutes=15)
 # Time zones range from 12 hours behind UTC to 14 ahead.
 MAX_ZONE_OFFSET = timedelta(hours=14, minutes=15)
-VERSIONS = ("dagster", "dagster-webserver", "duckdb", "pyarrow", "pandas", "httpx", "msgspec")
+VERSIONS = ("dagster", "dagster-webserver", "duckdb", "pyarrow", "pandas", "httpx", "msgspec", "apprise")
 
 
 class Outcome(StrEnum):
@@ -96,6 +96,9 @@ class Doctor:
             Outcome.OK,
             f"{settings.base_url}, warehouse {self.root}, {settings.cron} in {settings.timezone}, keeping {keep}",
         )
+        told = ", ".join(settings.notify_names)
+        says = f"go to {told}; none was sent anything now" if told else "go to nobody: ROLLBOOK_NOTIFY is not set"
+        yield Finding("alerts", Outcome.OK, says)
         env = ROOT / ".env"
         with suppress(OSError):
             if env.stat().st_mode & 0o077:

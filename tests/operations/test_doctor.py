@@ -20,6 +20,7 @@ from pipelines.operations.doctor import Doctor, Finding, Outcome
 from pipelines.settings import ROOT
 from pipelines.sync import Rollbook
 from tests.support import faults
+from tests.support.listeners import webhook
 from tests.support.nights import House, folder
 from tests.support.records import classes, students
 from tests.support.service import KEY, Service
@@ -61,10 +62,18 @@ def test_all_is_well_before_the_first_sync_and_after_it(house: House) -> None:
     assert wrong(synced(house)) == []
     found = examined(house)
     assert [f.what for f in found] == [
-        *("settings", "versions", "files", "warehouse", "key", "clock", "one page", "one page", "disk space"),
+        *("settings", "alerts", "versions", "files", "warehouse", "key", "clock", "one page", "one page", "disk space"),
     ]
     assert says(found, "one page") == "20 of 20 students read, 0 refused / 3 of 3 classes read, 0 refused"
     assert "institution 41" in says(found, "key")
+
+
+def test_it_names_whom_alerts_go_to_and_sends_them_nothing(house: House) -> None:
+    assert says(examined(house), "alerts") == "go to nobody: ROLLBOOK_NOTIFY is not set"
+    with webhook() as hook:
+        found = examined(house, notify=f"{hook.url}, mailtos://me:hidden@mail.example.org")
+        assert says(found, "alerts") == "go to address 1 (json), address 2 (mailtos); none was sent anything now"
+        assert hook.requests == []
 
 
 def test_it_sends_three_requests_and_writes_nothing(house: House) -> None:

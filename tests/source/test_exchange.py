@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 import stamina
-from pydantic import SecretStr
 
-from pipelines.errors import KeyRefusedError, NotTheContractError, RedirectError, UndeliveredError, UnreachableError
-from pipelines.notify import channels
+from pipelines.errors import KeyRefusedError, NotTheContractError, RedirectError, UnreachableError
 from pipelines.source import client as client_module
 from pipelines.source.client import Answer, Client
 from pipelines.source.envelope import Page, page_of
@@ -97,20 +95,6 @@ def test_each_request_has_its_own_deadline(client_of: MakeClient, monkeypatch: p
             service.on(faults.hang(0.2))
             assert get_page(client).said.ids == [1, 2, 3]
         assert (client.retries, service.connections) == (0, 1)
-
-
-def test_a_webhook_that_never_ends_its_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "TIMEOUT", 0.5)
-    with sending(DRIPS["a header"], every=0.05) as chat:
-        began = time.monotonic()
-        channels.send_to_webhook(SecretStr(f"{chat.url}/hook"), "The sync failed.")  # it went out whole: no failure
-        assert time.monotonic() - began < 2
-    with sending(DRIPS["a body"], every=0.05) as chat:
-        began = time.monotonic()
-        channels.send_to_webhook(SecretStr(f"{chat.url}/hook"), "The sync failed.")
-        assert time.monotonic() - began < 2
-    with sending(lambda: [b"HTTP/1.1 404 No\r\ncontent-length: 9\r\n\r\n"]) as chat, pytest.raises(UndeliveredError):
-        channels.send_to_webhook(SecretStr(f"{chat.url}/hook"), "The sync failed.")
 
 
 # --- how much --------------------------------------------------------------------------------------------------------

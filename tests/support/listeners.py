@@ -22,18 +22,19 @@ ACCOUNT = ("alerts@school.example", "pa:ss/w@rd")
 
 @dataclass
 class Webhook:
-    """What was posted, as parsed JSON; and what to answer."""
+    """Its address, as Apprise writes it; what was posted, as parsed JSON; and what to answer."""
 
     url: str = ""
     posted: list[Any] = field(default_factory=list)
     requests: list[dict[str, str]] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     delay: float = 0.0
+    says: bytes = b""
 
     @property
     def texts(self) -> list[str]:
-        """The texts that were accepted."""
-        return [p["text"] for p in self.posted]
+        """The titles and texts that were accepted."""
+        return [f"{p['title']}\n{p['message']}" for p in self.posted]
 
 
 @contextmanager
@@ -43,23 +44,26 @@ def webhook() -> Iterator[Webhook]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             made.requests.append({"path": self.path, **{k.lower(): v for k, v in self.headers.items()}})
             status = made.statuses.pop(0) if made.statuses else 200
-            if status == 200:
+            if status == 200 and body:
                 made.posted.append(json.loads(body))
             time.sleep(made.delay)
             self.send_response(status)
             if status == 302:
-                self.send_header("Location", "http://127.0.0.1:9/elsewhere")
-            self.send_header("Content-Length", "0")
+                self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Length", str(len(made.says)))
             self.end_headers()
+            self.wfile.write(made.says)
+
+        do_GET = do_POST  # noqa: N815 - what a redirect would be followed by
 
         def log_message(self, *args: Any) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.url = f"http://127.0.0.1:{server.server_port}/hooks/T0KEN"
+    made.url = f"json://127.0.0.1:{server.server_port}/hooks/T0KEN"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

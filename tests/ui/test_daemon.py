@@ -85,7 +85,7 @@ def test_nights_come_in_whatever_is_killed(tmp_path: Path) -> None:
         # Each page takes its time, so that a run can be caught in the middle.
         env = environment(sandbox, warehouse) | {
             "ROLLBOOK_REQUEST_PAUSE_MS": "1500",
-            "ROLLBOOK_ALERT_WEBHOOK": hook.url,
+            "ROLLBOOK_NOTIFY": hook.url,
         }
         with serving(home, env) as served:
             # A night.

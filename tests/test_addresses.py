@@ -1,0 +1,118 @@
+"""The addresses of ROLLBOOK_NOTIFY: which are taken, and that one which is not is named by its place and never quoted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pipelines.addresses import UNFIT, messengers
+from pipelines.errors import SettingError
+from pipelines.settings import ROOT, Settings, load
+
+SLACK = "T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"
+
+
+def settings(notify: str) -> Settings:
+    return load(base_url="https://records.example.org", api_key="k3y", _env_file=None, notify=notify)
+
+
+@pytest.mark.parametrize(
+    ("notify", "names"),
+    [
+        (f"slack://{SLACK}", ["1 (slack)"]),
+        (f"https://hooks.slack.com/services/{SLACK}", ["1 (https)"]),  # as Slack hands it out
+        ("mailtos://me:pw@mail.example.org?to=it@school.example,head@school.example", ["1 (mailtos)"]),
+        ("mailto://me:pw@gmail.com", ["1 (mailto)"]),  # Apprise knows that it is encrypted
+        ("mailto://relay.school.example?from=a@school.example&to=it@school.example", ["1 (mailto)"]),  # no password
+        ("tgram://123456789:abcdefg_hijklmnop/12315544, ntfys://topic\njsons://h.example.org/x",
+         ["1 (tgram)", "2 (ntfys)", "3 (jsons)"]),
+    ],
+)  # fmt: skip
+def test_remote_services_over_encrypted_connections_are_taken(notify: str, names: list[str]) -> None:
+    assert settings(notify).notify_names == tuple(f"address {name}" for name in names)
+
+
+NO_LIST = "must hold addresses such as slack://... or mailtos://..., with spaces or commas between"
+UNUSABLE = (
+    "it is none that Apprise can use here; to see why, give it to `.venv/bin/apprise --dry-run -b test` (write a space as"
+    " %20, a backslash as %5C)"
+)
+UNSAFE = (
+    "it must lead to a remote service over an encrypted connection, such as jsons:// and not json:// (to this machine's"
+    " loopback, json:// will do)"
+)
+
+
+@pytest.mark.parametrize(
+    ("notify", "says"),
+    [
+        (" , ", NO_LIST),
+        ("hidden, jsons://h.example.org", NO_LIST),
+        ("hidden.example.org/x", NO_LIST),
+        ("hidden ://x", NO_LIST),
+        ("nothing://hidden.example.org", f"is wrong in address 1 (nothing): {UNUSABLE}"),
+        ("https://hidden.example.org/hook", f"is wrong in address 1 (https): {UNUSABLE}"),
+        ("jsons://h.example.org slack://hidden", f"is wrong in address 2 (slack): {UNUSABLE}"),
+        ("jsons://h.example.org hidden jsons://h.example.org", f"is wrong in address 1 (jsons): {UNUSABLE}"),
+        ("jsons://hidden.example.org:70000", f"is wrong in address 1 (jsons): {UNUSABLE}"),
+        ("jsons://hidden\u2100value.example.org", f"is wrong in address 1 (jsons): {UNUSABLE}"),
+        ("jsons://me:hidden-value@[::1", f"is wrong in address 1 (jsons): {UNUSABLE}"),
+        ("mailtos://me:hidden@mail.example.org?to=it-at-school", f"is wrong in address 1 (mailtos): {UNUSABLE}"),
+        ("json://hidden.example.org/x", f"is wrong in address 1 (json): {UNSAFE}"),
+        ("mailto://me:hidden@mail.example.org", f"is wrong in address 1 (mailto): {UNSAFE}"),
+        ("mailtos://me:hidden@mail.example.org?mode=insecure", f"is wrong in address 1 (mailtos): {UNSAFE}"),
+        ("mailto://me:hidden@localhost?smtp=mail.example.org&from=a@b.example", f"is wrong in address 1 (mailto): {UNSAFE}"),
+        ("dapnet://me:hidden@DF1ABC", f"is wrong in address 1 (dapnet): {UNSAFE}"),
+        ("syslog://", f"is wrong in address 1 (syslog): {UNSAFE}"),
+        ("rsyslog://localhost", f"is wrong in address 1 (rsyslog): {UNSAFE}"),
+        ("jsons://hidden.example.org?verify=no&redirect=yes", "is wrong in address 1 (jsons): it must do without redirect=, verify="),
+        (f"slack://{SLACK}?template=/etc/hidden", "is wrong in address 1 (slack): it must do without template="),
+    ],
+)  # fmt: skip
+def test_any_other_is_named_by_its_place_and_not_quoted(
+    notify: str, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(1)
+    with pytest.raises(SettingError) as caught:
+        settings(notify)
+    assert caught.value.message == f"ROLLBOOK_NOTIFY {says}"
+    assert "hidden" not in caught.value.message + caplog.text
+
+
+def test_the_addresses_are_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(1)
+    made = settings("jsons://me:hidden@hidden.example.org/hidden")
+    assert "hidden" not in repr(made) + str(made.model_dump()) + repr(made.notify_names) + caplog.text
+
+
+def test_what_apprise_sends_without_encryption_is_known() -> None:
+    """A new version of Apprise with another such service fails here, and is looked at."""
+    import apprise
+
+    messengers("jsons://h.example.org")
+    here, plain = set(), set()
+    for plugin in apprise.NotificationManager().plugins():
+        kinds = apprise.utils.parse.parse_list(plugin.protocol, plugin.secure_protocol)
+        if not plugin.secure_protocol:
+            here |= {*kinds}  # never taken
+        elif any(
+            isinstance(value, str) and value.startswith("http://") and name != "service_url"
+            for name, value in vars(plugin).items()
+        ):
+            plain |= {*kinds}
+    assert plain == {"dapnet", "kavenegar"}
+    assert plain < UNFIT
+    assert here == {
+        *("blink1", "dbus", "gio", "glib", "gnome", "growl", "kde", "macosx", "pushme", "qt"),
+        *("rsyslog", "sfr", "syslog", "windows"),
+    }
+
+
+def test_without_an_address_apprise_is_not_imported() -> None:
+    """It takes memory and a fifth of a second, in every process of the daemon."""
+    code = "import sys, pipelines.cli, pipelines.notify.alerts as a; from pipelines.settings import load; load(fetches=False)"
+    subprocess.run(
+        [sys.executable, "-c", f"{code}; assert 'apprise' not in sys.modules"], cwd=ROOT, check=True, timeout=60
+    )
