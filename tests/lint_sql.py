@@ -20,9 +20,9 @@ from pipelines.tables import TABLES
 RELATION = "SELECT * FROM some_relation"
 # What code puts into a statement besides its table, in every variant.
 VARIANTS: tuple[dict[str, object], ...] = (
-    {"lake": True, "touched": False, "observations": RELATION},
-    {"lake": False, "touched": False, "observations": None},
-    {"lake": False, "touched": True, "observations": RELATION},
+    {"lake": True, "touched": False, "observations": RELATION, "by_delta": False},
+    {"lake": False, "touched": False, "observations": None, "by_delta": True},
+    {"lake": False, "touched": True, "observations": RELATION, "by_delta": True},
 )
 ALWAYS: dict[str, object] = {
     "rows": RELATION,
@@ -34,6 +34,7 @@ ALWAYS: dict[str, object] = {
     "some": "id >= 1",
     "some_ids": "id >= 1",
     "change_keys": CHANGE_KEYS,
+    "spans": "spans",
     "least": 10,
     "most": 10,
 }

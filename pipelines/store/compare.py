@@ -6,27 +6,45 @@ It changes nothing. Whether the counts are held is decided in `sync.policy`.
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import duckdb
 
+from pipelines import files
 from pipelines.landing.manifest import TableCounts
 from pipelines.store.database import each_table, literal
+from pipelines.store.history.delta import Delta
+from pipelines.store.history.table import observations
 from pipelines.store.lake import Candidate
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Column, Table, of_set
 
 sql = statements("pipelines.store")
+history_sql = statements("pipelines.store.history")
+
+# The schemas that a delta is found in and counted against.
+_OLD = ("main", "spans")
 
 
-def compare(con: duckdb.DuckDBPyConnection, candidate: Candidate, current: str | None) -> tuple[TableCounts, ...]:
-    """Count per table what a candidate would do to the tables of the schema `current` (None: there are none).
+def compare(
+    con: duckdb.DuckDBPyConnection, candidate: Candidate, current: str | None, aside: Path
+) -> tuple[tuple[TableCounts, ...], Delta | None]:
+    """Count per table what a candidate would do to the tables of the database `current` (None: there are none).
 
-    `con` is the one that composed it, and still knows what was `observed`.
+    `con` is the one that composed it, and still knows what was `observed`. Where the candidate is the newest day, what
+    it states anew is written into the folder `aside`, and the merge need not find it again.
     """
     if current is None:
         rows = candidate.rows()
-        return tuple(TableCounts(table=t, before=0, added=rows[t], changed=0, removed=0) for t in TABLES)
-    return tuple(each_table(con, partial(_compare, candidate, current), TABLES.values()))
+        return tuple(TableCounts(table=t, before=0, added=rows[t], changed=0, removed=0) for t in TABLES), None
+    merged = dict(con.execute(f"SELECT snapshot_date, digest FROM {current}.spans.days ORDER BY 1").fetchall())
+    delta = Delta(candidate.day, merged, files.empty(aside)) if merged and max(merged) < candidate.day else None
+    if delta is not None and any(
+        _known(con, t, f"{current}.{s}") != [*t.versioned] for t in TABLES.values() for s in _OLD
+    ):
+        delta = None  # a declaration has changed: the merge will compute everything again
+    work = partial(_compare, candidate, f"{current}.main", delta)
+    return tuple(each_table(con, work, TABLES.values())), delta
 
 
 def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: str, current: str) -> list[int]:
@@ -52,13 +70,27 @@ def lost(con: duckdb.DuckDBPyConnection, before: str, after: str) -> tuple[Table
     return tuple(found)
 
 
-def _compare(candidate: Candidate, current: str, con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
+def _compare(
+    candidate: Candidate, current: str, delta: Delta | None, con: duckdb.DuckDBPyConnection, table: Table
+) -> TableCounts:
+    if delta is not None:
+        _find_delta(candidate, current.removesuffix("main") + "spans", delta, con, table)
     new, known = _rows_of(candidate, table), _known(con, table, current)
     # A column declared since the last publish, or with another type, is new for everybody: no record changed by it.
     tracked = [c for c in table.tracked if c in known]
     old = f"{current}.{table.name}" if known else f"(FROM {new} LIMIT 0)"
-    query = sql("compare", table=table, tracked=tracked, new=new, current=old)
+    query = sql("compare", table=table, tracked=tracked, new=new, current=old, by_delta=delta is not None)
     return _counts(table, con.execute(query).fetchone())
+
+
+def _find_delta(candidate: Candidate, spans: str, delta: Delta, con: duckdb.DuckDBPyConnection, table: Table) -> None:
+    """Find what a table states anew, as the table `delta` of this connection and in its file."""
+    said = observations(table, candidate.scan(table), candidate.scan_observed())
+    query = history_sql("delta", table=table, spans=spans, observations=said)
+    con.execute(f"CREATE OR REPLACE TEMP TABLE delta AS {query}", {"day": candidate.day})
+    path = delta.path(table)
+    con.execute(f"COPY delta TO {literal(path)} (FORMAT parquet)")
+    path.chmod(files.PRIVATE_FILE)
 
 
 def _counts(table: Table, row: tuple[int, int, int, int, list[int] | None] | None) -> TableCounts:

@@ -12,7 +12,6 @@ import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,7 +23,7 @@ import pyarrow.parquet as pq
 from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.landing.manifest import Proof
-from pipelines.store.database import each_table, literal
+from pipelines.store.database import each_table, literal, names
 from pipelines.store.staging import staged_file
 from pipelines.store.statements import statements
 from pipelines.tables import SETS, TABLES, Table, fingerprint, of_set
@@ -68,11 +67,19 @@ class Staged:
 
 @dataclass(frozen=True)
 class Part:
-    """What one set contributes to a day: staged rows, later ones counting more, and the proof, if it is proven."""
+    """What one set contributes to a day: staged rows, later ones counting more, and the proof, if it is proven.
+
+    `once` says that no record came twice, so that no statement stands against another.
+    """
 
     set: str
     staged: tuple[Staged, ...]
     proof: Proof | None
+    once: bool = False
+
+    def scan(self, name: str) -> str:
+        """All staged rows of a table as SQL."""
+        return " UNION ALL ".join(s.scan(name) for s in self.staged)
 
 
 class Candidate:
@@ -85,6 +92,15 @@ class Candidate:
     def path(self, name: str) -> Path:
         """The file of one table, or of `observed`."""
         return self.folder / name / PART
+
+    def scan(self, table: Table) -> str:
+        """The rows of a table as SQL, with `snapshot_date`, as `Lake.scan` gives those of days that count."""
+        day = f"DATE '{self.day}' AS snapshot_date"
+        return f"SELECT {names(table.columns)}, {day} FROM read_parquet({literal(self.path(table.name))})"
+
+    def scan_observed(self) -> str:
+        """What was observed, as SQL, as `Lake.scan_observed` gives it."""
+        return f"SELECT *, DATE '{self.day}' AS snapshot_date FROM read_parquet({literal(self.path(OBSERVED))})"
 
     def rows(self) -> dict[str, int]:
         """The number of rows per table."""
@@ -103,21 +119,36 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
         files.folder(candidate.path(name).parent)
     con.execute(sql("observed"))
     for part in parts:
-        staged = " UNION ALL ".join(s.scan(OBSERVED) for s in part.staged)
-        # Of this set alone: ids of students, classes and institutions are numbers of their own, and may be the same.
-        of_this = {"set_name": part.set}
-        con.execute(f"CREATE OR REPLACE TABLE seen AS FROM ({staged}) WHERE set_name = $set_name", of_this)
-        con.execute(sql("observe"), of_this)
+        if part.once:
+            columns, of_this = "set_name, id, state, table_name", {"set_name": part.set}
+            seen = f"SELECT {columns} FROM ({part.scan(OBSERVED)}) WHERE set_name = $set_name"
+            con.execute(f"INSERT INTO observed {seen}", of_this)
+        else:
+            _compose_overlaid(con, candidate, part)
         if part.proof is not None:
             _state_absences(con, part.proof)
-        each_table(con, partial(_compose, candidate, part), of_set(part.set))
-    _copy(con, "SELECT * FROM observed ORDER BY ALL", candidate.path(OBSERVED))
+    of = {table.name: part for part in parts if part.once for table in of_set(part.set)}
+
+    def copy(con: duckdb.DuckDBPyConnection, table: Table) -> None:
+        rows = of[table.name].scan(table.name)
+        _copy(con, f"SELECT {names(table.columns)} FROM ({rows}) ORDER BY {names(table.key)}", candidate, table.name)
+
+    each_table(con, copy, [TABLES[name] for name in of])
+    _copy(con, "SELECT * FROM observed ORDER BY ALL", candidate, OBSERVED)
     return candidate
 
 
-def _compose(candidate: Candidate, part: Part, con: duckdb.DuckDBPyConnection, table: Table) -> None:
-    rows = " UNION ALL ".join(s.scan(table.name) for s in part.staged)
-    _copy(con, sql("compose", table=table, rows=rows), candidate.path(table.name))
+def _compose_overlaid(con: duckdb.DuckDBPyConnection, candidate: Candidate, part: Part) -> None:
+    """Compose the tables of a set whose records may have come more than once."""
+    # Of this set alone: ids of students, classes and institutions are numbers of their own, and may be the same.
+    of_this = {"set_name": part.set}
+    con.execute(f"CREATE OR REPLACE TABLE seen AS FROM ({part.scan(OBSERVED)}) WHERE set_name = $set_name", of_this)
+    con.execute(sql("observe"), of_this)
+
+    def compose(con: duckdb.DuckDBPyConnection, table: Table) -> None:
+        _copy(con, sql("compose", table=table, rows=part.scan(table.name)), candidate, table.name)
+
+    each_table(con, compose, of_set(part.set))
 
 
 def _state_absences(con: duckdb.DuckDBPyConnection, proof: Proof) -> None:
@@ -125,7 +156,8 @@ def _state_absences(con: duckdb.DuckDBPyConnection, proof: Proof) -> None:
     con.execute("INSERT INTO observed VALUES ($set_name, NULL, 'proven', NULL)", {"set_name": proof.set})
 
 
-def _copy(con: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
+def _copy(con: duckdb.DuckDBPyConnection, query: str, candidate: Candidate, name: str) -> None:
+    path = candidate.path(name)
     con.execute(f"COPY ({query}) TO {literal(path)} {_COPY}")
     path.chmod(files.PRIVATE_FILE)
 

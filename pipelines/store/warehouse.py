@@ -74,7 +74,13 @@ class Warehouse:
         self.drop_next()
         for aside in self.root.glob(f".*{files.PARTIAL}"):
             aside.unlink()
-        for leftover in (self.build / "stage", self.build / "day", self.staged_lake, self.scratch):
+        for leftover in (
+            self.build / "stage",
+            self.build / "day",
+            self.build / "delta",
+            self.staged_lake,
+            self.scratch,
+        ):
             files.empty(leftover)
         files.sweep_aside(self.build)
 

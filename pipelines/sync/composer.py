@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipelines.errors import ContractChangedError
@@ -12,6 +12,7 @@ from pipelines.landing.manifest import Manifest, TableCounts
 from pipelines.landing.raw import RawStore
 from pipelines.source.fetch import Draft
 from pipelines.store import compare
+from pipelines.store.history import Delta
 from pipelines.store.lake import Candidate, DayRecord, Lake, Part, Staged, compose
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import messages
@@ -29,6 +30,7 @@ class Composed:
     candidate: Candidate
     parts: list[Part]
     landings: tuple[int, ...]
+    delta: Delta | None = None
 
 
 class Composer:
@@ -39,6 +41,8 @@ class Composer:
         self.warehouse = warehouse
         self._aside = warehouse.build / "stage"
         self.intake = Intake(raw, self._aside)
+        # What the last committed day states anew, if that is known.
+        self.delta: Delta | None = None
         self._day_aside = warehouse.build / "day"
 
     def flatten(self, manifest: Manifest) -> Flattened:
@@ -56,15 +60,16 @@ class Composer:
         """
         latest = manifests[-1]
         parts = self._parts(manifests, {latest.landing: flattened})
-        published = "published.main" if self.warehouse.published.is_file() else None
+        published = "published" if self.warehouse.published.is_file() else None
         with self.warehouse.reading() as con:
             candidate = compose(con, latest.snapshot_date, parts, self._day_aside)
-            counts = compare.compare(con, candidate, published)
-        return Composed(candidate, parts, _numbers(manifests)), counts
+            counts, delta = compare.compare(con, candidate, published, self.warehouse.build / "delta")
+        return Composed(candidate, parts, _numbers(manifests), delta), counts
 
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
         """Move a day into the lake, or into another one."""
         record = (lake or self.warehouse.lake).commit(composed.candidate, composed.landings, composed.parts)
+        self.delta = replace(composed.delta, digest=record.digest) if composed.delta else None
         self.intake.clear()
         return record
 
@@ -107,8 +112,15 @@ class Composer:
                     flattened[m.landing] = self.flatten(m)
                 for part in flattened[m.landing].of(name):
                     staged.append(Staged(Path(part.folder), STEP * len(staged)))
-            parts.append(Part(name, tuple(staged), manifests[base].proof(name) if proven else None))
+            proof = manifests[base].proof(name) if proven else None
+            parts.append(Part(name, tuple(staged), proof, once=_came_once(name, manifests[base:], len(staged))))
         return parts
+
+
+def _came_once(set_name: str, manifests: Sequence[Manifest], staged: int) -> bool:
+    """Whether no record of a walked set came twice: one walk counts, nothing was searched for, no id was repeated."""
+    walk = next((w for w in manifests[0].walks if w.set == set_name), None)
+    return len(manifests) == staged == 1 and walk is not None and len(walk.counted) == 1 and walk.repeated == 0
 
 
 def _numbers(manifests: Iterable[Manifest]) -> tuple[int, ...]:

@@ -281,7 +281,7 @@ class Rollbook:
         gone = self.landings.discarded_days() if gone is None else gone
         with self.warehouse.writing(base.file) as (con, changed):
             redeclared = bool(changed - {"ops"})
-            history = History(con, self.staged or self.lake)
+            history = History(con, self.staged or self.lake, self.composer.delta)
             counts = history.forget(gone & history.merged_days().keys())
             if full_refresh or (redeclared and not history.has_expired_days):
                 counts = history.rebuild()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -17,9 +18,9 @@ from pipelines.flatten import flatten
 from pipelines.landing.manifest import Landed, Proof
 from pipelines.store.lake import Lake, Part, Staged, compose
 from pipelines.store.staging import Staging
-from pipelines.tables import SETS, TABLES
+from pipelines.tables import SETS, TABLES, WALKED
 from tests.flatten.test_rows import page
-from tests.support.records import school_class, student
+from tests.support.records import MISSING, school_class, student
 
 DAY = date(2026, 11, 20)
 
@@ -110,6 +111,24 @@ def test_equal_statements_make_equal_files_whatever_their_order(con: duckdb.Duck
         staged = stage(tmp_path, number, page(*(student(i) for i in order)))
         day = compose(con, DAY, parts(staged, students=3), tmp_path / f"day{number}")
         digests.append([files.digest(day.path(name)) for name in (*TABLES, "observed")])
+    assert digests[0] == digests[1]
+
+
+def test_records_that_came_once_make_the_files_that_overlaying_makes(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    staged = stage(
+        tmp_path,
+        1,
+        page(student(3), student(1, classes=[]), student(2, classes=MISSING), student(4, email=None)),
+        page(school_class(2), set_name="classes"),
+    )
+    chosen = parts(staged, students=4)
+    digests = []
+    for number, once in enumerate((False, True), 1):
+        as_told = [dataclasses.replace(part, once=once and part.set in WALKED) for part in chosen]
+        day = compose(con, DAY, as_told, tmp_path / f"day{number}")
+        digests.append({name: files.digest(day.path(name)) for name in (*TABLES, "observed")})
     assert digests[0] == digests[1]
 
 

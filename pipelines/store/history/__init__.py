@@ -1,5 +1,6 @@
 """History as a function of the landed days (G7)."""
 
+from pipelines.store.history.delta import Delta
 from pipelines.store.history.engine import History
 
-__all__ = ["History"]
+__all__ = ["Delta", "History"]

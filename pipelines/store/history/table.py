@@ -21,7 +21,8 @@ from datetime import date
 import duckdb
 
 from pipelines.landing.manifest import TableCounts
-from pipelines.store.database import count, names
+from pipelines.store.database import count, literal, names
+from pipelines.store.history.delta import Delta
 from pipelines.store.lake import DayRecord, Lake
 from pipelines.store.relations import CHANGE_KEYS
 from pipelines.store.statements import statements
@@ -66,14 +67,17 @@ class TableHistory:
         rows = f"SELECT * FROM ({self.lake.scan(self.table, [record])})"
         con.execute(f"INSERT INTO history.{name} SELECT {self.columns}, snapshot_date, NULL FROM ({rows})")
         con.execute(f"INSERT INTO main.{name} SELECT {names(self.table.columns)} FROM ({rows})")
-        con.execute(f"INSERT INTO main.changes {changes(self.table)}")
+        self._run("first_changes", rows=rows, change_keys=CHANGE_KEYS)
         return TableCounts(table=name, before=0, added=record.rows[name], changed=0, removed=0)
 
-    def merge(self, places: Sequence[Place]) -> TableCounts:
-        """Merge days one after the other; compute the touched records' history again from the first of them on."""
+    def merge(self, places: Sequence[Place], delta: Delta | None = None) -> TableCounts:
+        """Merge days one after the other; compute the touched records' history again from the first of them on.
+
+        `delta` says what the only day states anew, if that is known.
+        """
         self._touch("SELECT CAST(NULL AS BIGINT) AS id WHERE FALSE")
         for place in places:
-            self._merge_day(place)
+            self._merge_day(place, delta)
             if self.table.set in place.turned:
                 self._run("touch_unseen", {"day": place.day})
         return self._refold(min(place.day for place in places))
@@ -119,12 +123,17 @@ class TableHistory:
 
     def observations(self, days: Collection[DayRecord]) -> str:
         """What each record stated on these days, as SQL: rows, an empty list, or nothing."""
-        rows, observed = self.lake.scan(self.table, days), self.lake.scan_observed(days)
-        return sql("observations", table=self.table, rows=rows, observed=observed)
+        return observations(self.table, self.lake.scan(self.table, days), self.lake.scan_observed(days))
 
-    def _merge_day(self, place: Place) -> None:
+    def _merge_day(self, place: Place, delta: Delta | None) -> None:
         observations = self.observations([self.records[place.day]])
-        self._run("delta", {"day": place.day}, observations=observations)
+        if delta is not None:
+            self.con.execute(
+                f"CREATE OR REPLACE TEMP TABLE delta AS FROM read_parquet({literal(delta.path(self.table))})"
+            )
+        else:
+            query = sql("delta", table=self.table, spans="spans", observations=observations)
+            self.con.execute(f"CREATE OR REPLACE TEMP TABLE delta AS {query}", {"day": place.day})
         if count(self.con, "SELECT COUNT(*) FROM delta"):
             self.con.execute("INSERT INTO touched SELECT id FROM delta")
             self._replace_runs(place, observations)
@@ -189,8 +198,13 @@ class TableHistory:
     def _touch(self, ids: str) -> None:
         self.con.execute(f"CREATE OR REPLACE TEMP TABLE touched AS {ids}")
 
-    def _run(self, name: str, parameters: Mapping[str, object] | None = None, **parts: str | None) -> None:
+    def _run(self, name: str, parameters: Mapping[str, object] | None = None, **parts: object) -> None:
         self.con.execute(sql(name, table=self.table, **parts), dict(parameters or {}))
+
+
+def observations(table: Table, rows: str, observed: str) -> str:
+    """What each record stated, as SQL, made of a table's rows and of what was observed, both with `snapshot_date`."""
+    return sql("observations", table=table, rows=rows, observed=observed)
 
 
 def changes(table: Table, *, touched: bool = False) -> str:

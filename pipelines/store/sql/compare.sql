@@ -1,13 +1,25 @@
 -- How many rows of {{ table.name }} a new day adds, changes and removes against what is current, and a few of the ids.
 --
 -- Most rows are as they were; only the rest is looked for among what the day observed.
-WITH other AS (
+WITH
+{% if by_delta %}
+-- Of the other records, what the day states is what the day before stated, which is what is current.
+possible AS (
+    SELECT id FROM delta
+    UNION
+    SELECT c.{{ table.parent_key }}
+    FROM {{ current }} AS c ANTI JOIN observed AS o ON o.set_name = '{{ table.set }}' AND o.id = c.{{ table.parent_key }}
+),
+{% endif %}
+{% set only = " SEMI JOIN possible ON possible.id = r." ~ table.parent_key if by_delta else "" %}
+other AS (
     SELECT
         COALESCE(n.{{ table.parent_key }}, c.{{ table.parent_key }}) AS id,
         c.{{ table.parent_key }} IS NULL AS is_added,
         n.{{ table.parent_key }} IS NOT NULL AND c.{{ table.parent_key }} IS NOT NULL AS is_changed,
         n.{{ table.parent_key }} IS NULL AS is_gone
-    FROM {{ new }} AS n FULL JOIN {{ current }} AS c ON {{ m.same(table.key, "n", "c") }}
+    FROM (SELECT r.* FROM {{ new }} AS r{{ only }}) AS n FULL JOIN (SELECT r.* FROM {{ current }} AS r{{ only }}) AS c
+        ON {{ m.same(table.key, "n", "c") }}
     WHERE n.{{ table.parent_key }} IS NULL OR c.{{ table.parent_key }} IS NULL OR {{ m.differ(tracked, "n", "c") }}
 ),
 seen AS (

@@ -1,7 +1,6 @@
 -- The records that state something else of {{ table.name }} on one day than their runs say.
-CREATE OR REPLACE TEMP TABLE delta AS
 WITH old AS (
-    SELECT * FROM spans.{{ table.name }} WHERE first_day <= $day AND (last_day IS NULL OR last_day >= $day)
+    SELECT * FROM {{ spans }}.{{ table.name }} WHERE first_day <= $day AND (last_day IS NULL OR last_day >= $day)
 )
 SELECT DISTINCT COALESCE(n.{{ table.parent_key }}, o.{{ table.parent_key }}) AS id
 FROM ({{ observations }}) AS n FULL JOIN old AS o ON {{ m.alike(table.key, "n", "o") }}
