@@ -1,8 +1,8 @@
 """The graph: land -> snapshot -> history -> publish, one step per stage, one asset per table.
 
 A stage's work is a call of `sync.Rollbook`; this module only logs what was made, per asset and day. A run that syncs
-fetches one day. A run over other days (a backfill) rebuilds them from what was landed, and warns about each day
-without a landing, because the service keeps no history.
+fetches one day. A run over other days (a backfill) rebuilds them from what was landed, and skips each day without a
+landing, because the service keeps no history.
 
 The stages are the steps of one graph that backs all assets: whichever asset an operator picks, all steps run, so no
 snapshot stays unmerged and no history unpublished. The edges between the steps carry no data, and each step logs
@@ -23,9 +23,9 @@ from pipelines import runs
 from pipelines.cron import due
 from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.landing.manifest import Manifest, TableCounts
-from pipelines.resources import Failed, Options, Writer, narrow_backfill, settings_or_none, translate_errors
+from pipelines.resources import Failed, Options, Writer, settings_or_none, translate_errors
 from pipelines.store.lake import DayRecord
-from pipelines.sync import always, nothing_counts, within_hold
+from pipelines.sync import Skip, always, skipped, skipped_days, within_hold
 from pipelines.tables import SETS, TABLES, Column
 from pipelines.text import markdown
 
@@ -33,6 +33,8 @@ from pipelines.text import markdown
 SYNC_TAG = "rollbook/sync"
 # Any of these means a backfill: launched in the UI over several days, or by `rollbook backfill`.
 BACKFILL_TAGS = {"dagster/backfill", "dagster/asset_partition_range_start"}
+# Which days a backfill skipped, and why; on the backfill's page, tab Runs.
+SKIPPED_TAG = "rollbook/skipped"
 
 PUBLISHED = dg.AssetKey(["published", "rollbook"])
 
@@ -144,7 +146,12 @@ class Stage:
                 # Logged events leave with the next yield, and a step that fails yields nothing more.
                 yield from context.consume_events()
                 raise
-            if not last:
+            if last:
+                yield from context.consume_events()
+                run = context.instance.get_run_by_id(context.run_id)
+                if run and SKIPPED_TAG in run.tags:  # last, because the page of a run opens at the end
+                    context.log.warning("Skipped %s", run.tags[SKIPPED_TAG])
+            else:
                 yield dg.Output(None, "done")
 
         return step
@@ -217,9 +224,10 @@ STAGES = (LAND, SNAPSHOT, HISTORY, PUBLISH)
 
 def land(context: dg.OpExecutionContext, options: Options, writer: Writer) -> None:
     """Fetch the day, or find the landings of each day of a backfill."""
-    clock, rollbook = Clock(), writer.rollbook
+    clock, rollbook, asked = Clock(), writer.rollbook, days_of(context)
+    missing: dict[date, Skip] = {}
     if fetches(context, options, rollbook.today()):
-        (day,) = days_of(context)
+        (day,) = asked
         # From now on the run is marked as a sync, however it was started: `schedules.watch` goes by the tag.
         context.instance.add_run_tags(context.run_id, {SYNC_TAG: context.run.tags.get(SYNC_TAG, "hand")})
         if options.approve:
@@ -227,17 +235,30 @@ def land(context: dg.OpExecutionContext, options: Options, writer: Writer) -> No
         else:
             landed = {day: rollbook.land(day, details=options.details.value)}
     else:
-        landed = {day: counted[-1] for day in days_of(context) if (counted := rollbook.landings.counted(day))}
-        expired = rollbook.raw.expired()
-        missing = {
-            d: nothing_counts(d, rollbook.raw.manifests(d), expired) for d in days_of(context) if d not in landed
-        }
-        for reason in missing.values():
-            context.log.warning(reason)
-        if not landed:
-            raise NothingLandedError("; ".join(missing.values()), list(missing))
-        narrow_backfill(context, DAYS, [str(day) for day in missing])
+        landed = {day: counted[-1] for day in asked if (counted := rollbook.landings.counted(day))}
+        missing = rollbook.landings.skipped(asked)
     LAND.log_materializations(context, landed, lambda name, day: _landing_metadata(landed[day], name, clock.seconds))
+    _log_skipped(context, missing, len(asked))
+    if not landed:
+        raise NothingLandedError("; ".join(skipped(*m) for m in missing.items()), list(missing))
+
+
+def _log_skipped(context: dg.OpExecutionContext, days: Mapping[date, Skip], asked: int) -> None:
+    """Log which days of a backfill are skipped, and why: on its run, and on each asset.
+
+    Dagster knows no skipped day. On an asset's page such a day stays "missing"; on the page of the UI's backfill it
+    counts as failed, and so does the backfill. The run succeeds, since it published all there was; if it failed, each
+    such day would be red on every asset's page for good. A partitions definition without these days would not help: it
+    is fixed when the code is loaded, while days are landed, held and discarded at any time, and today has no landing
+    before tonight's sync.
+    """
+    if days or SKIPPED_TAG in context.run.tags:  # a run that is executed again begins with the tags of the first
+        context.instance.add_run_tags(context.run_id, {SKIPPED_TAG: skipped_days(days, asked)})
+    for day, why in days.items():
+        reason = skipped(day, why)
+        context.log.warning(reason)
+        for spec in (spec for stage in STAGES for spec in stage.specs.values()):
+            context.log_event(dg.AssetObservation(spec.key, partition=str(day), metadata={"skipped": reason}))
 
 
 def _landing_metadata(manifest: Manifest, name: str, seconds: float) -> Metadata:

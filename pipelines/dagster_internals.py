@@ -4,7 +4,6 @@ Checked against the version in CHECKED_AGAINST; a test fails when another is ins
 whether it still is what its users take it for, and whether there is a public one by now.
 """
 
-from dagster._core.definitions.assets.graph.asset_graph_subset import AssetGraphSubset
 from dagster._core.execution.plan.objects import StepFailureData
 from dagster._core.storage.dagster_run import FINISHED_STATUSES
 from dagster._core.storage.event_log import SqliteEventLogStorage
@@ -20,7 +19,6 @@ __all__ = [
     "CHECKED_AGAINST",
     "DAEMON_MODULE",
     "FINISHED_STATUSES",
-    "AssetGraphSubset",
     "SqliteEventLogStorage",
     "StepFailureData",
     "WorkspaceFileTarget",

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from pipelines.dagster_internals import AssetGraphSubset
 from pipelines.errors import CheckError, HeldError, RollbookError
 from pipelines.landing.manifest import Hold
 from pipelines.settings import Settings, load
@@ -116,25 +115,6 @@ def translate_errors() -> Iterator[None]:
         if isinstance(error, CheckError):
             failed.found = error.found
         raise failed from None
-
-
-def narrow_backfill(context: dg.OpExecutionContext, days: dg.PartitionsDefinition[str], missing: list[str]) -> None:
-    """Remove the days on which nothing was landed from the target of the UI's backfill that this run belongs to.
-
-    Dagster marks a backfill as failed when a day of its target is not materialized; here such a day was reported, and
-    the others are complete. Dagster has no public call for this. If its internals change, the backfill shows as
-    failed, with no other effect.
-    """
-    backfill_id = context.run.tags.get("dagster/backfill")
-    backfill = context.instance.get_backfill(backfill_id) if backfill_id and missing else None
-    data = backfill.asset_backfill_data if backfill and backfill.is_asset_backfill else None
-    if backfill is None or data is None:
-        return
-    unlanded = days.subset_with_partition_keys(missing).to_serializable_subset()
-    target = data.target_subset.partitions_subsets_by_asset_key
-    drop = AssetGraphSubset({key: subset & unlanded for key, subset in target.items()}, set())  # type: ignore[call-arg]
-    narrowed = data._replace(target_subset=data.target_subset - drop, requested_subset=data.requested_subset - drop)
-    context.instance.update_backfill(backfill._replace(asset_backfill_data=narrowed))
 
 
 def hold_table(hold: Hold) -> dg.MetadataValue[Any]:

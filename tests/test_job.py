@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time
@@ -16,7 +17,7 @@ from tests.support import graph
 from tests.support.graph import Job
 from tests.support.nights import House, Told, folder, night
 from tests.support.records import classes, student, students
-from tests.support.service import Service
+from tests.support.service import KEY, Service
 
 SYNC = {"rollbook/sync": "nightly"}
 
@@ -45,6 +46,17 @@ def quarter_past_two(house: House, number: int) -> Iterator[date]:
     house.at(number)
     with time_machine.travel(datetime.combine(night(number), time(2, 15), UTC), tick=True):
         yield night(number)
+
+
+def tags(job: Job, result: dg.ExecuteInProcessResult) -> dict[str, str]:
+    """A run's tags, as they are when it is over."""
+    return dict(job.instance.get_run_by_id(result.run_id).tags)
+
+
+def warnings(job: Job, result: dg.ExecuteInProcessResult) -> list[str]:
+    """What a run warns of, apart from what Dagster itself does."""
+    entries = [e for e in job.instance.all_logs(result.run_id) if e.level == logging.WARNING]
+    return [e.user_message for e in entries if e.dagster_event is None]
 
 
 def test_a_sync_marks_every_asset_on_its_day_with_its_counts(house: House, job: Job) -> None:
@@ -194,15 +206,56 @@ def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_ca
         result = job.run(night(1), night(4))
     assert result.success
     assert len(house.service.requests) == requests
-    warnings = [
-        e.user_message for e in job.instance.all_logs(result.run_id) if e.level == 30 and "service" in e.user_message
-    ]
-    assert warnings == [f"nothing was landed on {night(n)}, and the service keeps no history" for n in (2, 4)]
+    why = {str(night(n)): f"nothing was landed on {night(n)}, and the service keeps no history" for n in (2, 4)}
+    told = f"2 of 4 days: {night(2)}, {night(4)} (nothing was landed)"
+    assert warnings(job, result) == [*why.values(), f"Skipped {told}"]
+    assert tags(job, result)["rollbook/skipped"] == told
     made = [e for e in result.all_events if e.is_step_materialization and e.asset_key.path[-1] == "students"]
     assert sorted((e.asset_key.path[0], e.partition) for e in made) == sorted(
         (stage, str(night(n))) for stage in ("raw", "snapshots", "history") for n in (1, 3)
     )
+    seen = [e.asset_observation_data.asset_observation for e in result.all_events if e.is_asset_observation]
+    assert sorted((o.asset_key, o.partition, o.metadata["skipped"].value) for o in seen) == sorted(
+        (spec.key, day, reason) for spec in job.defs.resolve_all_asset_specs() for day, reason in why.items()
+    )
     assert house.tables() == tables
+
+
+def test_a_backfill_says_of_each_day_it_skips_whether_it_is_held_failed_or_was_never_landed(
+    house: House, job: Job
+) -> None:
+    everybody = list(house.service.students)
+    with quarter_past_two(house, 1) as day:
+        assert job.run(day, tags=SYNC).success
+    with quarter_past_two(house, 2) as day:
+        house.service.key = "changed"
+        assert not job.run(day, tags=SYNC).success
+        house.service.key = KEY
+    house.service.students = everybody[:40]
+    with quarter_past_two(house, 3) as day:
+        assert not job.run(day, tags=SYNC).success
+    house.service.students = everybody
+    with quarter_past_two(house, 6) as day:
+        assert job.run(day, tags=SYNC).success
+        result = job.run(night(1), night(6))
+    assert result.success
+    assert tags(job, result)["rollbook/skipped"] == (
+        f"4 of 6 days: {night(2)} (its syncs failed); {night(3)} (held); {night(4)} to {night(5)} (nothing was landed)"
+    )
+    assert job.marked("published", "rollbook") == [str(night(1)), str(night(6))]
+
+
+def test_a_backfill_that_is_executed_again_no_longer_says_what_the_first_one_skipped(house: House, job: Job) -> None:
+    with quarter_past_two(house, 1) as day:
+        assert job.run(day, tags=SYNC).success
+    with quarter_past_two(house, 3):
+        first = job.run(night(1), night(2))
+    with quarter_past_two(house, 2) as day:
+        assert job.run(day, tags=SYNC).success
+    with quarter_past_two(house, 3):
+        again = job.run(night(1), night(2), tags={"rollbook/skipped": tags(job, first)["rollbook/skipped"]})
+    assert tags(job, first)["rollbook/skipped"] == f"1 of 2 days: {night(2)} (nothing was landed)"
+    assert tags(job, again)["rollbook/skipped"] == "0 of 2 days"
 
 
 def test_a_past_day_is_rebuilt_and_one_without_a_landing_fails_in_words(house: House, job: Job) -> None:
@@ -211,10 +264,12 @@ def test_a_past_day_is_rebuilt_and_one_without_a_landing_fails_in_words(house: H
     with quarter_past_two(house, 3):
         requests = len(house.service.requests)
         assert job.run(night(1)).success
-        first, _, metadata = graph.failure(job.run(night(2)))
+        failed = job.run(night(2))
+        first, _, metadata = graph.failure(failed)
         assert len(house.service.requests) == requests
     assert first == f"Failed: nothing was landed on {night(2)}, and the service keeps no history"
     assert metadata == {"exit_code": 1}
+    assert {e.partition for e in failed.all_events if e.is_asset_observation} == {str(night(2))}
 
 
 def test_a_run_of_today_by_hand_is_a_sync_and_known_for_one(house: House, job: Job) -> None:

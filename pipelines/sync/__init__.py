@@ -10,7 +10,7 @@ Each stage leaves what it did on disk, so that the next run resumes after a kill
 the writer's lock (`lock`); what is said of it is in `messages`.
 """
 
-from pipelines.sync.messages import nothing_counts, unproven
+from pipelines.sync.messages import Skip, skipped, skipped_days, unproven
 from pipelines.sync.policy import Confirm, always, too_many_rejected, within_hold
 from pipelines.sync.results import Backfilled, Synced
 from pipelines.sync.rollbook import Rollbook
@@ -19,9 +19,11 @@ __all__ = [
     "Backfilled",
     "Confirm",
     "Rollbook",
+    "Skip",
     "Synced",
     "always",
-    "nothing_counts",
+    "skipped",
+    "skipped_days",
     "too_many_rejected",
     "unproven",
     "within_hold",

@@ -84,6 +84,11 @@ class Landings:
         """The days that only the history still holds: their raw bodies and snapshots have expired."""
         return self.raw.expired() - set(self.raw.days())
 
+    def skipped(self, days: Iterable[date]) -> dict[date, messages.Skip]:
+        """Those of the days that a backfill skips, and why: they have no landing that counts."""
+        expired, manifests = self.raw.expired(), {day: self.raw.manifests(day) for day in days}
+        return {d: messages.why_skipped(d, found, expired) for d, found in manifests.items() if not counted(found)}
+
     def backfilled(self, days: Iterable[date], lake: Mapping[date, DayRecord]) -> Backfilled:
         """What a backfill of these days came to: the snapshots of those that count, and why others were skipped."""
         done = Backfilled()

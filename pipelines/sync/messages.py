@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from datetime import date
+from collections.abc import Container, Mapping, Sequence
+from datetime import date, timedelta
+from enum import StrEnum
 
 from pipelines.landing.manifest import Hold, Manifest, Verdict
+
+
+class Skip(StrEnum):
+    """Why a backfill skips a day, in as few words as a list has room for."""
+
+    EXPIRED = "expired"
+    HELD = "held"
+    FAILED = "its syncs failed"
+    NEVER = "nothing was landed"
 
 
 def held(manifest: Manifest, hold: Hold) -> str:
@@ -97,12 +107,48 @@ def unproven(manifest: Manifest) -> str:
     return ". ".join(reasons)
 
 
-def nothing_counts(day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> str:
-    """Why a day cannot be rebuilt, in words."""
+def why_skipped(day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> Skip:
+    """Why a day without a landing that counts cannot be rebuilt."""
     if not manifests and day in expired:
-        return f"what was landed on {day} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
+        return Skip.EXPIRED
     if any(m.verdict is Verdict.HELD for m in manifests):
-        return f"what was landed on {day} is held; `rollbook sync --date {day} --approve` merges it"
-    if manifests:
-        return f"nothing that counts was landed on {day} (its syncs failed), and the service keeps no history"
-    return f"nothing was landed on {day}, and the service keeps no history"
+        return Skip.HELD
+    return Skip.FAILED if manifests else Skip.NEVER
+
+
+def skipped(day: date, why: Skip) -> str:
+    """Why a day cannot be rebuilt and what can be done, in words."""
+    match why:
+        case Skip.EXPIRED:
+            return f"what was landed on {day} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
+        case Skip.HELD:
+            return f"what was landed on {day} is held; `rollbook sync --date {day} --approve` merges it"
+        case Skip.FAILED:
+            return f"nothing that counts was landed on {day} (its syncs failed), and the service keeps no history"
+        case Skip.NEVER:
+            return f"nothing was landed on {day}, and the service keeps no history"
+
+
+def nothing_counts(day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> str:
+    """Why a day without a landing that counts cannot be rebuilt, in words."""
+    return skipped(day, why_skipped(day, manifests, expired))
+
+
+def skipped_days(days: Mapping[date, Skip], asked: int) -> str:
+    """How many of the days that were asked for are skipped, which ones, and why, on one line."""
+    told = [
+        f"{_spans([day for day, why in days.items() if why is reason])} ({reason})"
+        for reason in dict.fromkeys(days.values())
+    ]
+    return f"{len(days)} of {asked} {'day' if asked == 1 else 'days'}" + (f": {'; '.join(told)}" if told else "")
+
+
+def _spans(days: Sequence[date]) -> str:
+    """Days in order, those in a row as one span."""
+    spans: list[list[date]] = []
+    for day in days:
+        if spans and day - spans[-1][-1] == timedelta(days=1):
+            spans[-1].append(day)
+        else:
+            spans.append([day])
+    return ", ".join(str(s[0]) if len(s) == 1 else f"{s[0]} to {s[-1]}" for s in spans)
