@@ -20,9 +20,9 @@ from pipelines.tables import TABLES
 RELATION = "SELECT * FROM some_relation"
 # What code puts into a statement besides its table, in every variant.
 VARIANTS: tuple[dict[str, object], ...] = (
-    {"lake": True, "touched": False, "observations": RELATION, "by_delta": False},
-    {"lake": False, "touched": False, "observations": None, "by_delta": True},
-    {"lake": False, "touched": True, "observations": RELATION, "by_delta": True},
+    {"lake": True, "touched": False, "observations": RELATION, "by_delta": False, "since": True},
+    {"lake": False, "touched": False, "observations": None, "by_delta": True, "since": False},
+    {"lake": False, "touched": True, "observations": RELATION, "by_delta": True, "since": False},
 )
 ALWAYS: dict[str, object] = {
     "rows": RELATION,

@@ -16,7 +16,7 @@ from itertools import chain
 
 import duckdb
 
-from pipelines.store.database import count, each_table, names
+from pipelines.store.database import count, each_table
 from pipelines.store.lake import DayRecord, Lake
 from pipelines.store.statements import statements
 from pipelines.tables import SETS, TABLES, WALKED, Table, of_set
@@ -27,7 +27,16 @@ SAMPLE_DAYS = 3
 SAMPLE_RECORDS = 500
 
 Found = list[str]
-Sample = Sequence[DayRecord]
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What is looked at: a sample of days, some records of each set, and what was merged `since` (None: everything)."""
+
+    lake: Lake
+    days: Sequence[DayRecord]
+    some: Mapping[str, Callable[[str], str]]
+    since: date | None
 
 
 @dataclass(frozen=True)
@@ -36,47 +45,56 @@ class Rule:
 
     name: str
     sentence: str
-    find: Callable[[duckdb.DuckDBPyConnection, Lake, Sample], Found]
+    find: Callable[[duckdb.DuckDBPyConnection, Examined], Found]
 
 
-def examine(con: duckdb.DuckDBPyConnection, lake: Lake, days: Mapping[date, DayRecord]) -> Mapping[str, Found]:
+def examine(
+    con: duckdb.DuckDBPyConnection, lake: Lake, days: Mapping[date, DayRecord], since: date | None = None
+) -> Mapping[str, Found]:
     """Every rule by name, with what does not hold, one sentence each. A rule that holds has none.
 
-    `days` are those of the lake.
+    `days` are those of the lake. Of what was merged before `since`, a sample is examined again.
     """
     sample = sample_days(con, days)
-    return {rule.name: rule.find(con, lake, sample) for rule in RULES}
+    some = {name: _some_records(con, name, sample[0].snapshot_date) for name in SETS} if sample else {}
+    examined = Examined(lake, sample, some, since if sample else None)
+    return {rule.name: rule.find(con, examined) for rule in RULES}
 
 
 def _of_each_table(con: duckdb.DuckDBPyConnection, find: Callable[[duckdb.DuckDBPyConnection, Table], Found]) -> Found:
     return list(chain.from_iterable(each_table(con, find, TABLES.values())))
 
 
-def _twice(con: duckdb.DuckDBPyConnection, _lake: Lake, _sample: Sample) -> Found:
+def _count_of_each(
+    con: duckdb.DuckDBPyConnection, statement: str, examined: Examined, sentence: Callable[[int, str], str]
+) -> Found:
+    """Count what a statement finds wrong in each table."""
+    parameters = {} if examined.since is None else {"since": examined.since}
+
     def find(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
-        keys = f"SELECT 1 FROM main.{table.name} GROUP BY {names(table.key)} HAVING COUNT(*) > 1"
-        twice = count(con, f"SELECT COUNT(*) FROM ({keys})")
-        return [f"{twice} keys of {table.name} are not unique"] if twice else []
+        some = "" if examined.since is None else examined.some[table.set](table.parent_key)
+        wrong = count(con, sql(statement, table=table, since=examined.since is not None, some=some), parameters)
+        return [sentence(wrong, table.name)] if wrong else []
 
     return _of_each_table(con, find)
 
 
-def _overlapping(con: duckdb.DuckDBPyConnection, _lake: Lake, _sample: Sample) -> Found:
-    def find(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
-        overlapping = count(con, sql("check_overlap", table=table))
-        return [f"{overlapping} versions of {table.name} overlap"] if overlapping else []
-
-    return _of_each_table(con, find)
+def _twice(con: duckdb.DuckDBPyConnection, examined: Examined) -> Found:
+    return _count_of_each(con, "check_keys", examined, "{} keys of {} are not unique".format)
 
 
-def _landed(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sample) -> Found:
+def _overlapping(con: duckdb.DuckDBPyConnection, examined: Examined) -> Found:
+    return _count_of_each(con, "check_overlap", examined, "{} versions of {} overlap".format)
+
+
+def _landed(con: duckdb.DuckDBPyConnection, examined: Examined) -> Found:
     """Of a day whose last landing was proven: each record that came is a row or a reject of the day's snapshot.
 
     Records are compared by their ids, which the walk and flattening read in the same way: a record may come as often
     as the service likes, and only Rollbook itself can lose one.
     """
-    found = []
-    for record in sample:
+    found, lake = [], examined.lake
+    for record in examined.days:
         day = record.snapshot_date
         row = con.execute(sql("check_landed"), {"day": day, "landing": record.landings[-1]}).fetchone()
         if row is None:
@@ -91,15 +109,15 @@ def _landed(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sample) -> Found
     return found
 
 
-def _unlike(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sample) -> Found:
+def _unlike(con: duckdb.DuckDBPyConnection, examined: Examined) -> Found:
     """On some days, of some records: the history says what the snapshot states; and the current rows are its last."""
+    lake, sample = examined.lake, examined.days
     if not sample:
         return []
     days = [record.snapshot_date for record in sample]
-    some_of = {name: _some_records(con, name, days[0]) for name in SETS}
 
     def find(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
-        some, found = some_of[table.set], []
+        some, found = examined.some[table.set], []
         if differing := count(con, sql("check_current", table=table, some=some(table.parent_key))):
             found.append(f"{differing} current records of {table.name} are not those of its history")
         query = sql(

@@ -113,14 +113,16 @@ class Composer:
                 for part in flattened[m.landing].of(name):
                     staged.append(Staged(Path(part.folder), STEP * len(staged)))
             proof = manifests[base].proof(name) if proven else None
-            parts.append(Part(name, tuple(staged), proof, once=_came_once(name, manifests[base:], len(staged))))
+            parts.append(Part(name, tuple(staged), proof, once=_came_once(name, manifests[base:])))
         return parts
 
 
-def _came_once(set_name: str, manifests: Sequence[Manifest], staged: int) -> bool:
-    """Whether no record of a walked set came twice: one walk counts, nothing was searched for, no id was repeated."""
-    walk = next((w for w in manifests[0].walks if w.set == set_name), None)
-    return len(manifests) == staged == 1 and walk is not None and len(walk.counted) == 1 and walk.repeated == 0
+def _came_once(set_name: str, manifests: Sequence[Manifest]) -> bool:
+    """Whether no record of a walked set came twice: one walk counts, no search found anything, no id was repeated."""
+    first, *later = manifests
+    walk = next((w for w in first.walks if w.set == set_name), None)
+    is_found = any(a.set == set_name and a.answer == "slipped" for a in first.absences)
+    return not (later or is_found) and walk is not None and len(walk.counted) == 1 and walk.repeated == 0
 
 
 def _numbers(manifests: Iterable[Manifest]) -> tuple[int, ...]:

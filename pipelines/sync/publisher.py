@@ -27,8 +27,10 @@ class Publisher:
         self.clock = clock
         self.thresholds = warehouse.root / thresholds.FILE
 
-    def publish(self, *, shown_from: date | None = None) -> Report | None:
+    def publish(self, *, shown_from: date | None = None, merged_since: date | None = None) -> Report | None:
         """Check the next file, then swap it in; its views show the lake from the day `shown_from` on (None: all of it).
+
+        `merged_since` is the first day that the merge changed in a file that was checked before (None: all of it).
 
         Returns the morning page, or None when none could be made. Raises CheckError, or SettingError for a malformed
         thresholds.csv; the published file then stays in place.
@@ -42,7 +44,7 @@ class Publisher:
                 if shown_from is not None:
                     ops.expire_rejects(con, shown_from)
                 catalog.create(con, lake, [r for d, r in days.items() if shown_from is None or d >= shown_from])
-            found = checks.examine(con, lake, days)
+            found = checks.examine(con, lake, days, merged_since)
             if broken := [sentence for sentences in found.values() for sentence in sentences]:
                 raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
         warehouse.swap()

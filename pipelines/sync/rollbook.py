@@ -25,14 +25,13 @@ from pipelines.report import Report
 from pipelines.settings import Details, Settings
 from pipelines.source.fetch import Draft, fetch, utc_now
 from pipelines.source.pagination import Progress
-from pipelines.store import ops
-from pipelines.store.history import History
 from pipelines.store.lake import DayRecord, StagedLake
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import messages, policy
 from pipelines.sync.composer import Composer
 from pipelines.sync.landings import Landings
 from pipelines.sync.lock import writer_lock
+from pipelines.sync.merger import Merger
 from pipelines.sync.policy import Confirm, always, within_hold
 from pipelines.sync.publisher import Publisher
 from pipelines.sync.recovery import Base, Recovery
@@ -65,10 +64,13 @@ class Rollbook:
         self.composer = Composer(self.raw, self.warehouse)
         self.publisher = Publisher(settings, self.warehouse, clock)
         self.retention = Retention(self.landings, self.warehouse)
+        self.merger = Merger(self.landings, self.warehouse)
         self.recovery = Recovery(self.landings, self.warehouse, self.composer)
         # The writer's: days made again that are not in the lake yet, and what kept it from being brought up to date.
         self.staged: StagedLake | None = None
         self._blocked: RollbookError | None = None
+        # The first day that the next file's merge touched; None means everything.
+        self._merged_since: date | None = None
         self.is_writer = False
 
     def sync(self, day: date | None = None, *, details: Details = "none") -> Synced:
@@ -279,18 +281,10 @@ class Rollbook:
     def _merge(self, base: Base, *, gone: Set[date] | None = None, full_refresh: bool = False) -> list[TableCounts]:
         """As `merge`, from a base. `gone` are days on which nothing counts any more (default: as `raw/` says)."""
         gone = self.landings.discarded_days() if gone is None else gone
-        with self.warehouse.writing(base.file) as (con, changed):
-            redeclared = bool(changed - {"ops"})
-            history = History(con, self.staged or self.lake, self.composer.delta)
-            counts = history.forget(gone & history.merged_days().keys())
-            if full_refresh or (redeclared and not history.has_expired_days):
-                counts = history.rebuild()
-            else:
-                # Days are gone that a rebuild would need: what is still there is merged again for what is new in it.
-                days = history.records if redeclared else history.behind()
-                counts = [*(history.refold() if redeclared else ()), *history.catch_up(days)] or counts
-            ops.record(con, self.raw, full_refresh=full_refresh or bool(changed))
-        return counts
+        lake, delta = self.staged or self.lake, self.composer.delta
+        merged = self.merger.merge(base, lake, gone, delta, full_refresh=full_refresh)
+        self._merged_since = merged.since
+        return merged.counts
 
     @reported_stage
     def publish(self, *, confirm: Confirm = within_hold) -> Report | None:
@@ -307,7 +301,8 @@ class Rollbook:
             self.staged.move_in()
             self.staged = None
         keep = self.settings.keep_days
-        page = self.publisher.publish(shown_from=self.retention.kept_from(keep) if keep else None)
+        shown_from = self.retention.kept_from(keep) if keep else None
+        page = self.publisher.publish(shown_from=shown_from, merged_since=self._merged_since)
         self.retention.expire(self.retention.expirable(keep))
         return page
 

@@ -1,6 +1,6 @@
 -- How many records have other current rows in {{ table.name }} than open versions in its history; of some records.
 WITH current_rows AS (SELECT {{ m.names(table.versioned) }} FROM main.{{ table.name }} WHERE {{ some }}),
 open_versions AS (SELECT {{ m.names(table.versioned) }} FROM history.{{ table.name }} WHERE valid_to IS NULL AND {{ some }})
-SELECT COUNT(DISTINCT {{ table.parent_key }}) FROM (
-    (FROM current_rows EXCEPT ALL FROM open_versions) UNION ALL (FROM open_versions EXCEPT ALL FROM current_rows)
-)
+SELECT COUNT(DISTINCT COALESCE(c.{{ table.parent_key }}, o.{{ table.parent_key }}))
+FROM current_rows AS c FULL JOIN open_versions AS o ON {{ m.same(table.key, "c", "o") }}
+WHERE c.{{ table.parent_key }} IS NULL OR o.{{ table.parent_key }} IS NULL OR {{ m.differ(table.tracked, "c", "o") }}

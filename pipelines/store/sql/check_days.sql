@@ -29,9 +29,11 @@ absent AS (
     ANTI JOIN seen AS s ON s.snapshot_date = h.snapshot_date AND s.id = h.{{ table.parent_key }}
 )
 SELECT snapshot_date, COUNT(DISTINCT {{ table.parent_key }}) FROM (
-    SELECT snapshot_date, {{ table.parent_key }} FROM (FROM told EXCEPT ALL FROM stated)
-    UNION ALL
-    SELECT snapshot_date, {{ table.parent_key }} FROM (FROM stated EXCEPT ALL FROM told)
+    SELECT
+        COALESCE(h.snapshot_date, s.snapshot_date) AS snapshot_date,
+        COALESCE(h.{{ table.parent_key }}, s.{{ table.parent_key }}) AS {{ table.parent_key }}
+    FROM told AS h FULL JOIN stated AS s ON h.snapshot_date = s.snapshot_date AND {{ m.same(table.key, "h", "s") }}
+    WHERE h.snapshot_date IS NULL OR s.snapshot_date IS NULL OR {{ m.differ(table.tracked, "h", "s") }}
     UNION ALL
     FROM absent
 )
