@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
-from itertools import chain
 
 import duckdb
 
@@ -41,11 +40,12 @@ class Examined:
 
 @dataclass(frozen=True)
 class Rule:
-    """One sentence that must hold, and the function that finds where it does not."""
+    """One sentence that must hold, and the function that finds where it does not: in a table, or in the whole file."""
 
     name: str
     sentence: str
-    find: Callable[[duckdb.DuckDBPyConnection, Examined], Found]
+    find: Callable[[duckdb.DuckDBPyConnection, Examined, Table], Found] | None = None
+    find_in_file: Callable[[duckdb.DuckDBPyConnection, Examined], Found] | None = None
 
 
 def examine(
@@ -58,33 +58,33 @@ def examine(
     sample = sample_days(con, days)
     some = {name: _some_records(con, name, sample[0].snapshot_date) for name in SETS} if sample else {}
     examined = Examined(lake, sample, some, since if sample else None)
-    return {rule.name: rule.find(con, examined) for rule in RULES}
+    found = {rule.name: rule.find_in_file(con, examined) if rule.find_in_file else [] for rule in RULES}
+
+    def find(con: duckdb.DuckDBPyConnection, table: Table) -> dict[str, Found]:
+        return {rule.name: rule.find(con, examined, table) for rule in RULES if rule.find}
+
+    for of_table in each_table(con, find, TABLES.values()):
+        for name, sentences in of_table.items():
+            found[name] += sentences
+    return found
 
 
-def _of_each_table(con: duckdb.DuckDBPyConnection, find: Callable[[duckdb.DuckDBPyConnection, Table], Found]) -> Found:
-    return list(chain.from_iterable(each_table(con, find, TABLES.values())))
+def _count(con: duckdb.DuckDBPyConnection, statement: str, examined: Examined, table: Table) -> int:
+    """Count what a statement finds wrong in a table: in all of it, or in what was merged lately and some other rows."""
+    if examined.since is None:
+        return count(con, sql(statement, table=table, since=False))
+    some = examined.some[table.set](table.parent_key)
+    return count(con, sql(statement, table=table, since=True, some=some), {"since": examined.since})
 
 
-def _count_of_each(
-    con: duckdb.DuckDBPyConnection, statement: str, examined: Examined, sentence: Callable[[int, str], str]
-) -> Found:
-    """Count what a statement finds wrong in each table."""
-    parameters = {} if examined.since is None else {"since": examined.since}
-
-    def find(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
-        some = "" if examined.since is None else examined.some[table.set](table.parent_key)
-        wrong = count(con, sql(statement, table=table, since=examined.since is not None, some=some), parameters)
-        return [sentence(wrong, table.name)] if wrong else []
-
-    return _of_each_table(con, find)
+def _twice(con: duckdb.DuckDBPyConnection, examined: Examined, table: Table) -> Found:
+    twice = _count(con, "check_keys", examined, table)
+    return [f"{twice} keys of {table.name} are not unique"] if twice else []
 
 
-def _twice(con: duckdb.DuckDBPyConnection, examined: Examined) -> Found:
-    return _count_of_each(con, "check_keys", examined, "{} keys of {} are not unique".format)
-
-
-def _overlapping(con: duckdb.DuckDBPyConnection, examined: Examined) -> Found:
-    return _count_of_each(con, "check_overlap", examined, "{} versions of {} overlap".format)
+def _overlapping(con: duckdb.DuckDBPyConnection, examined: Examined, table: Table) -> Found:
+    overlapping = _count(con, "check_overlap", examined, table)
+    return [f"{overlapping} versions of {table.name} overlap"] if overlapping else []
 
 
 def _landed(con: duckdb.DuckDBPyConnection, examined: Examined) -> Found:
@@ -109,36 +109,31 @@ def _landed(con: duckdb.DuckDBPyConnection, examined: Examined) -> Found:
     return found
 
 
-def _unlike(con: duckdb.DuckDBPyConnection, examined: Examined) -> Found:
+def _unlike(con: duckdb.DuckDBPyConnection, examined: Examined, table: Table) -> Found:
     """On some days, of some records: the history says what the snapshot states; and the current rows are its last."""
-    lake, sample = examined.lake, examined.days
+    lake, sample, found = examined.lake, examined.days, []
     if not sample:
         return []
-    days = [record.snapshot_date for record in sample]
-
-    def find(con: duckdb.DuckDBPyConnection, table: Table) -> Found:
-        some, found = examined.some[table.set], []
-        if differing := count(con, sql("check_current", table=table, some=some(table.parent_key))):
-            found.append(f"{differing} current records of {table.name} are not those of its history")
-        query = sql(
-            "check_days",
-            table=table,
-            rows=lake.scan(table, sample),
-            observed=lake.scan_observed(sample),
-            some=some(table.parent_key),
-            some_ids=some("id"),
-        )
-        for day, differing in con.execute(query, {"days": days}).fetchall():
-            found.append(f"{differing} records of {table.name} are not what was landed on {day}")
-        return found
-
-    return _of_each_table(con, find)
+    some = examined.some[table.set]
+    if differing := count(con, sql("check_current", table=table, some=some(table.parent_key))):
+        found.append(f"{differing} current records of {table.name} are not those of its history")
+    query = sql(
+        "check_days",
+        table=table,
+        rows=lake.scan(table, sample),
+        observed=lake.scan_observed(sample),
+        some=some(table.parent_key),
+        some_ids=some("id"),
+    )
+    for day, differing in con.execute(query, {"days": [record.snapshot_date for record in sample]}).fetchall():
+        found.append(f"{differing} records of {table.name} are not what was landed on {day}")
+    return found
 
 
 RULES: tuple[Rule, ...] = (
     Rule("keys_are_unique", "No key stands twice in a table.", _twice),
     Rule("versions_do_not_overlap", "At any time a record has one version at most.", _overlapping),
-    Rule("landed_is_rows_and_rejects", "Each record that came became a row or a reject.", _landed),
+    Rule("landed_is_rows_and_rejects", "Each record that came became a row or a reject.", find_in_file=_landed),
     Rule(
         "rebuilt_is_live",
         "On a sample of days and records, tables and history say what the daily snapshots state.",

@@ -5,6 +5,7 @@ It changes nothing. Whether the counts are held is decided in `sync.policy`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +26,8 @@ history_sql = statements("pipelines.store.history")
 # The schemas that a delta is found in and counted against.
 _OLD = ("main", "spans")
 
+Known = dict[tuple[str, str], set[tuple[str, str]]]
+
 
 def compare(
     con: duckdb.DuckDBPyConnection, candidate: Candidate, current: str | None, aside: Path
@@ -37,48 +40,54 @@ def compare(
     if current is None:
         rows = candidate.rows()
         return tuple(TableCounts(table=t, before=0, added=rows[t], changed=0, removed=0) for t in TABLES), None
+    known = _known(con, current)
     merged = dict(con.execute(f"SELECT snapshot_date, digest FROM {current}.spans.days ORDER BY 1").fetchall())
     delta = Delta(candidate.day, merged, files.empty(aside)) if merged and max(merged) < candidate.day else None
-    if delta is not None and any(
-        _known(con, t, f"{current}.{s}") != [*t.versioned] for t in TABLES.values() for s in _OLD
-    ):
+    if any(_alike(known, schema, t) != [*t.versioned] for t in TABLES.values() for schema in _OLD):
         delta = None  # a declaration has changed: the merge will compute everything again
-    work = partial(_compare, candidate, f"{current}.main", delta)
+    work = partial(_compare, candidate, current, known, delta)
     return tuple(each_table(con, work, TABLES.values())), delta
 
 
 def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: str, current: str) -> list[int]:
-    """The records of a set that state anything else than what is current, new ones included; `con` as above."""
+    """The records of a set that state anything else than what is current in a database; `con` as above."""
     found: set[int] = set()
+    known = _known(con, current)
     for table in of_set(set_name):
-        known = _known(con, table, current)
-        if known:
-            new = _rows_of(candidate, table)
-            query = sql("changed_ids", table=table, columns=known, new=new, current=f"{current}.{table.name}")
+        columns = _alike(known, "main", table)
+        if columns:
+            new, old = _rows_of(candidate, table), f"{current}.main.{table.name}"
+            query = sql("changed_ids", table=table, columns=columns, new=new, current=old)
             found.update(r[0] for r in con.execute(query).fetchall())
     return sorted(found)
 
 
 def lost(con: duckdb.DuckDBPyConnection, before: str, after: str) -> tuple[TableCounts, ...]:
-    """Count per table what the schema `after` adds, changes and lacks of the rows of the schema `before`."""
+    """Count per table what the current rows of the database `after` add, change and lack of those of `before`."""
     found = []
+    known = _known(con, before)
     for table in TABLES.values():
-        known = _known(con, table, before)
-        if known:
-            query = sql("lost", table=table, columns=known, before=before, after=after)
+        columns = _alike(known, "main", table)
+        if columns:
+            query = sql("lost", table=table, columns=columns, before=f"{before}.main", after=f"{after}.main")
             found.append(_counts(table, con.execute(query).fetchone()))
     return tuple(found)
 
 
 def _compare(
-    candidate: Candidate, current: str, delta: Delta | None, con: duckdb.DuckDBPyConnection, table: Table
+    candidate: Candidate,
+    current: str,
+    known: Known,
+    delta: Delta | None,
+    con: duckdb.DuckDBPyConnection,
+    table: Table,
 ) -> TableCounts:
     if delta is not None:
-        _find_delta(candidate, current.removesuffix("main") + "spans", delta, con, table)
-    new, known = _rows_of(candidate, table), _known(con, table, current)
+        _find_delta(candidate, f"{current}.spans", delta, con, table)
+    new, columns = _rows_of(candidate, table), _alike(known, "main", table)
     # A column declared since the last publish, or with another type, is new for everybody: no record changed by it.
-    tracked = [c for c in table.tracked if c in known]
-    old = f"{current}.{table.name}" if known else f"(FROM {new} LIMIT 0)"
+    tracked = [c for c in table.tracked if c in columns]
+    old = f"{current}.main.{table.name}" if columns else f"(FROM {new} LIMIT 0)"
     query = sql("compare", table=table, tracked=tracked, new=new, current=old, by_delta=delta is not None)
     return _counts(table, con.execute(query).fetchone())
 
@@ -104,12 +113,15 @@ def _rows_of(candidate: Candidate, table: Table) -> str:
     return f"read_parquet({literal(candidate.path(table.name))})"
 
 
-def _known(con: duckdb.DuckDBPyConnection, table: Table, current: str) -> list[Column]:
-    """The versioned columns that a table has, as declared now, in the schema `current`; none if the table is new."""
-    catalog, schema = current.split(".")
-    query = (
-        "SELECT column_name, data_type FROM duckdb_columns()"
-        " WHERE database_name = $1 AND schema_name = $2 AND table_name = $3"
-    )
-    there = set(con.execute(query, [catalog, schema, table.name]).fetchall())
-    return [c for c in table.versioned if (c.name, c.type) in there]
+def _known(con: duckdb.DuckDBPyConnection, database: str) -> Known:
+    """The columns of every table of a database, with their types, by schema and table."""
+    query = "SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() WHERE database_name = $1"
+    known: Known = defaultdict(set)
+    for schema, table, column, kind in con.execute(query, [database]).fetchall():
+        known[schema, table].add((column, kind))
+    return known
+
+
+def _alike(known: Known, schema: str, table: Table) -> list[Column]:
+    """The versioned columns that a table has, as declared now; none if the table is new."""
+    return [c for c in table.versioned if (c.name, c.type) in known[schema, table.name]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,6 +33,7 @@ CATALOG = "rollbook"
 
 
 R = TypeVar("R")
+T = TypeVar("T", bound=Hashable)
 
 
 def names(columns: tuple[Column, ...] | tuple[str, ...], prefix: str = "") -> str:
@@ -92,24 +93,32 @@ def transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
 def each_table(
     con: duckdb.DuckDBPyConnection, work: Callable[[duckdb.DuckDBPyConnection, Table], R], tables: Iterable[Table]
 ) -> list[R]:
-    """Do the same work for several tables, as many at a time as there are threads; the results in the tables' order.
+    """Do the same work for several tables, as `each` does; lists hold the most rows, so they are begun first."""
+    in_order = list(tables)
+    done = each(con, work, sorted(in_order, key=lambda t: not t.is_list))
+    return [done[table] for table in in_order]
+
+
+def each(
+    con: duckdb.DuckDBPyConnection, work: Callable[[duckdb.DuckDBPyConnection, T], R], items: Iterable[T]
+) -> dict[T, R]:
+    """Do the same work for several items, as many at a time as there are threads; returns what came of each.
 
     Each piece gets a connection of its own to what `con` has open, which sees what was committed, and no temporary
-    tables. A table of a few row groups keeps one core busy at most, so each piece is given one. Lists hold the most
-    rows, so they are begun first: the largest piece, begun last, would be waited for by itself.
+    tables. A table of a few row groups keeps one core busy at most, so each piece is given one. Begin with the largest
+    piece: begun last, it would be waited for by itself.
     """
     row = con.execute("SELECT current_database()").fetchone()
     catalog = row[0] if row else CATALOG
 
-    def piece(table: Table) -> R:
+    def piece(item: T) -> R:
         with con.cursor() as mine:
             mine.execute(f"USE {catalog}")
-            return work(mine, table)
+            return work(mine, item)
 
-    in_order = list(tables)
     with _threads(con, 1), ThreadPoolExecutor(THREADS) as threads:
-        done = {t.name: threads.submit(piece, t) for t in sorted(in_order, key=lambda t: not t.is_list)}
-        return [done[t.name].result() for t in in_order]
+        done = {item: threads.submit(piece, item) for item in items}
+        return {item: future.result() for item, future in done.items()}
 
 
 @contextmanager

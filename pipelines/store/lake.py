@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.landing.manifest import Proof
-from pipelines.store.database import each_table, literal, names
+from pipelines.store.database import each, each_table, literal, names
 from pipelines.store.staging import staged_file
 from pipelines.store.statements import statements
 from pipelines.tables import SETS, TABLES, Table, fingerprint, of_set
@@ -127,14 +127,14 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
             _compose_overlaid(con, candidate, part)
         if part.proof is not None:
             _state_absences(con, part.proof)
-    of = {table.name: part for part in parts if part.once for table in of_set(part.set)}
-
-    def copy(con: duckdb.DuckDBPyConnection, table: Table) -> None:
-        rows = of[table.name].scan(table.name)
-        _copy(con, f"SELECT {names(table.columns)} FROM ({rows}) ORDER BY {names(table.key)}", candidate, table.name)
-
-    each_table(con, copy, [TABLES[name] for name in of])
-    _copy(con, "SELECT * FROM observed ORDER BY ALL", candidate, OBSERVED)
+    queries = {
+        table.name: f"SELECT {names(table.columns)} FROM ({part.scan(table.name)}) ORDER BY {names(table.key)}"
+        for part in parts
+        if part.once
+        for table in of_set(part.set)
+    }
+    queries[OBSERVED] = "SELECT * FROM observed ORDER BY ALL"
+    each(con, lambda con, name: _copy(con, queries[name], candidate, name), queries)
     return candidate
 
 

@@ -243,7 +243,7 @@ class Warehouse:
         with connect(scratch=self.scratch, about=path) as con:
             con.execute(f"ATTACH {literal(path)} AS published (READ_ONLY)")
             con.execute(f"ATTACH {literal(self.next)} AS next (READ_ONLY)")
-            counts = compare.lost(con, "published.main", "next.main")
+            counts = compare.lost(con, "published", "next")
             days = con.execute(sql("lost_days"))
             return counts, sorted(row[0] for row in days.fetchall())
 

@@ -98,7 +98,7 @@ class Composer:
         part = Part("students", (Staged(Path(staged.folder), 0),), None)
         with self.warehouse.reading() as con:
             candidate = compose(con, draft.manifest.snapshot_date, [part], self._day_aside)
-            return compare.changed_ids(con, candidate, "students", "published.main")
+            return compare.changed_ids(con, candidate, "students", "published")
 
     def _parts(self, manifests: Sequence[Manifest], flattened: dict[int, Flattened]) -> list[Part]:
         """What each set contributes to the day of these landings; those not flattened yet are flattened for it."""

@@ -16,6 +16,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from pipelines.errors import DamagedError, ExpiredError, HeldError, RollbookError
 from tests.campaign import damage
 from tests.campaign.ledger import SETS, Key, Landing, Ledger, Showing, differences
@@ -57,6 +59,14 @@ def event(ready: Callable[[Campaign], bool] = lambda c: True, *, rare: bool = Fa
     return register
 
 
+@contextmanager
+def second_process(wanted: bool) -> Iterator[None]:
+    """Let a second process take what comes, as in a large school, or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipelines.ingest.intake.LARGE", 0 if wanted else 10**9)
+        yield
+
+
 class Campaign:
     """A warehouse, its school and service, the model of what must come of it, and what has happened so far."""
 
@@ -92,7 +102,7 @@ class Campaign:
     def play(self) -> None:
         """All nights, and a last look."""
         for number in range(1, self.nights + 1):
-            with plainly() if self.random.random() < 0.6 else nullcontext():
+            with plainly() if self.random.random() < 0.6 else nullcontext(), second_process(self.random.random() < 0.3):
                 self.night(number)
         self.last_look()
 

@@ -136,7 +136,16 @@ class TableHistory:
             self.con.execute(f"CREATE OR REPLACE TEMP TABLE delta AS {query}", {"day": place.day})
         if count(self.con, "SELECT COUNT(*) FROM delta"):
             self.con.execute("INSERT INTO touched SELECT id FROM delta")
-            self._replace_runs(place, observations)
+            self._replace_runs(place, self._observations_of_delta(self.records[place.day]))
+
+    def _observations_of_delta(self, day: DayRecord) -> str:
+        """What the records in `delta` stated on a day; the others are left out before anything is made of them."""
+        rows, observed = self.lake.scan(self.table, [day]), self.lake.scan_observed([day])
+        return observations(
+            self.table,
+            f"SELECT r.* FROM ({rows}) AS r SEMI JOIN delta ON delta.id = r.{self.table.parent_key}",
+            f"SELECT o.* FROM ({observed}) AS o SEMI JOIN delta ON delta.id = o.id",
+        )
 
     def _replace_runs(self, place: Place, observations: str | None) -> None:
         """Replace the runs around a day by what led up to it, the day itself and what follows, joined where alike."""
