@@ -11,9 +11,10 @@ import logging
 import os
 import stat
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import msgspec
@@ -110,7 +111,7 @@ class Story:
         self.heard = heard
         self.number = 0
 
-    def night(self, *expected: type[RollbookError], **sync: object) -> None:
+    def night(self, *expected: type[RollbookError], **sync: Any) -> None:
         """The next night, which may end in an error."""
         self.number += 1
         self.again(*expected, **sync)
@@ -120,14 +121,14 @@ class Story:
         """What is held is approved."""
         self.house.approve()
 
-    def again(self, *expected: type[RollbookError], **sync: object) -> None:
+    def again(self, *expected: type[RollbookError], **sync: Any) -> None:
         """A sync of the same night."""
         self.house.at(self.number)
         if not expected:
-            self.house.sync(**sync)  # type: ignore[arg-type]
+            self.house.sync(**sync)
         else:
             with pytest.raises(expected) as caught:
-                self.house.sync(**sync)  # type: ignore[arg-type]
+                self.house.sync(**sync)
             self.heard.errors.append(caught.value)
         for path in (self.house.warehouse, *self.house.warehouse.rglob("*")):
             self.heard.modes[path] = stat.S_IMODE(path.stat().st_mode)
@@ -220,8 +221,9 @@ def lived() -> Iterator[tuple[Path, Heard]]:
 
 def contents(path: Path) -> str:
     """All that a file says, its compression undone."""
-    readers: dict[str, Callable[[Path], str]] = {".zst": _bodies, ".parquet": _parquet, ".duckdb": _database}
-    return readers.get(path.suffix, lambda p: p.read_bytes().decode(errors="replace"))(path)
+    readers = {".zst": _bodies, ".parquet": _parquet, ".duckdb": _database}
+    reader = readers.get(path.suffix)
+    return reader(path) if reader else path.read_bytes().decode(errors="replace")
 
 
 def _bodies(path: Path) -> str:

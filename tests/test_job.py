@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -48,9 +48,10 @@ def quarter_past_two(house: House, number: int) -> Iterator[date]:
         yield night(number)
 
 
-def tags(job: Job, result: dg.ExecuteInProcessResult) -> dict[str, str]:
+def tags(job: Job, result: dg.ExecuteInProcessResult) -> Mapping[str, str]:
     """A run's tags, as they are when it is over."""
-    return dict(job.instance.get_run_by_id(result.run_id).tags)
+    (run,) = job.instance.get_runs(dg.RunsFilter([result.run_id]))
+    return run.tags
 
 
 def warnings(job: Job, result: dg.ExecuteInProcessResult) -> list[str]:
@@ -66,11 +67,7 @@ def test_a_sync_marks_every_asset_on_its_day_with_its_counts(house: House, job: 
     keys = [spec.key for spec in job.defs.resolve_all_asset_specs()]
     assert {k.to_user_string(): job.marked(*k.path) for k in keys} == {k.to_user_string(): [str(day)] for k in keys}
     assert house.tables() == Told().night(1, house.service.students, house.service.classes).tables()
-    about = {
-        event.asset_key.to_user_string(): {k: v.value for k, v in event.materialization.metadata.items()}
-        for event in result.all_events
-        if event.is_step_materialization
-    }
+    about = {asset: metadata for asset, _, metadata in graph.marked(result)}
     (landing,) = house.landings(day)
     raw = about["raw/students"]
     assert {k: raw[k] for k in ("landing", "requests", "retries", "bytes", "walks", "repeated", "proven")} == {
@@ -95,7 +92,7 @@ def test_a_sync_marks_every_asset_on_its_day_with_its_counts(house: House, job: 
 def test_what_is_marked_names_no_pupil(house: House, job: Job) -> None:
     with quarter_past_two(house, 1) as day:
         result = job.run(day, tags=SYNC)
-    told = "\n".join(repr(entry.to_json()) for entry in job.instance.all_logs(result.run_id))
+    told = "\n".join(map(dg.serialize_value, job.instance.all_logs(result.run_id)))
     assert "snapshots" in told
     for personal in (
         "pupil.7@",
@@ -210,9 +207,8 @@ def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_ca
     told = f"2 of 4 days: {night(2)}, {night(4)} (nothing was landed)"
     assert warnings(job, result) == [*why.values(), f"Skipped {told}"]
     assert tags(job, result)["rollbook/skipped"] == told
-    made = [e for e in result.all_events if e.is_step_materialization and e.asset_key.path[-1] == "students"]
-    assert sorted((e.asset_key.path[0], e.partition) for e in made) == sorted(
-        (stage, str(night(n))) for stage in ("raw", "snapshots", "history") for n in (1, 3)
+    assert sorted((asset, day) for asset, day, _ in graph.marked(result) if asset.endswith("/students")) == sorted(
+        (f"{stage}/students", str(night(n))) for stage in ("raw", "snapshots", "history") for n in (1, 3)
     )
     seen = [e.asset_observation_data.asset_observation for e in result.all_events if e.is_asset_observation]
     assert sorted((o.asset_key, o.partition, o.metadata["skipped"].value) for o in seen) == sorted(
@@ -276,7 +272,7 @@ def test_a_run_of_today_by_hand_is_a_sync_and_known_for_one(house: House, job: J
     with quarter_past_two(house, 1) as day:
         result = job.run(day)
     assert result.success
-    assert job.instance.get_run_by_id(result.run_id).tags["rollbook/sync"] == "hand"
+    assert tags(job, result)["rollbook/sync"] == "hand"
     assert len(house.service.asked("students")) == 1
 
 

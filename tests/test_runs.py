@@ -60,8 +60,8 @@ def test_only_the_runs_of_processes_that_are_gone_are_marked_as_failed(instance:
         run(instance, ""),
     ]
     assert sorted(runs.fail_orphaned_runs(instance)) == sorted([gone, reused])
-    assert [instance.get_run_by_id(r).status for r in (gone, reused)] == [FAILURE, FAILURE]
-    assert {instance.get_run_by_id(r).status for r in let_be} == {STARTED}
+    assert [r.status for r in instance.get_runs(dg.RunsFilter([gone, reused]))] == [FAILURE] * 2
+    assert [r.status for r in instance.get_runs(dg.RunsFilter(let_be))] == [STARTED] * 4
     assert runs.fail_orphaned_runs(instance) == []
 
 
@@ -70,6 +70,7 @@ def test_a_process_that_ended_and_was_not_yet_collected_is_gone(instance: dg.Dag
     born = runs._start_time(child.pid)
     signed = run(instance, own(number=child.pid, born=born))
     assert runs.fail_orphaned_runs(instance) == []
+    assert child.stdin is not None
     child.stdin.close()
     deadline = time.monotonic() + 20
     while runs._start_time(child.pid) and time.monotonic() < deadline:

@@ -212,12 +212,13 @@ def test_a_clock_that_was_set_back_hides_no_run(watch: Watch, house: House, hook
 
 
 def test_the_sensor_keeps_its_place_and_says_why_it_does_nothing(watch: Watch, house: House) -> None:
-    (sensor,) = watch.job.defs.sensors
+    (sensor,) = watch.job.defs.sensors or ()
     with dg.build_sensor_context(
         instance=watch.job.instance, repository_def=watch.job.defs.get_repository_def()
     ) as context:
         told = sensor.evaluate_tick(context)
     assert (told.run_requests, told.skip_message) == ([], "the runs that ended were checked")
+    assert told.cursor is not None
     assert abs(datetime.fromisoformat(told.cursor) - datetime.now(UTC)) < timedelta(minutes=1)
 
 

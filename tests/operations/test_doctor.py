@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from pipelines import machine
 from pipelines.cli import app
 from pipelines.errors import HeldError
 from pipelines.operations import capacity
-from pipelines.operations import doctor as module
 from pipelines.operations.doctor import Doctor, Finding, Outcome
 from pipelines.settings import ROOT
 from pipelines.sync import Rollbook
@@ -168,7 +168,7 @@ def test_a_clock_that_disagrees_is_a_warning_unless_it_is_a_zones_or_another_day
 
 def test_too_little_room_fails_and_says_how_much_is_needed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     synced(house)
-    monkeypatch.setattr(module.machine, "free", lambda path: 5_000_000)
+    monkeypatch.setattr(machine, "free", lambda path: 5_000_000)
     found = examined(house)
     assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("disk space", FAILED)]
     assert "5.0 MB are free: make room" in says(found, "disk space")
@@ -176,7 +176,7 @@ def test_too_little_room_fails_and_says_how_much_is_needed(house: House, monkeyp
 
 def test_room_for_a_sync_but_not_for_a_year_is_a_warning(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     synced(house)
-    monkeypatch.setattr(module.machine, "free", lambda path: 150_000_000)
+    monkeypatch.setattr(machine, "free", lambda path: 150_000_000)
     found = examined(house)
     assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("disk space", WARNING)]
     assert "Set ROLLBOOK_KEEP_DAYS, or add room" in says(found, "disk space")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -109,16 +110,20 @@ def test_the_nights_stay_within_what_the_doctor_foretold(keep: int | None) -> No
     for what is landed."""
     first = date(2026, 9, 7)
     with folder() as warehouse, Sandbox(1000, day=first, api_key=KEY) as sandbox:
-        given = {"base_url": sandbox.base_url, "api_key": KEY, "warehouse": warehouse, "first_date": first}
-        settings = load(**given, keep_days=keep, hold_changed_percent=100, _env_file=None)
-        for n in range(23):
+        given: dict[str, Any] = {"base_url": sandbox.base_url, "api_key": KEY, "warehouse": warehouse}
+        settings = load(**given, first_date=first, keep_days=keep, hold_changed_percent=100, _env_file=None)
+
+        def synced(n: int) -> Rollbook:
             sandbox.day = day = first + timedelta(days=n)
-            book = Rollbook(settings, clock=lambda day=day: datetime.combine(day, datetime.min.time(), UTC))
+            book = Rollbook(settings, clock=lambda: datetime.combine(day, time(), UTC))
             book.sync()
-            if n == 2:
-                last = capacity.last_night(book)
-                assert last is not None
-                foretold = capacity.predict(book, last, nights=20)
+            return book
+
+        *_, book = map(synced, range(3))
+        last = capacity.last_night(book)
+        assert last is not None
+        foretold = capacity.predict(book, last, nights=20)
+        *_, book = map(synced, range(3, 23))
         assert machine.size(warehouse) <= foretold.year
         landed_now = machine.size(book.raw.root) + machine.size(book.lake.root)
         assert landed_now >= (23 if keep is None else keep) * (last.raw + last.lake) / 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import duckdb
 import pytest
@@ -17,7 +18,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(180)]
 
 MADE = datetime(2026, 10, 7, 2, 16, tzinfo=UTC)
 # (width, height), and what the device prefers.
-SIGHTS = [((1280, 900), "light"), ((1280, 900), "dark"), ((390, 840), "light"), ((320, 600), "dark")]
+SIGHTS: list[tuple[int, int, Literal["light", "dark"]]] = [
+    (1280, 900, "light"),
+    (1280, 900, "dark"),
+    (390, 840, "light"),
+    (320, 600, "dark"),
+]
 SMALLEST = "Math.min(...[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height))"
 # Texts of charts that cover one another, or stand out of their card.
 COLLIDING = """() => [...document.querySelectorAll('figure')].flatMap(figure => {
@@ -65,8 +71,8 @@ class Seen:
 
 
 def test_it_opens_cleanly_fits_and_can_be_read_at_every_width(browser: Browser, file: Path) -> None:
-    for (width, height), scheme in SIGHTS:
-        with browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme) as context:  # type: ignore[arg-type]
+    for width, height, scheme in SIGHTS:
+        with browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme) as context:
             seen = Seen(context.new_page(), file)
             assert seen.said == []
             assert [a for a in seen.asked if not a.startswith("data:")] == [file.as_uri()]
@@ -99,7 +105,7 @@ def test_every_chart_can_be_told_to_who_cannot_see_it(browser: Browser, file: Pa
 def test_text_stands_out_from_what_is_behind_it(browser: Browser, file: Path) -> None:
     """WCAG AA: 4.5 to 1, by day and by night, of every text on its own ground."""
     for scheme in ("light", "dark"):
-        with browser.new_context(color_scheme=scheme) as context:  # type: ignore[arg-type]
+        with browser.new_context(color_scheme=scheme) as context:
             seen = Seen(context.new_page(), file)
             assert seen.page.evaluate(_FAINT) == []
 

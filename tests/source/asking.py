@@ -13,8 +13,9 @@ MakeClient = Callable[..., Client]
 STUDENTS = page_of(SETS["students"])
 
 
-def get_page(client: Client, page: int = 1, **params: str) -> Answer[Page]:
-    return client.get("students", {**params, "page": page, "limit": 100}, read=STUDENTS)
+def get_page(client: Client, page: int = 1, *, search: str = "") -> Answer[Page]:
+    sought = {"search": search} if search else {}
+    return client.get("students", {**sought, "page": page, "limit": 100}, read=STUDENTS)
 
 
 def everything_about(error: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -87,8 +87,8 @@ class Night:
 
     def fetch(self, published: Any = None, *, over: dict[str, Any] | None = None, **arguments: Any) -> Manifest:
         settings = settings_for(self.service, self.warehouse, **(over or {}))
-        arguments = {"clock": lambda: NOW, "timeouts": SHORT_TIMEOUTS} | arguments
-        return fetch(settings, self.raw.begin, published, **arguments)
+        given: dict[str, Any] = {"clock": lambda: NOW, "timeouts": SHORT_TIMEOUTS, **arguments}
+        return fetch(settings, self.raw.begin, published, **given)
 
     def failed(self, error: type[RollbookError], published: Any = None, **arguments: Any) -> tuple[Any, list[Manifest]]:
         """Fetch, expecting an error; returns it and what was landed."""
@@ -102,6 +102,6 @@ class Night:
 
 
 @pytest.fixture
-def night(tmp_path: Path) -> Iterable[Night]:
+def night(tmp_path: Path) -> Iterator[Night]:
     with Service(students(150), classes(3)) as service:
         yield Night(service, tmp_path)

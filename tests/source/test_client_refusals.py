@@ -122,7 +122,7 @@ def test_an_error_code_that_repeats_what_was_sent_is_not_told(
     with Service(key=key) as service:
         service.on(faults.refused(400, code), search=None, times=None)
         with pytest.raises(RefusedError) as caught:
-            get_page(client_of(service, api_key=key), **({"search": search} if search else {}))
+            get_page(client_of(service, api_key=key), search=search)
     assert caught.value.error_code == ""
     assert code not in everything_about(caught.value)
 

@@ -22,7 +22,7 @@ from pipelines.source.envelope import (
 from pipelines.tables import SETS
 
 GOOD = {"page": 2, "limit": 100, "total_count": 103, "total_pages": 2, "has_next": False, "has_prev": True}
-AUTH = {
+AUTH: dict[str, Any] = {
     "success": True,
     "data": {
         "authenticated": True,
@@ -39,7 +39,7 @@ def page(data: str, **pagination: Any) -> bytes:
 
 
 def auth(**over: Any) -> bytes:
-    return json.dumps(AUTH | {"data": AUTH["data"] | over}).encode()  # type: ignore[operator]
+    return json.dumps(AUTH | {"data": AUTH["data"] | over}).encode()
 
 
 @pytest.mark.parametrize(

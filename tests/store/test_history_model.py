@@ -41,6 +41,9 @@ record = st.one_of(
     st.tuples(st.just("x@e"), st.just(0), st.just([(1, "a")])),
 )
 
+Landing = tuple[bool, dict[int, Any]]  # whether it was proven, and what it showed of each student
+Story = list[tuple[int, Landing]]  # the landings by their day, in the order of their arrival
+
 # Hypothesis likes its dictionaries small; here a record is as often there as not.
 shown = st.fixed_dictionaries({n: st.one_of(st.none(), record) for n in (1, 2, 3)})
 landing = st.tuples(st.booleans(), shown.map(lambda s: {n: said for n, said in s.items() if said is not None}))
@@ -48,7 +51,7 @@ stories = st.lists(st.tuples(st.integers(0, 6), landing), min_size=5, max_size=1
 
 PLAIN = ("x@e", 0, [(1, "a")])
 # Where the simple splice between table-wide neighbours goes wrong: each key has neighbours of its own.
-TRAPS = {
+TRAPS: dict[str, Story] = {
     "an unproven day hides it, a proven one ends it": [(0, (True, {1: PLAIN})), (1, (False, {})), (2, (True, {}))],
     "the proven day in between comes last": [
         (0, (True, {1: PLAIN})),
@@ -223,19 +226,19 @@ def test_history_agrees_with_the_model_where_keys_have_neighbours_of_their_own(n
 @pytest.mark.timeout(600)
 @settings(max_examples=36, deadline=None, suppress_health_check=list(HealthCheck))
 @given(story=stories, rng=st.randoms(use_true_random=False))
-def test_history_agrees_with_the_model_in_any_order(story: list[Any], rng: random.Random) -> None:
+def test_history_agrees_with_the_model_in_any_order(story: Story, rng: random.Random) -> None:
     """Landings of a week, arriving in random order with replays and corrections, equal the plain model."""
     follow(story, lambda: rng.random() < 0.7)
 
 
-def follow(story: list[Any], now: Callable[[], bool]) -> None:
+def follow(story: Story, now: Callable[[], bool]) -> None:
     """Land a story in its order, catch up whenever `now` says so, and compare everything at the end."""
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
         shown: list[model.Shown] = []
         numbers: dict[date, int] = {}
-        for offset, (proven, records) in story:  # the order of the story is the order of arrival
-            day = FIRST + timedelta(days=offset)
+        arriving = [(FIRST + timedelta(days=offset), *landing) for offset, landing in story]
+        for day, proven, records in arriving:
             numbers[day] = numbers.get(day, 0) + 1
             world.land(day, numbers[day], proven=proven, records=records)
             shown.append(model.Shown(day, numbers[day], proven, {n: _model(n, said) for n, said in records.items()}))
@@ -243,7 +246,7 @@ def follow(story: list[Any], now: Callable[[], bool]) -> None:
                 world.catch_up()
         world.catch_up()
         check(world, shown)
-        proven, records = next(landing for offset, landing in reversed(story) if FIRST + timedelta(days=offset) == day)
+        day, proven, records = arriving[-1]
         if proven:  # what the day's last landing showed, shown once more, is the day's statement as it stands
             world.land(day, numbers[day], proven=proven, records=records)
             assert History(world.con, world.lake).behind() == []

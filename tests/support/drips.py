@@ -28,7 +28,8 @@ class Drip:
 @contextmanager
 def sending(pieces: Callable[[], Iterable[bytes]], *, every: float = 0.0) -> Iterator[Drip]:
     """Answer each connection's first request with these pieces, one `every` so many seconds, then close."""
-    made, done, threads = Drip(), threading.Event(), []
+    made, done = Drip(), threading.Event()
+    threads: list[threading.Thread] = []
 
     def talk(connection: socket.socket) -> None:
         over = threading.Timer(MOST_SECONDS, connection.shutdown, (socket.SHUT_RDWR,))

@@ -90,13 +90,24 @@ def job(house: House, home: Path, **env: str) -> Iterator[Job]:
         yield Job(module.defs, instance)
 
 
-def failure(result: dg.ExecuteInProcessResult) -> tuple[str, str, dict[str, Any]]:
+def failure(result: dg.ExecuteInProcessResult) -> tuple[str, str | None, dict[str, Any]]:
     """What a failed run says: the error's first line, the description alone, and its metadata."""
     (event,) = [e for e in result.all_events if e.is_step_failure]
     data = event.step_failure_data
-    said = data.user_failure_data
+    assert data.error is not None
+    assert data.user_failure_data is not None
+    words = data.user_failure_data
     lines = data.error.message.strip().splitlines()
-    return lines[0], said.description, {k: v.value for k, v in said.metadata.items()}
+    return lines[0], words.description, {k: v.value for k, v in words.metadata.items()}
+
+
+def marked(result: dg.ExecuteInProcessResult) -> list[tuple[str, str | None, dict[str, Any]]]:
+    """What a run marks as made: asset, day and metadata of each."""
+    return [
+        (e.asset_key.to_user_string(), e.partition, {k: v.value for k, v in e.materialization.metadata.items()})
+        for e in result.all_events
+        if e.is_step_materialization and e.asset_key
+    ]
 
 
 def checks(result: dg.ExecuteInProcessResult) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from typing import Any
 Row = tuple[Any, ...]
 # What a record stated about one table: its rows by key; None when it was silent about it.
 Said = dict[Row, Row] | None
+# Key, tracked values, valid_from, valid_to.
+Version = tuple[Row, Row, date, date | None]
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ def days_of(shown: list[Shown]) -> dict[date, Day]:
     return days
 
 
-def versions(days: dict[date, Day], table: str) -> set[tuple[Row, Row, date, date | None]]:
-    """Every version of one table: (key, tracked values, valid_from, valid_to)."""
-    found = set()
+def versions(days: dict[date, Day], table: str) -> set[Version]:
+    """Every version of one table."""
+    found: set[Version] = set()
     for number in {n for day in days.values() for t, n in day.said if t == table}:
         open_rows: dict[Row, tuple[Row, date]] = {}
         for when, day in sorted(days.items()):
@@ -71,11 +73,11 @@ def versions(days: dict[date, Day], table: str) -> set[tuple[Row, Row, date, dat
     return found
 
 
-def changes(versions_: set[tuple[Row, Row, date, date | None]], columns: tuple[str, ...]) -> set[Row]:
+def changes(versions_: set[Version], columns: tuple[str, ...]) -> set[Row]:
     """The change log of one table: (day, key, change, column, old, new)."""
-    told = set()
+    told: set[Row] = set()
     for key in {v[0] for v in versions_}:
-        before: tuple[Row, Row, date, date | None] | None = None
+        before: Version | None = None
         for version in sorted((v for v in versions_ if v[0] == key), key=lambda v: v[2]):
             _, value, since, _until = version
             if before is not None and before[3] == since:

@@ -105,8 +105,9 @@ class House:
 
     def settings(self, **over: Any) -> Settings:
         """The settings of this warehouse."""
-        values = {"base_url": self.service.url, "api_key": KEY, "warehouse": self.warehouse, "_env_file": None}
-        return load(**(values | self.over | over))
+        given = {"base_url": self.service.url, "api_key": KEY, "warehouse": self.warehouse, "_env_file": None}
+        values: dict[str, Any] = {**given, **self.over, **over}
+        return load(**values)
 
     def rollbook(self, **over: Any) -> Rollbook:
         """What is under test."""

@@ -41,8 +41,9 @@ class School:
     def rollbook(self, today: date = LAST, **over: Any) -> Rollbook:
         """The warehouse, at a quarter past two of a night."""
         base_url = self.sandbox.base_url if self.sandbox else "http://127.0.0.1:9"
-        values = {"base_url": base_url, "api_key": KEY, "warehouse": self.warehouse, "first_date": FIRST}
-        settings = load(**(values | {"_env_file": None} | over))
+        given = {"base_url": base_url, "api_key": KEY, "warehouse": self.warehouse, "first_date": FIRST}
+        values: dict[str, Any] = {**given, "_env_file": None, **over}
+        settings = load(**values)
         return Rollbook(settings, clock=lambda: datetime(today.year, today.month, today.day, 2, 15, tzinfo=UTC))
 
     def sync(self, day: date, **over: Any) -> None:
@@ -54,7 +55,8 @@ class School:
     def frame(self, query: str) -> pd.DataFrame:
         """What an analyst would get, as a frame."""
         with duckdb.connect(self.published, read_only=True) as con:
-            return con.sql(query).df()
+            found: pd.DataFrame = con.sql(query).df()
+        return found
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """What an analyst would get, as rows."""

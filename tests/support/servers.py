@@ -24,7 +24,7 @@ T = TypeVar("T")
 START_WITHIN = 240.0
 
 
-def until(look: Callable[[], T], seconds: float, every: float = 0.3) -> T:
+def until(look: Callable[[], T | None], seconds: float, every: float = 0.3) -> T:
     """What `look` gives as soon as it gives anything; fails when that takes too long."""
     deadline = time.monotonic() + seconds
     while True:

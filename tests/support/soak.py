@@ -173,8 +173,8 @@ class Soak:
         """A few faults that pass by themselves, anywhere."""
         for _ in range(self.random.randint(1, 4)):
             kind = PASSING[self.random.choice(sorted(PASSING))]
-            place = {"path": self.random.choice(PATHS), "page": self.random.randint(1, 3)}
-            self.service.on(kind(), **place, skip=self.random.randint(0, 1))
+            path, page, skip = self.random.choice(PATHS), self.random.randint(1, 3), self.random.randint(0, 1)
+            self.service.on(kind(), path=path, page=page, skip=skip)
         self.sync()
 
     def do_lasting(self) -> None:

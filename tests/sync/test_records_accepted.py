@@ -71,7 +71,7 @@ def test_whatever_may_be_missing_or_null_is_null(house: House) -> None:
         classes=[{"class_id": 501, "class_title": None, "course_name": None}],
     )
     fields = [f for f in school_class(1) if f not in ("class_id", "class_title", "summary", "assignment_activity")]
-    hollow = {"summary": {}, "assignment_activity": {}}
+    hollow: dict[str, Any] = {"summary": {}, "assignment_activity": {}}
     listed = [
         school_class(501, **dict.fromkeys(fields, MISSING), **hollow),
         school_class(502, **dict.fromkeys(fields), **hollow),

@@ -53,7 +53,7 @@ def assert_sound(house: House, told: Told, *, nights: int) -> None:
 
 RENAMED = student(5, name="Pupil Renamed")
 BROKEN = student(5, email=None)
-COPIES: dict[str, tuple[list[Record], Record | None]] = {
+COPIES: dict[str, tuple[list[Record], Record]] = {
     "the same": ([student(5)], student(5)),
     "the same again and again": ([student(5)] * 20, student(5)),
     "another, later": ([RENAMED], RENAMED),

@@ -12,8 +12,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -153,6 +154,24 @@ def browser(chromium: str) -> Iterator[Browser]:
         running.close()
 
 
+def after_events(page: Page, look: Callable[[], bool]) -> Callable[[], bool]:
+    """Look once the browser's events have come through."""
+
+    def looked() -> bool:
+        page.wait_for_timeout(100)
+        return look()
+
+    return looked
+
+
+def listen(heard: list[str], socket: WebSocket) -> None:
+    socket.on("framereceived", lambda frame: heard.append(str(frame)))
+
+
+def is_connected(heard: list[str]) -> bool:
+    return any("connection_ack" in frame for frame in heard)
+
+
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "evil.example"])
 def test_a_page_of_another_site_starts_and_deletes_nothing(page: Page, ui: Ui, foreign: int, name: str) -> None:
     before = (ui.runs(), ui.assets())
@@ -177,27 +196,22 @@ def test_a_foreign_page_cannot_frame_the_ui_to_have_it_clicked(page: Page, ui: U
     page.goto(f"http://evil.example:{foreign}/")
     page.evaluate("ui => { document.body.innerHTML = `<iframe src='${ui}/runs'></iframe>` }", ui.served.url)
     until(lambda: len(page.frames) == 2, 30)
-    until(lambda: page.wait_for_timeout(100) or page.frames[1].url.startswith("chrome-error://"), 30)
+    until(after_events(page, lambda: page.frames[1].url.startswith("chrome-error://")), 30)
 
 
 def test_the_ui_itself_works_lists_launches_and_hears_of_it_at_once(page: Page, ui: Ui) -> None:
     """Its page, its queries and its WebSocket, by each name that this machine has for itself."""
     for name in ("127.0.0.1", "localhost"):
         url = f"http://{name}:{ui.served.port}"
-        sockets: list[WebSocket] = []
         heard: list[str] = []
-
-        def opened(socket: WebSocket, sockets: list[WebSocket] = sockets, heard: list[str] = heard) -> None:
-            sockets.append(socket)
-            socket.on("framereceived", lambda frame: heard.append(str(frame)))
-
+        opened = partial(listen, heard)
         page.on("websocket", opened)
         page.goto(f"{url}/asset-groups/")
         for stage in ("land", "snapshot", "history", "publish"):
             expect(page.get_by_text(stage, exact=True).first).to_be_visible()
         page.goto(f"{url}/runs/{ui.run}")
         expect(page.get_by_text("gave no usable answer").first).to_be_visible()
-        until(lambda heard=heard: page.wait_for_timeout(100) or any("connection_ack" in f for f in heard), 60)
+        until(after_events(page, partial(is_connected, heard)), 60)
         page.remove_listener("websocket", opened)
     page.goto(f"{ui.served.url}/locations/rollbook/jobs/nightly_sync/playground")
     launched = page.evaluate(

@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 import yaml
 from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.instance.config import PoolGranularity
 from dagster._core.scheduler.instigation import TickStatus
 
 from pipelines.settings import ROOT
@@ -37,9 +38,10 @@ def test_dagster_accepts_the_settings_and_goes_by_them(tmp_path: Path) -> None:
         assert instance.run_retries_enabled
         assert not instance.run_retries_retry_on_asset_or_op_failure
         queue = instance.get_concurrency_config()
+        assert queue.run_queue_config is not None
         assert queue.run_queue_config.max_concurrent_runs == 1
         assert queue.pool_config.default_pool_limit == 1
-        assert queue.pool_config.pool_granularity.value == "run"
+        assert queue.pool_config.pool_granularity is PoolGranularity.RUN
         assert instance.managed_python_loggers == ["pipelines"]
         assert instance.get_tick_retention_settings(InstigatorType.SENSOR)[TickStatus.SKIPPED] == 2
 

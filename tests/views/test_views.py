@@ -191,7 +191,7 @@ def enrollment_changes(base: Base) -> pd.DataFrame:
     found, before = [], None
     for day in base.days():
         rows = history[(history.valid_from <= day) & ~(history.valid_to <= day)]
-        now = {(r.student_id, r.class_id): r for r in rows.itertuples()}
+        now: dict[tuple[Any, Any], Any] = {(r.student_id, r.class_id): r for r in rows.itertuples()}
         for change, pairs, told in (
             ("joined", now.keys() - (before or now).keys(), now),
             ("left", (before or now).keys() - now.keys(), before or now),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 STAGES = ("land", "snapshot", "merge", "publish")
 
 
-def stages(book: Rollbook, until: str = "") -> Iterator[tuple[str, Callable[[], Any]]]:
+def stages(book: Rollbook) -> list[Callable[[], Any]]:
     """The stages of tonight's sync, to be called one by one."""
     made: dict[str, Any] = {}
-    yield "land", lambda: made.update(manifest=book.land())
-    yield "snapshot", lambda: book.snapshot(made["manifest"])
-    yield "merge", book.merge
-    yield "publish", book.publish
+    return [
+        lambda: made.update(manifest=book.land()),
+        lambda: book.snapshot(made["manifest"]),
+        book.merge,
+        book.publish,
+    ]
 
 
 # --- the disk is full ------------------------------------------------------------------------------------------------
@@ -53,13 +55,11 @@ def test_a_disk_that_is_full_in_a_stage_is_said_and_the_next_sync_makes_it_good(
     house, mounted = small
     before, book = house.state(), house.rollbook()
     with book.writer():
-        for name, work in stages(book):
-            if name != stage:
-                work()
-                continue
-            with mounted.full(), pytest.raises(MachineError) as refused:
-                work()
-            break
+        *earlier, last = stages(book)[: STAGES.index(stage) + 1]
+        for work in earlier:
+            work()
+        with mounted.full(), pytest.raises(MachineError) as refused:
+            last()
     assert refused.value.message.startswith("The disk is full: 0 bytes are left")
     assert "Make room (`rollbook prune --dry-run` shows" in refused.value.message
     assert "Readers keep what was published" in refused.value.message
