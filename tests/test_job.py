@@ -15,9 +15,9 @@ import time_machine
 
 from tests.support import graph
 from tests.support.graph import Job
-from tests.support.nights import House, Told, folder, night
+from tests.support.nights import House, Told, new_house, night
 from tests.support.records import classes, student, students
-from tests.support.service import KEY, Service
+from tests.support.service import KEY
 
 SYNC = {"rollbook/sync": "nightly"}
 
@@ -27,10 +27,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def house() -> Iterator[House]:
     """A warehouse in memory, and the service it reads: 60 students, two classes."""
-    with folder() as path, Service(students(60), classes(2)) as service:
-        house = House(path, service)
-        house.over = {"first_date": "2026-11-01", "hold_changed_percent": "75"}
-        yield house
+    with new_house(students(60), classes(2), first_date="2026-11-01", hold_changed_percent="75") as made:
+        yield made
 
 
 @pytest.fixture

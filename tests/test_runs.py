@@ -22,9 +22,10 @@ from pipelines.cli import serve
 from pipelines.errors import RollbookError
 from pipelines.settings import ROOT
 from tests.support import graph
-from tests.support.nights import House, folder
+from tests.support.commands import COMMAND, dagster_home, run_command
+from tests.support.nights import new_house
 from tests.support.records import classes, students
-from tests.support.service import Service
+from tests.support.servers import until
 
 STARTED, FAILURE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
 
@@ -81,24 +82,18 @@ def test_a_process_that_ended_and_was_not_yet_collected_is_gone(instance: dg.Dag
 
 @pytest.mark.slow
 def test_after_a_killed_command_the_next_one_fails_its_run_and_recovers(tmp_path: Path) -> None:
-    with folder() as path, Service(students(450), classes(2)) as service:
-        house = House(path, service, request_pause_ms=400)
-        service.now = lambda: datetime.now(UTC)
-        (tmp_path / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
-        command = [sys.executable, "-c", "from pipelines.cli import main; main()", "sync"]
-        environment = {**os.environ, **graph.environment(house), "DAGSTER_HOME": str(tmp_path)}
-        killed = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 60
-        while len(service.asked("students")) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
+    with new_house(students(450), classes(2), request_pause_ms=400) as house:
+        house.service.now = lambda: datetime.now(UTC)
+        env = house.environment() | {"DAGSTER_HOME": str(dagster_home(tmp_path))}
+        pipe = subprocess.PIPE
+        killed = subprocess.Popen([*COMMAND, "sync"], cwd=ROOT, env=os.environ | env, stdout=pipe, stderr=pipe)
+        until(lambda: len(house.service.asked("students")) >= 2, 60, every=0.05)
         killed.send_signal(signal.SIGKILL)
         killed.communicate(timeout=20)
-        again = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False
-        )
+        again = run_command("sync", env=env)
         assert again.returncode == 0, again.stderr
         assert house.query("SELECT COUNT(*) FROM students") == [(450,)]
-        assert [p.name for p in (path / "raw").rglob("*partial*")] == []
+        assert [p.name for p in (house.warehouse / "raw").rglob("*partial*")] == []
         with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
             assert sorted(r.status.value for r in instance.get_runs()) == ["FAILURE", "SUCCESS"]
 

@@ -15,8 +15,8 @@ import duckdb
 import pytest
 
 from pipelines.sandbox import Sandbox
-from pipelines.settings import ROOT
 from tests.support import faults
+from tests.support.commands import dagster_home
 from tests.support.records import classes, students
 from tests.support.service import KEY, Service
 
@@ -31,9 +31,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture
 def rollbook(tmp_path: Path) -> Run:
     """`rollbook`, in a folder of its own: its warehouse is `warehouse`, its Dagster home `home`."""
-    home = tmp_path / "home"
-    home.mkdir()
-    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
+    home = dagster_home(tmp_path / "home")
 
     def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         env = {

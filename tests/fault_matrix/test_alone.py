@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from pipelines.errors import RefusedError, UnreachableError
-from tests.fault_matrix.conftest import Cell
+from tests.fault_matrix.cell import Cell
 from tests.fault_matrix.expected import (
     CLASS_PAGES,
     CLASS_SEARCHES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.errors import KeyRefusedError
-from tests.fault_matrix.conftest import Cell
+from tests.fault_matrix.cell import Cell
 from tests.fault_matrix.expected import CLASS_PAGES, CLASS_SEARCHES, FINAL, PLACES, REST, STUDENT_SEARCHES, TRANSIENT
 from tests.support import faults
 from tests.support.nights import TRIES, pages

@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.errors import HeldError, NotTheContractError, UnreachableError
 from pipelines.landing.manifest import Verdict
-from tests.fault_matrix.conftest import Cell
+from tests.fault_matrix.cell import Cell
 from tests.fault_matrix.expected import (
     CLASS_PAGES,
     CLASS_SEARCHES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,19 +16,16 @@ from pipelines.cli import app
 from pipelines.errors import HeldError, KeyRefusedError, MachineError, UnreachableError
 from pipelines.operations.diff import Diff, diff
 from tests.support import faults
-from tests.support.nights import TRIES, House, folder
-from tests.support.records import classes, student, students
-from tests.support.service import KEY, Service
+from tests.support.nights import TRIES, House
+from tests.support.records import student
 
 
-@pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    """A warehouse after its first night, and a temporary folder of its own to look into."""
+@pytest.fixture(autouse=True)
+def _temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A temporary folder of its own, to look into."""
     made = tmp_path / "temporary"
     made.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(made))
-    with folder() as warehouse, Service(students(20), classes(3)) as service:
-        yield House(warehouse / "w", service)
 
 
 def told(house: House) -> Diff:
@@ -176,14 +173,12 @@ def test_a_clock_set_back_is_seen_here_too(house: House) -> None:
     ],
 )
 def test_the_command_exits_0_whatever_it_finds(
-    monkeypatch: pytest.MonkeyPatch, house: House, night: Callable[[House], None], says: str, exit_code: int
+    typed: House, night: Callable[[House], None], says: str, exit_code: int
 ) -> None:
-    for name, value in {"BASE_URL": house.service.url, "API_KEY": KEY, "WAREHOUSE": house.warehouse}.items():
-        monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
-    house.rollbook().sync()
-    night(house)
-    with time_machine.travel(house.now):  # the command goes by the machine's clock
-        done = CliRunner().invoke(app, ["diff"], env={"COLUMNS": "200"})
+    typed.sync()
+    night(typed)
+    with time_machine.travel(typed.now):  # the command goes by the machine's clock
+        done = CliRunner().invoke(app, ["diff"])
     assert done.exit_code == exit_code
     assert says in done.stdout
     assert "Nothing was written." in done.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import date
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -15,11 +14,8 @@ from pipelines.operations.discard import discard, undo_discard
 from pipelines.operations.status import load_status as look
 from pipelines.sync import always
 from tests.support import faults
-from tests.support.nights import House, Told, folder, night, plainly
-from tests.support.records import classes, school_class, student, students
-from tests.support.service import Service
-
-Records = list[dict[str, Any]]
+from tests.support.nights import House, Told, new_house, night, plainly
+from tests.support.records import Records, classes, school_class, student, students
 
 TONIGHT: dict[int, tuple[Records, Records]] = {
     1: (students(12), classes(2)),
@@ -32,12 +28,10 @@ TONIGHT: dict[int, tuple[Records, Records]] = {
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with folder() as root, plainly(), Service() as service:
-        house = House(root / "warehouse", service, hold_changed_percent=100)
-        for number, (listed, taught) in TONIGHT.items():
-            service.students, service.classes = listed, taught
-            house.at(number).sync()
-        yield house
+    with plainly(), new_house(hold_changed_percent=100) as made:
+        for number, shown in TONIGHT.items():
+            made.night(number, *shown)
+        yield made
 
 
 def of(*numbers: int) -> Told:
@@ -78,8 +72,7 @@ def test_discards_and_undos_in_any_order_with_days_that_only_the_history_holds(h
     random = Random(seed)
     house.over["keep_days"] = 3
     for number in (6, 7):
-        house.service.students, house.service.classes = TONIGHT[number % 5 + 1]
-        house.at(number).sync()
+        house.night(number, *TONIGHT[number % 5 + 1])
     nights = {number: TONIGHT[number if number < 6 else number % 5 + 1] for number in range(1, 8)}
     there = house.rollbook().raw.days()
     assert there[0] > night(1)
@@ -109,8 +102,7 @@ def test_all_days_may_be_discarded_and_the_warehouse_is_empty_then(house: House)
 
 
 def test_of_several_landings_the_last_that_counts_is_taken_back(house: House) -> None:
-    house.service.students = [*students(12), student(90)]
-    house.sync()
+    house.night(5, [*students(12), student(90)])
     house.service.students = students(1)
     with pytest.raises(HeldError):
         house.sync()
@@ -155,8 +147,7 @@ def test_it_shows_what_would_change_and_changes_nothing_unless_that_is_confirmed
 
 
 def test_more_than_the_hold_allows_takes_a_confirmation(house: House) -> None:
-    house.service.students = students(30)
-    house.at(6).sync()
+    house.night(6, students(30))
     with pytest.raises(HeldError, match="18 of 30 rows of students would be removed"):
         discard(house.rollbook(), night(6), reason="")
     discard(house.rollbook(), night(6), reason="", confirm=always)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,23 +16,21 @@ from pipelines.cli import app
 from pipelines.errors import HeldError
 from pipelines.operations import capacity
 from pipelines.operations.doctor import Doctor, Finding, Outcome
-from pipelines.settings import ROOT
 from pipelines.sync import Rollbook
 from tests.support import faults
 from tests.support.listeners import webhook
-from tests.support.nights import House, folder
+from tests.support.nights import House, new_house
 from tests.support.records import classes, students
-from tests.support.service import KEY, Service
+from tests.support.service import KEY
 
 OK, WARNING, FAILED = Outcome.OK, Outcome.WARNING, Outcome.FAILED
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with folder() as warehouse, Service(students(20), classes(3)) as service:
-        house = House(warehouse / "w", service, retry_seconds=0)
-        service.now = lambda: datetime.now(UTC)
-        yield house
+    with new_house(students(20), classes(3), retry_seconds=0) as made:
+        made.service.now = lambda: datetime.now(UTC)
+        yield made
 
 
 def examined(house: House, **over: Any) -> list[Finding]:
@@ -245,17 +242,6 @@ def test_a_damaged_file_fails_with_the_command_that_mends_it(house: House) -> No
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def typed(house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> House:
-    """The house as the command sees it, with a Dagster home of its own."""
-    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", tmp_path)
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    given = {"BASE_URL": house.service.url, "API_KEY": KEY, "WAREHOUSE": house.warehouse, "RETRY_SECONDS": 0}
-    for name, value in given.items():
-        monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
-    return house
 
 
 def test_the_command_exits_0_when_a_sync_could_run_and_then_one_can(typed: House) -> None:

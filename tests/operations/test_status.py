@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,15 +15,7 @@ from pipelines.cli import app
 from pipelines.errors import HeldError, ServiceError
 from pipelines.operations.status import Days, OpenHold, Status, load_status
 from tests.support import faults
-from tests.support.nights import FIRST, House, folder, night
-from tests.support.records import classes, students
-from tests.support.service import KEY, Service
-
-
-@pytest.fixture
-def house() -> Iterator[House]:
-    with folder() as warehouse, Service(students(20), classes(3)) as service:
-        yield House(warehouse / "w", service)
+from tests.support.nights import FIRST, House, night
 
 
 def status(house: House, **over: Any) -> Status:
@@ -161,16 +151,6 @@ def test_sizes_are_those_of_the_files(house: House) -> None:
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def typed(house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> House:
-    """The house as the command sees it."""
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    for name, value in {"BASE_URL": house.service.url, "API_KEY": KEY, "WAREHOUSE": house.warehouse}.items():
-        monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
-    monkeypatch.setenv("COLUMNS", "300")
-    return house
 
 
 def at(day: date, hour: int) -> time_machine.travel:

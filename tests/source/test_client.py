@@ -17,8 +17,9 @@ from pipelines import __version__
 from pipelines.errors import NotTheContractError, RefusedError, ServiceError, UnreachableError
 from pipelines.source.client import Answer
 from pipelines.source.envelope import Page, detail
-from tests.source.asking import MakeClient, everything_about, get_page
+from tests.source.asking import MakeClient, get_page
 from tests.support import faults
+from tests.support.errors import everything_about
 from tests.support.records import student, students
 from tests.support.service import KEY, Bend, Reply, Service
 

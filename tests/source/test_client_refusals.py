@@ -14,9 +14,9 @@ import stamina
 
 from pipelines.errors import KeyRefusedError, RedirectError, RefusedError, SettingError, UnreachableError
 from pipelines.source.client import Client
-from tests.source.asking import MakeClient, everything_about, get_page
-from tests.source.conftest import SHORT_TIMEOUTS, settings_for
+from tests.source.asking import SHORT_TIMEOUTS, MakeClient, get_page, settings_for
 from tests.support import faults
+from tests.support.errors import everything_about
 from tests.support.records import students
 from tests.support.service import KEY, Bend, Reply, Service
 

@@ -14,21 +14,14 @@ import stamina
 
 from pipelines.errors import KeyRefusedError, NotTheContractError, RedirectError, UnreachableError
 from pipelines.source import client as client_module
-from pipelines.source.client import Answer, Client
-from pipelines.source.envelope import Page, page_of
-from pipelines.tables import SETS
+from tests.source.asking import MakeClient, get_page
 from tests.support import faults
 from tests.support.drips import chunk, head, sending
 from tests.support.records import students
 from tests.support.service import Asked, Reply, Service
 
-MakeClient = Callable[..., Client]
 PAGE = b'{"success": true, "data": [], "pagination": {"page":1,"limit":100,"total_count":0,"total_pages":0}}'
 MB = 2**20
-
-
-def get_page(client: Client) -> Answer[Page]:
-    return client.get("students", {"page": 1, "limit": 100}, read=page_of(SETS["students"]))
 
 
 # --- how long --------------------------------------------------------------------------------------------------------

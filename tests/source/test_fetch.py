@@ -17,7 +17,7 @@ from pipelines.landing.manifest import Absence, Manifest, Proof, Verdict, Walk
 from pipelines.source.absence import Names
 from pipelines.source.client import Client
 from pipelines.source.fetch import MAX_UNREACHABLE, Draft
-from tests.source.conftest import NOW, TODAY, TOMORROW, Night
+from tests.source.asking import NOW, TODAY, TOMORROW, Night
 from tests.support import faults
 from tests.support.records import student, students
 from tests.support.service import KEY, Bend, Reply

@@ -146,11 +146,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def _few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the students' tables: the others are the same code, and an example costs a third."""
-    for module in ("pipelines.store.history.engine", "pipelines.store.lake", "pipelines.store.schema"):
-        monkeypatch.setattr(f"{module}.TABLES", WATCHED)
-    for module in ("pipelines.store.lake", "pipelines.flatten.rows"):
-        monkeypatch.setattr(f"{module}.of_set", lambda _: tuple(WATCHED.values()))
+    model.only(WATCHED, monkeypatch)
 
 
 def check(world: World, shown: list[model.Shown]) -> None:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +250,3 @@ def test_duckdb_1_4_opens_it_tables_views_macros_and_comments(fortnight: School,
         else:  # ties may stand in another order, and a LIMIT may cut them elsewhere
             assert len(answer["told"][question]) > 2
             assert len(ours) > 0
-
-
-def test_the_days_of_the_tests_are_a_fortnight() -> None:
-    assert (DAYS[0], DAYS[-1] - DAYS[0]) == (FIRST, timedelta(days=13))

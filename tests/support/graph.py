@@ -74,16 +74,10 @@ class Job:
         return sorted(self.instance.get_materialized_partitions(dg.AssetKey(key)))
 
 
-def environment(house: House) -> dict[str, str]:
-    """A house's settings as variables of the environment."""
-    values = {"base_url": house.service.url, "api_key": KEY, "warehouse": house.warehouse, **house.over}
-    return {f"ROLLBOOK_{name.upper()}": str(value) for name, value in values.items()}
-
-
 @contextmanager
 def job(house: House, home: Path, **env: str) -> Iterator[Job]:
     """The job over a house, under its settings."""
-    values = environment(house) | env
+    values = house.environment() | env
     home.mkdir(exist_ok=True)
     quiet = {"telemetry": {"enabled": False}}
     with loaded(values) as module, dg.DagsterInstance.local_temp(str(home), overrides=quiet) as instance:

@@ -6,15 +6,28 @@ one table's statements, key by key, with a loop a person can read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
+
+import pytest
+
+from pipelines.tables import Table
 
 Row = tuple[Any, ...]
 # What a record stated about one table: its rows by key; None when it was silent about it.
 Said = dict[Row, Row] | None
 # Key, tracked values, valid_from, valid_to.
 Version = tuple[Row, Row, date, date | None]
+
+
+def only(watched: Mapping[str, Table], patch: pytest.MonkeyPatch) -> None:
+    """Let Rollbook have these tables only: the others come by the same code, and an example costs as much again."""
+    for module in ("history.engine", "lake", "schema", "compare"):
+        patch.setattr(f"pipelines.store.{module}.TABLES", watched)
+    for module in ("store.lake", "store.compare", "store.warehouse", "flatten.rows"):
+        patch.setattr(f"pipelines.{module}.of_set", lambda name: tuple(t for t in watched.values() if t.set == name))
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,10 @@ import stamina
 
 from pipelines.landing.manifest import Manifest
 from pipelines.settings import Settings, load
+from pipelines.store import checks
 from pipelines.sync import Rollbook, Synced
 from tests.support import model
+from tests.support.records import Record, Records, student, students
 from tests.support.service import KEY, Asked, Service
 
 FIRST = date(2026, 11, 20)
@@ -109,6 +111,11 @@ class House:
         values: dict[str, Any] = {**given, **self.over, **over}
         return load(**values)
 
+    def environment(self, **over: Any) -> dict[str, str]:
+        """The same settings as variables of the environment."""
+        given = {"base_url": self.service.url, "api_key": KEY, "warehouse": self.warehouse, **self.over, **over}
+        return {f"ROLLBOOK_{name.upper()}": str(value) for name, value in given.items()}
+
     def rollbook(self, **over: Any) -> Rollbook:
         """What is under test."""
         return Rollbook(self.settings(**over), clock=lambda: self.now)
@@ -117,6 +124,16 @@ class House:
         """Let it be the quarter past two of a night."""
         self.now = datetime.combine(night(number), time(2, 15), UTC)
         return self
+
+    def night(
+        self, number: int, students: Records | None = None, classes: Records | None = None, **arguments: Any
+    ) -> Synced:
+        """Sync on a night, with these records or those that the service already has."""
+        if students is not None:
+            self.service.students = students
+        if classes is not None:
+            self.service.classes = classes
+        return self.at(number).sync(**arguments)
 
     def sync(self, day: date | None = None, *, over: dict[str, Any] | None = None, **arguments: Any) -> Synced:
         """One sync; retries do not wait."""
@@ -143,6 +160,12 @@ class House:
         with duckdb.connect(self.published, read_only=True) as con:
             return {n: _sorted(con.execute(f"SELECT * FROM {n}").fetchall()) for n in (*names, "main.changes")}
 
+    def examined(self) -> dict[str, list[str]]:
+        """Every rule, with what it finds wrong in the published file."""
+        lake = self.rollbook().lake
+        with duckdb.connect(self.published, read_only=True) as con:
+            return dict(checks.examine(con, lake, lake.days()))
+
     def state(self) -> dict[str, str]:
         """The digest of the published file and of each file of the lake: what readers see."""
         found = [self.published, *(p for p in (self.warehouse / "snapshots").rglob("*") if p.is_file())]
@@ -153,6 +176,13 @@ class House:
     def landings(self, day: date) -> list[Manifest]:
         """The manifests of one day."""
         return self.rollbook().raw.manifests(day)
+
+
+@contextmanager
+def new_house(students: Iterable[Record] = (), classes: Iterable[Record] = (), **over: Any) -> Iterator[House]:
+    """A house in a folder of its own, whose service has these records."""
+    with folder() as made, Service(students, classes) as service:
+        yield House(made / "warehouse", service, **over)
 
 
 def asked(requests: Iterable[Asked]) -> list[str]:
@@ -182,8 +212,8 @@ class Told:
     def night(
         self,
         number: int,
-        students: Iterable[dict[str, Any]],
-        classes: Iterable[dict[str, Any]],
+        students: Iterable[Record],
+        classes: Iterable[Record],
         *,
         unproven: Iterable[str] = (),
         refused: Iterable[int] = (),
@@ -218,7 +248,35 @@ class Told:
         return found | {"main.changes": _sorted(changes)}
 
 
-def student_rows(r: dict[str, Any]) -> dict[str, model.Said]:
+class ChangingNights:
+    """A house that changes every night, and what its tables must hold."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.told = Told()
+        self.number = 0
+
+    def listed(self, number: int) -> Records:
+        """A night's students: one has a new name and states no activity, one has come and one is gone."""
+        renamed = student(4 + number, name=f"Night {number}", activity_tracking=None)
+        return [*students(3, first=1 + number), renamed, *students(26, first=5 + number)]
+
+    def play(self, count: int, **over: Any) -> ChangingNights:
+        """Sync some more nights."""
+        for _ in range(count):
+            self.number += 1
+            listed = self.listed(self.number)
+            self.house.night(self.number, listed, over=over)
+            self.told.night(self.number, listed, self.house.service.classes)
+        return self
+
+    def days(self, where: str) -> list[date]:
+        """The days on disk, in one of the warehouse's folders."""
+        found = (self.house.warehouse / where).glob("snapshot_date=*")
+        return sorted(date.fromisoformat(p.name.removeprefix("snapshot_date=")) for p in found)
+
+
+def student_rows(r: Record) -> dict[str, model.Said]:
     """The rows that a student's record states, per table: key and tracked values; None for silence."""
     key, summary, activity, listed = (r["id"],), r["summary"], r.get("activity_tracking"), r.get("classes")
     names = (r["email"], r["name"], r.get("first_name"), r.get("last_name"), r.get("reference_id"))
@@ -253,7 +311,7 @@ def student_rows(r: dict[str, Any]) -> dict[str, model.Said]:
     }
 
 
-def class_rows(r: dict[str, Any]) -> dict[str, model.Said]:
+def class_rows(r: Record) -> dict[str, model.Said]:
     """The rows that a class's record states, per table."""
     key, summary, activity = (r["class_id"],), r["summary"], r["assignment_activity"]
     course, teacher = r.get("course") or {}, r.get("teacher") or {}

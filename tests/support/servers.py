@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipelines.settings import ROOT
+from tests.support.commands import COMMAND, dagster_home
 
 T = TypeVar("T")
 
@@ -95,8 +95,7 @@ def serving(home: Path, env: Mapping[str, str], *arguments: str, port: int | Non
 
     `home` is DAGSTER_HOME and gets the dagster.yaml of the project; it marks all processes of this server.
     """
-    home.mkdir(exist_ok=True)
-    (home / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
+    dagster_home(home)
     with served_bare({**os.environ, **env, "DAGSTER_HOME": str(home)}, port or free_port(), *arguments) as served:
         yield served
 
@@ -107,7 +106,7 @@ def served_bare(env: Mapping[str, str], port: int, *arguments: str) -> Iterator[
     log = Path(env["DAGSTER_HOME"]) / "serve.log"
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [sys.executable, "-c", "from pipelines.cli import main; main()", "serve", "--port", str(port), *arguments],
+            [*COMMAND, "serve", "--port", str(port), *arguments],
             cwd=ROOT,
             env=env,
             stdout=out,

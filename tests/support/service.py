@@ -30,6 +30,7 @@ import msgspec
 
 KEY = "k3y-of-the-made-up-school"
 PREFIX = "/svcapi/v1/"
+STUDENT_NAMES = ("name", "email", "reference_id")  # the fields that a search looks into
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,14 @@ class Service:
         """
         self._plan.append(_Planned(bend, path, page, search, times, skip))
 
+    def hide(self, *ids: int) -> None:
+        """Leave these students out of the list, though a search finds them."""
+
+        def bend(asked: Asked, reply: Reply) -> Reply:
+            return self._list(asked, [s for s in self.students if s["id"] not in ids], STUDENT_NAMES)
+
+        self.on(bend, path="students", times=None)
+
     def mend(self) -> None:
         """Forget every plan."""
         self._plan.clear()
@@ -255,7 +264,7 @@ class Service:
                 }
             )
         if asked.path == "students":
-            return self._list(asked, self.students, ("name", "email", "reference_id"))
+            return self._list(asked, self.students, STUDENT_NAMES)
         if asked.path == "classes":
             return self._list(asked, self.classes, ("class_title", "class_code"))
         if asked.path in self.others:

@@ -7,10 +7,10 @@ import pytest
 from pipelines.errors import ArgumentError, HeldError
 from pipelines.landing.manifest import Hold, Verdict
 from tests.support import faults
+from tests.support.holds import first_night, is_held
 from tests.support.nights import House, Told, folder, night, plainly
 from tests.support.records import classes, students
 from tests.support.service import Service
-from tests.sync.conftest import first_night, is_held
 
 
 def test_approval_merges_what_was_held_and_asks_the_service_nothing() -> None:
@@ -105,8 +105,7 @@ def test_a_held_night_may_be_approved_after_later_nights(house: House) -> None:
     """History is a function of the landed days: the students were gone on night 2, and returned on night 3."""
     told = first_night(house, students(12))
     is_held(house, 2, students(2))
-    house.service.students = students(12)
-    house.at(3).sync()
+    house.night(3, students(12))
     assert house.tables() == first_night_and_third(house).tables()
     house.approve(night(2))
     told.night(2, students(2), house.service.classes).night(3, students(12), house.service.classes)

@@ -11,25 +11,24 @@ import pytest
 from pipelines.errors import HeldError
 from pipelines.landing.manifest import Verdict
 from tests.support import faults
-from tests.support.nights import House, Told, asked, folder, night, pages, plainly
-from tests.support.records import MISSING, classes, student, students
-from tests.support.service import Bend, Reply, Service
+from tests.support.nights import House, Told, asked, new_house, night, pages, plainly
+from tests.support.records import MISSING, Records, classes, student, students
+from tests.support.service import Bend, Reply
 
 LISTS = ["auth", *pages("students", 1), *pages("classes", 1)]
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with folder() as root, plainly(), Service(students(4), classes(1)) as service:
-        service.details = {i: {"student_id": i, "courses": []} for i in range(1, 10)}
-        yield House(root / "warehouse", service)
+    with plainly(), new_house(students(4), classes(1)) as made:
+        made.service.details = {i: {"student_id": i, "courses": []} for i in range(1, 10)}
+        yield made
 
 
-def tonight(house: House, number: int, records: list[dict[str, Any]], details: str) -> list[str]:
+def tonight(house: House, number: int, records: Records, details: str) -> list[str]:
     """Sync a night; returns what was asked for after the lists."""
-    house.service.students = records
     house.service.requests.clear()
-    house.at(number).sync(details=details)
+    house.night(number, records, details=details)
     requests = asked(house.service.requests)
     assert requests[:3] == LISTS
     assert {r.connection for r in house.service.requests} == {house.service.connections}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -16,9 +15,9 @@ from pipelines.landing.manifest import Landed
 from pipelines.records import replace_lone_surrogates
 from pipelines.source.envelope import page_of
 from pipelines.tables import SETS
-from tests.support.nights import House, Told, folder, plainly
+from tests.support.nights import House, Told
 from tests.support.records import classes, school_class, student, students
-from tests.support.service import Asked, Reply, Service
+from tests.support.service import Asked, Reply
 
 GOOD = {"students": student, "classes": school_class}
 
@@ -206,12 +205,6 @@ def test_a_record_nested_as_deep_as_may_be_is_taken() -> None:
 # --- three nights ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def house() -> Iterator[House]:
-    with folder() as root, plainly(), Service(classes=classes(1)) as service:
-        yield House(root / "warehouse", service)
-
-
 def as_a_float_with_half_an_emoji(asked: Asked, reply: Reply) -> Reply:
     body, found = re.subn(
         rb'"id":5,(.*?)"name":"Pupil Number5"', rb'"id":5.0,\1"name":"Pupil \\ud83d"', reply.content()
@@ -221,8 +214,7 @@ def as_a_float_with_half_an_emoji(asked: Asked, reply: Reply) -> Reply:
 
 
 def test_an_id_that_only_the_walk_could_read_makes_no_removal_and_no_return(house: House) -> None:
-    house.service.students = students(9)
-    house.at(1).sync()
+    house.night(1, students(9))
     told = Told().night(1, students(9), classes(1))
     for number in (2, 3):
         house.service.on(as_a_float_with_half_an_emoji, path="students")
@@ -240,8 +232,7 @@ def test_an_id_that_only_the_walk_could_read_makes_no_removal_and_no_return(hous
 
 @pytest.mark.parametrize("depth", [100, 980, 5000])
 def test_a_record_nested_without_end_costs_one_record_and_no_night(house: House, depth: int) -> None:
-    house.service.students = students(9)
-    house.at(1).sync()
+    house.night(1, students(9))
     deep = b'"id":5,"deep":%s,' % (b"[" * depth + b"]" * depth)
     house.service.on(
         lambda asked, reply: Reply(body=reply.content().replace(b'"id":5,', deep).replace(b"Number5", b"Renamed")),

@@ -9,17 +9,16 @@ import pytest
 from pipelines.errors import KeyRefusedError, OtherInstitutionError, UnreachableError
 from pipelines.landing.manifest import Verdict
 from tests.support import faults
-from tests.support.nights import House, Told, asked, folder, night, pages, plainly
+from tests.support.nights import House, Told, asked, new_house, night, pages, plainly
 from tests.support.records import classes, students
-from tests.support.service import Service
 
 OTHER = {"id": 42, "name": "Another School", "key": "another-school"}
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with folder() as root, plainly(), Service(students(3), classes(1)) as service:
-        yield House(root / "warehouse", service)
+    with plainly(), new_house(students(3), classes(1)) as made:
+        yield made
 
 
 def refused(house: House) -> OtherInstitutionError:

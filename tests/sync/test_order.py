@@ -6,11 +6,8 @@ table: current rows, versions, changes, the writer's own runs of days, and the r
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
@@ -20,12 +17,12 @@ import pytest
 
 from pipelines.errors import NothingLandedError
 from pipelines.sandbox import Sandbox
-from pipelines.settings import ROOT
 from pipelines.store.database import connect
 from pipelines.store.history.engine import History
 from pipelines.store.lake import DayRecord, Lake
 from pipelines.sync import always
 from pipelines.tables import TABLES, Table
+from tests.support.commands import UNREACHABLE, dagster_home, run_command
 from tests.support.fortnight import DAYS, FIRST, HELD, LAST, TWICE, UNPROVEN, copy, export, lake, landed, rollbook, rows
 from tests.support.kills import Job, killed_or_done, start
 from tests.support.nights import folder
@@ -360,19 +357,13 @@ def test_a_mended_flattening_is_put_right_by_backfills_in_any_order(source: Path
 
 
 def test_the_command_names_what_it_left_out_and_succeeds(source: Path, tmp_path: Path) -> None:
-    home = tmp_path / "dagster_home"
-    home.mkdir()
-    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
+    home = dagster_home(tmp_path / "dagster_home")
     with folder() as made:
         copy(source, made, [d for d in DAYS if d != DAYS[5]])
         rollbook(made).rebuild()
         was = export(made / "rollbook.duckdb")
-        given = {"WAREHOUSE": made, "BASE_URL": "http://127.0.0.1:9", "API_KEY": "k", "FIRST_DATE": FIRST}
-        env = os.environ | {f"ROLLBOOK_{k}": str(v) for k, v in given.items()} | {"DAGSTER_HOME": str(home)}
-        command = [sys.executable, "-c", "from pipelines.cli import main; main()", "backfill", str(DAYS[3]), str(LAST)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=120, cwd=ROOT, env=env | {"COLUMNS": "200"}, check=False
-        )
+        given = {"ROLLBOOK_WAREHOUSE": str(made), "ROLLBOOK_FIRST_DATE": str(FIRST), "DAGSTER_HOME": str(home)}
+        done = run_command("backfill", str(DAYS[3]), str(LAST), env=UNREACHABLE | given)
         assert (done.returncode, done.stdout) == (0, f"Rebuilt 10 days: {DAYS[3]} to {LAST}.\n"), done.stderr
         assert done.stderr.splitlines() == [
             f"Skipped: nothing was landed on {DAYS[5]}, and the service keeps no history.",

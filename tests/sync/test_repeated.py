@@ -9,25 +9,19 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
 
-import duckdb
 import pytest
 
 from pipelines.errors import ContractChangedError
-from pipelines.store import checks
 from tests.support import faults
-from tests.support.nights import House, Told, folder, night
-from tests.support.records import classes, school_class, student, students
-from tests.support.service import Service
-
-Record = dict[str, Any]
+from tests.support.nights import House, Told, new_house, night
+from tests.support.records import Record, classes, school_class, student, students
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with folder() as root, Service(students(9), classes(2)) as service:
-        yield House(root / "warehouse", service)
+    with new_house(students(9), classes(2)) as made:
+        yield made
 
 
 def twice(*copies: Record) -> Callable[[list[Record]], list[Record]]:
@@ -35,16 +29,11 @@ def twice(*copies: Record) -> Callable[[list[Record]], list[Record]]:
     return lambda data: [*data, *copies]
 
 
-def examined(house: House) -> dict[str, list[str]]:
-    with duckdb.connect(str(house.published), read_only=True) as con:
-        return dict(checks.examine(con, house.rollbook().lake, house.rollbook().lake.days()))
-
-
 def assert_sound(house: House, told: Told, *, nights: int) -> None:
     """The tables are what was told, every night was published, and all of it comes out of raw/ again."""
     assert house.tables() == told.tables()
     assert house.query("SELECT snapshot_date, outcome FROM ops.syncs ORDER BY 1, landing")[-1][1] == "synced"
-    assert {rule: found for rule, found in examined(house).items() if found} == {}
+    assert {rule: found for rule, found in house.examined().items() if found} == {}
     house.at(nights).rollbook().rebuild()
     assert house.tables() == told.tables()
     house.at(nights).rollbook().backfill(night(1), night(nights))
@@ -185,7 +174,7 @@ def test_no_page_that_a_service_can_make_up_trips_a_check(house: House, seed: in
             with suppress(ContractChangedError):  # which is told before anything is made of the landing
                 house.at(number).sync()
         house.service.mend()
-        assert {rule: found for rule, found in examined(house).items() if found} == {}
+        assert {rule: found for rule, found in house.examined().items() if found} == {}
     tables = house.tables()
     house.rollbook().rebuild()
     assert house.tables() == tables

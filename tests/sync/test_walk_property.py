@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from pipelines import tables
-from tests.support.nights import House, Row, folder, plainly
+from tests.support import model
+from tests.support.nights import House, Row, folder, new_house, plainly
 from tests.support.records import school_class, student
 from tests.support.service import Asked, Service
 
@@ -26,7 +27,7 @@ Record = dict[str, Any]
 Story = list[list[tuple[str, int, str, int]]]
 SETS = ("students", "classes")
 SIZES = {"students": 9, "classes": 6}
-# The tables that tell who is there; the others come from the same records by the same code, and cost as much again.
+# The tables that show who is there.
 WATCHED = {n: tables.TABLES[n] for n in ("students", "student_classes", "classes", "institution")}
 
 # What happens before a request is answered: to which set, at which request of the night, what, and to which record.
@@ -151,26 +152,17 @@ def published(house: House) -> dict[str, set[Row]]:
         return found | {"removed": set(removed.fetchall())}
 
 
-def watch(patch: pytest.MonkeyPatch) -> None:
-    """Only the watched tables."""
-    for module in ("history.engine", "lake", "schema", "compare"):
-        patch.setattr(f"pipelines.store.{module}.TABLES", WATCHED)
-    for module in ("store.lake", "store.compare", "store.warehouse", "flatten.rows"):
-        patch.setattr(f"pipelines.{module}.of_set", lambda name: tuple(t for t in WATCHED.values() if t.set == name))
-
-
 @pytest.fixture(autouse=True)
 def _few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch(monkeypatch)
+    model.only(WATCHED, monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def first_night() -> Iterator[Path]:
     """The warehouse after a first, quiet night."""
-    with pytest.MonkeyPatch.context() as patch, folder() as root, plainly(), Service() as service:
-        watch(patch)
-        house = House(root / "warehouse", service)
-        living = Living(service)
+    with pytest.MonkeyPatch.context() as patch, plainly(), new_house() as house:
+        model.only(WATCHED, patch)
+        living = Living(house.service)
         living.begin(1, [])
         house.sync()
         tables_ = published(house)

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,10 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, WebSocket, expect, sync_playwright
+from playwright.sync_api import Page, WebSocket, expect
 
-from pipelines.settings import ROOT
-from tests.conftest import CHROMIUM_FLAGS
+from tests.support.commands import UNREACHABLE, dagster_home, run_command
 from tests.support.servers import Served, serving, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -104,17 +100,9 @@ class Ui:
 def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
     """A UI that has one failed run to show; its service is nobody, so that no run of a test gets far."""
     folder = tmp_path_factory.mktemp("foreign")
-    home = folder / "home"
-    home.mkdir()
-    (home / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
-    settings = {
-        "ROLLBOOK_WAREHOUSE": str(folder / "warehouse"), "ROLLBOOK_BASE_URL": "http://127.0.0.1:9",
-        "ROLLBOOK_API_KEY": "k", "ROLLBOOK_RETRY_SECONDS": "0", "ROLLBOOK_CRON": "0 0 1 1 *",
-    }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", "from pipelines.cli import main; main()", "sync"],
-        cwd=ROOT, env={**os.environ, **settings, "DAGSTER_HOME": str(home)}, capture_output=True, check=False, timeout=200,
-    )  # fmt: skip
+    home = dagster_home(folder / "home")
+    settings = UNREACHABLE | {"ROLLBOOK_WAREHOUSE": str(folder / "warehouse"), "ROLLBOOK_CRON": "0 0 1 1 *"}
+    done = run_command("sync", env=settings | {"DAGSTER_HOME": str(home)})
     assert done.returncode == 1, done.stderr
     with serving(home, settings) as served:
         (run,) = (r["runId"] for r in served.ask(RUNS)["runsOrError"]["results"])
@@ -145,13 +133,9 @@ def foreign() -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    """A Chromium for which all names under .example mean this machine."""
-    with sync_playwright() as playwright:
-        flags = [*CHROMIUM_FLAGS, "--host-resolver-rules=MAP *.example 127.0.0.1"]
-        running = playwright.chromium.launch(executable_path=chromium, args=flags)
-        yield running
-        running.close()
+def chromium_flags(chromium_flags: list[str]) -> list[str]:
+    """All names under .example mean this machine."""
+    return [*chromium_flags, "--host-resolver-rules=MAP *.example 127.0.0.1"]
 
 
 def after_events(page: Page, look: Callable[[], bool]) -> Callable[[], bool]:

@@ -18,6 +18,7 @@ from dagster._core.instance.config import PoolGranularity
 from dagster._core.scheduler.instigation import TickStatus
 
 from pipelines.settings import ROOT
+from tests.support.commands import dagster_home
 
 HOME = ROOT / "dagster_home"
 DEPLOY = HOME / "deploy"
@@ -29,7 +30,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def test_dagster_accepts_the_settings_and_goes_by_them(tmp_path: Path) -> None:
-    shutil.copy(HOME / "dagster.yaml", tmp_path)
+    dagster_home(tmp_path)
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert not instance.telemetry_enabled
         assert not instance.nux_enabled
@@ -150,10 +151,9 @@ def test_the_units_command_runs_with_what_the_unit_gives_it_and_nothing_else(tmp
     for folder in ("dagster", "warehouse"):
         assert f"rollbook/{folder}" in text
         (tmp_path / folder).mkdir()
-    shutil.copy(HOME / "dagster.yaml", tmp_path / "dagster")
     environment = {
         "PATH": "/usr/bin:/bin",
-        "DAGSTER_HOME": str(tmp_path / "dagster"),
+        "DAGSTER_HOME": str(dagster_home(tmp_path / "dagster")),
         "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse"),
         "ROLLBOOK_BASE_URL": "https://records.example.org",
         "ROLLBOOK_API_KEY": "k3y",

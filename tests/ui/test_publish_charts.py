@@ -12,9 +12,8 @@ import pytest
 import time_machine
 
 from tests.support import graph
-from tests.support.nights import House, folder, night
+from tests.support.nights import new_house, night
 from tests.support.records import classes, students
-from tests.support.service import Service
 
 pytestmark = pytest.mark.slow
 
@@ -22,11 +21,11 @@ TITLES = {"Students to watch, by class", "The last month", "The nightly syncs"}
 
 
 def test_the_publish_asset_shows_the_charts_of_the_page_without_a_name(tmp_path: Path) -> None:
-    with folder() as path, Service(students(60), classes(2)) as service:
-        house = House(path, service)
-        house.over = {"first_date": "2026-11-01", "hold_changed_percent": "100", "report_names": "1"}
+    over = {"first_date": "2026-11-01", "hold_changed_percent": "100", "report_names": "1"}
+    with new_house(students(60), classes(2), **over) as house:
         # Everybody is worth a look, so that there is a class to draw.
-        (path / "thresholds.csv").write_text("name,value\ncompletion_below,100\nscore_below,100\n")
+        house.warehouse.mkdir()
+        (house.warehouse / "thresholds.csv").write_text("name,value\ncompletion_below,100\nscore_below,100\n")
         with graph.job(house, tmp_path / "home") as job:
             results = []
             for number in (1, 2):

@@ -14,10 +14,10 @@ import pytest
 
 from pipelines.errors import DamagedError
 from pipelines.sync import always
+from tests.support.healing import COUNT, healed
 from tests.support.machines import left_over
 from tests.support.nights import House, Told, night
 from tests.support.records import classes, students
-from tests.sync.faults.conftest import COUNT, healed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

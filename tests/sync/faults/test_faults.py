@@ -23,11 +23,11 @@ from pipelines.operations.diff import diff
 from pipelines.operations.doctor import Doctor, Outcome
 from pipelines.operations.status import load_status as look
 from pipelines.sync import Rollbook
+from tests.support.healing import COUNT, TONIGHT, healed
 from tests.support.machines import MB, Disk, as_nobody, disk, elsewhere, left_over, no_file_above, open_below
 from tests.support.nights import House, Told, night
 from tests.support.records import classes, students
 from tests.support.service import Service
-from tests.sync.faults.conftest import COUNT, TONIGHT, healed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

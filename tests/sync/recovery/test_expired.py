@@ -21,8 +21,7 @@ def expired(house: House, told: Told) -> Told:
     house.over = {"keep_days": 2}
     for number in range(4, 9):
         tonight = [*students(60), student(100), student(100 + number)]
-        house.service.students = tonight
-        house.at(number).sync()
+        house.night(number, tonight)
         told.night(number, tonight, classes(4))
     assert house.rollbook().raw.days() == [night(n) for n in (6, 7, 8)]
     house.at(9)

@@ -20,7 +20,6 @@ from pipelines.sync import always
 from pipelines.tables import TABLES
 from tests.support.nights import House, Told, night
 from tests.support.records import classes, school_class, student, students
-from tests.support.service import Asked, Reply, Service
 from tests.sync.recovery.losses import (
     LOSSES,
     change_rows,
@@ -30,17 +29,6 @@ from tests.sync.recovery.losses import (
     make_a_folder_of_it,
     restore_the_first_night,
 )
-
-
-def hide(service: Service, *ids: int) -> None:
-    """Let the list lack these records, though a search finds them."""
-
-    def bend(asked: Asked, reply: Reply) -> Reply:
-        listed = [s for s in service.students if s["id"] not in ids]
-        return service._list(asked, listed, ("name", "email", "reference_id"))
-
-    service.on(bend, path="students", times=None)
-
 
 # --- what may become of the published file ---------------------------------------------------------------------------
 
@@ -62,7 +50,7 @@ def test_a_record_that_a_search_finds_is_not_removed_whatever_became_of_the_publ
 ) -> None:
     """Number 100 is new since the older files: those would not even know whom to search for."""
     loss(house)
-    hide(house.service, 7, 100)
+    house.service.hide(7, 100)
     done = house.sync()
     assert [(a.id, a.answer) for a in done.manifest.absences] == [(7, "slipped"), (100, "slipped")]
     told.night(4, [*students(60), student(100)], classes(4))
