@@ -136,8 +136,8 @@ def test_all_rules_hold_before_the_first_day() -> None:
 )
 def test_each_rule_finds_what_breaks_it(house: House, statement: str, rule: str, found: str) -> None:
     spoil(house, statement)
-    told = house.examined()[rule]
-    assert any(sentence.endswith(found) for sentence in told), told
+    found_now = house.examined()[rule]
+    assert any(sentence.endswith(found) for sentence in found_now), found_now
 
 
 def test_a_spoiled_file_is_not_published_and_a_rebuild_mends_it(house: House) -> None:

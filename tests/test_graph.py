@@ -147,9 +147,9 @@ def test_without_settings_the_graph_loads_and_the_schedule_says_what_is_missing(
     with loaded({}) as module:
         (schedule,) = module.defs.schedules
         context = dg.build_schedule_context(repository_def=module.defs.get_repository_def())
-        told = schedule.evaluate_tick(context)
-        assert told.run_requests == []
-        assert told.skip_message == (
+        tick = schedule.evaluate_tick(context)
+        assert tick.run_requests == []
+        assert tick.skip_message == (
             "ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY are not set: see .env.example, then restart"
         )
         assert len(module.defs.resolve_all_asset_specs()) == 23

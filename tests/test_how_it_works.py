@@ -70,8 +70,8 @@ def test_one_students_five_days_give_the_history_that_the_page_shows() -> None:
                 service.on(faults.moved_total(by=1), path="students", times=None)
             house.at(number).sync()
             service.mend()
-        told = house.query("SELECT snapshot_date, proven, removed FROM ops.syncs ORDER BY ALL")
-        assert [(str(day), proven, bool(removed)) for day, proven, removed in told] == [
+        syncs = house.query("SELECT snapshot_date, proven, removed FROM ops.syncs ORDER BY ALL")
+        assert [(str(day), proven, bool(removed)) for day, proven, removed in syncs] == [
             (day, proven == "yes", completed == "absent") for day, _, proven, completed, _ in days
         ]
         for query, rows in answers():

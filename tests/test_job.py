@@ -15,7 +15,7 @@ import time_machine
 
 from tests.support import graph
 from tests.support.graph import Job
-from tests.support.nights import House, Told, new_house, night
+from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.service import KEY
 
@@ -64,7 +64,7 @@ def test_a_sync_marks_every_asset_on_its_day_with_its_counts(house: House, job: 
     assert result.success
     keys = [spec.key for spec in job.defs.resolve_all_asset_specs()]
     assert {k.to_user_string(): job.marked(*k.path) for k in keys} == {k.to_user_string(): [str(day)] for k in keys}
-    assert house.tables() == Told().night(1, house.service.students, house.service.classes).tables()
+    assert house.tables() == Expected().night(1, house.service.students, house.service.classes).tables()
     about = {asset: metadata for asset, _, metadata in graph.marked(result)}
     (landing,) = house.landings(day)
     raw = about["raw/students"]
@@ -90,8 +90,8 @@ def test_a_sync_marks_every_asset_on_its_day_with_its_counts(house: House, job: 
 def test_what_is_marked_names_no_pupil(house: House, job: Job) -> None:
     with quarter_past_two(house, 1) as day:
         result = job.run(day, tags=SYNC)
-    told = "\n".join(map(dg.serialize_value, job.instance.all_logs(result.run_id)))
-    assert "snapshots" in told
+    log = "\n".join(map(dg.serialize_value, job.instance.all_logs(result.run_id)))
+    assert "snapshots" in log
     for personal in (
         "pupil.7@",
         "Pupil Number7",
@@ -100,7 +100,7 @@ def test_what_is_marked_names_no_pupil(house: House, job: Job) -> None:
         "R-7",
         house.settings().api_key.get_secret_value(),
     ):
-        assert personal not in told
+        assert personal not in log
 
 
 def test_every_check_is_made_and_passes_on_good_data(house: House, job: Job) -> None:
@@ -202,9 +202,9 @@ def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_ca
     assert result.success
     assert len(house.service.requests) == requests
     why = {str(night(n)): f"nothing was landed on {night(n)}, and the service keeps no history" for n in (2, 4)}
-    told = f"2 of 4 days: {night(2)}, {night(4)} (nothing was landed)"
-    assert warnings(job, result) == [*why.values(), f"Skipped {told}"]
-    assert tags(job, result)["rollbook/skipped"] == told
+    skipped = f"2 of 4 days: {night(2)}, {night(4)} (nothing was landed)"
+    assert warnings(job, result) == [*why.values(), f"Skipped {skipped}"]
+    assert tags(job, result)["rollbook/skipped"] == skipped
     assert sorted((asset, day) for asset, day, _ in graph.marked(result) if asset.endswith("/students")) == sorted(
         (f"{stage}/students", str(night(n))) for stage in ("raw", "snapshots", "history") for n in (1, 3)
     )
@@ -287,7 +287,7 @@ def test_a_setting_that_went_missing_fails_the_run_in_one_line(house: House, job
 def test_a_file_that_rollbook_itself_spoiled_is_not_published_and_force_mends_it(house: House, job: Job) -> None:
     with quarter_past_two(house, 1) as day:
         assert job.run(day, tags=SYNC).success
-    told = Told().night(1, house.service.students, house.service.classes)
+    expected = Expected().night(1, house.service.students, house.service.classes)
     with duckdb.connect(str(house.published)) as con:
         con.execute("UPDATE history.students SET name = 'Somebody Else' WHERE student_id = 8")
     house.rollbook().warehouse.own.note(house.published)  # as if Rollbook itself had written it so
@@ -307,5 +307,5 @@ def test_a_file_that_rollbook_itself_spoiled_is_not_published_and_force_mends_it
         assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
         forced = job.run(day, tags=SYNC, options={"force": True})
     assert forced.success
-    told.night(2, house.service.students, house.service.classes)
-    assert house.tables() == told.tables()
+    expected.night(2, house.service.students, house.service.classes)
+    assert house.tables() == expected.tables()

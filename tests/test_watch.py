@@ -124,12 +124,12 @@ def test_a_backfill_is_nobodys_alert(watch: Watch, hook: Webhook) -> None:
 
 
 @pytest.mark.parametrize(
-    ("will_retry", "launched", "told"),
+    ("will_retry", "launched", "alerts"),
     [("true", True, 0), ("false", True, 1), ("true", False, 1)],
     ids=["tried again", "given up", "a command's run, which Dagster cannot start again"],
 )
 def test_a_crashed_run_is_told_unless_dagster_tries_it_again(
-    watch: Watch, hook: Webhook, will_retry: str, launched: bool, told: int
+    watch: Watch, hook: Webhook, will_retry: str, launched: bool, alerts: int
 ) -> None:
     instance = watch.job.instance
     run = instance.create_run_for_job(
@@ -142,7 +142,7 @@ def test_a_crashed_run_is_told_unless_dagster_tries_it_again(
     assert [t.splitlines()[1] for t in hook.texts] == [
         "It ended before it could say why: its process was killed, or could not start. Its log is in the UI (run"
         f" {run.run_id}). Run `rollbook sync`."
-    ] * told
+    ] * alerts
 
 
 def test_a_late_night_is_told_once_and_so_is_the_sync_that_makes_up_for_it(
@@ -205,10 +205,10 @@ def test_the_sensor_keeps_its_place_and_says_why_it_does_nothing(watch: Watch, h
     with dg.build_sensor_context(
         instance=watch.job.instance, repository_def=watch.job.defs.get_repository_def()
     ) as context:
-        told = sensor.evaluate_tick(context)
-    assert (told.run_requests, told.skip_message) == ([], "the runs that ended were checked")
-    assert told.cursor is not None
-    assert abs(datetime.fromisoformat(told.cursor) - datetime.now(UTC)) < timedelta(minutes=1)
+        tick = sensor.evaluate_tick(context)
+    assert (tick.run_requests, tick.skip_message) == ([], "the runs that ended were checked")
+    assert tick.cursor is not None
+    assert abs(datetime.fromisoformat(tick.cursor) - datetime.now(UTC)) < timedelta(minutes=1)
 
 
 def test_a_commands_run_is_told_by_the_command_and_not_again_by_the_daemon(tmp_path: Path, hook: Webhook) -> None:

@@ -23,7 +23,7 @@ from tests.campaign.operator import Operator
 from tests.campaign.reader import Reader
 from tests.campaign.school import School, shown
 from tests.support.machines import left_over
-from tests.support.nights import House, night, plainly
+from tests.support.nights import House, night, without_views
 from tests.support.service import Service
 
 KEEP_DAYS = 10  # from the middle of the campaign on
@@ -92,7 +92,7 @@ class Campaign:
     def play(self) -> None:
         """All nights, and a last look."""
         for number in range(1, self.nights + 1):
-            with plainly() if self.random.random() < 0.6 else nullcontext():
+            with without_views() if self.random.random() < 0.6 else nullcontext():
                 self.night(number)
         self.last_look()
 

@@ -166,12 +166,12 @@ def test_a_second_sync_changes_nothing_and_the_next_day_exactly_what_changed(rol
         sandbox.day = TODAY
         assert rollbook("sync", **at(sandbox)).returncode == 0
     changed = {i for i in before if i in after and before[i] != after[i]}
-    told = published(
+    logged = published(
         tmp_path,
         f"""SELECT DISTINCT student_id FROM changes
             WHERE table_name = 'student_summaries' AND change = 'changed' AND snapshot_date = '{TODAY}'""",
     )
-    assert {r[0] for r in told} == changed
+    assert {r[0] for r in logged} == changed
 
 
 def test_a_key_of_another_institution_is_refused_before_anything_is_fetched(rollbook: Run, service: Service) -> None:
@@ -210,8 +210,8 @@ def test_rebuild_makes_the_same_tables_from_raw_alone(rollbook: Run, tmp_path: P
 def test_the_demo_shows_what_was_synced_and_asks_three_questions(rollbook: Run, tmp_path: Path) -> None:
     done = rollbook("demo", "--days", "3", "--students", "80")
     assert done.returncode == 0, done.stderr
-    for said in ("What was synced", "What changed last night", "The file", "The UI", "rollbook serve --demo"):
-        assert said in done.stdout
+    for heading in ("What was synced", "What changed last night", "The file", "The UI", "rollbook serve --demo"):
+        assert heading in done.stdout
     assert done.stdout.count("?\n") >= 3
     assert published(tmp_path, "SELECT COUNT(*), MIN(snapshot_date), MAX(snapshot_date) FROM ops.syncs") == [
         (3, TODAY - timedelta(days=2), TODAY)

@@ -82,27 +82,27 @@ def test_sql_reads_a_query_from_standard_input_and_the_lakes_views(fortnight: Sc
 def test_sql_refuses_to_write_in_a_sentence(fortnight: School, tmp_path: Path, query: str, word: str) -> None:
     before = hashlib.sha256(fortnight.published.read_bytes()).hexdigest()
     out = tmp_path / "out"
-    said = error(run_at(fortnight, "sql", query.format(out=out)), 2)
-    assert word in said
-    assert "only a sync changes what is published" in said
+    message = error(run_at(fortnight, "sql", query.format(out=out)), 2)
+    assert word in message
+    assert "only a sync changes what is published" in message
     assert not out.exists()
     assert hashlib.sha256(fortnight.published.read_bytes()).hexdigest() == before
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ("SELECT * FROM read_csv('/etc/passwd')", "the function read_csv could do more"),
         ("FROM '/etc/passwd'", "DuckDB refused the query"),
         ("FROM glob('/etc/*')", "the function glob could do more"),
     ],
 )
-def test_sql_reads_the_warehouse_and_no_other_file(fortnight: School, query: str, said: str) -> None:
-    assert said in error(run_at(fortnight, "sql", query), 2)
+def test_sql_reads_the_warehouse_and_no_other_file(fortnight: School, query: str, message: str) -> None:
+    assert message in error(run_at(fortnight, "sql", query), 2)
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ("SELECT 1; SELECT 2", "Ask one query at a time"),
         ("", "Ask one query at a time: this is 0"),
@@ -110,8 +110,8 @@ def test_sql_reads_the_warehouse_and_no_other_file(fortnight: School, query: str
         ("SELECT nobody FROM students", "DuckDB refused the query"),
     ],
 )
-def test_sql_says_what_is_wrong_with_a_query(fortnight: School, query: str, said: str) -> None:
-    assert said in error(run_at(fortnight, "sql", query), 2)
+def test_sql_says_what_is_wrong_with_a_query(fortnight: School, query: str, message: str) -> None:
+    assert message in error(run_at(fortnight, "sql", query), 2)
 
 
 def test_sql_before_the_first_sync_says_what_to_run(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_export_writes_the_format_asked_for(
 
 
 def test_export_of_an_unknown_question_names_near_ones(fortnight: School, tmp_path: Path) -> None:
-    said = error(run_at(fortnight, "export", "student_to_watch", "--out", str(tmp_path / "f.csv")), 2)
-    assert "did you mean students_to_watch" in said
+    message = error(run_at(fortnight, "export", "student_to_watch", "--out", str(tmp_path / "f.csv")), 2)
+    assert "did you mean students_to_watch" in message
 
 
 @pytest.mark.slow

@@ -74,10 +74,10 @@ def test_whatever_is_printed_passes_through_the_same_place() -> None:
     RichHandler(console=terminal, show_path=False, show_time=False).handle(record)
     assert "owned" in file.getvalue()
     assert not any(obeyed in file.getvalue() for obeyed in ("\x1b]0;", "\x1b[31m", "\x1b[2K", "\x9b", "\u202e", "\x07"))
-    said = io.StringIO()
-    with Progress(console=Terminal(file=said, width=200)) as bars:
+    output = io.StringIO()
+    with Progress(console=Terminal(file=output, width=200)) as bars:
         bars.add_task(EVIL)
-    assert harmless(said.getvalue())
+    assert harmless(output.getvalue())
 
 
 @pytest.fixture(scope="module")

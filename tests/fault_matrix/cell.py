@@ -12,7 +12,7 @@ from pipelines.errors import RollbookError
 from pipelines.landing.manifest import Verdict
 from pipelines.source.fetch import fetch
 from tests.fault_matrix.expected import CLASSES_1, CLASSES_2, STUDENTS_1, STUDENTS_2, NoConnection
-from tests.support.nights import House, Told, asked, night
+from tests.support.nights import Expected, House, asked, night
 from tests.support.service import Bend
 
 
@@ -26,7 +26,7 @@ class Cell:
         self._monkeypatch = monkeypatch
 
     def on(self, bend: Bend | NoConnection, *, path: str = "students", page: int | None = None, **plan: Any) -> None:
-        """Have the fault, at a page of a list, as `Service.on` is told."""
+        """Have the fault, at a page of a list, with the arguments of `Service.on`."""
         if isinstance(bend, NoConnection):
             self._disconnect(bend.error, path, page, plan.get("times", 1))
         else:
@@ -52,23 +52,23 @@ class Cell:
     def asked(self) -> list[str]:
         return asked(self.service.requests)
 
-    def told(self, hidden: tuple[int, ...] = (), more: tuple[dict[str, Any], ...] = (), **night_2: Any) -> Told:
+    def expected(self, hidden: tuple[int, ...] = (), more: tuple[dict[str, Any], ...] = (), **night_2: Any) -> Expected:
         """Both nights, when the service hid some students in the second, or showed more."""
         shown = [s for s in STUDENTS_2 if s["id"] not in hidden]
-        return Told().night(1, STUDENTS_1, CLASSES_1).night(2, [*shown, *more], CLASSES_2, **night_2)
+        return Expected().night(1, STUDENTS_1, CLASSES_1).night(2, [*shown, *more], CLASSES_2, **night_2)
 
-    def synced(self, requests: list[str], told: Told | None = None, *, unseen: int = 0, **counts: int) -> None:
-        """Sync, proven; the tables are what was told, by default that there was no fault at all.
+    def synced(self, requests: list[str], expected: Expected | None = None, *, unseen: int = 0, **counts: int) -> None:
+        """Sync, proven; the tables are as expected, by default as if there had been no fault.
 
         `unseen` are the requests that never reached the service; `counts` are what `ops.syncs` says of the night.
         """
         done = self.house.sync()
         assert (done.manifest.verdict, done.manifest.proven, done.manifest.reason) == (Verdict.SYNCED, True, "")
         assert self.asked() == requests
-        assert self.house.tables() == (told or self.told()).tables()
+        assert self.house.tables() == (expected or self.expected()).tables()
         self._recorded(("synced", True, "synced", "", len(requests) + unseen), counts)
 
-    def unproven(self, requests: list[str], told: Told, *sets: str, **counts: int) -> None:
+    def unproven(self, requests: list[str], expected: Expected, *sets: str, **counts: int) -> None:
         """Sync without removing anything from these sets; the sync says so."""
         done = self.house.sync()
         manifest = done.manifest
@@ -78,7 +78,7 @@ class Cell:
             assert f"{name} could not be proven complete" in manifest.reason
         assert manifest.reason.count("nothing was removed from them") == len(sets)
         assert self.asked() == requests
-        assert self.house.tables() == told.tables()
+        assert self.house.tables() == expected.tables()
         self._recorded(("synced", False, "unproven", manifest.reason, len(requests)), counts)
 
     def failed(self, error: type[RollbookError], requests: list[str]) -> RollbookError:
@@ -96,7 +96,7 @@ class Cell:
     def as_it_was(self) -> None:
         """Readers see night 1, and not a byte of the published file or the lake is another."""
         assert self.house.state() == self.before
-        assert self.house.tables() == Told().night(1, STUDENTS_1, CLASSES_1).tables()
+        assert self.house.tables() == Expected().night(1, STUDENTS_1, CLASSES_1).tables()
 
     def _recorded(self, outcome: tuple[Any, ...], counts: dict[str, int]) -> None:
         counts = {"verified": 2, "removed": 2, "slipped": 0, "rejected": 0} | counts

@@ -10,7 +10,7 @@ import pytest
 
 from tests.fault_matrix.cell import Cell
 from tests.fault_matrix.expected import CAP, CLASSES_1, CLASSES_2, STUDENTS_1, STUDENTS_2
-from tests.support.nights import House, Told, folder, plainly
+from tests.support.nights import Expected, House, folder, without_views
 from tests.support.service import Service
 
 HERE = Path(__file__).parent
@@ -35,12 +35,12 @@ def first_night() -> Iterator[Path]:
     with folder() as root, Service(STUDENTS_1, CLASSES_1, cap=CAP) as service:
         house = House(root / "warehouse", service)
         house.sync()
-        assert house.tables() == Told().night(1, STUDENTS_1, CLASSES_1).tables()
+        assert house.tables() == Expected().night(1, STUDENTS_1, CLASSES_1).tables()
         yield house.warehouse
 
 
 @pytest.fixture
 def cell(first_night: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cell]:
-    with folder() as root, plainly(), Service(STUDENTS_2, CLASSES_2, cap=CAP) as service:
+    with folder() as root, without_views(), Service(STUDENTS_2, CLASSES_2, cap=CAP) as service:
         shutil.copytree(first_night, root / "warehouse")
         yield Cell(House(root / "warehouse", service).at(2), monkeypatch)

@@ -112,9 +112,9 @@ def test_no_message_names_a_pupil_a_teacher_or_the_key(house: House, hook: Webho
     with pytest.raises(HeldError) as held:
         house.sync()
     tell(house, FAILED, Outcome("run-7", Kind.HELD, night(2), held.value.message), GOOD)
-    told = repr(hook.posted) + repr(hook.requests) + (house.warehouse / "build" / "alerts.json").read_text()
+    text = repr(hook.posted) + repr(hook.requests) + (house.warehouse / "build" / "alerts.json").read_text()
     for personal in ("Pupil", "pupil.", "R-7", "Terry", "terry@", KEY):
-        assert personal not in told
+        assert personal not in text
     assert (house.warehouse / "build" / "alerts.json").stat().st_mode & 0o777 == 0o600
 
 

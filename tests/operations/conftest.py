@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def typed(house: House, home: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+def cli_house(house: House, home: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     """The house as a command sees it."""
     for name, value in house.environment().items():
         monkeypatch.setenv(name, value)

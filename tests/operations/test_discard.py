@@ -14,7 +14,7 @@ from pipelines.operations.discard import discard, undo_discard
 from pipelines.operations.status import load_status as look
 from pipelines.sync import always
 from tests.support import faults
-from tests.support.nights import House, Told, new_house, night, plainly
+from tests.support.nights import Expected, House, new_house, night, without_views
 from tests.support.records import Records, classes, school_class, student, students
 
 TONIGHT: dict[int, tuple[Records, Records]] = {
@@ -28,17 +28,17 @@ TONIGHT: dict[int, tuple[Records, Records]] = {
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with plainly(), new_house(hold_changed_percent=100) as made:
+    with without_views(), new_house(hold_changed_percent=100) as made:
         for number, shown in TONIGHT.items():
             made.night(number, *shown)
         yield made
 
 
-def of(*numbers: int) -> Told:
-    told = Told()
+def of(*numbers: int) -> Expected:
+    expected = Expected()
     for number in numbers:
-        told.night(number, *TONIGHT[number])
-    return told
+        expected.night(number, *TONIGHT[number])
+    return expected
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
@@ -85,11 +85,11 @@ def test_discards_and_undos_in_any_order_with_days_that_only_the_history_holds(h
         else:
             discard(house.rollbook(), day, reason="by chance", confirm=always)
         aside ^= {day}
-        told = Told()
+        expected = Expected()
         for number, shown in nights.items():
             if night(number) not in aside:
-                told.night(number, *shown)
-        assert house.tables() == told.tables(), (seed, sorted(aside))
+                expected.night(number, *shown)
+        assert house.tables() == expected.tables(), (seed, sorted(aside))
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_all_days_may_be_discarded_and_the_warehouse_is_empty_then(house: House)
         discard(house.rollbook(), night(number), reason="another school's", confirm=always)
     assert {name: rows for name, rows in house.tables().items() if rows} == {}
     house.at(6).sync()
-    assert house.tables() == Told().night(6, *TONIGHT[5]).tables()
+    assert house.tables() == Expected().night(6, *TONIGHT[5]).tables()
 
 
 def test_of_several_landings_the_last_that_counts_is_taken_back(house: House) -> None:
@@ -122,8 +122,8 @@ def test_a_landing_that_stood_under_a_later_unproven_one_leaves_that_one(house: 
     house.service.on(faults.moved_total(1), path="students", page=1, times=None)
     house.sync()
     discard(house.rollbook(), night(5), 1, reason="", confirm=always)
-    told = of(1, 2, 3, 4).night(5, house.service.students, classes(2), unproven=["students"])
-    assert house.tables() == told.tables()
+    expected = of(1, 2, 3, 4).night(5, house.service.students, classes(2), unproven=["students"])
+    assert house.tables() == expected.tables()
 
 
 # --- what is asked, refused and said ---------------------------------------------------------------------------------

@@ -85,10 +85,10 @@ def test_it_sends_three_requests_and_writes_nothing(house: House) -> None:
 def test_no_line_shows_a_pupil_or_the_key(house: House) -> None:
     synced(house)
     house.service.students[0]["registration_date"] = "tomorrow"
-    told = " ".join(f.says for f in examined(house))
-    assert KEY not in told
-    assert "pupil" not in told.lower().replace("pupils'", "")
-    assert "@" not in told
+    text = " ".join(f.says for f in examined(house))
+    assert KEY not in text
+    assert "pupil" not in text.lower().replace("pupils'", "")
+    assert "@" not in text
 
 
 # --- the service -----------------------------------------------------------------------------------------------------
@@ -244,28 +244,28 @@ def test_a_damaged_file_fails_with_the_command_that_mends_it(house: House) -> No
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
-def test_the_command_exits_0_when_a_sync_could_run_and_then_one_can(typed: House) -> None:
+def test_the_command_exits_0_when_a_sync_could_run_and_then_one_can(cli_house: House) -> None:
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 0, done.output
     assert "A sync could run." in done.stdout
     assert "no daemon is running, so nothing starts the nightly sync" in done.stdout
-    Rollbook(typed.settings()).sync()
+    Rollbook(cli_house.settings()).sync()
 
 
-def test_the_command_exits_1_when_none_could(typed: House) -> None:
-    typed.service.key = "changed"
+def test_the_command_exits_1_when_none_could(cli_house: House) -> None:
+    cli_house.service.key = "changed"
     done = CliRunner().invoke(app, ["doctor"])
     assert (done.exit_code, "A sync could not run:" in done.stderr) == (1, True)
 
 
-def test_an_instance_that_does_not_open_fails(typed: House, tmp_path: Path) -> None:
+def test_an_instance_that_does_not_open_fails(cli_house: House, tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").write_text("storage: nonsense\n")
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 1
     assert "does not open" in done.stdout
 
 
-def test_a_home_without_its_configuration_is_a_warning(typed: House, tmp_path: Path) -> None:
+def test_a_home_without_its_configuration_is_a_warning(cli_house: House, tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").unlink()
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 0

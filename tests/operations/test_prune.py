@@ -27,7 +27,7 @@ from pipelines.tables import TABLES
 from tests.support.fortnight import DAYS, LAST, copy, export, landed
 from tests.support.fortnight import rollbook as fortnight_book
 from tests.support.machines import left_over
-from tests.support.nights import ChangingNights, Told, folder, new_house, night
+from tests.support.nights import ChangingNights, Expected, folder, new_house, night
 from tests.support.records import classes, students
 from tests.support.service import KEY
 
@@ -49,7 +49,7 @@ def thinned(ten: ChangingNights, nights: ChangingNights) -> ChangingNights:
     """Those ten nights, in a warehouse of the test's own."""
     shutil.copytree(ten.house.warehouse, nights.house.warehouse)
     nights.house.service.students = ten.house.service.students
-    nights.told, nights.number = deepcopy(ten.told), ten.number
+    nights.expected, nights.number = deepcopy(ten.expected), ten.number
     nights.house.at(10)
     return nights
 
@@ -69,13 +69,13 @@ def test_the_history_keeps_what_the_days_said_that_are_gone(thinned: ChangingNig
     assert thinned.days("raw") == left
     for table in (*TABLES, "observed"):
         assert thinned.days(f"snapshots/{table}") == left
-    assert thinned.house.tables() == thinned.told.tables()
+    assert thinned.house.tables() == thinned.expected.tables()
     assert left_over(thinned.house.warehouse) == []
 
 
 def test_the_nights_after_go_on_as_if_nothing_were_gone(thinned: ChangingNights) -> None:
     thinned.play(5, keep_days=KEEP)
-    assert thinned.house.tables() == thinned.told.tables()
+    assert thinned.house.tables() == thinned.expected.tables()
 
 
 def test_the_views_of_the_lake_show_the_days_that_are_kept_and_read_no_file_that_is_gone(
@@ -111,10 +111,10 @@ def test_a_day_that_waits_for_approval_stays_and_can_still_be_approved(nights: C
     assert night(4) in nights.days("raw")
     assert night(3) not in nights.days("raw")
     nights.house.at(10).approve(night(4), over={"keep_days": KEEP})
-    told = Told()
+    expected = Expected()
     for n in range(1, 11):
-        told.night(n, shown if n == 4 else nights.listed(n), classes(3))
-    assert nights.house.tables() == told.tables()
+        expected.night(n, shown if n == 4 else nights.listed(n), classes(3))
+    assert nights.house.tables() == expected.tables()
 
 
 def test_a_day_that_the_published_history_does_not_hold_yet_stays(nights: ChangingNights) -> None:
@@ -136,7 +136,7 @@ def test_the_newest_day_stays_however_old_it_is(nights: ChangingNights) -> None:
         nights.house.rollbook(keep_days=1).publish()
     # The day before it as well: it stays one night longer than the views show it.
     assert nights.days("raw") == [night(2), night(3)]
-    assert nights.house.tables() == nights.told.tables()
+    assert nights.house.tables() == nights.expected.tables()
 
 
 def test_an_older_file_that_is_put_back_loses_no_day_however_few_are_kept(nights: ChangingNights) -> None:
@@ -144,7 +144,7 @@ def test_an_older_file_that_is_put_back_loses_no_day_however_few_are_kept(nights
     oldest = min((nights.house.warehouse / "build" / "previous").glob("*.duckdb"))
     nights.house.rollbook().restore(oldest)
     nights.play(1, keep_days=1)
-    assert nights.house.tables() == nights.told.tables()
+    assert nights.house.tables() == nights.expected.tables()
 
 
 def test_a_failed_landing_goes_with_its_day_and_nothing_is_noted(nights: ChangingNights) -> None:
@@ -187,7 +187,7 @@ def test_with_the_days_restored_to_raw_a_rebuild_is_as_ever(nights: ChangingNigh
         nights.play(4, keep_days=KEEP)
         shutil.copytree(backup / "raw", nights.house.warehouse / "raw", dirs_exist_ok=True)
     nights.house.rollbook().rebuild()
-    assert nights.house.tables() == nights.told.tables()
+    assert nights.house.tables() == nights.expected.tables()
 
 
 def test_with_nothing_published_a_rebuild_is_refused_until_the_loss_is_accepted(thinned: ChangingNights) -> None:
@@ -205,26 +205,26 @@ def test_a_damaged_published_file_is_put_back_with_its_whole_history(thinned: Ch
     """A rebuild could not: the file published before it can."""
     thinned.house.published.write_bytes(b"garbage" * 1000)
     thinned.play(1, keep_days=KEEP)
-    assert thinned.house.tables() == thinned.told.tables()
+    assert thinned.house.tables() == thinned.expected.tables()
 
 
 def test_a_backfill_of_a_day_that_is_gone_says_so_and_of_the_others_changes_nothing(thinned: ChangingNights) -> None:
-    said = f"what was landed on {night(2)} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
+    message = f"what was landed on {night(2)} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
     with pytest.raises(NothingLandedError) as refused:
         thinned.house.rollbook().backfill(night(2), night(2))
-    assert refused.value.message == said
+    assert refused.value.message == message
     done = thinned.house.rollbook().backfill(night(1), night(10))
     assert list(done.rebuilt) == [night(n) for n in range(6, 11)]
-    assert done.skipped[night(2)] == said
-    assert thinned.house.tables() == thinned.told.tables()
+    assert done.skipped[night(2)] == message
+    assert thinned.house.tables() == thinned.expected.tables()
 
 
 def test_status_says_which_days_are_in_the_history_alone(thinned: ChangingNights) -> None:
-    told = load_status(thinned.house.rollbook(keep_days=KEEP))
-    assert told.history == Days(count=10, first=night(1), last=night(10))
-    assert told.on_disk == Days(count=5, first=night(6), last=night(10))
-    assert told.expired == Days(count=5, first=night(1), last=night(5))
-    assert told.keep_days == KEEP
+    found = load_status(thinned.house.rollbook(keep_days=KEEP))
+    assert found.history == Days(count=10, first=night(1), last=night(10))
+    assert found.on_disk == Days(count=5, first=night(6), last=night(10))
+    assert found.expired == Days(count=5, first=night(1), last=night(5))
+    assert found.keep_days == KEEP
 
 
 # --- whatever is gone, the tables are the same -----------------------------------------------------------------------
@@ -327,7 +327,7 @@ def test_a_writer_killed_while_letting_go_is_finished_by_the_next(
         with pytest.raises(Killed):
             prune_now(nights.house.rollbook(keep_days=3))
     nights.play(1, keep_days=3)
-    assert nights.house.tables() == nights.told.tables()
+    assert nights.house.tables() == nights.expected.tables()
     left_days = [night(n) for n in range(6, 10)]
     assert nights.days("raw") == left_days
     for table in (*TABLES, "observed"):

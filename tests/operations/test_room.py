@@ -31,7 +31,7 @@ def house(nights: ChangingNights) -> House:
 
 
 @pytest.fixture
-def eight(nights: ChangingNights, typed: House) -> ChangingNights:
+def eight(nights: ChangingNights, cli_house: House) -> ChangingNights:
     """Eight nights, as the command sees them."""
     return nights.play(8)
 
@@ -49,7 +49,7 @@ def test_a_dry_run_shows_the_days_and_the_bytes_and_lets_nothing_go(eight: Chang
         assert done.exit_code == 0, done.output
         assert f"Deleting 4 days ({night(1)} to {night(4)})" in done.stdout
         assert eight.days("raw") == [night(n) for n in range(5, 9)]
-        assert eight.house.tables() == eight.told.tables()
+        assert eight.house.tables() == eight.expected.tables()
         assert "Nothing is older" in CliRunner().invoke(app, ["prune", "--keep-days", "3"]).stdout
 
 

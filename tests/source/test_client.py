@@ -250,8 +250,8 @@ def test_a_retry_is_logged_with_the_page_and_what_happened(
         service.on(faults.status(502))
         get_page(client_of(service))
     assert capfd.readouterr() == ("", "")
-    (told,) = [r.getMessage() for r in caplog.records if r.name.startswith("pipelines")]
-    assert re.fullmatch(r"/svcapi/v1/students page 1: the service answered 502; retrying in \d\.\d s", told)
+    (message,) = [r.getMessage() for r in caplog.records if r.name.startswith("pipelines")]
+    assert re.fullmatch(r"/svcapi/v1/students page 1: the service answered 502; retrying in \d\.\d s", message)
 
 
 def test_a_single_student_is_asked_for_by_id(client_of: MakeClient) -> None:

@@ -34,8 +34,8 @@ def endless(first: bytes, piece: bytes) -> Callable[[], Iterable[bytes]]:
 GZIP_WITH_A_NAME = b"\x1f\x8b\x08\x08" + bytes(6)  # the file's name follows, up to a zero that never comes
 DRIPS: dict[str, Callable[[], Iterable[bytes]]] = {
     "the status line": endless(b"HTTP/1.1 200 ", b"y"),
-    "a header": endless(b"HTTP/1.1 200 Said\r\nx-anything: ", b"y"),
-    "headers": endless(b"HTTP/1.1 200 Said\r\n", b"x: y\r\n"),
+    "a header": endless(b"HTTP/1.1 200 OK\r\nx-anything: ", b"y"),
+    "headers": endless(b"HTTP/1.1 200 OK\r\n", b"x: y\r\n"),
     "answers before the answer": endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
     "a body": endless(head(content_length="1000000"), b" "),
     "a body of unknown length": endless(head(transfer_encoding="chunked"), chunk(b" ")),
@@ -160,7 +160,7 @@ def test_any_encoding_but_gzip_is_not_the_contracts(client_of: MakeClient, encod
 
 def test_two_encoding_headers_are_two_encodings(client_of: MakeClient) -> None:
     body = gzip.compress(gzip.compress(PAGE))
-    answer = b"HTTP/1.1 200 Said\r\ncontent-encoding: gzip\r\ncontent-encoding: gzip\r\n"
+    answer = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-encoding: gzip\r\n"
     answer += b"content-length: %d\r\n\r\n%s" % (len(body), body)
     with (
         stamina.set_testing(True, attempts=1),

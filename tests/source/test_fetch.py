@@ -140,11 +140,11 @@ def test_too_many_vanished_are_counted_and_not_asked_for(night: Night) -> None:
 
 
 def test_progress_is_told_page_by_page(night: Night) -> None:
-    told: list[tuple[str, int, int]] = []
+    calls: list[tuple[str, int, int]] = []
     night.fetch(
-        choose_details=lambda draft: [5], progress=lambda set_name, page, pages: told.append((set_name, page, pages))
+        choose_details=lambda draft: [5], progress=lambda set_name, page, pages: calls.append((set_name, page, pages))
     )
-    assert told == [("students", 1, 2), ("students", 2, 2), ("classes", 1, 1), ("details", 1, 1)]
+    assert calls == [("students", 1, 2), ("students", 2, 2), ("classes", 1, 1), ("details", 1, 1)]
 
 
 # --- bad nights ------------------------------------------------------------------------------------------------------

@@ -95,15 +95,15 @@ def test_one_page_that_lists_a_record_twice_counts_it_once(client_of: MakeClient
 
 
 def test_pages_go_to_the_sink_as_they_come(client_of: MakeClient) -> None:
-    kept, told = Kept(), []
+    kept, calls = Kept(), []
     with Service(students(250)) as service:
         walk(
             client_of(service),
             STUDENTS,
             kept,
-            progress=lambda set_name, page, pages: told.append((set_name, page, pages, len(kept.bodies))),
+            progress=lambda set_name, page, pages: calls.append((set_name, page, pages, len(kept.bodies))),
         )
-    assert told == [("students", 1, 3, 1), ("students", 2, 3, 2), ("students", 3, 3, 3)]
+    assert calls == [("students", 1, 3, 1), ("students", 2, 3, 2), ("students", 3, 3, 3)]
 
 
 # --- spoiled ---------------------------------------------------------------------------------------------------------

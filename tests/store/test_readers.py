@@ -28,20 +28,20 @@ SELECT (SELECT MAX(snapshot_date) FROM ops.syncs), (SELECT MAX(snapshot_date) FR
     (SELECT BIT_XOR(HASH(t)) FROM snapshots.students AS t)
 """
 
-# Holds the file open and looks again whenever it is told to.
+# Holds the file open and looks again whenever a line comes.
 HOLDER = """
 import duckdb, sys
 con = duckdb.connect(sys.argv[1], read_only=True)
 for line in sys.stdin:
     print(con.execute(sys.argv[2]).fetchall(), flush=True)
 """
-# Opens and closes the file as fast as it can, until it is told to stop, and prints each thing it saw.
+# Opens and closes the file as fast as it can, until its input ends, and prints each thing it saw.
 OPENER = """
 import duckdb, sys, threading
-told = threading.Event()
-threading.Thread(target=lambda: (sys.stdin.read(), told.set()), daemon=True).start()
+stop = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
 opened, seen = 0, set()
-while not told.is_set() or opened < 20:
+while not stop.is_set() or opened < 20:
     with duckdb.connect(sys.argv[1], read_only=True) as con:
         seen.add(str(con.execute(sys.argv[2]).fetchall()))
     opened += 1
@@ -71,9 +71,9 @@ class Reader:
 
     def stop(self) -> list[str]:
         """Tell it to stop; what it had to say. It must have met no error."""
-        said, errors = self._process.communicate(timeout=60)
+        output, errors = self._process.communicate(timeout=60)
         assert self._process.returncode == 0, errors
-        return said.splitlines()
+        return output.splitlines()
 
 
 @contextmanager
@@ -195,8 +195,8 @@ LOOK = """
 import duckdb, json, sys
 asked = json.load(sys.stdin)
 with duckdb.connect(sys.argv[1], read_only=True) as con:
-    told = {question: str(con.execute(question).fetchall()) for question in asked}
-json.dump({"version": duckdb.__version__, "told": told}, sys.stdout)
+    answers = {question: str(con.execute(question).fetchall()) for question in asked}
+json.dump({"version": duckdb.__version__, "answers": answers}, sys.stdout)
 """
 
 
@@ -246,7 +246,7 @@ def test_duckdb_1_4_opens_it_tables_views_macros_and_comments(fortnight: School,
         with duckdb.connect(str(fortnight.published), read_only=True) as con:
             ours = con.execute(question).fetchall()
         if "ORDER BY" in question and question not in {r.sql for r in cookbook()}:
-            assert answer["told"][question] == str(ours), question
+            assert answer["answers"][question] == str(ours), question
         else:  # ties may stand in another order, and a LIMIT may cut them elsewhere
-            assert len(answer["told"][question]) > 2
+            assert len(answer["answers"][question]) > 2
             assert len(ours) > 0

@@ -85,7 +85,7 @@ def job(house: House, home: Path, **env: str) -> Iterator[Job]:
 
 
 def failure(result: dg.ExecuteInProcessResult) -> tuple[str, str | None, dict[str, Any]]:
-    """What a failed run says: the error's first line, the description alone, and its metadata."""
+    """A failed run's error: its first line, its description and its metadata."""
     (event,) = [e for e in result.all_events if e.is_step_failure]
     data = event.step_failure_data
     assert data.error is not None
@@ -96,7 +96,7 @@ def failure(result: dg.ExecuteInProcessResult) -> tuple[str, str | None, dict[st
 
 
 def marked(result: dg.ExecuteInProcessResult) -> list[tuple[str, str | None, dict[str, Any]]]:
-    """What a run marks as made: asset, day and metadata of each."""
+    """The assets that a run marks as made: name, day and metadata of each."""
     return [
         (e.asset_key.to_user_string(), e.partition, {k: v.value for k, v in e.materialization.metadata.items()})
         for e in result.all_events

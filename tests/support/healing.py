@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.machines import left_over, open_below
-from tests.support.nights import House, Told
+from tests.support.nights import Expected, House
 from tests.support.records import student, students
 
 COUNT = 400
@@ -24,9 +24,9 @@ def two_nights(house: House) -> House:
     return house.at(3)
 
 
-def healed(house: House, told: Told) -> None:
+def healed(house: House, expected: Expected) -> None:
     """The next sync needs no hand, and leaves nothing behind."""
     house.sync()
-    assert house.tables() == told.tables()
+    assert house.tables() == expected.tables()
     assert left_over(house.warehouse) == []
     assert open_below(house.warehouse) == []

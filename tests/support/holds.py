@@ -8,14 +8,14 @@ import pytest
 
 from pipelines.errors import HeldError
 from pipelines.landing.manifest import Hold, Verdict
-from tests.support.nights import House, Told, night
+from tests.support.nights import Expected, House, night
 from tests.support.records import Records
 
 
-def first_night(house: House, records: Records) -> Told:
+def first_night(house: House, records: Records) -> Expected:
     """Sync the first night; returns what the tables must hold."""
     house.night(1, records)
-    return Told().night(1, records, house.service.classes)
+    return Expected().night(1, records, house.service.classes)
 
 
 def is_held(house: House, number: int, records: Records, **arguments: Any) -> Hold:

@@ -1,4 +1,4 @@
-"""The other ends of an alert: a chat service's webhook and a mail server, on loopback, that keep what they are sent."""
+"""Where alerts go: a chat service's webhook and a mail server on loopback, which keep what they are sent."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Mailbox:
     refuse: str = ""
 
     async def handle_DATA(self, server: SMTP, session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
-        """Take a mail, or refuse it as told."""
+        """Take a mail, or refuse it with `refuse`."""
         if self.refuse:
             return self.refuse
         mail = message_from_bytes(envelope.content, policy=policy.default)
@@ -125,7 +125,7 @@ def mailbox(*, account: bool = False, tls: ssl.SSLContext | None = None) -> Iter
 
 
 class _FreePort(Controller):
-    """On any free port: the plain controller knocks at the port it was given, which is 0."""
+    """On any free port: aiosmtpd's own controller would connect to the port it was given, which is 0."""
 
     def _trigger_server(self) -> None:
         assert isinstance(self.server, asyncio.Server)

@@ -1,8 +1,8 @@
 """Nights of a whole warehouse: a service, a clock, a sync a night, and what the tables must hold afterwards.
 
-`House` drives `sync` as it is, against a service on loopback. `Told` says what its tables must hold, by the slow model
-(`tests.support.model`) and by rows written out by hand here: nothing of `tables` or `flatten` is asked. Faults are in
-`tests.support.faults`, records in `tests.support.records`; what is expected of a night belongs to the tests.
+`House` runs the real `sync` against a service on loopback. `Expected` computes what its tables must hold, by the slow
+model (`tests.support.model`) and by rows that are written out by hand here, without `tables` and `flatten`. Faults are
+in `tests.support.faults`, records in `tests.support.records`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def night(number: int) -> date:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """A folder in memory where there is one: a sync waits a second for a disk, and no test here is about disks."""
+    """A folder, in memory where that is possible: on a disk a sync takes a second longer."""
     memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
     there = memory.is_dir() and os.access(memory, os.W_OK)
     with tempfile.TemporaryDirectory(dir=memory if there else None) as path:
@@ -80,7 +80,7 @@ def folder() -> Iterator[Path]:
 
 
 @contextmanager
-def plainly() -> Iterator[None]:
+def without_views() -> Iterator[None]:
     """Publish without views, morning page and checks of the finished file: half of a small sync.
 
     For tests of many nights that compare the tables themselves; the rest has tests of its own.
@@ -121,7 +121,7 @@ class House:
         return Rollbook(self.settings(**over), clock=lambda: self.now)
 
     def at(self, number: int) -> House:
-        """Let it be the quarter past two of a night."""
+        """Set the clock to a quarter past two of a night."""
         self.now = datetime.combine(night(number), time(2, 15), UTC)
         return self
 
@@ -141,7 +141,7 @@ class House:
             return self.rollbook(**(over or {})).sync(day, **arguments)
 
     def approve(self, day: date | None = None, *, over: dict[str, Any] | None = None) -> Synced:
-        """Approve of what is held."""
+        """Approve what is held."""
         return self.rollbook(**(over or {})).approve(day)
 
     @property
@@ -155,7 +155,7 @@ class House:
             return con.execute(sql).fetchall()
 
     def tables(self) -> Tables:
-        """All that is published of the records: current rows, versions, changes; sorted."""
+        """The published rows, sorted: the current ones, the versions and the changes."""
         names = [f"{s}.{t}" for s in ("main", "history") for t in (*SET_OF, "institution")]
         with duckdb.connect(self.published, read_only=True) as con:
             return {n: _sorted(con.execute(f"SELECT * FROM {n}").fetchall()) for n in (*names, "main.changes")}
@@ -201,8 +201,8 @@ def pages(path: str, *numbers: int) -> list[str]:
 # --- what must be in it ----------------------------------------------------------------------------------------------
 
 
-class Told:
-    """What the service told night by night, and the tables that follow from it. Nights come in order."""
+class Expected:
+    """What the tables must hold after the nights that were added, in their order."""
 
     def __init__(self) -> None:
         self.shown: dict[str, list[model.Shown]] = {"students": [], "classes": []}
@@ -217,17 +217,17 @@ class Told:
         *,
         unproven: Iterable[str] = (),
         refused: Iterable[int] = (),
-    ) -> Told:
-        """A landing that counts: the records it showed, which sets it left unproven, which ids it showed refused."""
+    ) -> Expected:
+        """Add a landing that counts: its records, the sets it did not prove, the ids whose records were refused."""
         day = night(number)
         self.since = self.since or day
         for name, records, stated in (("students", students, student_rows), ("classes", classes, class_rows)):
             by_id = {r["id" if name == "students" else "class_id"]: r for r in records}
-            said: dict[int, Any] = {i: None if i in set(refused) else stated(r) for i, r in by_id.items()}
+            by_table: dict[int, Any] = {i: None if i in set(refused) else stated(r) for i, r in by_id.items()}
             landing = 1 + sum(s.day == day for s in self.shown[name])
-            self.shown[name].append(model.Shown(day, landing, name not in set(unproven), said))
+            self.shown[name].append(model.Shown(day, landing, name not in set(unproven), by_table))
             if name == "students":
-                stating = {i: r.get("activity_tracking") for i, r in by_id.items() if said[i]}
+                stating = {i: r.get("activity_tracking") for i, r in by_id.items() if by_table[i]}
                 self.clocks |= {i: a.get("days_since_last_activity") for i, a in stating.items() if a is not None}
         return self
 
@@ -253,7 +253,7 @@ class ChangingNights:
 
     def __init__(self, house: House) -> None:
         self.house = house
-        self.told = Told()
+        self.expected = Expected()
         self.number = 0
 
     def listed(self, number: int) -> Records:
@@ -267,7 +267,7 @@ class ChangingNights:
             self.number += 1
             listed = self.listed(self.number)
             self.house.night(self.number, listed, over=over)
-            self.told.night(self.number, listed, self.house.service.classes)
+            self.expected.night(self.number, listed, self.house.service.classes)
         return self
 
     def days(self, where: str) -> list[date]:
@@ -276,8 +276,8 @@ class ChangingNights:
         return sorted(date.fromisoformat(p.name.removeprefix("snapshot_date=")) for p in found)
 
 
-def student_rows(r: Record) -> dict[str, model.Said]:
-    """The rows that a student's record states, per table: key and tracked values; None for silence."""
+def student_rows(r: Record) -> dict[str, model.Stated]:
+    """The rows in a student's record, by table: key and tracked values; None where it does not mention the table."""
     key, summary, activity, listed = (r["id"],), r["summary"], r.get("activity_tracking"), r.get("classes")
     names = (r["email"], r["name"], r.get("first_name"), r.get("last_name"), r.get("reference_id"))
     return {
@@ -311,8 +311,8 @@ def student_rows(r: Record) -> dict[str, model.Said]:
     }
 
 
-def class_rows(r: Record) -> dict[str, model.Said]:
-    """The rows that a class's record states, per table."""
+def class_rows(r: Record) -> dict[str, model.Stated]:
+    """The rows in a class's record, by table."""
     key, summary, activity = (r["class_id"],), r["summary"], r["assignment_activity"]
     course, teacher = r.get("course") or {}, r.get("teacher") or {}
     return {

@@ -1,7 +1,7 @@
 """A fortnight of the sandbox across the turn of a month, synced once for all tests that read what is published.
 
 Its dates, size and seed are fixed: the cookbook's questions name a class, a student and a day of it. Tests that write
-take a copy.
+work on a copy.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class School:
             return con.sql(query).fetchall()
 
     def copy(self, target: Path) -> School:
-        """A warehouse of one's own to write to, published anew so that its views name its own files."""
+        """A copy to write to, published again so that its views name its own files."""
         shutil.copytree(self.warehouse, target, dirs_exist_ok=True)
         mine = School(target)
         with mine.rollbook().writer():

@@ -1,6 +1,6 @@
 """A records service on loopback whose faults are scripted: the other end of the wire for every test that fetches.
 
-It serves lists of records as the contract says, remembers every request, and misbehaves when told to:
+It serves lists of records as the contract says, remembers every request, and has the faults that a test gives it:
 
     with Service(students(250), classes(3)) as service:
         service.on(faults.status(500), path="students", page=2, times=2)
@@ -229,7 +229,7 @@ class Service:
             content = gzip.compress(content, 1)
             headers["content-encoding"] = "gzip"
         headers.setdefault("content-length", str(len(content)))
-        lines = [f"HTTP/1.1 {reply.status} Said", *(f"{k}: {v}" for k, v in headers.items()), "", ""]
+        lines = [f"HTTP/1.1 {reply.status} Answered", *(f"{k}: {v}" for k, v in headers.items()), "", ""]
         cut = reply.wire == "cut"
         writer.write("\r\n".join(lines).encode("latin-1") + (content[: len(content) // 2] if cut else content))
         await writer.drain()
@@ -241,7 +241,7 @@ class Service:
         if self.before is not None:
             self.before(asked)
         if asked.headers.get("x-api-key") != self.key:
-            reply = no(401, "AUTH_REQUIRED", "A valid API key is required")
+            reply = error_reply(401, "AUTH_REQUIRED", "A valid API key is required")
         else:
             reply = self._good(asked)
         for planned in self._plan:
@@ -271,7 +271,7 @@ class Service:
             return self._list(asked, self.others[asked.path], ())
         if asked.path.startswith("student/"):
             return self._detail(int(asked.path.partition("/")[2]))
-        return no(404, "NOT_FOUND", "No such path")
+        return error_reply(404, "NOT_FOUND", "No such path")
 
     def _list(self, asked: Asked, records: list[dict[str, Any]], searched: tuple[str, ...]) -> Reply:
         if asked.search is not None:
@@ -298,12 +298,12 @@ class Service:
     def _detail(self, student_id: int) -> Reply:
         found = next((s for s in self.students if s.get("id") == student_id), None)
         if found is None:
-            return no(404, "NOT_FOUND", "No such student")
+            return error_reply(404, "NOT_FOUND", "No such student")
         data = self.details.get(student_id, {**found, "courses": [{"course_id": 70, "assignments": []}]})
         return Reply({"success": True, "data": data})
 
 
-def no(status: int, code: str, message: str) -> Reply:
+def error_reply(status: int, code: str, message: str) -> Reply:
     """The contract's error body."""
     return Reply({"error": True, "message": message, "status_code": status, "error_code": code}, status)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.nights import House, new_house, plainly
+from tests.support.nights import House, new_house, without_views
 from tests.support.records import classes
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with plainly(), new_house(classes=classes(1)) as made:
+    with without_views(), new_house(classes=classes(1)) as made:
         yield made

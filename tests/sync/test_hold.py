@@ -35,15 +35,15 @@ def changed(records: Records, count: int) -> Records:
 def test_more_than_ten_percent_and_more_than_five_rows_removed_are_held(
     house: House, before: int, removed: int, held: bool
 ) -> None:
-    told = first_night(house, students(before))
+    expected = first_night(house, students(before))
     tonight = students(before)[removed:]
     if held:
         hold = is_held(house, 2, tonight)
         assert f"{removed} of {before} rows of students would be removed" in hold.reason
     else:
         house.night(2, tonight)
-        told.night(2, tonight, house.service.classes)
-    assert house.tables() == told.tables()
+        expected.night(2, tonight, house.service.classes)
+    assert house.tables() == expected.tables()
 
 
 @pytest.mark.parametrize(
@@ -55,15 +55,15 @@ def test_more_than_ten_percent_and_more_than_five_rows_removed_are_held(
     ],
 )
 def test_more_than_three_quarters_changed_are_held(house: House, before: int, count: int, held: bool) -> None:
-    told = first_night(house, students(before))
+    expected = first_night(house, students(before))
     tonight = changed(students(before), count)
     if held:
         hold = is_held(house, 2, tonight)
         assert hold.reason == f"{count} of {before} rows of students would change"
     else:
         house.night(2, tonight)
-        told.night(2, tonight, house.service.classes)
-    assert house.tables() == told.tables()
+        expected.night(2, tonight, house.service.classes)
+    assert house.tables() == expected.tables()
 
 
 def test_clock_driven_columns_and_the_order_of_lists_are_no_change(house: House) -> None:
@@ -73,9 +73,9 @@ def test_clock_driven_columns_and_the_order_of_lists_are_no_change(house: House)
         activity = student(1)["activity_tracking"] | {"days_since_last_activity": clock}
         return [student(i, activity_tracking=activity, classes=entries) for i in range(1, 9)]
 
-    told = first_night(house, at(1, listed))
+    expected = first_night(house, at(1, listed))
     house.night(2, at(2, listed[::-1]))
-    assert house.tables() == told.night(2, at(2, listed), house.service.classes).tables()
+    assert house.tables() == expected.night(2, at(2, listed), house.service.classes).tables()
     assert {r[3] for r in house.tables()["main.student_activity"]} == {2}
 
 
@@ -87,30 +87,30 @@ def test_each_table_is_judged_by_its_own_rows(house: House) -> None:
 
 
 def test_the_percentages_are_settings(house: House) -> None:
-    told = first_night(house, students(60))
+    expected = first_night(house, students(60))
     is_held(house, 2, students(60)[6:], over={"hold_removed_percent": 9.9})
     is_held(house, 2, changed(students(60), 7), over={"hold_changed_percent": 10})
     house.sync(over={"hold_removed_percent": 100, "hold_changed_percent": 100})
-    assert house.tables() == told.night(2, changed(students(60), 7), house.service.classes).tables()
+    assert house.tables() == expected.night(2, changed(students(60), 7), house.service.classes).tables()
 
 
 def test_an_empty_warehouse_is_never_held(house: House) -> None:
-    told = first_night(house, [])
+    expected = first_night(house, [])
     house.night(2, students(60))
-    assert house.tables() == told.night(2, students(60), house.service.classes).tables()
+    assert house.tables() == expected.night(2, students(60), house.service.classes).tables()
 
 
 def test_additions_are_never_held(house: House) -> None:
-    told = first_night(house, students(1))
+    expected = first_night(house, students(1))
     house.night(2, students(80))
-    assert house.tables() == told.night(2, students(80), house.service.classes).tables()
+    assert house.tables() == expected.night(2, students(80), house.service.classes).tables()
 
 
 def test_a_refused_record_is_no_removal_in_a_landslide_either(house: House) -> None:
-    told = first_night(house, students(60))
+    expected = first_night(house, students(60))
     tonight = [student(i, email=None) if i <= 12 else student(i) for i in range(1, 61)]
     house.night(2, tonight)
-    assert house.tables() == told.night(2, tonight, house.service.classes, refused=range(1, 13)).tables()
+    assert house.tables() == expected.night(2, tonight, house.service.classes, refused=range(1, 13)).tables()
 
 
 def test_an_unproven_landing_is_held_for_what_it_would_change(house: House) -> None:
@@ -158,11 +158,11 @@ def replace_table(counts: TableCounts, table: str, **over: int) -> TableCounts:
 
 
 def test_an_open_reader_and_the_next_one_see_last_night(house: House) -> None:
-    told = first_night(house, students(12))
+    expected = first_night(house, students(12))
     with duckdb.connect(house.published, read_only=True) as reader:
         is_held(house, 2, students(2))
         assert reader.execute("SELECT COUNT(*) FROM students").fetchall() == [(12,)]
-    assert house.tables() == told.tables()
+    assert house.tables() == expected.tables()
 
 
 def test_a_held_sync_is_recorded_with_the_next_publish(house: House) -> None:
@@ -178,12 +178,12 @@ def test_a_held_sync_is_recorded_with_the_next_publish(house: House) -> None:
 
 
 def test_a_rebuild_and_a_backfill_leave_out_what_is_held(house: House) -> None:
-    told = first_night(house, students(12))
+    expected = first_night(house, students(12))
     is_held(house, 2, students(2))
     with pytest.raises(NothingLandedError, match="--approve"):
         house.rollbook().backfill(night(2), night(2))
     assert house.rollbook().rebuild().held == {night(2): [1]}
-    assert house.tables() == told.tables()
+    assert house.tables() == expected.tables()
 
 
 # --- too many to ask about -------------------------------------------------------------------------------------------
@@ -192,23 +192,23 @@ def test_a_rebuild_and_a_backfill_leave_out_what_is_held(house: House) -> None:
 def test_too_many_vanished_are_held_unasked_and_merged_by_approval_alone(house: House) -> None:
     """Three of sixty are no landslide; but nobody was asked about them."""
     house.over = {"verify_most": 2}
-    told = first_night(house, students(60))
+    expected = first_night(house, students(60))
     house.service.requests.clear()
     hold = is_held(house, 2, students(60)[3:])
     assert hold.reason == "3 students vanished, too many to ask the service about one by one"
     assert asked(house.service.requests) == ["auth", *pages("students", 1), *pages("classes", 1)]
     house.approve()
-    assert house.tables() == told.night(2, students(60)[3:], house.service.classes).tables()
+    assert house.tables() == expected.night(2, students(60)[3:], house.service.classes).tables()
 
 
 def test_as_many_as_allowed_are_asked_about(house: House) -> None:
     house.over = {"verify_most": 2}
-    told = first_night(house, students(60))
+    expected = first_night(house, students(60))
     house.service.requests.clear()
     house.night(2, students(60)[2:])
     searches = [f"students?{name} 1" for i in (1, 2) for name in (f"R-{i}", f"pupil.{i}@school.example")]
     assert asked(house.service.requests) == ["auth", *pages("students", 1), *pages("classes", 1), *searches]
-    assert house.tables() == told.night(2, students(60)[2:], house.service.classes).tables()
+    assert house.tables() == expected.night(2, students(60)[2:], house.service.classes).tables()
 
 
 def test_two_hundred_are_asked_about_by_default(house: House) -> None:
@@ -221,13 +221,13 @@ def test_two_hundred_are_asked_about_by_default(house: House) -> None:
 def test_the_answers_about_the_vanished_are_counted_and_those_found_rejoin(house: House) -> None:
     """Student 3 is gone. Student 5 slips out of a list that adds up, and has a new name by the time he is found."""
     house.service.classes = classes(3)
-    told = first_night(house, students(8))
+    expected = first_night(house, students(8))
     house.service.students = [s for s in students(8) if s["id"] != 3]
     found = student(5, name="Pupil Renamed")
     without = [s for s in house.service.students if s["id"] != 5]
-    said = {"total_count": 6, "total_pages": 1}
+    totals = {"total_count": 6, "total_pages": 1}
     house.service.on(faults.records(lambda data: without), path="students")
-    house.service.on(faults.stated(**said), path="students")
+    house.service.on(faults.stated(**totals), path="students")
     house.service.before = lambda asked: house.service.students.__setitem__(
         slice(None), [*without[:3], found, *without[3:]]
     )
@@ -239,14 +239,14 @@ def test_the_answers_about_the_vanished_are_counted_and_those_found_rejoin(house
     ) == [(True, 2, 1, 1, 6, 6)]
     searched = house.query("SELECT set_name, page, records FROM ops.pages WHERE kind = 'search'")
     assert searched == [("students", 1, 0), ("students", 1, 0), ("students", 1, 1)]
-    assert house.tables() == told.night(2, [*without, found], house.service.classes).tables()
+    assert house.tables() == expected.night(2, [*without, found], house.service.classes).tables()
     assert house.rollbook().rebuild().rebuilt.keys() == {night(1), night(2)}
-    assert house.tables() == told.tables()
+    assert house.tables() == expected.tables()
 
 
 def test_a_vanished_class_without_a_clean_answer_leaves_only_the_classes_unproven(house: House) -> None:
     house.service.classes = classes(3)
-    told = first_night(house, students(8))
+    expected = first_night(house, students(8))
     house.service.students = students(7)
     house.service.classes = classes(2)
     house.service.on(faults.status(500), path="classes", search=True, times=None)
@@ -258,15 +258,15 @@ def test_a_vanished_class_without_a_clean_answer_leaves_only_the_classes_unprove
     assert house.query(f"SELECT {columns} FROM ops.syncs WHERE snapshot_date = DATE '{night(2)}'") == [
         ("synced", False, "unproven", 2, 0, 1)
     ]
-    assert house.tables() == told.night(2, students(7), classes(2), unproven=["classes"]).tables()
+    assert house.tables() == expected.night(2, students(7), classes(2), unproven=["classes"]).tables()
 
 
 def test_records_are_searched_by_the_names_they_had(house: House) -> None:
     """A student without a reference id is asked for by email alone, a class without a code by its title."""
     house.service.classes = [school_class(501), school_class(502, class_code=None)]
-    told = first_night(house, [student(1), student(2, reference_id=None)])
+    expected = first_night(house, [student(1), student(2, reference_id=None)])
     house.service.students, house.service.classes = students(1), classes(1)
     house.service.requests.clear()
     house.at(2).sync()
     assert asked(house.service.requests)[3:] == ["students?pupil.2@school.example 1", "classes?Class 502 1"]
-    assert house.tables() == told.night(2, students(1), classes(1)).tables()
+    assert house.tables() == expected.night(2, students(1), classes(1)).tables()

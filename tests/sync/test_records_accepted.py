@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support import faults
-from tests.support.nights import House, Told, night
+from tests.support.nights import Expected, House, night
 from tests.support.records import MISSING, Record, classes, entry, school_class, student, students, within
 
 # --- what passes -----------------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ def test_what_can_be_read_without_loss_passes(house: House) -> None:
     course = school_class(502, course={"course_id": 70.0, "course_name": "Algebra"})
     house.night(1, [odd, *students(3)], [course])
     assert house.query("SELECT COUNT(*) FROM ops.rejects") == [(0,)]
-    assert house.tables() == Told().night(1, [plain, *students(3)], [school_class(502)]).tables()
+    assert house.tables() == Expected().night(1, [plain, *students(3)], [school_class(502)]).tables()
 
 
 def test_a_float_too_large_to_be_exact_is_no_integer(house: House) -> None:
@@ -78,7 +78,7 @@ def test_whatever_may_be_missing_or_null_is_null(house: House) -> None:
         school_class(504, course={"course_id": None}, teacher={"name": None}),
     ]
     house.night(1, [bare, nulls], listed)
-    assert house.tables() == Told().night(1, [bare, nulls], listed).tables()
+    assert house.tables() == Expected().night(1, [bare, nulls], listed).tables()
     assert house.query("SELECT * FROM classes WHERE class_id < 503") == [
         (501, "Class 501", *[None] * 10),
         (502, "Class 502", *[None] * 10),
@@ -100,7 +100,7 @@ def test_unknown_fields_stay_out_of_the_tables_and_are_told_once_a_sync(house: H
     house.service.cap = 1  # three pages, and yet one row a field and type
     house.night(1, more, [school_class(501, teacher=school_class(501)["teacher"] | {"phone": "123"})])
     known[1]["classes"] = [entry(), entry(class_id=502)]
-    assert house.tables() == Told().night(1, known, [school_class(501)]).tables()
+    assert house.tables() == Expected().night(1, known, [school_class(501)]).tables()
     assert house.query("SELECT * FROM ops.drift ORDER BY ALL") == [
         (night(1), 1, "auth", "school.town", "string", 1),
         (night(1), 1, "classes", "teacher.phone", "string", 1),
@@ -164,7 +164,7 @@ QUIET: dict[str, Record] = {
 
 @pytest.mark.parametrize("how", QUIET)
 def test_a_record_that_is_silent_changes_nothing_of_what_stood(house: House, how: str) -> None:
-    told = Told()
+    expected = Expected()
     later = student(1)["activity_tracking"] | {"assignment_missing_count": 4, "days_since_last_activity": 9}
     for number, record in enumerate(
         [
@@ -177,20 +177,20 @@ def test_a_record_that_is_silent_changes_nothing_of_what_stood(house: House, how
     ):
         shown = [record, *students(5, first=2)]
         house.night(number, shown)
-        assert house.tables() == told.night(number, shown, classes(1)).tables()
+        assert house.tables() == expected.night(number, shown, classes(1)).tables()
     assert house.query("SELECT COUNT(*) FROM student_classes WHERE student_id = 1") == [(0,)]
     assert house.query("SELECT days_since_last_activity FROM student_activity WHERE student_id = 1") == [(9,)]
 
 
 @pytest.mark.parametrize("how", QUIET)
 def test_a_removed_student_takes_the_child_rows_along_and_returns_without(house: House, how: str) -> None:
-    told = Told()
+    expected = Expected()
     others = students(5, first=2)
     nights = [[student(1), *others], others, [student(1, **QUIET[how]), *others], [student(1), *others]]
     children: list[list[int]] = []
     for number, shown in enumerate(nights, start=1):
         house.night(number, shown)
-        assert house.tables() == told.night(number, shown, classes(1)).tables()
+        assert house.tables() == expected.night(number, shown, classes(1)).tables()
         children.append(
             [
                 house.query(f"SELECT COUNT(*) FROM {table} WHERE student_id = 1")[0][0]
@@ -203,7 +203,7 @@ def test_a_removed_student_takes_the_child_rows_along_and_returns_without(house:
 def test_a_class_no_longer_listed_does_not_end_what_students_say_of_it(house: House) -> None:
     house.night(1, students(3), classes(3))
     house.night(2, students(3), classes(2, first=502))
-    told = Told().night(1, students(3), classes(3)).night(2, students(3), classes(2, first=502))
-    assert house.tables() == told.tables()
+    expected = Expected().night(1, students(3), classes(3)).night(2, students(3), classes(2, first=502))
+    assert house.tables() == expected.tables()
     assert house.query("SELECT student_id, class_id FROM student_classes ORDER BY 1") == [(i, 501) for i in (1, 2, 3)]
     assert house.query("SELECT class_id FROM classes ORDER BY 1") == [(502,), (503,)]

@@ -10,7 +10,7 @@ import pytest
 from pipelines.errors import ContractChangedError
 from pipelines.landing.manifest import Verdict
 from tests.support import faults
-from tests.support.nights import House, Told, new_house, night
+from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import MISSING, Record, classes, entry, school_class, student, students, within
 from tests.support.service import Reply
 
@@ -98,14 +98,14 @@ def test_each_rule_refuses_its_record_and_what_was_known_of_it_stands(house: Hou
     house.night(2, tonight, there)
 
     refused = [s["id"] for s in tonight[::5]] + [c["class_id"] for c in there[::5]]
-    told = Told().night(1, good_students, good_classes).night(2, tonight, there, refused=refused)
-    assert house.tables() == told.tables()
+    expected = Expected().night(1, good_students, good_classes).night(2, tonight, there, refused=refused)
+    assert house.tables() == expected.tables()
     assert len(house.tables()["main.students"]) == 5 * len(STUDENTS)
     listed = house.query(
         'SELECT snapshot_date, landing, set_name, page, "position", id, reason, record FROM ops.rejects'
         " ORDER BY set_name DESC, page, 5"
     )
-    expected = [
+    rejected = [
         (night(2), 1, name, 1 + i // 100, 1 + i % 100, records[i][key], rules[i // 5][1], text(records[i]))
         for name, key, rules, records in (
             ("students", "id", STUDENTS, tonight),
@@ -113,10 +113,10 @@ def test_each_rule_refuses_its_record_and_what_was_known_of_it_stands(house: Hou
         )
         for i in range(0, len(records), 5)
     ]
-    assert listed == expected
+    assert listed == rejected
     counts = "outcome, proven, rejected, verified, removed"
     assert house.query(f"SELECT {counts} FROM ops.syncs WHERE snapshot_date = DATE '{night(2)}'") == [
-        ("synced", True, len(expected), 1, 1)
+        ("synced", True, len(rejected), 1, 1)
     ]
 
 
@@ -142,28 +142,30 @@ def test_an_id_that_is_none_refuses_the_record_and_leaves_the_set_unproven(house
     house.night(1, students(60))
     odd = [student(900, id=value) for value, _ in BAD_IDS]
     house.night(2, [*students(60)[1:], *odd])
-    told = Told().night(1, students(60), classes(1)).night(2, students(60)[1:], classes(1), unproven=["students"])
-    assert house.tables() == told.tables()
+    expected = (
+        Expected().night(1, students(60), classes(1)).night(2, students(60)[1:], classes(1), unproven=["students"])
+    )
+    assert house.tables() == expected.tables()
     listed = house.query('SELECT set_name, page, "position", id, reason, record FROM ops.rejects ORDER BY 3')
     assert listed == [
         ("students", 1, 60 + i, None, reason, text(record))
         for i, (record, (_, reason)) in enumerate(zip(odd, BAD_IDS, strict=True))
     ]
     house.night(3, students(60)[1:])
-    assert house.tables() == told.night(3, students(60)[1:], classes(1)).tables()
+    assert house.tables() == expected.night(3, students(60)[1:], classes(1)).tables()
 
 
 @pytest.mark.parametrize("record", ['"pupil"', "null", "[]", "7"])
 def test_what_is_no_object_is_refused_like_one(house: House, record: str) -> None:
     house.over = {"walks": 1}
     house.night(1, students(9))
-    said = {b'"data":[': b'"data":[%s,' % record.encode(), b'"total_count":9': b'"total_count":10'}
-    house.service.on(faults.rewritten(said), path="students")
+    pieces = {b'"data":[': b'"data":[%s,' % record.encode(), b'"total_count":9': b'"total_count":10'}
+    house.service.on(faults.rewritten(pieces), path="students")
     house.at(2).sync()
     (kind,) = {'"pupil"': "string", "null": "null", "[]": "array", "7": "integer"}[record].split()
     listed = house.query('SELECT set_name, page, "position", id, reason, record FROM ops.rejects')
     assert listed == [("students", 1, 1, None, f"expected an object, got {kind}", record)]
-    assert house.tables() == Told().night(1, students(9), classes(1)).tables()
+    assert house.tables() == Expected().night(1, students(9), classes(1)).tables()
 
 
 def test_half_an_emoji_costs_its_record_alone(house: House) -> None:
@@ -174,8 +176,8 @@ def test_half_an_emoji_costs_its_record_alone(house: House) -> None:
         path="students",
     )
     house.at(2).sync()
-    told = Told().night(1, students(9), classes(1)).night(2, students(9), classes(1), refused=[5])
-    assert house.tables() == told.tables()
+    expected = Expected().night(1, students(9), classes(1)).night(2, students(9), classes(1), refused=[5])
+    assert house.tables() == expected.tables()
     ((ident, reason),) = house.query("SELECT id, reason FROM ops.rejects")
     assert ident == 5
     assert reason.startswith("it cannot be read")
@@ -230,8 +232,8 @@ def test_a_refused_record_found_by_search_is_no_removal(house: House) -> None:
     house.service.on(faults.records(lambda data: [s for s in data if s["id"] != 5]), path="students")
     house.service.on(faults.stated(total_count=7), path="students")
     house.night(2, [broken if s["id"] == 5 else s for s in students(8)])
-    told = Told().night(1, students(8), classes(1)).night(2, students(8), classes(1), refused=[5])
-    assert house.tables() == told.tables()
+    expected = Expected().night(1, students(8), classes(1)).night(2, students(8), classes(1), refused=[5])
+    assert house.tables() == expected.tables()
     assert house.query("SELECT slipped, removed, rejected FROM ops.syncs ORDER BY snapshot_date") == [
         (0, 0, 0),
         (1, 0, 1),
@@ -261,7 +263,7 @@ def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(
     everybody, listed = (students(count), classes(1)) if set_name == "students" else (students(3), classes(count))
     house.night(1, everybody, listed)
     before = house.state()
-    told = Told().night(1, everybody, listed)
+    expected = Expected().night(1, everybody, listed)
     if set_name == "students":
         shown, there = [student(i, email=None) if i <= bad else student(i) for i in range(1, count + 1)], listed
         refused = list(range(1, bad + 1))
@@ -270,7 +272,7 @@ def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(
         refused = list(range(501, 501 + bad))
     if not fails:
         house.night(2, shown, there)
-        assert house.tables() == told.night(2, shown, there, refused=refused).tables()
+        assert house.tables() == expected.night(2, shown, there, refused=refused).tables()
         assert house.query("SELECT id FROM ops.rejects ORDER BY 1") == [(i,) for i in refused]
         return
     with pytest.raises(ContractChangedError) as caught:
@@ -281,6 +283,6 @@ def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(
     (manifest,) = house.landings(night(2))
     assert (manifest.verdict, manifest.reason) == (Verdict.FAILED, caught.value.message)
     assert manifest.rejected == {set_name: bad}
-    house.night(3, everybody, listed)  # the failed night is told of with the next publish, and counts for nothing
-    assert house.tables() == told.night(3, everybody, listed).tables()
+    house.night(3, everybody, listed)  # the failed night is recorded with the next publish, and counts for nothing
+    assert house.tables() == expected.night(3, everybody, listed).tables()
     assert house.query("SELECT id FROM ops.rejects ORDER BY 1") == [(i,) for i in refused]

@@ -90,9 +90,9 @@ def test_the_published_file_shows_the_charts_of_the_morning_page(page: Page, dem
 
 def test_a_failed_run_says_what_to_do_where_one_looks_first(page: Page, demo: Demo) -> None:
     page.goto(f"{demo.served.url}/runs/{demo.failed}")
-    said = page.get_by_text(re.compile(r"^Failed: 127\.0\.0\.1:9 gave no usable answer .* run the sync again")).first
-    expect(said).to_be_visible()
-    assert "dagster._core" not in said.inner_text().splitlines()[0]
+    message = page.get_by_text(re.compile(r"^Failed: 127\.0\.0\.1:9 gave no usable answer .* run the sync again")).first
+    expect(message).to_be_visible()
+    assert "dagster._core" not in message.inner_text().splitlines()[0]
 
 
 def test_the_launchpad_offers_the_three_options_with_their_meaning(page: Page, demo: Demo) -> None:

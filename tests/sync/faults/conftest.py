@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.healing import COUNT, TONIGHT, two_nights
 from tests.support.machines import Disk, disk
-from tests.support.nights import House, Told, folder
+from tests.support.nights import Expected, House, folder
 from tests.support.records import classes, students
 from tests.support.service import Service
 
@@ -33,7 +33,7 @@ def small(service: Service) -> Iterator[tuple[House, Disk]]:
 
 
 @pytest.fixture
-def told() -> Told:
+def expected() -> Expected:
     """What must be published after the third night, in the end."""
     first = students(COUNT), classes(3)
-    return Told().night(1, *first).night(2, *first).night(3, TONIGHT, classes(3))
+    return Expected().night(1, *first).night(2, *first).night(3, TONIGHT, classes(3))

@@ -103,8 +103,8 @@ def test_a_tick_that_comes_late_is_labelled_with_the_day_on_which_it_fetches(tic
                 scheduled_execution_time=datetime.fromisoformat(f"{tick}+00:00"),
                 repository_def=module.defs.get_repository_def(),
             )
-            told = schedule.evaluate_tick(context)
-    assert [(r.partition_key, r.tags["rollbook/sync"]) for r in told.run_requests] == [(label, "nightly")]
+            evaluated = schedule.evaluate_tick(context)
+    assert [(r.partition_key, r.tags["rollbook/sync"]) for r in evaluated.run_requests] == [(label, "nightly")]
 
 
 @pytest.mark.parametrize(
