@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.support.listeners import Webhook, webhook
 from tests.support.school import fortnight as fortnight  # a fixture: one fortnight for all who read what is published
+from tests.support.school import small as small
 
 # No deadline: on a busy machine an example's time says nothing about the code; pytest-timeout ends what hangs.
 settings.register_profile("rollbook", deadline=None, print_blob=True)

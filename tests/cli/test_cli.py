@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from pipelines.sandbox import Sandbox
 from tests.support import faults
-from tests.support.commands import dagster_home
+from tests.support.commands import dagster_home, run_command
 from tests.support.records import classes, students
+from tests.support.school import School
 from tests.support.service import KEY, Service
 
 TODAY = datetime.now(UTC).date()
@@ -34,16 +32,9 @@ def rollbook(tmp_path: Path) -> Run:
     home = dagster_home(tmp_path / "home")
 
     def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        env = {
-            **os.environ,
-            "DAGSTER_HOME": str(home),
-            "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse"),
-            "ROLLBOOK_RETRY_SECONDS": "1",
-            "COLUMNS": "2000",
-            **settings,
-        }
-        command = [str(Path(sys.executable).with_name("rollbook")), *arguments]
-        return subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        own = {"DAGSTER_HOME": str(home), "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse")}
+        env = own | {"ROLLBOOK_RETRY_SECONDS": "1", "COLUMNS": "2000"} | settings
+        return run_command(*arguments, env=env, cwd=tmp_path)
 
     return run
 
@@ -60,8 +51,7 @@ def at(service: Service | Sandbox) -> dict[str, str]:
 
 
 def published(tmp_path: Path, query: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect(str(tmp_path / "warehouse" / "rollbook.duckdb"), read_only=True) as con:
-        return con.execute(query).fetchall()
+    return School(tmp_path / "warehouse").rows(query)
 
 
 def one_line(done: subprocess.CompletedProcess[str], exit_code: int) -> str:

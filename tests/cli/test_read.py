@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.settings import ROOT
+from tests.support.commands import run_command
 from tests.support.school import KEY, School
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -19,16 +19,8 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def run_at(school: School, *arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
     """The command over a warehouse, without a key: those who read need none."""
-    environment = {
-        **{k: v for k, v in os.environ.items() if not k.startswith("ROLLBOOK_")},
-        "ROLLBOOK_WAREHOUSE": str(school.warehouse),
-        "COLUMNS": "250",
-        **env,
-    }
-    command = [str(Path(sys.executable).with_name("rollbook")), *arguments]
-    return subprocess.run(
-        command, env=environment, cwd="/", input=stdin, capture_output=True, text=True, timeout=100, check=False
-    )
+    own = {"ROLLBOOK_WAREHOUSE": str(school.warehouse), "COLUMNS": "250"}
+    return run_command(*arguments, env=own | env, cwd=Path("/"), stdin=stdin)
 
 
 def error(done: subprocess.CompletedProcess[str], exit_code: int) -> str:

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from pipelines.cli.app import Terminal, table
 from pipelines.landing.manifest import Hold, TableCounts
 from pipelines.resources import hold_table
 from pipelines.text import markdown, printable
+from tests.support.commands import COMMAND
 from tests.support.nights import House, folder
 from tests.support.records import classes, students
 from tests.support.service import KEY, Service
@@ -94,8 +94,7 @@ def warehouse() -> Iterator[Path]:
 def run(warehouse: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     settings = {"WAREHOUSE": str(warehouse), "BASE_URL": "http://127.0.0.1:9", "API_KEY": KEY}
     environment = {**os.environ, "COLUMNS": "300"} | {f"ROLLBOOK_{k}": v for k, v in settings.items()}
-    command = [str(Path(sys.executable).with_name("rollbook")), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, timeout=100, check=False)
+    return subprocess.run([*COMMAND, *arguments], env=environment, capture_output=True, timeout=100, check=False)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The charts of the morning page: where things go, what they are told as, and what a class's title may say."""
+"""The charts of the morning page: where things go, how they are described, and what a class's title may say."""
 
 from __future__ import annotations
 

@@ -14,10 +14,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.sandbox import Sandbox
 from pipelines.views import catalog
 from pipelines.views.dictionary import cookbook
-from tests.support.school import DAYS, FIRST, KEY, School
+from tests.support.school import DAYS, FIRST, School
 
 # What a reader could see change: the newest day of the work, of students and of classes, and how many there are.
 STATE = """
@@ -85,15 +84,6 @@ def reader(program: str, published: Path) -> Iterator[Reader]:
             yield Reader(process)
         finally:
             process.kill()
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[School]:
-    """A school of its own, with one night behind it."""
-    with Sandbox(60, day=FIRST, api_key=KEY) as sandbox:
-        school = School(tmp_path / "w", sandbox)
-        school.sync(FIRST)
-        yield school
 
 
 @pytest.mark.slow

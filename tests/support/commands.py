@@ -11,18 +11,19 @@ from pathlib import Path
 
 from pipelines.settings import ROOT
 
-# What the `rollbook` script runs.
-COMMAND = (sys.executable, "-c", "from pipelines.cli import main; main()")
+COMMAND = (str(Path(sys.executable).with_name("rollbook")),)
 
 # The settings of a service that nobody runs.
 UNREACHABLE = {"ROLLBOOK_BASE_URL": "http://127.0.0.1:9", "ROLLBOOK_API_KEY": "k", "ROLLBOOK_RETRY_SECONDS": "0"}
 
 
-def run_command(*arguments: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def run_command(
+    *arguments: str, env: Mapping[str, str], cwd: Path = ROOT, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
     """Run the command to its end, with these variables on top of this process's own."""
-    env = {**os.environ, "COLUMNS": "200", **env}
+    command, env = [*COMMAND, *arguments], {**os.environ, "COLUMNS": "200", **env}
     return subprocess.run(
-        [*COMMAND, *arguments], cwd=ROOT, env=env, capture_output=True, text=True, timeout=200, check=False
+        command, cwd=cwd, env=env, input=stdin, capture_output=True, text=True, timeout=200, check=False
     )
 
 

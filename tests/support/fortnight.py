@@ -91,6 +91,13 @@ def copy(source: Path, target: Path, days: Iterable[date] | None = None) -> Path
     return target
 
 
+@contextmanager
+def copied(source: Path, days: Iterable[date] | None = None) -> Iterator[Path]:
+    """Such a copy, for as long as the block lasts."""
+    with folder() as made:
+        yield copy(source, made, days)
+
+
 def export(published: Path, schemas: Iterable[str] = DATA) -> dict[str, str]:
     """Every table of these schemas as a sorted CSV file and as a sorted Parquet file: the digests of their bytes."""
     digests = {}

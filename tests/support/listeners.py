@@ -63,12 +63,19 @@ def webhook() -> Iterator[Webhook]:
         def log_message(self, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.url = f"json://127.0.0.1:{server.server_port}/hooks/T0KEN"
+    with listening(Handler) as port:
+        made.url = f"json://127.0.0.1:{port}/hooks/T0KEN"
+        yield made
+
+
+@contextmanager
+def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    """A web server on a free port of loopback; yields the port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
-        yield made
+        yield server.server_port
     finally:
         server.shutdown()
         server.server_close()

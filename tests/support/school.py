@@ -7,6 +7,7 @@ work on a copy.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,15 @@ class School:
         with mine.rollbook().writer():
             mine.rollbook().publish()
         return mine
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[School]:
+    """A small school of its own, with one night behind it."""
+    with Sandbox(60, day=FIRST, api_key=KEY) as sandbox:
+        school = School(tmp_path / "w", sandbox)
+        school.sync(FIRST)
+        yield school
 
 
 @pytest.fixture(scope="session")

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, WebSocket, expect
 
 from tests.support.commands import UNREACHABLE, dagster_home, run_command
+from tests.support.listeners import listening
 from tests.support.servers import Served, serving, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -123,13 +123,8 @@ def foreign() -> Iterator[int]:
         def log_message(self, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
-    thread.join(5)
+    with listening(Handler) as port:
+        yield port
 
 
 @pytest.fixture(scope="module")
