@@ -1,1 +1,6 @@
 """Rollbook's tests: the folders mirror pipelines/, a test's name or docstring says what must hold."""
+
+import pytest
+
+# What an assertion compared is shown where it fails in a shared helper too.
+pytest.register_assert_rewrite("tests.support", "tests.fault_matrix", "tests.source", "tests.campaign")

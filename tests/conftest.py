@@ -11,7 +11,9 @@ import pytest
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
+from tests.support.listeners import Webhook, webhook
 from tests.support.school import fortnight as fortnight  # a fixture: one fortnight for all who read what is published
+from tests.support.school import small as small
 
 # No deadline: on a busy machine an example's time says nothing about the code; pytest-timeout ends what hangs.
 settings.register_profile("rollbook", deadline=None, print_blob=True)
@@ -58,6 +60,13 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
+@pytest.fixture
+def hook() -> Iterator[Webhook]:
+    """A chat service to tell."""
+    with webhook() as made:
+        yield made
+
+
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """The path of an installed Chromium; without one the test fails in CI, and elsewhere is skipped aloud."""
@@ -71,9 +80,15 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
+def chromium_flags() -> list[str]:
+    """What it is started with; a file may add to it."""
+    return CHROMIUM_FLAGS
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str, chromium_flags: list[str]) -> Iterator[Browser]:
     """A headless Chromium of this file's tests."""
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+        running = playwright.chromium.launch(executable_path=chromium, args=chromium_flags)
         yield running
         running.close()

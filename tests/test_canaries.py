@@ -10,10 +10,10 @@ import io
 import logging
 import os
 import stat
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import msgspec
@@ -35,7 +35,8 @@ from pipelines.errors import (
 from pipelines.landing.manifest import Body
 from pipelines.tables import TABLES
 from tests.support import faults
-from tests.support.nights import House, folder
+from tests.support.errors import everything_about
+from tests.support.nights import House, folder, new_house
 from tests.support.records import classes, school_class, student, students
 from tests.support.service import Asked, Reply, Service
 
@@ -59,7 +60,7 @@ PUPIL = student(
     profile_image="https://img.school.example/zebedee.png",
 )
 CLASS = school_class(501, teacher={"teacher_id": 9, "name": "Thaddeus Teachbird", "email": "teachbird@school.example"})
-# No message of the service is told: it may repeat the key, a name, or what a chat service takes for a command.
+# No message of the service is passed on: it may repeat the key, a name, or what a chat service takes for a command.
 ECHO = f"<!channel> {KEY} of zebedee.canarybird@pupils.example may not see Zebedee Canarybird, REF-CANARY-9"
 # Where records themselves are kept. What analysts open is of that kind, too.
 OF_RECORDS = (".zst", ".parquet", ".duckdb", "rejects.jsonl")
@@ -67,7 +68,7 @@ OF_RECORDS = (".zst", ".parquet", ".duckdb", "rejects.jsonl")
 
 @dataclass
 class Heard:
-    """All that was said while the story went on, and the modes of the files there were after each night."""
+    """The logs and errors of the story, and the modes of the files that there were after each night."""
 
     records: list[logging.LogRecord] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
@@ -77,19 +78,6 @@ class Heard:
         """Every log record: as it would be printed, and all its parts."""
         formatter = logging.Formatter("%(name)s %(levelname)s %(message)s %(pathname)s")
         return "\n".join(formatter.format(r) + repr(vars(r)) for r in self.records)
-
-    def told(self) -> str:
-        """Every error with its parts, its notes, its traceback, and all errors behind it."""
-        seen: set[int] = set()
-        texts: list[str] = []
-        queue: list[BaseException | None] = [*self.errors]
-        while queue:
-            error = queue.pop()
-            if error is not None and id(error) not in seen:
-                seen.add(id(error))
-                texts += [str(error), repr(error), repr(vars(error)), *traceback.format_exception(error)]
-                queue += [error.__cause__, error.__context__]
-        return "\n".join(texts)
 
 
 class Listening(logging.Handler):
@@ -110,7 +98,7 @@ class Story:
         self.heard = heard
         self.number = 0
 
-    def night(self, *expected: type[RollbookError], **sync: object) -> None:
+    def night(self, *expected: type[RollbookError], **sync: Any) -> None:
         """The next night, which may end in an error."""
         self.number += 1
         self.again(*expected, **sync)
@@ -120,14 +108,14 @@ class Story:
         """What is held is approved."""
         self.house.approve()
 
-    def again(self, *expected: type[RollbookError], **sync: object) -> None:
+    def again(self, *expected: type[RollbookError], **sync: Any) -> None:
         """A sync of the same night."""
         self.house.at(self.number)
         if not expected:
-            self.house.sync(**sync)  # type: ignore[arg-type]
+            self.house.sync(**sync)
         else:
             with pytest.raises(expected) as caught:
-                self.house.sync(**sync)  # type: ignore[arg-type]
+                self.house.sync(**sync)
             self.heard.errors.append(caught.value)
         for path in (self.house.warehouse, *self.house.warehouse.rglob("*")):
             self.heard.modes[path] = stat.S_IMODE(path.stat().st_mode)
@@ -181,7 +169,7 @@ def live(story: Story) -> None:
     service.students = [PUPIL]
     story.night(HeldError)
     story.approve()
-    # Another institution's key; and this one again, so that all of it is told in ops.
+    # Another institution's key; and this one again, so that all of it is in ops.
     school, service.school = service.school, {"id": 42, "name": "Another School", "key": "another-school"}
     story.night(OtherInstitutionError)
     service.school = school
@@ -220,8 +208,9 @@ def lived() -> Iterator[tuple[Path, Heard]]:
 
 def contents(path: Path) -> str:
     """All that a file says, its compression undone."""
-    readers: dict[str, Callable[[Path], str]] = {".zst": _bodies, ".parquet": _parquet, ".duckdb": _database}
-    return readers.get(path.suffix, lambda p: p.read_bytes().decode(errors="replace"))(path)
+    readers = {".zst": _bodies, ".parquet": _parquet, ".duckdb": _database}
+    reader = readers.get(path.suffix)
+    return reader(path) if reader else path.read_bytes().decode(errors="replace")
 
 
 def _bodies(path: Path) -> str:
@@ -255,7 +244,7 @@ def files_of(warehouse: Path) -> dict[str, Path]:
 def test_the_key_is_in_no_log_no_error_and_no_file(lived: tuple[Path, Heard]) -> None:
     warehouse, heard = lived
     assert KEY not in heard.logs()
-    assert KEY not in heard.told()
+    assert KEY not in everything_about(*heard.errors)
     for name, path in files_of(warehouse).items():
         assert KEY not in name
         assert KEY.encode() not in path.read_bytes(), name
@@ -266,7 +255,7 @@ def test_pupils_are_in_no_log_and_no_error(lived: tuple[Path, Heard]) -> None:
     _, heard = lived
     assert len(heard.errors) == 13
     assert [r.name for r in heard.records if r.name.startswith("pipelines")], "nothing was heard at all"
-    for text in (heard.logs(), heard.told()):
+    for text in (heard.logs(), everything_about(*heard.errors)):
         assert [n for n in NAMES if n.lower() in text.lower()] == []
         assert "search=" not in text
 
@@ -276,12 +265,12 @@ def test_pupils_are_only_in_the_files_that_hold_records(lived: tuple[Path, Heard
     found: dict[str, set[str]] = {}
     for name, path in files_of(warehouse).items():
         assert not [n for n in NAMES if n in name]
-        said = contents(path)
+        text = contents(path)
         found.setdefault(path.name if path.suffix in (".json", ".jsonl") else path.suffix, set()).update(
-            n for n in NAMES if n in said
+            n for n in NAMES if n in text
         )
         if not name.endswith(OF_RECORDS) or "/observed/" in name:
-            assert [n for n in NAMES if n in said] == [], name
+            assert [n for n in NAMES if n in text] == [], name
     # They are where they belong, so the search does find them.
     assert found[".zst"] == found[".duckdb"] == found[".parquet"] == set(NAMES)
     assert found["rejects.jsonl"] == set(NAMES[:4])
@@ -315,8 +304,7 @@ def group_reads(warehouse: Path) -> set[str]:
 def test_a_group_of_analysts_may_read_what_is_published_and_nothing_else(since: int) -> None:
     umask = os.umask(0o077)  # the modes are what was set, whatever the machine would have it
     try:
-        with folder() as path, Service(students(3), classes(1)) as service:
-            house = House(path / "warehouse", service)
+        with new_house(students(3), classes(1)) as house:
             for number in (1, 2):
                 house.at(number).sync(over={"published_mode": "640" if number >= since else "600"})
             public = {n for n in files_of(house.warehouse) if n.startswith("snapshots/")}

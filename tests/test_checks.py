@@ -11,14 +11,14 @@ import duckdb
 import pytest
 
 from pipelines.errors import CheckError
+from pipelines.landing.manifest import Verdict
 from pipelines.operations.data_quality import run_quality_checks
 from pipelines.store import checks
 from tests.support import faults
-from tests.support.nights import House, folder, night
+from tests.support.nights import House, new_house, night
 from tests.support.records import MISSING, classes, school_class, student, students
-from tests.support.service import Service
 
-HOLDS = {
+HOLDS: dict[str, list[str]] = {
     "keys_are_unique": [],
     "versions_do_not_overlap": [],
     "landed_is_rows_and_rejects": [],
@@ -29,9 +29,8 @@ HOLDS = {
 @pytest.fixture(scope="module")
 def lived() -> Iterator[House]:
     """Six nights in which everything happens that history has a rule for; one of them is held and approved."""
-    with folder() as path, Service(students(40), classes(3)) as service:
-        house = House(path, service)
-        everybody = list(service.students)
+    with new_house(students(40), classes(3)) as house:
+        service, everybody = house.service, students(40)
         house.at(1).sync()
         # Somebody leaves, somebody changes, somebody falls silent, somebody is refused.
         service.students = everybody[1:]
@@ -64,12 +63,6 @@ def house(lived: House, tmp_path: Path) -> House:
     return copy.at(6)
 
 
-def examined(house: House) -> dict[str, list[str]]:
-    """Every rule over the published file."""
-    with duckdb.connect(str(house.published), read_only=True) as con:
-        return dict(checks.examine(con, house.rollbook().lake, house.rollbook().lake.days()))
-
-
 def spoil(house: House, statement: str) -> None:
     """Change the published file behind Rollbook's back."""
     with duckdb.connect(str(house.published)) as con:
@@ -77,15 +70,14 @@ def spoil(house: House, statement: str) -> None:
 
 
 def test_all_rules_hold_of_a_warehouse_that_has_lived(house: House) -> None:
-    assert examined(house) == HOLDS
-    assert [m.verdict.value for n in range(1, 7) for m in house.landings(night(n))] == [
-        *("synced", "synced", "unproven", "synced", "synced", "synced", "synced"),
-    ]
+    assert house.examined() == HOLDS
+    synced, unproven = Verdict.SYNCED, Verdict.UNPROVEN
+    verdicts = [m.verdict for n in range(1, 7) for m in house.landings(night(n))]
+    assert verdicts == [synced, synced, unproven, synced, synced, synced, synced]
 
 
-def test_all_rules_hold_before_the_first_day(tmp_path: Path) -> None:
-    with Service() as service:
-        house = House(tmp_path / "warehouse", service)
+def test_all_rules_hold_before_the_first_day() -> None:
+    with new_house() as house:
         rollbook = house.rollbook()
         rollbook.warehouse.prepare()
         with rollbook.warehouse.writing(None) as (con, _):
@@ -144,8 +136,8 @@ def test_all_rules_hold_before_the_first_day(tmp_path: Path) -> None:
 )
 def test_each_rule_finds_what_breaks_it(house: House, statement: str, rule: str, found: str) -> None:
     spoil(house, statement)
-    told = examined(house)[rule]
-    assert any(sentence.endswith(found) for sentence in told), told
+    found_now = house.examined()[rule]
+    assert any(sentence.endswith(found) for sentence in found_now), found_now
 
 
 def test_a_spoiled_file_is_not_published_and_a_rebuild_mends_it(house: House) -> None:
@@ -162,7 +154,7 @@ def test_a_spoiled_file_is_not_published_and_a_rebuild_mends_it(house: House) ->
     }
     assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
     house.rollbook().rebuild()
-    assert examined(house) == HOLDS
+    assert house.examined() == HOLDS
     tables = house.tables()
     house.rollbook().rebuild()
     assert house.tables() == tables

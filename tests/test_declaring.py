@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.nights import FIRST, House, night
 from tests.support.records import school_class, student
-from tests.support.service import KEY, Service
+from tests.support.service import Service
 
 PACKAGE = Path(__file__).parent.parent / "pipelines"
 SYNC = """
@@ -40,13 +40,7 @@ ROOM_TABLE = """        Table(
 
 def sync_with(house: House, copy: Path) -> None:
     """Sync tonight with another copy of the package, in a process of its own."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(copy),
-        "ROLLBOOK_BASE_URL": house.service.url,
-        "ROLLBOOK_API_KEY": KEY,
-        "ROLLBOOK_WAREHOUSE": str(house.warehouse),
-    }
+    environment = {**os.environ, **house.environment(), "PYTHONPATH": str(copy)}
     command = [sys.executable, "-c", SYNC, house.now.isoformat()]
     done = subprocess.run(command, check=False, cwd=copy, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

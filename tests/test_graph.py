@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -48,14 +50,15 @@ BLOCKING = {"keys_are_unique", "landed_is_rows_and_rejects", "rebuilt_is_live", 
 
 
 @pytest.fixture(scope="module")
-def module() -> ModuleType:
+def module() -> Iterator[ModuleType]:
     with loaded(EXAMPLE | {"ROLLBOOK_TIMEZONE": "Europe/Berlin"}) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def defs(module: ModuleType) -> dg.Definitions:
-    return module.defs
+    found: dg.Definitions = module.defs
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -98,15 +101,17 @@ def test_the_days_are_those_of_the_zone_up_to_today(module: ModuleType) -> None:
 
 
 def test_one_job_runs_all_of_it_at_a_quarter_past_two_in_the_zone(defs: dg.Definitions) -> None:
-    (schedule,) = defs.schedules
+    (schedule,) = defs.schedules or ()
+    assert isinstance(schedule, dg.ScheduleDefinition)
     assert (schedule.name, schedule.job_name) == ("nightly", "nightly_sync")
     assert (schedule.cron_schedule, schedule.execution_timezone) == ("15 2 * * *", "Europe/Berlin")
     assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
     job = defs.resolve_job_def("nightly_sync")
     steps = job.graph.node_dict["sync"].definition
+    assert isinstance(steps, dg.GraphDefinition)
     assert [s.name for s in steps.nodes_in_topological_order] == ["land", "snapshot", "history", "publish"]
     assert job.executor_def.name == "in_process"
-    (sensor,) = defs.sensors
+    (sensor,) = defs.sensors or ()
     assert (sensor.name, sensor.default_status) == ("watch", dg.DefaultSensorStatus.RUNNING)
 
 
@@ -129,7 +134,7 @@ def test_the_checks_have_plain_names_and_block_only_where_rollbook_erred(defs: d
 
 
 def test_an_operator_is_asked_for_three_described_options(defs: dg.Definitions) -> None:
-    schema = defs.resolve_job_def("nightly_sync").run_config_schema.config_type
+    schema: Any = defs.resolve_job_def("nightly_sync").run_config_schema.config_type
     options = schema.fields["resources"].config_type.fields["options"].config_type.fields["config"].config_type.fields
     types = {n: f.config_type.inner_type for n, f in options.items()}
     assert {n: f.default_value for n, f in options.items()} == {"approve": False, "details": "none", "force": False}
@@ -142,9 +147,9 @@ def test_without_settings_the_graph_loads_and_the_schedule_says_what_is_missing(
     with loaded({}) as module:
         (schedule,) = module.defs.schedules
         context = dg.build_schedule_context(repository_def=module.defs.get_repository_def())
-        told = schedule.evaluate_tick(context)
-        assert told.run_requests == []
-        assert told.skip_message == (
+        tick = schedule.evaluate_tick(context)
+        assert tick.run_requests == []
+        assert tick.skip_message == (
             "ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY are not set: see .env.example, then restart"
         )
         assert len(module.defs.resolve_all_asset_specs()) == 23

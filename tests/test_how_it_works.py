@@ -12,9 +12,8 @@ import yaml
 from pipelines.cli import app
 from pipelines.settings import ROOT
 from tests.support import faults
-from tests.support.nights import House, folder, night
+from tests.support.nights import new_house, night
 from tests.support.records import MISSING, classes, student, students
-from tests.support.service import Service
 
 HOW_IT_WORKS = (ROOT / "pipelines" / "README.md").read_text(encoding="utf-8")
 PAGES = (
@@ -62,8 +61,8 @@ def test_one_students_five_days_give_the_history_that_the_page_shows() -> None:
     others = [record for record in students(9) if record["id"] != 7]
     assert [day for day, *_ in days] == [str(night(number)) for number in range(1, 6)]
     assert len(answers()) == 3
-    with folder() as path, Service(others, classes(1)) as service:
-        house = House(path / "warehouse", service)
+    with new_house(others, classes(1)) as house:
+        service = house.service
         for number, (_, what, proven, completed, submitted) in enumerate(days, start=1):
             is_listed = what.startswith("listed")
             service.students = [*others, seven(completed, submitted)] if is_listed else others
@@ -71,8 +70,8 @@ def test_one_students_five_days_give_the_history_that_the_page_shows() -> None:
                 service.on(faults.moved_total(by=1), path="students", times=None)
             house.at(number).sync()
             service.mend()
-        told = house.query("SELECT snapshot_date, proven, removed FROM ops.syncs ORDER BY ALL")
-        assert [(str(day), proven, bool(removed)) for day, proven, removed in told] == [
+        syncs = house.query("SELECT snapshot_date, proven, removed FROM ops.syncs ORDER BY ALL")
+        assert [(str(day), proven, bool(removed)) for day, proven, removed in syncs] == [
             (day, proven == "yes", completed == "absent") for day, _, proven, completed, _ in days
         ]
         for query, rows in answers():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -15,9 +15,9 @@ import time_machine
 
 from tests.support import graph
 from tests.support.graph import Job
-from tests.support.nights import House, Told, folder, night
+from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import classes, student, students
-from tests.support.service import KEY, Service
+from tests.support.service import KEY
 
 SYNC = {"rollbook/sync": "nightly"}
 
@@ -27,10 +27,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def house() -> Iterator[House]:
     """A warehouse in memory, and the service it reads: 60 students, two classes."""
-    with folder() as path, Service(students(60), classes(2)) as service:
-        house = House(path, service)
-        house.over = {"first_date": "2026-11-01", "hold_changed_percent": "75"}
-        yield house
+    with new_house(students(60), classes(2), first_date="2026-11-01", hold_changed_percent="75") as made:
+        yield made
 
 
 @pytest.fixture
@@ -48,9 +46,10 @@ def quarter_past_two(house: House, number: int) -> Iterator[date]:
         yield night(number)
 
 
-def tags(job: Job, result: dg.ExecuteInProcessResult) -> dict[str, str]:
+def tags(job: Job, result: dg.ExecuteInProcessResult) -> Mapping[str, str]:
     """A run's tags, as they are when it is over."""
-    return dict(job.instance.get_run_by_id(result.run_id).tags)
+    (run,) = job.instance.get_runs(dg.RunsFilter([result.run_id]))
+    return run.tags
 
 
 def warnings(job: Job, result: dg.ExecuteInProcessResult) -> list[str]:
@@ -65,12 +64,8 @@ def test_a_sync_marks_every_asset_on_its_day_with_its_counts(house: House, job: 
     assert result.success
     keys = [spec.key for spec in job.defs.resolve_all_asset_specs()]
     assert {k.to_user_string(): job.marked(*k.path) for k in keys} == {k.to_user_string(): [str(day)] for k in keys}
-    assert house.tables() == Told().night(1, house.service.students, house.service.classes).tables()
-    about = {
-        event.asset_key.to_user_string(): {k: v.value for k, v in event.materialization.metadata.items()}
-        for event in result.all_events
-        if event.is_step_materialization
-    }
+    assert house.tables() == Expected().night(1, house.service.students, house.service.classes).tables()
+    about = {asset: metadata for asset, _, metadata in graph.marked(result)}
     (landing,) = house.landings(day)
     raw = about["raw/students"]
     assert {k: raw[k] for k in ("landing", "requests", "retries", "bytes", "walks", "repeated", "proven")} == {
@@ -95,8 +90,8 @@ def test_a_sync_marks_every_asset_on_its_day_with_its_counts(house: House, job: 
 def test_what_is_marked_names_no_pupil(house: House, job: Job) -> None:
     with quarter_past_two(house, 1) as day:
         result = job.run(day, tags=SYNC)
-    told = "\n".join(repr(entry.to_json()) for entry in job.instance.all_logs(result.run_id))
-    assert "snapshots" in told
+    log = "\n".join(map(dg.serialize_value, job.instance.all_logs(result.run_id)))
+    assert "snapshots" in log
     for personal in (
         "pupil.7@",
         "Pupil Number7",
@@ -105,7 +100,7 @@ def test_what_is_marked_names_no_pupil(house: House, job: Job) -> None:
         "R-7",
         house.settings().api_key.get_secret_value(),
     ):
-        assert personal not in told
+        assert personal not in log
 
 
 def test_every_check_is_made_and_passes_on_good_data(house: House, job: Job) -> None:
@@ -207,12 +202,11 @@ def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_ca
     assert result.success
     assert len(house.service.requests) == requests
     why = {str(night(n)): f"nothing was landed on {night(n)}, and the service keeps no history" for n in (2, 4)}
-    told = f"2 of 4 days: {night(2)}, {night(4)} (nothing was landed)"
-    assert warnings(job, result) == [*why.values(), f"Skipped {told}"]
-    assert tags(job, result)["rollbook/skipped"] == told
-    made = [e for e in result.all_events if e.is_step_materialization and e.asset_key.path[-1] == "students"]
-    assert sorted((e.asset_key.path[0], e.partition) for e in made) == sorted(
-        (stage, str(night(n))) for stage in ("raw", "snapshots", "history") for n in (1, 3)
+    skipped = f"2 of 4 days: {night(2)}, {night(4)} (nothing was landed)"
+    assert warnings(job, result) == [*why.values(), f"Skipped {skipped}"]
+    assert tags(job, result)["rollbook/skipped"] == skipped
+    assert sorted((asset, day) for asset, day, _ in graph.marked(result) if asset.endswith("/students")) == sorted(
+        (f"{stage}/students", str(night(n))) for stage in ("raw", "snapshots", "history") for n in (1, 3)
     )
     seen = [e.asset_observation_data.asset_observation for e in result.all_events if e.is_asset_observation]
     assert sorted((o.asset_key, o.partition, o.metadata["skipped"].value) for o in seen) == sorted(
@@ -276,7 +270,7 @@ def test_a_run_of_today_by_hand_is_a_sync_and_known_for_one(house: House, job: J
     with quarter_past_two(house, 1) as day:
         result = job.run(day)
     assert result.success
-    assert job.instance.get_run_by_id(result.run_id).tags["rollbook/sync"] == "hand"
+    assert tags(job, result)["rollbook/sync"] == "hand"
     assert len(house.service.asked("students")) == 1
 
 
@@ -293,7 +287,7 @@ def test_a_setting_that_went_missing_fails_the_run_in_one_line(house: House, job
 def test_a_file_that_rollbook_itself_spoiled_is_not_published_and_force_mends_it(house: House, job: Job) -> None:
     with quarter_past_two(house, 1) as day:
         assert job.run(day, tags=SYNC).success
-    told = Told().night(1, house.service.students, house.service.classes)
+    expected = Expected().night(1, house.service.students, house.service.classes)
     with duckdb.connect(str(house.published)) as con:
         con.execute("UPDATE history.students SET name = 'Somebody Else' WHERE student_id = 8")
     house.rollbook().warehouse.own.note(house.published)  # as if Rollbook itself had written it so
@@ -313,5 +307,5 @@ def test_a_file_that_rollbook_itself_spoiled_is_not_published_and_force_mends_it
         assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
         forced = job.run(day, tags=SYNC, options={"force": True})
     assert forced.success
-    told.night(2, house.service.students, house.service.classes)
-    assert house.tables() == told.tables()
+    expected.night(2, house.service.students, house.service.classes)
+    assert house.tables() == expected.tables()

@@ -21,16 +21,16 @@ from pipelines.operations.diff import diff
 from pipelines.settings import ROOT
 from pipelines.store.warehouse import Warehouse
 from tests.support import faults
-from tests.support.nights import House, folder
+from tests.support.commands import dagster_home
+from tests.support.nights import House, new_house
 from tests.support.records import classes, students
 from tests.support.servers import until
-from tests.support.service import KEY, Service
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with folder() as warehouse, Service(students(120), classes(3)) as service:
-        yield House(warehouse / "w", service)
+    with new_house(students(120), classes(3)) as made:
+        yield made
 
 
 def shown(*roots: Path) -> dict[str, str]:
@@ -45,28 +45,20 @@ def shown(*roots: Path) -> dict[str, str]:
     ("mode", "open_to_others"),
     [
         ("600", {}),
-        ("640", {"w": "750", "w/rollbook.duckdb": "640", "w/report.html": "640", "w/thresholds.csv": "640"}),
+        ("640", {"": "750", "/rollbook.duckdb": "640", "/report.html": "640", "/thresholds.csv": "640"}),
     ],
 )
 def test_a_sync_shows_others_nothing_but_what_the_setting_publishes(
     house: House, tmp_path: Path, mode: str, open_to_others: dict[str, str]
 ) -> None:
     """Under the most generous umask, and with a DAGSTER_HOME that was open to all, its old databases included."""
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
+    home = dagster_home(tmp_path / "home")
     (home / "dagster.yaml").chmod(0o644)
     home.chmod(0o777)
-    settings = {
-        "BASE_URL": house.service.url,
-        "API_KEY": KEY,
-        "WAREHOUSE": str(house.warehouse),
-        "PUBLISHED_MODE": mode,
-    }
     house.service.now = lambda: datetime.now(UTC)
     done = subprocess.run(
         [sys.executable, "-c", "import os; os.umask(0); from pipelines.cli import main; main()", "sync"],
-        env={**os.environ, "DAGSTER_HOME": str(home)} | {f"ROLLBOOK_{k}": v for k, v in settings.items()},
+        env={**os.environ, **house.environment(published_mode=mode), "DAGSTER_HOME": str(home)},
         cwd=ROOT, capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -75,8 +67,10 @@ def test_a_sync_shows_others_nothing_but_what_the_setting_publishes(
     assert shown(home) == {"home/dagster.yaml": "644"}  # which the test wrote, and nobody else can reach
     lake = {"750", "640"} if mode == "640" else set()
     opened = shown(house.warehouse)
-    assert {how for what, how in opened.items() if what.startswith("w/snapshots")} == lake
-    assert {k: v for k, v in opened.items() if not k.startswith("w/snapshots")} == open_to_others
+    snapshots = {what for what in opened if what.startswith("warehouse/snapshots")}
+    assert {opened[what] for what in snapshots} == lake
+    others = {what.removeprefix("warehouse"): how for what, how in opened.items() if what not in snapshots}
+    assert others == open_to_others
 
 
 def test_the_code_location_keeps_what_it_makes_private(tmp_path: Path) -> None:

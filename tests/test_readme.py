@@ -52,15 +52,15 @@ def test_every_query_in_it_runs_and_gives_rows(published: Path) -> None:
 
 
 def test_its_settings_are_the_settings_there_are() -> None:
-    told = re.findall(rf"^\| `({PREFIX}\w+)` \|", README, flags=re.MULTILINE)
-    assert sorted(told) == sorted(f"{PREFIX}{name.upper()}" for name in Settings.model_fields)
+    named = re.findall(rf"^\| `({PREFIX}\w+)` \|", README, flags=re.MULTILINE)
+    assert sorted(named) == sorted(f"{PREFIX}{name.upper()}" for name in Settings.model_fields)
 
 
 def test_its_defaults_are_the_defaults() -> None:
-    told = dict(re.findall(rf"^\| `{PREFIX}(\w+)` \| `([^`]*)` \|", README, flags=re.MULTILINE))
+    named = dict(re.findall(rf"^\| `{PREFIX}(\w+)` \| `([^`]*)` \|", README, flags=re.MULTILINE))
     for name, field in Settings.model_fields.items():
-        if name.upper() in told:
-            assert told[name.upper()] == str(field.default), name
+        if name.upper() in named:
+            assert named[name.upper()] == str(field.default), name
 
 
 def test_the_example_file_names_every_setting() -> None:
@@ -70,9 +70,9 @@ def test_the_example_file_names_every_setting() -> None:
 
 def test_its_commands_are_commands_there_are() -> None:
     known = {c.name or (c.callback.__name__ if c.callback else "") for c in app.registered_commands}
-    told = set(re.findall(r"\.venv/bin/rollbook (\w+)", README))
-    assert told <= known
-    assert {"sync", "serve", "backfill", "rebuild", "sandbox"} <= told
+    named = set(re.findall(r"\.venv/bin/rollbook (\w+)", README))
+    assert named <= known
+    assert {"sync", "serve", "backfill", "rebuild", "sandbox"} <= named
 
 
 def test_its_make_targets_are_targets_there_are() -> None:

@@ -22,9 +22,10 @@ from pipelines.cli import serve
 from pipelines.errors import RollbookError
 from pipelines.settings import ROOT
 from tests.support import graph
-from tests.support.nights import House, folder
+from tests.support.commands import COMMAND, dagster_home, run_command
+from tests.support.nights import new_house
 from tests.support.records import classes, students
-from tests.support.service import Service
+from tests.support.servers import until
 
 STARTED, FAILURE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
 
@@ -60,8 +61,8 @@ def test_only_the_runs_of_processes_that_are_gone_are_marked_as_failed(instance:
         run(instance, ""),
     ]
     assert sorted(runs.fail_orphaned_runs(instance)) == sorted([gone, reused])
-    assert [instance.get_run_by_id(r).status for r in (gone, reused)] == [FAILURE, FAILURE]
-    assert {instance.get_run_by_id(r).status for r in let_be} == {STARTED}
+    assert [r.status for r in instance.get_runs(dg.RunsFilter([gone, reused]))] == [FAILURE] * 2
+    assert [r.status for r in instance.get_runs(dg.RunsFilter(let_be))] == [STARTED] * 4
     assert runs.fail_orphaned_runs(instance) == []
 
 
@@ -70,6 +71,7 @@ def test_a_process_that_ended_and_was_not_yet_collected_is_gone(instance: dg.Dag
     born = runs._start_time(child.pid)
     signed = run(instance, own(number=child.pid, born=born))
     assert runs.fail_orphaned_runs(instance) == []
+    assert child.stdin is not None
     child.stdin.close()
     deadline = time.monotonic() + 20
     while runs._start_time(child.pid) and time.monotonic() < deadline:
@@ -80,24 +82,18 @@ def test_a_process_that_ended_and_was_not_yet_collected_is_gone(instance: dg.Dag
 
 @pytest.mark.slow
 def test_after_a_killed_command_the_next_one_fails_its_run_and_recovers(tmp_path: Path) -> None:
-    with folder() as path, Service(students(450), classes(2)) as service:
-        house = House(path, service, request_pause_ms=400)
-        service.now = lambda: datetime.now(UTC)
-        (tmp_path / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
-        command = [sys.executable, "-c", "from pipelines.cli import main; main()", "sync"]
-        environment = {**os.environ, **graph.environment(house), "DAGSTER_HOME": str(tmp_path)}
-        killed = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 60
-        while len(service.asked("students")) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
+    with new_house(students(450), classes(2), request_pause_ms=400) as house:
+        house.service.now = lambda: datetime.now(UTC)
+        env = house.environment() | {"DAGSTER_HOME": str(dagster_home(tmp_path))}
+        pipe = subprocess.PIPE
+        killed = subprocess.Popen([*COMMAND, "sync"], cwd=ROOT, env=os.environ | env, stdout=pipe, stderr=pipe)
+        until(lambda: len(house.service.asked("students")) >= 2, 60, every=0.05)
         killed.send_signal(signal.SIGKILL)
         killed.communicate(timeout=20)
-        again = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False
-        )
+        again = run_command("sync", env=env)
         assert again.returncode == 0, again.stderr
         assert house.query("SELECT COUNT(*) FROM students") == [(450,)]
-        assert [p.name for p in (path / "raw").rglob("*partial*")] == []
+        assert [p.name for p in (house.warehouse / "raw").rglob("*partial*")] == []
         with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
             assert sorted(r.status.value for r in instance.get_runs()) == ["FAILURE", "SUCCESS"]
 

@@ -164,4 +164,4 @@ def test_the_key_is_shown_neither_by_the_settings_nor_by_their_errors(monkeypatc
 def test_settings_cannot_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     s = setting(monkeypatch)
     with pytest.raises(ValueError, match="frozen"):
-        s.cron = "0 0 * * *"
+        s.cron = "0 0 * * *"  # type: ignore[misc]  # mypy knows it too

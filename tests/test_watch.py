@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,14 +13,13 @@ import time_machine
 from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from pipelines.notify.alerts import Alerts
-from pipelines.settings import ROOT
 from pipelines.sync import Rollbook
 from tests.support import faults, graph
+from tests.support.commands import dagster_home, run_command
 from tests.support.graph import Job
-from tests.support.listeners import Webhook, webhook
-from tests.support.nights import House, folder, night
+from tests.support.listeners import Webhook
+from tests.support.nights import House, new_house, night
 from tests.support.records import classes, students
-from tests.support.service import Service
 
 pytestmark = pytest.mark.slow
 
@@ -50,15 +46,8 @@ class Watch:
 
 
 @pytest.fixture
-def hook() -> Iterator[Webhook]:
-    with webhook() as made:
-        yield made
-
-
-@pytest.fixture
 def house(hook: Webhook) -> Iterator[House]:
-    with folder() as path, Service(students(60), classes(2)) as service:
-        made = House(path, service, notify=hook.url, first_date="2026-11-01", retry_seconds=0)
+    with new_house(students(60), classes(2), notify=hook.url, first_date="2026-11-01", retry_seconds=0) as made:
         made.service.now = lambda: datetime.now(UTC)
         yield made
 
@@ -135,12 +124,12 @@ def test_a_backfill_is_nobodys_alert(watch: Watch, hook: Webhook) -> None:
 
 
 @pytest.mark.parametrize(
-    ("will_retry", "launched", "told"),
+    ("will_retry", "launched", "alerts"),
     [("true", True, 0), ("false", True, 1), ("true", False, 1)],
     ids=["tried again", "given up", "a command's run, which Dagster cannot start again"],
 )
 def test_a_crashed_run_is_told_unless_dagster_tries_it_again(
-    watch: Watch, hook: Webhook, will_retry: str, launched: bool, told: int
+    watch: Watch, hook: Webhook, will_retry: str, launched: bool, alerts: int
 ) -> None:
     instance = watch.job.instance
     run = instance.create_run_for_job(
@@ -153,7 +142,7 @@ def test_a_crashed_run_is_told_unless_dagster_tries_it_again(
     assert [t.splitlines()[1] for t in hook.texts] == [
         "It ended before it could say why: its process was killed, or could not start. Its log is in the UI (run"
         f" {run.run_id}). Run `rollbook sync`."
-    ] * told
+    ] * alerts
 
 
 def test_a_late_night_is_told_once_and_so_is_the_sync_that_makes_up_for_it(
@@ -212,47 +201,35 @@ def test_a_clock_that_was_set_back_hides_no_run(watch: Watch, house: House, hook
 
 
 def test_the_sensor_keeps_its_place_and_says_why_it_does_nothing(watch: Watch, house: House) -> None:
-    (sensor,) = watch.job.defs.sensors
+    (sensor,) = watch.job.defs.sensors or ()
     with dg.build_sensor_context(
         instance=watch.job.instance, repository_def=watch.job.defs.get_repository_def()
     ) as context:
-        told = sensor.evaluate_tick(context)
-    assert (told.run_requests, told.skip_message) == ([], "the runs that ended were checked")
-    assert abs(datetime.fromisoformat(told.cursor) - datetime.now(UTC)) < timedelta(minutes=1)
+        tick = sensor.evaluate_tick(context)
+    assert (tick.run_requests, tick.skip_message) == ([], "the runs that ended were checked")
+    assert tick.cursor is not None
+    assert abs(datetime.fromisoformat(tick.cursor) - datetime.now(UTC)) < timedelta(minutes=1)
 
 
 def test_a_commands_run_is_told_by_the_command_and_not_again_by_the_daemon(tmp_path: Path, hook: Webhook) -> None:
     """And a webhook that is down costs the sync nothing but a line on standard error."""
-    with folder() as path, Service(students(60), classes(2)) as service:
-        house = House(path, service, notify=hook.url, retry_seconds=0)
-        service.now = lambda: datetime.now(UTC)
-        (tmp_path / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
-        service.on(faults.refused(401), path="auth", times=1)
-        failed = command(house, tmp_path)
+    with new_house(students(60), classes(2), notify=hook.url, retry_seconds=0) as house:
+        house.service.now = lambda: datetime.now(UTC)
+        dagster_home(tmp_path)
+        house.service.on(faults.refused(401), path="auth", times=1)
+        env = house.environment() | {"DAGSTER_HOME": str(tmp_path)}
+        failed = run_command("sync", env=env)
         hook.statuses = [503]
-        good = command(house, tmp_path)
+        good = run_command("sync", env=env)
         assert (failed.returncode, good.returncode) == (1, 0)
         assert "An alert was not delivered: address 1 (json) of ROLLBOOK_NOTIFY answered 503" in " ".join(
             good.stderr.split()
         )
         assert "Synced" in good.stdout
-        with graph.loaded(graph.environment(house)), dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        with graph.loaded(house.environment()), dg.DagsterInstance.from_config(str(tmp_path)) as instance:
             from pipelines import schedules
 
             alerts = Alerts(house.rollbook(), clock=lambda: datetime.now(UTC) + timedelta(minutes=2))
             for _ in range(2):
                 schedules.report_ended_runs(instance, alerts, datetime.now(UTC) - timedelta(hours=1))
     assert [h.split()[-1] for h in heads(hook)] == ["failed", "again"]
-
-
-def command(house: House, home: Path) -> subprocess.CompletedProcess[str]:
-    """`rollbook sync`, as typed."""
-    return subprocess.run(
-        [sys.executable, "-c", "from pipelines.cli import main; main()", "sync"],
-        cwd=ROOT,
-        env={**os.environ, **graph.environment(house), "DAGSTER_HOME": str(home), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )

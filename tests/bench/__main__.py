@@ -58,7 +58,8 @@ def nightly(students: int, rounds: int) -> list[dict[str, Any]]:
 
 def size(folder: Path) -> int:
     """Bytes on disk under a folder, a file with several names counted once."""
-    return sum({(s.st_dev, s.st_ino): s.st_size for p in folder.rglob("*") if (s := p.stat()) and p.is_file()}.values())
+    stats = [p.stat() for p in folder.rglob("*") if p.is_file()]
+    return sum({(s.st_dev, s.st_ino): s.st_size for s in stats}.values())
 
 
 def new_versions(folder: Path, day: object) -> float:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import duckdb
 from rich.console import Console
@@ -204,7 +205,7 @@ class Year:
         return stages
 
 
-def measure(students: int, lengths: tuple[int, ...], root: Path) -> list[dict[str, object]]:
+def measure(students: int, lengths: tuple[int, ...], root: Path) -> list[dict[str, Any]]:
     """For each length of the lake: the seconds of a read, a night, a replayed day and a rebuild."""
     year, found = Year(root, students), []
     for length in lengths:
@@ -226,7 +227,7 @@ def measure(students: int, lengths: tuple[int, ...], root: Path) -> list[dict[st
     return found
 
 
-def report(found: list[dict[str, object]], students: int) -> Table:
+def report(found: list[dict[str, Any]], students: int) -> Table:
     """The figures as a table; each piece of work in seconds, by stage, and as a ratio to one read."""
     table = Table(
         title=f"{students:,} students, 2 % changed a day; seconds (heal + merge + publish), ratio to one read"
@@ -235,13 +236,13 @@ def report(found: list[dict[str, object]], students: int) -> Table:
     for heading in (*headings, "file MB", "peak MB"):
         table.add_column(heading, justify="right")
     for f in found:
-        cells = [str(f["days"]), f"{f['lake'] / 1e6:.0f}", f"{f['read']:.2f}"]  # type: ignore[operator]
+        cells = [str(f["days"]), f"{f['lake'] / 1e6:.0f}", f"{f['read']:.2f}"]
         for what in ("night", "replay", "rebuild"):
-            stages: dict[str, float] = f[what]  # type: ignore[assignment]
+            stages: dict[str, float] = f[what]
             total = sum(stages.values())
             by_stage = " + ".join(f"{s:.2f}" for s in stages.values())
-            cells += [f"{total:.2f} ({by_stage})", f"{total / f['read']:.2f}"]  # type: ignore[operator]
-        table.add_row(*cells, f"{f['file'] / 1e6:.0f}", f"{f['peak']:.0f}")  # type: ignore[operator]
+            cells += [f"{total:.2f} ({by_stage})", f"{total / f['read']:.2f}"]
+        table.add_row(*cells, f"{f['file'] / 1e6:.0f}", f"{f['peak']:.0f}")
     return table
 
 

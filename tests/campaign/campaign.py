@@ -25,7 +25,7 @@ from tests.campaign.operator import Operator
 from tests.campaign.reader import Reader
 from tests.campaign.school import School, shown
 from tests.support.machines import left_over
-from tests.support.nights import House, night, plainly
+from tests.support.nights import House, night, without_views
 from tests.support.service import Service
 
 KEEP_DAYS = 10  # from the middle of the campaign on
@@ -60,7 +60,7 @@ def event(ready: Callable[[Campaign], bool] = lambda c: True, *, rare: bool = Fa
 
 
 @contextmanager
-def second_process(wanted: bool) -> Iterator[None]:
+def second_process(*, wanted: bool) -> Iterator[None]:
     """Let a second process take what comes, as in a large school, or not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipelines.ingest.intake.LARGE", 0 if wanted else 10**9)
@@ -102,7 +102,8 @@ class Campaign:
     def play(self) -> None:
         """All nights, and a last look."""
         for number in range(1, self.nights + 1):
-            with plainly() if self.random.random() < 0.6 else nullcontext(), second_process(self.random.random() < 0.3):
+            views = without_views() if self.random.random() < 0.6 else nullcontext()
+            with views, second_process(wanted=self.random.random() < 0.3):
                 self.night(number)
         self.last_look()
 

@@ -12,7 +12,7 @@ from datetime import date
 from typing import Any
 
 from tests.support import model
-from tests.support.nights import SET_OF, Tables, Told, class_rows, student_rows
+from tests.support.nights import SET_OF, Expected, Tables, class_rows, student_rows
 
 Record = dict[str, Any]
 Key = tuple[date, int]  # a landing: its day, and its number within the day
@@ -132,12 +132,12 @@ class Ledger:
 
     def tables(self) -> Tables:
         """What `House.tables` must be."""
-        told, counted = Told(), self.counted()
-        told.since = counted[0].day
-        told.shown = {s: [replace(x.shown[s], landing=x.place) for x in counted] for s in SETS}
+        expected, counted = Expected(), self.counted()
+        expected.since = counted[0].day
+        expected.shown = {s: [replace(x.shown[s], landing=x.place) for x in counted] for s in SETS}
         clocks = model.versions(_days(counted, "students"), CLOCK)
-        told.clocks = {key[0]: value for key, (value,), _, until in clocks if until is None}
-        return told.tables()
+        expected.clocks = {key[0]: value for key, (value,), _, until in clocks if until is None}
+        return expected.tables()
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
@@ -178,11 +178,11 @@ def _received(showing: Showing, set_name: str, day: date, current: set[int]) -> 
     proven = set_name not in showing.unproven and not (showing.unanswered and missing)
     if proven:
         received |= missing & set(has)
-    said = {i: None if i in showing.broken else _stated(set_name, has[i]) for i in received}
-    return model.Shown(day, 2**20, proven, said)
+    stated = {i: None if i in showing.broken else _stated(set_name, has[i]) for i in received}
+    return model.Shown(day, 2**20, proven, stated)
 
 
-def _stated(set_name: str, record: Record) -> dict[str, model.Said]:
+def _stated(set_name: str, record: Record) -> dict[str, model.Stated]:
     if set_name == "classes":
         return class_rows(record)
     activity = record.get("activity_tracking")
@@ -191,7 +191,7 @@ def _stated(set_name: str, record: Record) -> dict[str, model.Said]:
 
 
 def _too_many_broken(shown: model.Shown) -> bool:
-    broken = sum(said is None for said in shown.records.values())
+    broken = sum(stated is None for stated in shown.records.values())
     return broken > 5 and broken > 0.20 * len(shown.records)
 
 

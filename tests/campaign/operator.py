@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import multiprocessing
 import os
@@ -20,7 +19,7 @@ from pipelines.operations import discard as discards
 from pipelines.operations.diff import diff
 from pipelines.operations.prune import prune as prune_now
 from pipelines.sync import always, within_hold
-from tests.support.kills import STEPS, _mortal
+from tests.support.kills import die_at_step
 from tests.support.nights import TRIES, House
 
 # A night takes about thirty steps; one that has to recover first, more.
@@ -109,9 +108,7 @@ def killed(work: Callable[[], None], random: Random) -> bool:
 def _work(work: Callable[[], None], die_at: int | None) -> None:
     logging.disable()
     if die_at is not None:
-        count = itertools.count(1)
-        for name in STEPS:
-            setattr(os, name, _mortal(getattr(os, name), count, die_at))
+        die_at_step(die_at)
     try:
         work()
     except errors.RollbookError:

@@ -67,7 +67,7 @@ class Reader:
             self._process.join(10)
 
 
-def _read_on(published: Path, hands: Any, reads: Any, told: Any) -> None:
+def _read_on(published: Path, hands: Any, reads: Any, results: Any) -> None:
     while True:
         time.sleep(PAUSE_SECONDS)
         before = hands.value
@@ -76,7 +76,7 @@ def _read_on(published: Path, hands: Any, reads: Any, told: Any) -> None:
         wrong = _read(published)
         reads.value += 1
         if wrong and hands.value == before:
-            told.send(wrong)
+            results.send(wrong)
 
 
 def _read(published: Path) -> str:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from pipelines.sandbox import Sandbox
-from pipelines.settings import ROOT
 from tests.support import faults
+from tests.support.commands import dagster_home, run_command
 from tests.support.records import classes, students
+from tests.support.school import School
 from tests.support.service import KEY, Service
 
 TODAY = datetime.now(UTC).date()
@@ -31,21 +29,12 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture
 def rollbook(tmp_path: Path) -> Run:
     """`rollbook`, in a folder of its own: its warehouse is `warehouse`, its Dagster home `home`."""
-    home = tmp_path / "home"
-    home.mkdir()
-    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
+    home = dagster_home(tmp_path / "home")
 
     def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        env = {
-            **os.environ,
-            "DAGSTER_HOME": str(home),
-            "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse"),
-            "ROLLBOOK_RETRY_SECONDS": "1",
-            "COLUMNS": "2000",
-            **settings,
-        }
-        command = [str(Path(sys.executable).with_name("rollbook")), *arguments]
-        return subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        own = {"DAGSTER_HOME": str(home), "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse")}
+        env = own | {"ROLLBOOK_RETRY_SECONDS": "1", "COLUMNS": "2000"} | settings
+        return run_command(*arguments, env=env, cwd=tmp_path)
 
     return run
 
@@ -62,8 +51,7 @@ def at(service: Service | Sandbox) -> dict[str, str]:
 
 
 def published(tmp_path: Path, query: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect(str(tmp_path / "warehouse" / "rollbook.duckdb"), read_only=True) as con:
-        return con.execute(query).fetchall()
+    return School(tmp_path / "warehouse").rows(query)
 
 
 def one_line(done: subprocess.CompletedProcess[str], exit_code: int) -> str:
@@ -168,12 +156,12 @@ def test_a_second_sync_changes_nothing_and_the_next_day_exactly_what_changed(rol
         sandbox.day = TODAY
         assert rollbook("sync", **at(sandbox)).returncode == 0
     changed = {i for i in before if i in after and before[i] != after[i]}
-    told = published(
+    logged = published(
         tmp_path,
         f"""SELECT DISTINCT student_id FROM changes
             WHERE table_name = 'student_summaries' AND change = 'changed' AND snapshot_date = '{TODAY}'""",
     )
-    assert {r[0] for r in told} == changed
+    assert {r[0] for r in logged} == changed
 
 
 def test_a_key_of_another_institution_is_refused_before_anything_is_fetched(rollbook: Run, service: Service) -> None:
@@ -212,8 +200,8 @@ def test_rebuild_makes_the_same_tables_from_raw_alone(rollbook: Run, tmp_path: P
 def test_the_demo_shows_what_was_synced_and_asks_three_questions(rollbook: Run, tmp_path: Path) -> None:
     done = rollbook("demo", "--days", "3", "--students", "80")
     assert done.returncode == 0, done.stderr
-    for said in ("What was synced", "What changed last night", "The file", "The UI", "rollbook serve --demo"):
-        assert said in done.stdout
+    for heading in ("What was synced", "What changed last night", "The file", "The UI", "rollbook serve --demo"):
+        assert heading in done.stdout
     assert done.stdout.count("?\n") >= 3
     assert published(tmp_path, "SELECT COUNT(*), MIN(snapshot_date), MAX(snapshot_date) FROM ops.syncs") == [
         (3, TODAY - timedelta(days=2), TODAY)

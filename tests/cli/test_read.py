@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.settings import ROOT
+from tests.support.commands import run_command
 from tests.support.school import KEY, School
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -19,16 +19,8 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def run_at(school: School, *arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
     """The command over a warehouse, without a key: those who read need none."""
-    environment = {
-        **{k: v for k, v in os.environ.items() if not k.startswith("ROLLBOOK_")},
-        "ROLLBOOK_WAREHOUSE": str(school.warehouse),
-        "COLUMNS": "250",
-        **env,
-    }
-    command = [str(Path(sys.executable).with_name("rollbook")), *arguments]
-    return subprocess.run(
-        command, env=environment, cwd="/", input=stdin, capture_output=True, text=True, timeout=100, check=False
-    )
+    own = {"ROLLBOOK_WAREHOUSE": str(school.warehouse), "COLUMNS": "250"}
+    return run_command(*arguments, env=own | env, cwd=Path("/"), stdin=stdin)
 
 
 def error(done: subprocess.CompletedProcess[str], exit_code: int) -> str:
@@ -82,27 +74,27 @@ def test_sql_reads_a_query_from_standard_input_and_the_lakes_views(fortnight: Sc
 def test_sql_refuses_to_write_in_a_sentence(fortnight: School, tmp_path: Path, query: str, word: str) -> None:
     before = hashlib.sha256(fortnight.published.read_bytes()).hexdigest()
     out = tmp_path / "out"
-    said = error(run_at(fortnight, "sql", query.format(out=out)), 2)
-    assert word in said
-    assert "only a sync changes what is published" in said
+    message = error(run_at(fortnight, "sql", query.format(out=out)), 2)
+    assert word in message
+    assert "only a sync changes what is published" in message
     assert not out.exists()
     assert hashlib.sha256(fortnight.published.read_bytes()).hexdigest() == before
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ("SELECT * FROM read_csv('/etc/passwd')", "the function read_csv could do more"),
         ("FROM '/etc/passwd'", "DuckDB refused the query"),
         ("FROM glob('/etc/*')", "the function glob could do more"),
     ],
 )
-def test_sql_reads_the_warehouse_and_no_other_file(fortnight: School, query: str, said: str) -> None:
-    assert said in error(run_at(fortnight, "sql", query), 2)
+def test_sql_reads_the_warehouse_and_no_other_file(fortnight: School, query: str, message: str) -> None:
+    assert message in error(run_at(fortnight, "sql", query), 2)
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ("SELECT 1; SELECT 2", "Ask one query at a time"),
         ("", "Ask one query at a time: this is 0"),
@@ -110,8 +102,8 @@ def test_sql_reads_the_warehouse_and_no_other_file(fortnight: School, query: str
         ("SELECT nobody FROM students", "DuckDB refused the query"),
     ],
 )
-def test_sql_says_what_is_wrong_with_a_query(fortnight: School, query: str, said: str) -> None:
-    assert said in error(run_at(fortnight, "sql", query), 2)
+def test_sql_says_what_is_wrong_with_a_query(fortnight: School, query: str, message: str) -> None:
+    assert message in error(run_at(fortnight, "sql", query), 2)
 
 
 def test_sql_before_the_first_sync_says_what_to_run(tmp_path: Path) -> None:
@@ -134,8 +126,8 @@ def test_export_writes_the_format_asked_for(
 
 
 def test_export_of_an_unknown_question_names_near_ones(fortnight: School, tmp_path: Path) -> None:
-    said = error(run_at(fortnight, "export", "student_to_watch", "--out", str(tmp_path / "f.csv")), 2)
-    assert "did you mean students_to_watch" in said
+    message = error(run_at(fortnight, "export", "student_to_watch", "--out", str(tmp_path / "f.csv")), 2)
+    assert "did you mean students_to_watch" in message
 
 
 @pytest.mark.slow

@@ -7,9 +7,9 @@ import json
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
@@ -22,6 +22,7 @@ from pipelines.cli.app import Terminal, table
 from pipelines.landing.manifest import Hold, TableCounts
 from pipelines.resources import hold_table
 from pipelines.text import markdown, printable
+from tests.support.commands import COMMAND
 from tests.support.nights import House, folder
 from tests.support.records import classes, students
 from tests.support.service import KEY, Service
@@ -73,10 +74,10 @@ def test_whatever_is_printed_passes_through_the_same_place() -> None:
     RichHandler(console=terminal, show_path=False, show_time=False).handle(record)
     assert "owned" in file.getvalue()
     assert not any(obeyed in file.getvalue() for obeyed in ("\x1b]0;", "\x1b[31m", "\x1b[2K", "\x9b", "\u202e", "\x07"))
-    said = io.StringIO()
-    with Progress(console=Terminal(file=said, width=200)) as bars:
+    output = io.StringIO()
+    with Progress(console=Terminal(file=output, width=200)) as bars:
         bars.add_task(EVIL)
-    assert harmless(said.getvalue())
+    assert harmless(output.getvalue())
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +94,7 @@ def warehouse() -> Iterator[Path]:
 def run(warehouse: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     settings = {"WAREHOUSE": str(warehouse), "BASE_URL": "http://127.0.0.1:9", "API_KEY": KEY}
     environment = {**os.environ, "COLUMNS": "300"} | {f"ROLLBOOK_{k}": v for k, v in settings.items()}
-    command = [str(Path(sys.executable).with_name("rollbook")), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, timeout=100, check=False)
+    return subprocess.run([*COMMAND, *arguments], env=environment, capture_output=True, timeout=100, check=False)
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,9 @@ def test_a_title_is_shown_in_markdown_as_it_is_written(title: str) -> None:
 
 
 def test_the_table_of_a_hold_is_a_table_whatever_the_ids_are() -> None:
-    counts = (
-        TableCounts(table="student_classes", before=60, added=0, changed=1, removed=20, sample=(7, "<b>|x|</b>")),
-    )
-    assert cells(hold_table(Hold(reason="why", counts=counts)).md_str)[1] == [
+    ids: Any = (7, "<b>|x|</b>")
+    counts = (TableCounts(table="student_classes", before=60, added=0, changed=1, removed=20, sample=ids),)
+    assert cells(str(hold_table(Hold(reason="why", counts=counts)).value))[1] == [
         "student_classes",
         "60",
         "0",

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from pipelines.settings import ROOT
-from tests.support.nights import folder
+from tests.support.commands import dagster_home
+from tests.support.nights import new_house
 from tests.support.records import classes, students
-from tests.support.service import KEY, Service
 
 QUOTED = "Pupil Number7 <pupil.7@school.example>"
 
@@ -28,11 +28,9 @@ IN_A_COMMAND = (
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    home = tmp_path_factory.mktemp("home")
-    (home / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
-    with folder() as made, Service(students(9), classes(2)) as service:
-        settings = {"BASE_URL": service.url, "API_KEY": KEY, "WAREHOUSE": str(made / "w")}
-        yield {"DAGSTER_HOME": str(home), "COLUMNS": "500"} | {f"ROLLBOOK_{k}": v for k, v in settings.items()}
+    home = dagster_home(tmp_path_factory.mktemp("home"))
+    with new_house(students(9), classes(2)) as house:
+        yield {"DAGSTER_HOME": str(home), "COLUMNS": "500", **house.environment()}
 
 
 def run(environment: dict[str, str], broken: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:

@@ -72,8 +72,10 @@ def test_whole_rows_come_back_as_they_were(fortnight: School, out: Path, form: F
     want = fortnight.rows(query)
     rows = read(out, form)[1:]
     if form is Format.CSV:
-        told = [["" if v is None else str(v).lower() if isinstance(v, bool) else str(v) for v in row] for row in want]
-        assert rows == told
+        as_text = [
+            ["" if v is None else str(v).lower() if isinstance(v, bool) else str(v) for v in row] for row in want
+        ]
+        assert rows == as_text
     elif form is Format.XLSX:
         assert [[v.date() if hasattr(v, "date") else v for v in r] for r in rows] == [list(r) for r in want]
         assert any(isinstance(v, date) for v in want[0])
@@ -238,7 +240,7 @@ def test_more_rows_than_excel_holds_are_refused_and_the_older_file_stays(
 
 
 @pytest.mark.parametrize(
-    ("question", "said"),
+    ("question", "message"),
     [
         ("rooster", "There is no view or table 'rooster': did you mean roster?"),
         ("zzzzzzzz", "the views are roster, student_progress"),
@@ -249,11 +251,11 @@ def test_more_rows_than_excel_holds_are_refused_and_the_older_file_stays(
     ],
 )
 def test_a_question_that_is_none_is_refused_in_a_sentence(
-    fortnight: School, out: Path, question: str, said: str
+    fortnight: School, out: Path, question: str, message: str
 ) -> None:
     with pytest.raises(ArgumentError) as raised:
         write(fortnight, question, Format.CSV, out)
-    assert said in raised.value.message
+    assert message in raised.value.message
     assert not out.exists()
 
 

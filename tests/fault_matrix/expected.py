@@ -234,9 +234,9 @@ SPOILS: dict[str, Spoils] = {
 
 
 def _in_floats(asked: Asked, reply: Reply) -> Reply:
-    said = reply.payload["pagination"]
-    numbers = {k: float(v) for k, v in said.items() if not isinstance(v, bool)}
-    return Reply({**reply.payload, "pagination": said | numbers})
+    pagination = reply.payload["pagination"]
+    numbers = {k: float(v) for k, v in pagination.items() if not isinstance(v, bool)}
+    return Reply({**reply.payload, "pagination": pagination | numbers})
 
 
 ODD: dict[str, Bend] = {

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from pipelines.errors import RefusedError, UnreachableError
-from tests.fault_matrix.conftest import Cell
+from tests.fault_matrix.cell import Cell
 from tests.fault_matrix.expected import (
     CLASS_PAGES,
     CLASS_SEARCHES,
@@ -118,7 +118,7 @@ def test_a_set_that_stays_spoiled_adds_and_updates_and_removes_nothing(cell: Cel
     cell.on(fault.bend(cell.service, place), page=place, times=None)
     cell.unproven(
         ["auth", *pages("students", *[*range(1, fault.end(place) + 1)] * 3), *CLASS_PAGES, *CLASS_SEARCHES],
-        cell.told(fault.hidden(place), fault.shown, unproven=["students"]),
+        cell.expected(fault.hidden(place), fault.shown, unproven=["students"]),
         "students",
         walks=4,
         verified=1,
@@ -142,7 +142,7 @@ def test_the_later_of_two_records_with_one_id_is_kept_and_the_other_counted(cell
     """Eleven ids came as stated, so the set is proven; only the last page has room for a twelfth record."""
     later = student(12, name="Pupil Said Twice")
     cell.on(faults.over_full([later]), page=3)
-    cell.synced(["auth", *pages("students", 1, 2, 3), *REST], cell.told((12,), (later,)), repeated=1, walks=2)
+    cell.synced(["auth", *pages("students", 1, 2, 3), *REST], cell.expected((12,), (later,)), repeated=1, walks=2)
 
 
 def test_a_service_that_states_less_than_it_has_loses_nobody(cell: Cell) -> None:
@@ -154,7 +154,7 @@ def test_a_service_that_states_less_than_it_has_loses_nobody(cell: Cell) -> None
         searches += pages("students?pupil.6@school.example", 1) * (vanished == 6)
     cell.synced(
         ["auth", *pages("students", 1), *CLASS_PAGES, *searches, *CLASS_SEARCHES],
-        cell.told((12,)),  # nobody knew of this one: it comes with the next whole walk
+        cell.expected((12,)),  # nobody knew of this one: it comes with the next whole walk
         walks=2,
         verified=8,
         slipped=6,

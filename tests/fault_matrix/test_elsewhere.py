@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.errors import KeyRefusedError
-from tests.fault_matrix.conftest import Cell
+from tests.fault_matrix.cell import Cell
 from tests.fault_matrix.expected import CLASS_PAGES, CLASS_SEARCHES, FINAL, PLACES, REST, STUDENT_SEARCHES, TRANSIENT
 from tests.support import faults
 from tests.support.nights import TRIES, pages
@@ -51,7 +51,7 @@ def test_classes_that_stay_spoiled_remove_no_class(cell: Cell, place: int) -> No
     cell.on(faults.stated(page=9), path="classes", page=place, times=None)
     cell.unproven(
         ["auth", *pages("students", 1, 2, 3), *CLASS_PAGES * 3, *STUDENT_SEARCHES],
-        cell.told(unproven=["classes"]),
+        cell.expected(unproven=["classes"]),
         "classes",
         verified=1,
         removed=1,
@@ -95,7 +95,7 @@ def test_without_a_clean_answer_nobody_is_removed(cell: Cell, name: str) -> None
             *[EMAIL] * times,
             *CLASS_SEARCHES,
         ],
-        cell.told(unproven=["students"]),
+        cell.expected(unproven=["students"]),
         "students",
         verified=2,
         removed=1,

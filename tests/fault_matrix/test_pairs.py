@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.errors import HeldError, NotTheContractError, UnreachableError
 from pipelines.landing.manifest import Verdict
-from tests.fault_matrix.conftest import Cell
+from tests.fault_matrix.cell import Cell
 from tests.fault_matrix.expected import (
     CLASS_PAGES,
     CLASS_SEARCHES,
@@ -98,7 +98,7 @@ def test_three_walks_spoiled_by_turns_prove_nothing(cell: Cell, one: str, other:
     hidden = set(SPOILS[one].hidden(2)) & set(SPOILS[other].hidden(3))
     cell.unproven(
         ["auth", *pages("students", *first, 1, 2, 3, *first), *CLASS_PAGES, *CLASS_SEARCHES],
-        cell.told(tuple(hidden), unproven=["students"]),
+        cell.expected(tuple(hidden), unproven=["students"]),
         "students",
         walks=4,
         verified=1,
@@ -142,7 +142,7 @@ def test_both_sets_may_stay_unproven(cell: Cell) -> None:
     cell.on(faults.moved_total(1), path="classes", page=3, times=None)
     cell.unproven(
         ["auth", *pages("students", 1, 2, 3) * 3, *CLASS_PAGES * 3],
-        cell.told(ON_PAGE[2], unproven=["students", "classes"]),
+        cell.expected(ON_PAGE[2], unproven=["students", "classes"]),
         "students",
         "classes",
         walks=6,
@@ -186,7 +186,7 @@ def test_less_stated_and_no_clean_answer_removes_nobody(cell: Cell) -> None:
             *["students?pupil.5@school.example 1"] * TRIES,  # the first without an answer ends the asking
             *CLASS_SEARCHES,
         ],
-        cell.told(tuple(range(5, 13)), unproven=["students"]),
+        cell.expected(tuple(range(5, 13)), unproven=["students"]),
         "students",
         verified=2,
         removed=1,
@@ -200,9 +200,9 @@ def test_the_next_sync_of_the_night_makes_good_what_failed(cell: Cell) -> None:
     cell.service.requests.clear()
     done = cell.house.sync()
     assert (done.manifest.landing, cell.asked()) == (2, ["auth", *pages("students", 1, 2, 3), *REST])
-    assert cell.house.tables() == cell.told().tables()
-    told = cell.house.query("SELECT landing, outcome, verdict FROM ops.syncs ORDER BY snapshot_date, landing")
-    assert told == [(1, "synced", "synced"), (1, "failed", "failed"), (2, "synced", "synced")]
+    assert cell.house.tables() == cell.expected().tables()
+    syncs = cell.house.query("SELECT landing, outcome, verdict FROM ops.syncs ORDER BY snapshot_date, landing")
+    assert syncs == [(1, "synced", "synced"), (1, "failed", "failed"), (2, "synced", "synced")]
 
 
 def test_the_next_sync_of_the_night_proves_what_stayed_unproven(cell: Cell) -> None:
@@ -210,7 +210,7 @@ def test_the_next_sync_of_the_night_proves_what_stayed_unproven(cell: Cell) -> N
     cell.house.sync()
     cell.service.mend()
     cell.house.sync()
-    assert cell.house.tables() == cell.told().tables()
+    assert cell.house.tables() == cell.expected().tables()
 
 
 def _result(reply: Reply, record: dict[str, Any]) -> Reply:

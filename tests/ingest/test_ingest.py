@@ -63,7 +63,7 @@ def body(writer: StagingWriter, set_name: str, content: bytes, kind: Any = "walk
 
 
 def manifest(*walks: Walk, absences: tuple[Absence, ...] = (), **over: Any) -> Manifest:
-    fields = {"snapshot_date": DAY, "landing": 1, "started_at": AT, "finished_at": AT}
+    fields: dict[str, Any] = {"snapshot_date": DAY, "landing": 1, "started_at": AT, "finished_at": AT}
     return Manifest(**(fields | {"walks": walks, "absences": absences} | over))
 
 

@@ -16,34 +16,28 @@ import pytest
 from pipelines.errors import HeldError
 from pipelines.notify.alerts import RETRY_MINUTES, Alerts, Kind, Outcome
 from tests.support.listeners import Webhook, webhook
-from tests.support.nights import House, folder, night
+from tests.support.nights import House, new_house, night
 from tests.support.records import classes, students
-from tests.support.service import KEY, Service
+from tests.support.service import KEY
 
 FAILED = Outcome("run-1", Kind.FAILED, night(2), "The service gave no answer. Try again later")
 GOOD = Outcome("run-2", Kind.SYNCED, night(2))
 
 
-@pytest.fixture
-def hook() -> Iterator[Webhook]:
-    with webhook() as made:
-        yield made
-
-
 @pytest.fixture(scope="module")
 def one_night() -> Iterator[Path]:
     """A warehouse with one night, to be copied."""
-    with folder() as path, Service(students(60), classes(2)) as service:
-        House(path, service).at(1).sync()
-        yield path
+    with new_house(students(60), classes(2)) as made:
+        made.at(1).sync()
+        yield made.warehouse
 
 
 @pytest.fixture
 def house(hook: Webhook, one_night: Path) -> Iterator[House]:
     """A warehouse with one night, and a service to tell."""
-    with folder() as path, Service(students(60), classes(2)) as service:
-        shutil.copytree(one_night, path, dirs_exist_ok=True)
-        yield House(path, service, notify=hook.url).at(2)
+    with new_house(students(60), classes(2), notify=hook.url) as made:
+        shutil.copytree(one_night, made.warehouse)
+        yield made.at(2)
 
 
 def alerts(house: House, **over: Any) -> Alerts:
@@ -118,18 +112,17 @@ def test_no_message_names_a_pupil_a_teacher_or_the_key(house: House, hook: Webho
     with pytest.raises(HeldError) as held:
         house.sync()
     tell(house, FAILED, Outcome("run-7", Kind.HELD, night(2), held.value.message), GOOD)
-    told = repr(hook.posted) + repr(hook.requests) + (house.warehouse / "build" / "alerts.json").read_text()
+    text = repr(hook.posted) + repr(hook.requests) + (house.warehouse / "build" / "alerts.json").read_text()
     for personal in ("Pupil", "pupil.", "R-7", "Terry", "terry@", KEY):
-        assert personal not in told
+        assert personal not in text
     assert (house.warehouse / "build" / "alerts.json").stat().st_mode & 0o777 == 0o600
 
 
 def test_before_the_first_publish_the_host_stands_for_the_name(hook: Webhook) -> None:
-    with folder() as path, Service() as service:
-        house = House(path, service, notify=hook.url)
+    with new_house(notify=hook.url) as house:
         tell(house, FAILED)
     assert hook.texts[0].splitlines()[::2] == [
-        f"Rollbook, {service.url.removeprefix('http://')}: the sync of {night(2)} failed",
+        f"Rollbook, {house.service.url.removeprefix('http://')}: the sync of {night(2)} failed",
         "Nothing was published yet.",
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,22 +16,19 @@ from pipelines.cli import app
 from pipelines.errors import HeldError, KeyRefusedError, MachineError, UnreachableError
 from pipelines.operations.diff import Diff, diff
 from tests.support import faults
-from tests.support.nights import TRIES, House, folder
-from tests.support.records import classes, student, students
-from tests.support.service import KEY, Service
+from tests.support.nights import TRIES, House
+from tests.support.records import student
 
 
-@pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    """A warehouse after its first night, and a temporary folder of its own to look into."""
+@pytest.fixture(autouse=True)
+def _temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A temporary folder of its own, to look into."""
     made = tmp_path / "temporary"
     made.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(made))
-    with folder() as warehouse, Service(students(20), classes(3)) as service:
-        yield House(warehouse / "w", service)
 
 
-def told(house: House) -> Diff:
+def diff_now(house: House) -> Diff:
     with stamina.set_testing(True, attempts=TRIES, cap=True):
         return diff(house.rollbook())
 
@@ -58,15 +55,15 @@ def test_it_says_what_the_sync_then_does(house: House) -> None:
     house.at(1).sync()
     house.at(2)
     a_normal_night(house)
-    said = told(house)
-    assert (said.outcome, said.reason) == ("synced", "")
-    assert moved(said) == {
+    found = diff_now(house)
+    assert (found.outcome, found.reason) == ("synced", "")
+    assert moved(found) == {
         "students": (20, 1, 1, 1),
         "student_summaries": (20, 1, 0, 1),
         "student_activity": (20, 1, 0, 1),
         "student_classes": (20, 1, 0, 2),
     }
-    assert house.sync().manifest.counts == said.counts
+    assert house.sync().manifest.counts == found.counts
 
 
 def test_what_was_landed_earlier_that_day_has_its_part_in_it(house: House) -> None:
@@ -76,37 +73,37 @@ def test_what_was_landed_earlier_that_day_has_its_part_in_it(house: House) -> No
     house.at(2).sync()
     house.service.on(faults.moved_total(1), path="students", page=1, times=None)  # never proven, so it only adds
     house.service.students.append(student(100))
-    said = told(house)
-    assert "students could not be proven complete" in said.reason
-    assert moved(said)["students"] == (21, 1, 0, 0)
-    assert house.sync().manifest.counts == said.counts
+    found = diff_now(house)
+    assert "students could not be proven complete" in found.reason
+    assert moved(found)["students"] == (21, 1, 0, 0)
+    assert house.sync().manifest.counts == found.counts
 
 
 def test_a_landslide_would_be_held_and_why(house: House) -> None:
     house.at(1).sync()
     house.at(2)
     del house.service.students[10:]
-    said = told(house)
-    assert (said.outcome, said.manifest.verdict) == ("held", None)
-    assert "10 of 20 rows of students would be removed" in said.reason
+    found = diff_now(house)
+    assert (found.outcome, found.manifest.verdict) == ("held", None)
+    assert "10 of 20 rows of students would be removed" in found.reason
     with pytest.raises(HeldError) as held:
         house.sync()
-    assert said.reason in held.value.message
+    assert found.reason in held.value.message
 
 
 def test_a_changed_contract_would_fail_and_why(house: House) -> None:
     house.at(1).sync()
     for record in house.service.students:
         record["registration_date"] = "tomorrow"
-    said = told(house.at(2))
-    assert said.outcome == "failed"
-    assert "20 of 20 students were refused" in said.reason
+    found = diff_now(house.at(2))
+    assert found.outcome == "failed"
+    assert "20 of 20 students were refused" in found.reason
 
 
 def test_before_the_first_sync_everything_would_be_added(house: House) -> None:
-    said = told(house)
-    assert said.outcome == "synced"
-    assert moved(said)["students"] == (0, 20, 0, 0)
+    found = diff_now(house)
+    assert found.outcome == "synced"
+    assert moved(found)["students"] == (0, 20, 0, 0)
     assert [p for p in house.warehouse.rglob("*") if p.is_file()] == []
 
 
@@ -140,7 +137,7 @@ def test_nothing_is_written_whatever_it_finds(house: House, night: Callable[[Hou
     night(house.at(2))
     before = everything(house.warehouse)
     try:
-        told(house)
+        diff_now(house)
     except (KeyRefusedError, UnreachableError) as error:
         assert night in (a_refused_key, a_service_that_is_gone), error
     assert everything(house.warehouse) == before
@@ -152,7 +149,7 @@ def test_it_walks_and_asks_as_a_sync_does(house: House) -> None:
     house.at(2)
     a_normal_night(house)
     house.service.requests.clear()
-    told(house)
+    diff_now(house)
     walked = [(r.path, r.params) for r in house.service.requests]
     house.service.requests.clear()
     house.sync()
@@ -164,7 +161,7 @@ def test_a_clock_set_back_is_seen_here_too(house: House) -> None:
     served = house.now
     house.service.now = lambda: served
     with pytest.raises(MachineError, match="set the clock right"):
-        told(house.at(3))
+        diff_now(house.at(3))
 
 
 @pytest.mark.parametrize(
@@ -176,14 +173,12 @@ def test_a_clock_set_back_is_seen_here_too(house: House) -> None:
     ],
 )
 def test_the_command_exits_0_whatever_it_finds(
-    monkeypatch: pytest.MonkeyPatch, house: House, night: Callable[[House], None], says: str, exit_code: int
+    cli_house: House, night: Callable[[House], None], says: str, exit_code: int
 ) -> None:
-    for name, value in {"BASE_URL": house.service.url, "API_KEY": KEY, "WAREHOUSE": house.warehouse}.items():
-        monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
-    house.rollbook().sync()
-    night(house)
-    with time_machine.travel(house.now):  # the command goes by the machine's clock
-        done = CliRunner().invoke(app, ["diff"], env={"COLUMNS": "200"})
+    cli_house.sync()
+    night(cli_house)
+    with time_machine.travel(cli_house.now):  # the command goes by the machine's clock
+        done = CliRunner().invoke(app, ["diff"])
     assert done.exit_code == exit_code
     assert says in done.stdout
     assert "Nothing was written." in done.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import date
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -15,11 +14,8 @@ from pipelines.operations.discard import discard, undo_discard
 from pipelines.operations.status import load_status as look
 from pipelines.sync import always
 from tests.support import faults
-from tests.support.nights import House, Told, folder, night, plainly
-from tests.support.records import classes, school_class, student, students
-from tests.support.service import Service
-
-Records = list[dict[str, Any]]
+from tests.support.nights import Expected, House, new_house, night, without_views
+from tests.support.records import Records, classes, school_class, student, students
 
 TONIGHT: dict[int, tuple[Records, Records]] = {
     1: (students(12), classes(2)),
@@ -32,19 +28,17 @@ TONIGHT: dict[int, tuple[Records, Records]] = {
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with folder() as root, plainly(), Service() as service:
-        house = House(root / "warehouse", service, hold_changed_percent=100)
-        for number, (listed, taught) in TONIGHT.items():
-            service.students, service.classes = listed, taught
-            house.at(number).sync()
-        yield house
+    with without_views(), new_house(hold_changed_percent=100) as made:
+        for number, shown in TONIGHT.items():
+            made.night(number, *shown)
+        yield made
 
 
-def of(*numbers: int) -> Told:
-    told = Told()
+def of(*numbers: int) -> Expected:
+    expected = Expected()
     for number in numbers:
-        told.night(number, *TONIGHT[number])
-    return told
+        expected.night(number, *TONIGHT[number])
+    return expected
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
@@ -78,8 +72,7 @@ def test_discards_and_undos_in_any_order_with_days_that_only_the_history_holds(h
     random = Random(seed)
     house.over["keep_days"] = 3
     for number in (6, 7):
-        house.service.students, house.service.classes = TONIGHT[number % 5 + 1]
-        house.at(number).sync()
+        house.night(number, *TONIGHT[number % 5 + 1])
     nights = {number: TONIGHT[number if number < 6 else number % 5 + 1] for number in range(1, 8)}
     there = house.rollbook().raw.days()
     assert there[0] > night(1)
@@ -92,11 +85,11 @@ def test_discards_and_undos_in_any_order_with_days_that_only_the_history_holds(h
         else:
             discard(house.rollbook(), day, reason="by chance", confirm=always)
         aside ^= {day}
-        told = Told()
+        expected = Expected()
         for number, shown in nights.items():
             if night(number) not in aside:
-                told.night(number, *shown)
-        assert house.tables() == told.tables(), (seed, sorted(aside))
+                expected.night(number, *shown)
+        assert house.tables() == expected.tables(), (seed, sorted(aside))
 
 
 @pytest.mark.slow
@@ -105,12 +98,11 @@ def test_all_days_may_be_discarded_and_the_warehouse_is_empty_then(house: House)
         discard(house.rollbook(), night(number), reason="another school's", confirm=always)
     assert {name: rows for name, rows in house.tables().items() if rows} == {}
     house.at(6).sync()
-    assert house.tables() == Told().night(6, *TONIGHT[5]).tables()
+    assert house.tables() == Expected().night(6, *TONIGHT[5]).tables()
 
 
 def test_of_several_landings_the_last_that_counts_is_taken_back(house: House) -> None:
-    house.service.students = [*students(12), student(90)]
-    house.sync()
+    house.night(5, [*students(12), student(90)])
     house.service.students = students(1)
     with pytest.raises(HeldError):
         house.sync()
@@ -130,8 +122,8 @@ def test_a_landing_that_stood_under_a_later_unproven_one_leaves_that_one(house: 
     house.service.on(faults.moved_total(1), path="students", page=1, times=None)
     house.sync()
     discard(house.rollbook(), night(5), 1, reason="", confirm=always)
-    told = of(1, 2, 3, 4).night(5, house.service.students, classes(2), unproven=["students"])
-    assert house.tables() == told.tables()
+    expected = of(1, 2, 3, 4).night(5, house.service.students, classes(2), unproven=["students"])
+    assert house.tables() == expected.tables()
 
 
 # --- what is asked, refused and said ---------------------------------------------------------------------------------
@@ -155,8 +147,7 @@ def test_it_shows_what_would_change_and_changes_nothing_unless_that_is_confirmed
 
 
 def test_more_than_the_hold_allows_takes_a_confirmation(house: House) -> None:
-    house.service.students = students(30)
-    house.at(6).sync()
+    house.night(6, students(30))
     with pytest.raises(HeldError, match="18 of 30 rows of students would be removed"):
         discard(house.rollbook(), night(6), reason="")
     discard(house.rollbook(), night(6), reason="", confirm=always)

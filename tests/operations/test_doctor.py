@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,28 +11,26 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from pipelines import machine
 from pipelines.cli import app
 from pipelines.errors import HeldError
 from pipelines.operations import capacity
-from pipelines.operations import doctor as module
 from pipelines.operations.doctor import Doctor, Finding, Outcome
-from pipelines.settings import ROOT
 from pipelines.sync import Rollbook
 from tests.support import faults
 from tests.support.listeners import webhook
-from tests.support.nights import House, folder
+from tests.support.nights import House, new_house
 from tests.support.records import classes, students
-from tests.support.service import KEY, Service
+from tests.support.service import KEY
 
 OK, WARNING, FAILED = Outcome.OK, Outcome.WARNING, Outcome.FAILED
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with folder() as warehouse, Service(students(20), classes(3)) as service:
-        house = House(warehouse / "w", service, retry_seconds=0)
-        service.now = lambda: datetime.now(UTC)
-        yield house
+    with new_house(students(20), classes(3), retry_seconds=0) as made:
+        made.service.now = lambda: datetime.now(UTC)
+        yield made
 
 
 def examined(house: House, **over: Any) -> list[Finding]:
@@ -88,10 +85,10 @@ def test_it_sends_three_requests_and_writes_nothing(house: House) -> None:
 def test_no_line_shows_a_pupil_or_the_key(house: House) -> None:
     synced(house)
     house.service.students[0]["registration_date"] = "tomorrow"
-    told = " ".join(f.says for f in examined(house))
-    assert KEY not in told
-    assert "pupil" not in told.lower().replace("pupils'", "")
-    assert "@" not in told
+    text = " ".join(f.says for f in examined(house))
+    assert KEY not in text
+    assert "pupil" not in text.lower().replace("pupils'", "")
+    assert "@" not in text
 
 
 # --- the service -----------------------------------------------------------------------------------------------------
@@ -168,7 +165,7 @@ def test_a_clock_that_disagrees_is_a_warning_unless_it_is_a_zones_or_another_day
 
 def test_too_little_room_fails_and_says_how_much_is_needed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     synced(house)
-    monkeypatch.setattr(module.machine, "free", lambda path: 5_000_000)
+    monkeypatch.setattr(machine, "free", lambda path: 5_000_000)
     found = examined(house)
     assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("disk space", FAILED)]
     assert "5.0 MB are free: make room" in says(found, "disk space")
@@ -176,7 +173,7 @@ def test_too_little_room_fails_and_says_how_much_is_needed(house: House, monkeyp
 
 def test_room_for_a_sync_but_not_for_a_year_is_a_warning(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     synced(house)
-    monkeypatch.setattr(module.machine, "free", lambda path: 150_000_000)
+    monkeypatch.setattr(machine, "free", lambda path: 150_000_000)
     found = examined(house)
     assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("disk space", WARNING)]
     assert "Set ROLLBOOK_KEEP_DAYS, or add room" in says(found, "disk space")
@@ -247,39 +244,28 @@ def test_a_damaged_file_fails_with_the_command_that_mends_it(house: House) -> No
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def typed(house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> House:
-    """The house as the command sees it, with a Dagster home of its own."""
-    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", tmp_path)
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    given = {"BASE_URL": house.service.url, "API_KEY": KEY, "WAREHOUSE": house.warehouse, "RETRY_SECONDS": 0}
-    for name, value in given.items():
-        monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
-    return house
-
-
-def test_the_command_exits_0_when_a_sync_could_run_and_then_one_can(typed: House) -> None:
+def test_the_command_exits_0_when_a_sync_could_run_and_then_one_can(cli_house: House) -> None:
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 0, done.output
     assert "A sync could run." in done.stdout
     assert "no daemon is running, so nothing starts the nightly sync" in done.stdout
-    Rollbook(typed.settings()).sync()
+    Rollbook(cli_house.settings()).sync()
 
 
-def test_the_command_exits_1_when_none_could(typed: House) -> None:
-    typed.service.key = "changed"
+def test_the_command_exits_1_when_none_could(cli_house: House) -> None:
+    cli_house.service.key = "changed"
     done = CliRunner().invoke(app, ["doctor"])
     assert (done.exit_code, "A sync could not run:" in done.stderr) == (1, True)
 
 
-def test_an_instance_that_does_not_open_fails(typed: House, tmp_path: Path) -> None:
+def test_an_instance_that_does_not_open_fails(cli_house: House, tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").write_text("storage: nonsense\n")
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 1
     assert "does not open" in done.stdout
 
 
-def test_a_home_without_its_configuration_is_a_warning(typed: House, tmp_path: Path) -> None:
+def test_a_home_without_its_configuration_is_a_warning(cli_house: House, tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").unlink()
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 0

@@ -24,13 +24,12 @@ from pipelines.operations.status import Days, load_status
 from pipelines.store.history import engine as history_module
 from pipelines.store.lake import Lake
 from pipelines.tables import TABLES
-from tests.operations.conftest import Nights
 from tests.support.fortnight import DAYS, LAST, copy, export, landed
 from tests.support.fortnight import rollbook as fortnight_book
 from tests.support.machines import left_over
-from tests.support.nights import House, Told, folder, night
-from tests.support.records import classes, student, students
-from tests.support.service import KEY, Service
+from tests.support.nights import ChangingNights, Expected, folder, new_house, night
+from tests.support.records import classes, students
+from tests.support.service import KEY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -39,18 +38,18 @@ RECORDS = ("main", "history", "spans")
 
 
 @pytest.fixture(scope="module")
-def ten() -> Iterator[Nights]:
+def ten() -> Iterator[ChangingNights]:
     """Ten nights, of which four are kept; a fifth stays on disk for a night. To be copied, not changed."""
-    with folder() as warehouse, Service(students(30), classes(3)) as service:
-        yield Nights(House(warehouse / "w", service)).play(10, keep_days=KEEP)
+    with new_house(students(30), classes(3)) as made:
+        yield ChangingNights(made).play(10, keep_days=KEEP)
 
 
 @pytest.fixture
-def thinned(ten: Nights, nights: Nights) -> Nights:
+def thinned(ten: ChangingNights, nights: ChangingNights) -> ChangingNights:
     """Those ten nights, in a warehouse of the test's own."""
     shutil.copytree(ten.house.warehouse, nights.house.warehouse)
     nights.house.service.students = ten.house.service.students
-    nights.told, nights.number = deepcopy(ten.told), ten.number
+    nights.expected, nights.number = deepcopy(ten.expected), ten.number
     nights.house.at(10)
     return nights
 
@@ -58,34 +57,36 @@ def thinned(ten: Nights, nights: Nights) -> Nights:
 # --- what goes, and what stays ---------------------------------------------------------------------------------------
 
 
-def test_without_the_setting_everything_is_kept(nights: Nights) -> None:
+def test_without_the_setting_everything_is_kept(nights: ChangingNights) -> None:
     nights.play(6)
     every = [night(n) for n in range(1, 7)]
     assert nights.days("raw") == nights.days("snapshots/students") == nights.days("snapshots/observed") == every
     assert not (nights.house.warehouse / "raw" / "thinned.json").exists()
 
 
-def test_the_history_keeps_what_the_days_said_that_are_gone(thinned: Nights) -> None:
+def test_the_history_keeps_what_the_days_said_that_are_gone(thinned: ChangingNights) -> None:
     left = [night(n) for n in range(6, 11)]
     assert thinned.days("raw") == left
     for table in (*TABLES, "observed"):
         assert thinned.days(f"snapshots/{table}") == left
-    assert thinned.house.tables() == thinned.told.tables()
+    assert thinned.house.tables() == thinned.expected.tables()
     assert left_over(thinned.house.warehouse) == []
 
 
-def test_the_nights_after_go_on_as_if_nothing_were_gone(thinned: Nights) -> None:
+def test_the_nights_after_go_on_as_if_nothing_were_gone(thinned: ChangingNights) -> None:
     thinned.play(5, keep_days=KEEP)
-    assert thinned.house.tables() == thinned.told.tables()
+    assert thinned.house.tables() == thinned.expected.tables()
 
 
-def test_the_views_of_the_lake_show_the_days_that_are_kept_and_read_no_file_that_is_gone(thinned: Nights) -> None:
+def test_the_views_of_the_lake_show_the_days_that_are_kept_and_read_no_file_that_is_gone(
+    thinned: ChangingNights,
+) -> None:
     kept = [(night(n),) for n in range(7, 11)]
     for table in ("students", "student_classes", "observed"):
         assert thinned.house.query(f"SELECT DISTINCT snapshot_date FROM snapshots.{table} ORDER BY 1") == kept
 
 
-def test_who_has_last_nights_file_open_can_read_all_of_it_for_one_more_night(nights: Nights) -> None:
+def test_who_has_last_nights_file_open_can_read_all_of_it_for_one_more_night(nights: ChangingNights) -> None:
     nights.play(6, keep_days=KEEP)
     with duckdb.connect(nights.house.published, read_only=True) as analyst:
         before = analyst.execute("SELECT snapshot_date, COUNT(*) FROM snapshots.students GROUP BY 1").fetchall()
@@ -94,11 +95,11 @@ def test_who_has_last_nights_file_open_can_read_all_of_it_for_one_more_night(nig
     assert sorted(after) == sorted(before)
 
 
-def test_the_record_of_the_work_keeps_the_syncs_of_days_that_are_gone(thinned: Nights) -> None:
+def test_the_record_of_the_work_keeps_the_syncs_of_days_that_are_gone(thinned: ChangingNights) -> None:
     assert thinned.house.query("SELECT snapshot_date FROM ops.syncs ORDER BY 1") == [(night(n),) for n in range(1, 11)]
 
 
-def test_a_day_that_waits_for_approval_stays_and_can_still_be_approved(nights: Nights) -> None:
+def test_a_day_that_waits_for_approval_stays_and_can_still_be_approved(nights: ChangingNights) -> None:
     nights.play(3)
     nights.house.at(4)
     shown = nights.house.service.students[:10]
@@ -110,15 +111,13 @@ def test_a_day_that_waits_for_approval_stays_and_can_still_be_approved(nights: N
     assert night(4) in nights.days("raw")
     assert night(3) not in nights.days("raw")
     nights.house.at(10).approve(night(4), over={"keep_days": KEEP})
-    told = Told()
+    expected = Expected()
     for n in range(1, 11):
-        listed = [student(i) for i in range(1 + n, 31 + n)]
-        listed[3] = student(4 + n, name=f"Night {n}", activity_tracking=None)
-        told.night(n, shown if n == 4 else listed, classes(3))
-    assert nights.house.tables() == told.tables()
+        expected.night(n, shown if n == 4 else nights.listed(n), classes(3))
+    assert nights.house.tables() == expected.tables()
 
 
-def test_a_day_that_the_published_history_does_not_hold_yet_stays(nights: Nights) -> None:
+def test_a_day_that_the_published_history_does_not_hold_yet_stays(nights: ChangingNights) -> None:
     """It was landed and judged, and the writer was killed before it was merged."""
     nights.play(6)
     nights.house.at(7)
@@ -130,25 +129,25 @@ def test_a_day_that_the_published_history_does_not_hold_yet_stays(nights: Nights
     assert nights.house.rollbook().retention.expirable(2) == [night(1), night(2), night(3)]
 
 
-def test_the_newest_day_stays_however_old_it_is(nights: Nights) -> None:
+def test_the_newest_day_stays_however_old_it_is(nights: ChangingNights) -> None:
     nights.play(3)
     nights.house.at(300)
     for _ in range(4):  # until no older file is kept that lacks a day
         nights.house.rollbook(keep_days=1).publish()
     # The day before it as well: it stays one night longer than the views show it.
     assert nights.days("raw") == [night(2), night(3)]
-    assert nights.house.tables() == nights.told.tables()
+    assert nights.house.tables() == nights.expected.tables()
 
 
-def test_an_older_file_that_is_put_back_loses_no_day_however_few_are_kept(nights: Nights) -> None:
+def test_an_older_file_that_is_put_back_loses_no_day_however_few_are_kept(nights: ChangingNights) -> None:
     nights.play(8, keep_days=1)
     oldest = min((nights.house.warehouse / "build" / "previous").glob("*.duckdb"))
     nights.house.rollbook().restore(oldest)
     nights.play(1, keep_days=1)
-    assert nights.house.tables() == nights.told.tables()
+    assert nights.house.tables() == nights.expected.tables()
 
 
-def test_a_failed_landing_goes_with_its_day_and_nothing_is_noted(nights: Nights) -> None:
+def test_a_failed_landing_goes_with_its_day_and_nothing_is_noted(nights: ChangingNights) -> None:
     nights.play(1)
     nights.house.at(2).service.key = "changed"
     with suppress(Exception):
@@ -164,7 +163,7 @@ def test_a_failed_landing_goes_with_its_day_and_nothing_is_noted(nights: Nights)
 # --- what is refused, and what is said -------------------------------------------------------------------------------
 
 
-def test_a_rebuild_that_would_lose_days_is_refused_and_touches_nothing(thinned: Nights) -> None:
+def test_a_rebuild_that_would_lose_days_is_refused_and_touches_nothing(thinned: ChangingNights) -> None:
     before = thinned.house.state()
     with pytest.raises(ExpiredError) as refused:
         thinned.house.rollbook().rebuild()
@@ -174,24 +173,24 @@ def test_a_rebuild_that_would_lose_days_is_refused_and_touches_nothing(thinned: 
     assert thinned.house.state() == before
 
 
-def test_making_all_anew_by_force_is_refused_too(thinned: Nights) -> None:
+def test_making_all_anew_by_force_is_refused_too(thinned: ChangingNights) -> None:
     before, book = thinned.house.state(), thinned.house.rollbook()
     with book.writer(), pytest.raises(ExpiredError):
         book.merge(full_refresh=True)
     assert thinned.house.state() == before
 
 
-def test_with_the_days_restored_to_raw_a_rebuild_is_as_ever(nights: Nights) -> None:
+def test_with_the_days_restored_to_raw_a_rebuild_is_as_ever(nights: ChangingNights) -> None:
     nights.play(6)
     with folder() as backup:
         shutil.copytree(nights.house.warehouse / "raw", backup / "raw")
         nights.play(4, keep_days=KEEP)
         shutil.copytree(backup / "raw", nights.house.warehouse / "raw", dirs_exist_ok=True)
     nights.house.rollbook().rebuild()
-    assert nights.house.tables() == nights.told.tables()
+    assert nights.house.tables() == nights.expected.tables()
 
 
-def test_with_nothing_published_a_rebuild_is_refused_until_the_loss_is_accepted(thinned: Nights) -> None:
+def test_with_nothing_published_a_rebuild_is_refused_until_the_loss_is_accepted(thinned: ChangingNights) -> None:
     """The disk took the published files and raw/ was thinned: what can be made is made when somebody says so."""
     thinned.house.published.unlink()
     shutil.rmtree(thinned.house.warehouse / "build" / "previous")
@@ -202,30 +201,30 @@ def test_with_nothing_published_a_rebuild_is_refused_until_the_loss_is_accepted(
     assert list(thinned.house.rollbook().rebuild().rebuilt) == list(done.rebuilt)
 
 
-def test_a_damaged_published_file_is_put_back_with_its_whole_history(thinned: Nights) -> None:
+def test_a_damaged_published_file_is_put_back_with_its_whole_history(thinned: ChangingNights) -> None:
     """A rebuild could not: the file published before it can."""
     thinned.house.published.write_bytes(b"garbage" * 1000)
     thinned.play(1, keep_days=KEEP)
-    assert thinned.house.tables() == thinned.told.tables()
+    assert thinned.house.tables() == thinned.expected.tables()
 
 
-def test_a_backfill_of_a_day_that_is_gone_says_so_and_of_the_others_changes_nothing(thinned: Nights) -> None:
-    said = f"what was landed on {night(2)} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
+def test_a_backfill_of_a_day_that_is_gone_says_so_and_of_the_others_changes_nothing(thinned: ChangingNights) -> None:
+    message = f"what was landed on {night(2)} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
     with pytest.raises(NothingLandedError) as refused:
         thinned.house.rollbook().backfill(night(2), night(2))
-    assert refused.value.message == said
+    assert refused.value.message == message
     done = thinned.house.rollbook().backfill(night(1), night(10))
     assert list(done.rebuilt) == [night(n) for n in range(6, 11)]
-    assert done.skipped[night(2)] == said
-    assert thinned.house.tables() == thinned.told.tables()
+    assert done.skipped[night(2)] == message
+    assert thinned.house.tables() == thinned.expected.tables()
 
 
-def test_status_says_which_days_are_in_the_history_alone(thinned: Nights) -> None:
-    told = load_status(thinned.house.rollbook(keep_days=KEEP))
-    assert told.history == Days(count=10, first=night(1), last=night(10))
-    assert told.on_disk == Days(count=5, first=night(6), last=night(10))
-    assert told.expired == Days(count=5, first=night(1), last=night(5))
-    assert told.keep_days == KEEP
+def test_status_says_which_days_are_in_the_history_alone(thinned: ChangingNights) -> None:
+    found = load_status(thinned.house.rollbook(keep_days=KEEP))
+    assert found.history == Days(count=10, first=night(1), last=night(10))
+    assert found.on_disk == Days(count=5, first=night(6), last=night(10))
+    assert found.expired == Days(count=5, first=night(1), last=night(5))
+    assert found.keep_days == KEEP
 
 
 # --- whatever is gone, the tables are the same -----------------------------------------------------------------------
@@ -256,12 +255,12 @@ def test_days_that_come_in_any_order_and_go_again_make_the_tables_of_those_that_
                 book.publish()
                 standing = [d for d in book.lake.days() if d != LAST]
                 book.retention.expire(draw.sample(standing, draw.randint(0, len(standing))))
-        assert len(book.raw.expired()) > 3
+        assert len(fortnight_book(made).raw.expired()) > 3
         assert export(made / "rollbook.duckdb", RECORDS) == expected
 
 
 def test_a_column_declared_after_days_are_gone_keeps_their_history(
-    thinned: Nights, monkeypatch: pytest.MonkeyPatch
+    thinned: ChangingNights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tables are made anew with the column, NULL on the days that are gone; what they said otherwise stands."""
     house, table, kept = thinned.house, TABLES["classes"], thinned.days("snapshots/classes")[0]
@@ -297,7 +296,7 @@ def test_a_column_declared_after_days_are_gone_keeps_their_history(
 
 @pytest.mark.parametrize("at", ["rename", "rmtree", "lake", "half the lake"])
 def test_a_writer_killed_while_letting_go_is_finished_by_the_next(
-    nights: Nights, monkeypatch: pytest.MonkeyPatch, at: str
+    nights: ChangingNights, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     class Killed(BaseException):
         pass
@@ -328,7 +327,7 @@ def test_a_writer_killed_while_letting_go_is_finished_by_the_next(
         with pytest.raises(Killed):
             prune_now(nights.house.rollbook(keep_days=3))
     nights.play(1, keep_days=3)
-    assert nights.house.tables() == nights.told.tables()
+    assert nights.house.tables() == nights.expected.tables()
     left_days = [night(n) for n in range(6, 10)]
     assert nights.days("raw") == left_days
     for table in (*TABLES, "observed"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -15,10 +15,9 @@ from pipelines import machine, runs
 from pipelines.cli import app, job
 from pipelines.operations import capacity
 from pipelines.sandbox import Sandbox
-from pipelines.settings import ROOT, load
+from pipelines.settings import load
 from pipelines.sync import Rollbook
-from tests.operations.conftest import Nights
-from tests.support.nights import folder, night
+from tests.support.nights import ChangingNights, House, folder, night
 from tests.support.service import KEY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -27,45 +26,35 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Dagster home of its own."""
-    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", tmp_path)
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "250")
-    return tmp_path
+def house(nights: ChangingNights) -> House:
+    return nights.house
 
 
 @pytest.fixture
-def typed(nights: Nights, home: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
-    """The house as the command sees it, whose nights were the last eight of this machine's clock."""
-    for name, value in {
-        "BASE_URL": nights.house.service.url,
-        "API_KEY": KEY,
-        "WAREHOUSE": nights.house.warehouse,
-    }.items():
-        monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
+def eight(nights: ChangingNights, cli_house: House) -> ChangingNights:
+    """Eight nights, as the command sees them."""
     return nights.play(8)
 
 
-def test_a_dry_run_shows_the_days_and_the_bytes_and_lets_nothing_go(typed: Nights) -> None:
-    with time_machine.travel(typed.house.now, tick=False):
-        before = typed.house.state()
+def test_a_dry_run_shows_the_days_and_the_bytes_and_lets_nothing_go(eight: ChangingNights) -> None:
+    with time_machine.travel(eight.house.now, tick=False):
+        before = eight.house.state()
         done = CliRunner().invoke(app, ["prune", "--dry-run", "--keep-days", "3"])
         assert done.exit_code == 0, done.output
         assert f"Would delete 4 days ({night(1)} to {night(4)})" in done.stdout
-        assert typed.house.state() == before
+        assert eight.house.state() == before
         assert CliRunner().invoke(app, ["prune"]).stdout.startswith("ROLLBOOK_KEEP_DAYS is not set")
-        assert typed.house.state() == before
+        assert eight.house.state() == before
         done = CliRunner().invoke(app, ["prune"], env={"ROLLBOOK_KEEP_DAYS": "3"})
         assert done.exit_code == 0, done.output
         assert f"Deleting 4 days ({night(1)} to {night(4)})" in done.stdout
-        assert typed.days("raw") == [night(n) for n in range(5, 9)]
-        assert typed.house.tables() == typed.told.tables()
+        assert eight.days("raw") == [night(n) for n in range(5, 9)]
+        assert eight.house.tables() == eight.expected.tables()
         assert "Nothing is older" in CliRunner().invoke(app, ["prune", "--keep-days", "3"]).stdout
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "a month"])
-def test_a_malformed_setting_is_named(typed: Nights, value: str) -> None:
+def test_a_malformed_setting_is_named(eight: ChangingNights, value: str) -> None:
     done = CliRunner().invoke(app, ["prune"], env={"ROLLBOOK_KEEP_DAYS": value})
     assert "ROLLBOOK_KEEP_DAYS" in str(done.exception)
 
@@ -109,16 +98,20 @@ def test_the_nights_stay_within_what_the_doctor_foretold(keep: int | None) -> No
     for what is landed."""
     first = date(2026, 9, 7)
     with folder() as warehouse, Sandbox(1000, day=first, api_key=KEY) as sandbox:
-        given = {"base_url": sandbox.base_url, "api_key": KEY, "warehouse": warehouse, "first_date": first}
-        settings = load(**given, keep_days=keep, hold_changed_percent=100, _env_file=None)
-        for n in range(23):
+        given: dict[str, Any] = {"base_url": sandbox.base_url, "api_key": KEY, "warehouse": warehouse}
+        settings = load(**given, first_date=first, keep_days=keep, hold_changed_percent=100, _env_file=None)
+
+        def synced(n: int) -> Rollbook:
             sandbox.day = day = first + timedelta(days=n)
-            book = Rollbook(settings, clock=lambda day=day: datetime.combine(day, datetime.min.time(), UTC))
+            book = Rollbook(settings, clock=lambda: datetime.combine(day, time(), UTC))
             book.sync()
-            if n == 2:
-                last = capacity.last_night(book)
-                assert last is not None
-                foretold = capacity.predict(book, last, nights=20)
+            return book
+
+        *_, book = map(synced, range(3))
+        last = capacity.last_night(book)
+        assert last is not None
+        foretold = capacity.predict(book, last, nights=20)
+        *_, book = map(synced, range(3, 23))
         assert machine.size(warehouse) <= foretold.year
         landed_now = machine.size(book.raw.root) + machine.size(book.lake.root)
         assert landed_now >= (23 if keep is None else keep) * (last.raw + last.lake) / 2

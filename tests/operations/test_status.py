@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,15 +15,7 @@ from pipelines.cli import app
 from pipelines.errors import HeldError, ServiceError
 from pipelines.operations.status import Days, OpenHold, Status, load_status
 from tests.support import faults
-from tests.support.nights import FIRST, House, folder, night
-from tests.support.records import classes, students
-from tests.support.service import KEY, Service
-
-
-@pytest.fixture
-def house() -> Iterator[House]:
-    with folder() as warehouse, Service(students(20), classes(3)) as service:
-        yield House(warehouse / "w", service)
+from tests.support.nights import FIRST, House, night
 
 
 def status(house: House, **over: Any) -> Status:
@@ -33,9 +23,15 @@ def status(house: House, **over: Any) -> Status:
 
 
 def test_an_empty_warehouse_is_told_as_one_and_nothing_is_made(house: House) -> None:
-    told = status(house)
-    assert (told.last_sync, told.last_good, told.is_fresh) == (None, None, False)
-    assert (told.history, told.on_disk, told.expired, told.holds, told.problems) == (Days(), Days(), Days(), (), ())
+    found = status(house)
+    assert (found.last_sync, found.last_good, found.is_fresh) == (None, None, False)
+    assert (found.history, found.on_disk, found.expired, found.holds, found.problems) == (
+        Days(),
+        Days(),
+        Days(),
+        (),
+        (),
+    )
     assert not house.warehouse.exists()
 
 
@@ -56,12 +52,12 @@ def test_a_failed_sync_is_the_last_and_readers_see_the_one_before(house: House) 
     house.at(2).service.on(faults.refused(403, "FORBIDDEN"), path="students", times=None)
     with pytest.raises(ServiceError):
         house.sync()
-    told = status(house)
-    assert told.last_sync is not None
-    assert told.last_good is not None
-    assert (told.last_sync.snapshot_date, told.last_sync.outcome) == (night(2), "failed")
-    assert "403 FORBIDDEN" in told.last_sync.reason
-    assert told.last_good.snapshot_date == night(1)
+    found = status(house)
+    assert found.last_sync is not None
+    assert found.last_good is not None
+    assert (found.last_sync.snapshot_date, found.last_sync.outcome) == (night(2), "failed")
+    assert "403 FORBIDDEN" in found.last_sync.reason
+    assert found.last_good.snapshot_date == night(1)
 
 
 def test_an_open_hold_is_told_with_the_command_that_merges_it_until_it_is_merged(house: House) -> None:
@@ -93,9 +89,9 @@ def test_an_open_hold_is_told_with_the_command_that_merges_it_until_it_is_merged
 def test_a_night_is_late_two_hours_after_it_was_due(house: House, hours: float, fresh: bool) -> None:
     house.at(1).sync()
     house.now += timedelta(hours=hours)
-    told = status(house)
-    assert told.is_fresh is fresh
-    assert told.late_by == (None if fresh else (house.now - told.due).total_seconds())
+    found = status(house)
+    assert found.is_fresh is fresh
+    assert found.late_by == (None if fresh else (house.now - found.due).total_seconds())
 
 
 def test_a_held_night_does_not_make_it_fresh(house: House) -> None:
@@ -120,9 +116,9 @@ def test_the_next_run_and_the_one_due_are_those_of_the_zones_clock(
     house: House, now: str, due: str, following: str
 ) -> None:
     house.now = datetime.fromisoformat(now).replace(tzinfo=UTC)
-    told = status(house, timezone="Europe/Berlin")
-    assert told.due.astimezone(UTC) == datetime.fromisoformat(due).replace(tzinfo=UTC)
-    assert told.next_run.astimezone(UTC) == datetime.fromisoformat(following).replace(tzinfo=UTC)
+    found = status(house, timezone="Europe/Berlin")
+    assert found.due.astimezone(UTC) == datetime.fromisoformat(due).replace(tzinfo=UTC)
+    assert found.next_run.astimezone(UTC) == datetime.fromisoformat(following).replace(tzinfo=UTC)
 
 
 # --- damage is told, not raised --------------------------------------------------------------------------------------
@@ -133,10 +129,10 @@ def test_a_manifest_that_cannot_be_read_is_told_and_the_others_still_count(house
     house.at(2).sync()
     manifest = house.warehouse / "raw" / f"snapshot_date={night(2)}" / "landing=1" / "manifest.json"
     manifest.write_bytes(manifest.read_bytes()[:40])
-    told = status(house)
-    assert told.last_sync is not None
-    assert told.last_sync.snapshot_date == night(1)
-    (problem,) = told.problems
+    found = status(house)
+    assert found.last_sync is not None
+    assert found.last_sync.snapshot_date == night(1)
+    (problem,) = found.problems
     assert f"raw/snapshot_date={night(2)}/landing=1/manifest.json cannot be used" in problem
     assert "rollbook rebuild" in problem
 
@@ -163,44 +159,34 @@ def test_sizes_are_those_of_the_files(house: House) -> None:
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def typed(house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> House:
-    """The house as the command sees it."""
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    for name, value in {"BASE_URL": house.service.url, "API_KEY": KEY, "WAREHOUSE": house.warehouse}.items():
-        monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
-    monkeypatch.setenv("COLUMNS", "300")
-    return house
-
-
 def at(day: date, hour: int) -> time_machine.travel:
     return time_machine.travel(datetime.combine(day, time(hour), UTC), tick=False)
 
 
-def test_the_json_is_alone_on_standard_output_and_names_everything(typed: House) -> None:
-    typed.at(1).sync()
+def test_the_json_is_alone_on_standard_output_and_names_everything(cli_house: House) -> None:
+    cli_house.at(1).sync()
     with at(FIRST, 5):
         done = CliRunner().invoke(app, ["status", "--json"])
     assert (done.exit_code, done.stderr) == (0, "")
-    told = json.loads(done.stdout)
-    assert list(told) == list(Status.__struct_encode_fields__)
-    assert told["last_sync"]["started_at"] == f"{FIRST}T02:15:00Z"
-    assert (told["due"], told["next_run"]) == (f"{FIRST}T02:15:00Z", f"{night(2)}T02:15:00Z")
-    assert (told["is_fresh"], told["late_by"], told["holds"], told["keep_days"]) == (True, None, [], None)
-    assert told["thinned"] == {"count": 0, "first": None, "last": None}
+    found = json.loads(done.stdout)
+    assert list(found) == list(Status.__struct_encode_fields__)
+    assert found["last_sync"]["started_at"] == f"{FIRST}T02:15:00Z"
+    assert (found["due"], found["next_run"]) == (f"{FIRST}T02:15:00Z", f"{night(2)}T02:15:00Z")
+    assert (found["is_fresh"], found["late_by"], found["holds"], found["keep_days"]) == (True, None, [], None)
+    assert found["thinned"] == {"count": 0, "first": None, "last": None}
 
 
-def test_a_late_night_is_said_in_words_and_exits_0_all_the_same(typed: House) -> None:
-    typed.at(1).sync()
+def test_a_late_night_is_said_in_words_and_exits_0_all_the_same(cli_house: House) -> None:
+    cli_house.at(1).sync()
     with at(night(3), 5):
         done = CliRunner().invoke(app, ["status"])
     assert done.exit_code == 0
-    said = " ".join(done.stdout.split())
-    assert f"LATE the last night due was {night(3)} 02:15 UTC: it was not synced. Run `rollbook sync`" in said
-    assert f"next run {night(4)} 02:15 UTC" in said
+    text = " ".join(done.stdout.split())
+    assert f"LATE the last night due was {night(3)} 02:15 UTC: it was not synced. Run `rollbook sync`" in text
+    assert f"next run {night(4)} 02:15 UTC" in text
 
 
-def test_before_the_first_sync_it_says_what_to_run(typed: House) -> None:
+def test_before_the_first_sync_it_says_what_to_run(cli_house: House) -> None:
     done = CliRunner().invoke(app, ["status"])
     assert (done.exit_code, "none yet: run `rollbook sync`" in done.stdout) == (0, True)
 

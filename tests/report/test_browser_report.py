@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import duckdb
 import pytest
@@ -17,7 +18,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(180)]
 
 MADE = datetime(2026, 10, 7, 2, 16, tzinfo=UTC)
 # (width, height), and what the device prefers.
-SIGHTS = [((1280, 900), "light"), ((1280, 900), "dark"), ((390, 840), "light"), ((320, 600), "dark")]
+SIGHTS: list[tuple[int, int, Literal["light", "dark"]]] = [
+    (1280, 900, "light"),
+    (1280, 900, "dark"),
+    (390, 840, "light"),
+    (320, 600, "dark"),
+]
 SMALLEST = "Math.min(...[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height))"
 # Texts of charts that cover one another, or stand out of their card.
 COLLIDING = """() => [...document.querySelectorAll('figure')].flatMap(figure => {
@@ -38,37 +44,37 @@ COLLIDING = """() => [...document.querySelectorAll('figure')].flatMap(figure => 
 def file(fortnight: School, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """The page of the fortnight: with counts only, with names, and with nights of every outcome and long titles."""
     with duckdb.connect(str(fortnight.published), read_only=True) as con:
-        said = morning.load_morning(con, names=request.param == "names")
+        data = morning.load_morning(con, names=request.param == "names")
     trouble = ""
     if request.param == "trouble":
         trouble = "Held: " + "https://records.example.org/" + "a" * 80
         outcomes = list(charts.OUTCOMES)
         nights = tuple(morning.Night(day, o, f"{o}.", 1.0) for day, o in zip(DAYS, outcomes, strict=False))
-        long = tuple(w._replace(class_title=f"{w.class_title} {'Wissenschaft' * 6}") for w in said.watched)
-        said = replace(said, nights=nights, watched=long, ahead=())
+        long = tuple(w._replace(class_title=f"{w.class_title} {'Wissenschaft' * 6}") for w in data.watched)
+        data = replace(data, nights=nights, watched=long, ahead=())
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(page.render(said, charts.draw(said), at=MADE, trouble=trouble), encoding="utf-8")
+    path.write_text(page.render(data, charts.draw(data), at=MADE, trouble=trouble), encoding="utf-8")
     return path
 
 
 class Seen:
-    """A page opened, and all that it said to the console or asked of anybody."""
+    """An open page, the messages in its console and the addresses that it asked for."""
 
     def __init__(self, page: Page, file: Path) -> None:
         self.page = page
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.asked: list[str] = []
-        page.on("console", lambda message: self.said.append(message.text))
-        page.on("pageerror", lambda error: self.said.append(str(error)))
+        page.on("console", lambda message: self.messages.append(message.text))
+        page.on("pageerror", lambda error: self.messages.append(str(error)))
         page.on("request", lambda request: self.asked.append(request.url))
         page.goto(file.as_uri())
 
 
 def test_it_opens_cleanly_fits_and_can_be_read_at_every_width(browser: Browser, file: Path) -> None:
-    for (width, height), scheme in SIGHTS:
-        with browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme) as context:  # type: ignore[arg-type]
+    for width, height, scheme in SIGHTS:
+        with browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme) as context:
             seen = Seen(context.new_page(), file)
-            assert seen.said == []
+            assert seen.messages == []
             assert [a for a in seen.asked if not a.startswith("data:")] == [file.as_uri()]
             assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
             # Nothing hangs out of its card either.
@@ -85,12 +91,12 @@ def test_every_chart_can_be_told_to_who_cannot_see_it(browser: Browser, file: Pa
     with browser.new_context() as context:
         seen = Seen(context.new_page(), file)
         charts = seen.page.get_by_role("img")
-        told = [chart.get_attribute("aria-label") for chart in charts.all()]
-        assert [t.split(".")[0] for t in told if t] == [
+        labels = [chart.get_attribute("aria-label") for chart in charts.all()]
+        assert [t.split(".")[0] for t in labels if t] == [
             *("Students to watch, by class", "The last month", "Classes against their course", "The nightly syncs"),
         ]
-        assert all(t and len(t) > 60 for t in told)
-        assert seen.page.locator("figure > svg").count() == len(told)
+        assert all(t and len(t) > 60 for t in labels)
+        assert seen.page.locator("figure > svg").count() == len(labels)
         assert all(chart.is_visible() for chart in charts.all())
         assert seen.page.locator("html").get_attribute("lang") == "en"
         assert seen.page.get_by_role("heading", level=1).count() == 1
@@ -99,7 +105,7 @@ def test_every_chart_can_be_told_to_who_cannot_see_it(browser: Browser, file: Pa
 def test_text_stands_out_from_what_is_behind_it(browser: Browser, file: Path) -> None:
     """WCAG AA: 4.5 to 1, by day and by night, of every text on its own ground."""
     for scheme in ("light", "dark"):
-        with browser.new_context(color_scheme=scheme) as context:  # type: ignore[arg-type]
+        with browser.new_context(color_scheme=scheme) as context:
             seen = Seen(context.new_page(), file)
             assert seen.page.evaluate(_FAINT) == []
 
@@ -140,4 +146,4 @@ def test_a_page_that_no_sync_has_followed_says_so(browser: Browser, file: Path, 
         opened.clock.set_fixed_time(MADE + timedelta(hours=hours))
         seen = Seen(opened, file)
         assert seen.page.get_by_text("This page is old.").is_visible() is is_old
-        assert seen.said == []
+        assert seen.messages == []

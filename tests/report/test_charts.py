@@ -1,4 +1,4 @@
-"""The charts of the morning page: where things go, what they are told as, and what a class's title may say."""
+"""The charts of the morning page: where things go, how they are described, and what a class's title may say."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import re
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -24,9 +25,9 @@ EMPTY = Morning(
 )  # fmt: skip
 
 
-def drawn(**data: object) -> Chart:
+def drawn(**data: Any) -> Chart:
     """The one chart of a morning that has only these data."""
-    (chart,) = charts.draw(replace(EMPTY, **data))  # type: ignore[arg-type]
+    (chart,) = charts.draw(replace(EMPTY, **data))
     return chart
 
 
@@ -89,8 +90,8 @@ def test_classes_are_compared_from_the_furthest_ahead_to_the_furthest_behind() -
 def test_a_title_and_its_bar_are_on_two_sides_of_the_middle() -> None:
     chart = drawn(ahead=(compared("Robotics 3C", 20),), behind=(compared("Fencing 2A", -1),))
     for title, bar in zip(chart.titles, chart.bars, strict=True):
-        left, right = sorted((title, bar), key=lambda box: box.x)
-        assert left.x + left.width <= 50 <= right.x
+        (left, width), (right, _) = sorted([(title.x, title.width), (bar.x, bar.width)])
+        assert left + width <= 50 <= right
 
 
 def test_a_small_change_looks_small_and_a_big_one_uses_all_of_the_height() -> None:
@@ -146,10 +147,10 @@ def test_the_outcomes_of_nights_are_drawn_and_told() -> None:
 @pytest.mark.parametrize(
     "title", ["<script>alert(1)</script> & $5", "x](http://evil.example) ![", "bell\a, \u202eturned"]
 )
-def test_a_picture_shows_a_title_as_text_whatever_it_says(title: str) -> None:
+def test_a_picture_shows_a_title_as_text_whatever_it_says(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = page.picture(drawn(watched=(watched(title, 27, 9, 18),)))
     reader = MarkdownIt()
-    reader.validateLink = lambda url: True  # type: ignore[method-assign] # as Dagster's UI, it shall take such an image
+    monkeypatch.setattr(reader, "validateLink", lambda url: True)  # as Dagster's UI, it shall take such an image
     html = reader.render(shown)
     found = re.fullmatch(r'<p><img src="data:image/svg\+xml;base64,([\w+/=]+)" alt="[^"<>]+" /></p>\n', html)
     assert found, html

@@ -6,10 +6,10 @@ import base64
 import logging
 import re
 import stat
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -25,9 +25,9 @@ COUNTED = "SELECT (SELECT COUNT(*) FROM students), SUM(active_class_count) FROM 
 AT = datetime(2026, 10, 7, 2, 16, tzinfo=UTC)
 
 
-def made(school: School, **how: object) -> str:
+def made(school: School, **how: Any) -> str:
     with duckdb.connect(str(school.published), read_only=True) as con:
-        found = report.make(con, at=AT, **how)  # type: ignore[arg-type]
+        found = report.make(con, at=AT, **how)
     assert found is not None
     return found.page
 
@@ -45,13 +45,10 @@ def names(school: School) -> set[str]:
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[School]:
-    """A school of its own, with two nights behind it."""
-    with Sandbox(60, day=FIRST, api_key=KEY) as sandbox:
-        school = School(tmp_path / "w", sandbox)
-        school.sync(DAYS[0])
-        school.sync(DAYS[1])
-        yield school
+def small(small: School) -> School:
+    """With two nights behind it."""
+    small.sync(DAYS[1])
+    return small
 
 
 def test_each_publish_writes_it_and_it_is_of_the_newest_night(fortnight: School) -> None:
@@ -62,47 +59,47 @@ def test_each_publish_writes_it_and_it_is_of_the_newest_night(fortnight: School)
 
 
 def test_its_figures_are_those_of_the_views(fortnight: School) -> None:
-    said = text(made(fortnight))
+    shown = text(made(fortnight))
     watch, several = fortnight.rows("SELECT COUNT(*), COUNT(*) FILTER (reason_count > 1) FROM students_to_watch")[0]
-    assert f"students to watch {watch} " in said
-    assert f"{several} for several reasons" in said
+    assert f"students to watch {watch} " in shown
+    assert f"{several} for several reasons" in shown
     now = fortnight.rows("SELECT * FROM progress_daily ORDER BY snapshot_date DESC LIMIT 1")[0]
-    assert f"average completion {now[4]:.1f} %" in said
-    assert f"average score {now[6]:.1f}" in said
-    assert f"active within 7 days {now[9]:.1f} %" in said
+    assert f"average completion {now[4]:.1f} %" in shown
+    assert f"average score {now[6]:.1f}" in shown
+    assert f"active within 7 days {now[9]:.1f} %" in shown
     then = fortnight.rows("SELECT average_completion_rate FROM progress_daily WHERE snapshot_date = DATE '2026-09-30'")
     moved = now[4] - then[0][0]
-    assert f"{abs(moved):.1f} points {'up' if moved > 0 else 'down'} in a week" in said
+    assert f"{abs(moved):.1f} points {'up' if moved > 0 else 'down'} in a week" in shown
 
 
 def test_the_students_to_watch_of_a_class_are_counted_as_its_roster_has_them(fortnight: School) -> None:
     with duckdb.connect(str(fortnight.published), read_only=True) as con:
-        said = morning.load_morning(con)
+        data = morning.load_morning(con)
     roster = fortnight.frame("SELECT class_id, class_title, student_id FROM roster")
     watch = (
         fortnight.frame("SELECT student_id, reason_count FROM students_to_watch").set_index("student_id").reason_count
     )
     roster["reasons"] = roster.student_id.map(watch).fillna(0)
     by_class = roster.groupby("class_id")
-    for w in said.watched:
+    for w in data.watched:
         mine = by_class.get_group(w.class_id)
         assert (w.class_title, w.students) == (mine.class_title.iloc[0], len(mine))
         assert (w.one, w.several) == (int((mine.reasons == 1).sum()), int((mine.reasons > 1).sum()))
-    assert said.watched_classes == by_class.reasons.sum().gt(0).sum()
-    assert [w.several for w in said.watched] == sorted((w.several for w in said.watched), reverse=True)
+    assert data.watched_classes == by_class.reasons.sum().gt(0).sum()
+    assert [w.several for w in data.watched] == sorted((w.several for w in data.watched), reverse=True)
 
 
 def test_what_changed_last_night_is_what_changes_hold(fortnight: School) -> None:
-    said = text(made(fortnight))
+    shown = text(made(fortnight))
     new, gone = fortnight.rows(
         f"SELECT students_added, students_removed FROM progress_daily WHERE snapshot_date = '{LAST}'"
     )[0]
     assert (new, gone) != (0, 0)
-    assert f"{new} student{' is' if new == 1 else 's are'} new or back" in said
-    assert f"{gone} student{' is' if gone == 1 else 's are'} no longer listed" in said
+    assert f"{new} student{' is' if new == 1 else 's are'} new or back" in shown
+    assert f"{gone} student{' is' if gone == 1 else 's are'} no longer listed" in shown
     last = f"change = 'joined' AND snapshot_date = '{LAST}'"
     (joined,) = fortnight.rows(f"SELECT COUNT(DISTINCT student_id) FROM enrollment_changes WHERE {last}")[0]
-    assert f"{joined} students joined a class" in said
+    assert f"{joined} students joined a class" in shown
 
 
 def test_it_names_nobody_unless_told_to(fortnight: School) -> None:
@@ -133,8 +130,8 @@ def test_the_charts_never_hold_a_name_whatever_the_page_does(fortnight: School) 
     for shown in found.charts.values():
         parts = re.fullmatch(r"!\[(.+)\]\(data:image/svg\+xml;base64,([\w+/=]+)\)", shown)
         assert parts
-        told = unescape(parts[1] + base64.b64decode(parts[2]).decode())
-        assert [name for name in names(fortnight) if name in told] == []
+        content = unescape(parts[1] + base64.b64decode(parts[2]).decode())
+        assert [name for name in names(fortnight) if name in content] == []
 
 
 def test_a_chart_takes_its_colours_from_the_page_and_is_the_same_each_time(fortnight: School) -> None:
@@ -172,10 +169,10 @@ def test_the_first_night_has_a_page_too(tmp_path: Path) -> None:
     with Sandbox(60, day=FIRST, api_key=KEY) as sandbox:
         school = School(tmp_path / "w", sandbox)
         school.sync(FIRST)
-    said = text((school.warehouse / "report.html").read_text())
-    assert "This is the first night" in said
-    assert "A trend needs a second night" in said
-    assert "nothing from a week ago to compare with" in said
+    shown = text((school.warehouse / "report.html").read_text())
+    assert "This is the first night" in shown
+    assert "A trend needs a second night" in shown
+    assert "nothing from a week ago to compare with" in shown
 
 
 @pytest.mark.slow
@@ -206,7 +203,7 @@ def test_a_page_that_cannot_be_made_keeps_no_data_from_readers(
 ) -> None:
     before = (small.warehouse / "report.html").read_text()
 
-    def broken(said: object) -> None:
+    def broken(data: object) -> None:
         raise ValueError("Maria Example's record is odd")
 
     monkeypatch.setattr(charts, "draw", broken)

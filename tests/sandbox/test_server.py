@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from multiprocessing.connection import Connection
@@ -17,6 +17,7 @@ import pytest
 
 from pipelines.errors import ArgumentError
 from pipelines.sandbox import DEFAULT_KEY, Institution, Sandbox, serve, server
+from tests.support.servers import until
 
 DAY = date(2026, 11, 20)
 
@@ -122,20 +123,13 @@ def test_the_day_moves_on_at_midnight(monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox = Sandbox(students=20, day=date(2026, 12, 1))
     with server._ClockFollower(sandbox._service, is_followed=True):
         now[0] = date(2026, 11, 21)
-        wait_until(lambda: sandbox.day == date(2026, 12, 2))
+        until(lambda: sandbox.day == date(2026, 12, 2), 10, every=0.01)
         now[0] = date(2026, 11, 25)
-        wait_until(lambda: sandbox.day == date(2026, 12, 6))
+        until(lambda: sandbox.day == date(2026, 12, 6), 10, every=0.01)
     with server._ClockFollower(sandbox._service, is_followed=False):
         now[0] = date(2026, 11, 26)
         time.sleep(0.1)
         assert sandbox.day == date(2026, 12, 6)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def _serve(students: int, day: date | None, ready: Connection) -> None:

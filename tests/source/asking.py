@@ -1,32 +1,89 @@
-"""A page of students asked of a client, and everything that could be told of an error."""
+"""What the tests of `source` share: settings for a service, a page asked of a client, a sink in memory, a night."""
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
+import httpx
+import msgspec
+import pytest
+
+from pipelines.errors import RollbookError
+from pipelines.landing.manifest import Manifest, Received
+from pipelines.landing.raw import RawStore
+from pipelines.settings import Settings
 from pipelines.source.client import Answer, Client
 from pipelines.source.envelope import Page, page_of
+from pipelines.source.fetch import fetch
 from pipelines.tables import SETS
+from tests.support.service import KEY, Service
+
+# A hanging service costs a test this long, in seconds.
+SHORT_TIMEOUTS = httpx.Timeout(connect=2, read=0.3, write=2, pool=2)
+
+NOW = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
+TODAY = date(2026, 11, 20)
+YESTERDAY, TOMORROW = TODAY - timedelta(days=1), TODAY + timedelta(days=1)
+
 
 MakeClient = Callable[..., Client]
 STUDENTS = page_of(SETS["students"])
 
 
-def get_page(client: Client, page: int = 1, **params: str) -> Answer[Page]:
-    return client.get("students", {**params, "page": page, "limit": 100}, read=STUDENTS)
+def get_page(client: Client, page: int = 1, *, search: str = "") -> Answer[Page]:
+    sought = {"search": search} if search else {}
+    return client.get("students", {**sought, "page": page, "limit": 100}, read=STUDENTS)
 
 
-def everything_about(error: BaseException) -> str:
-    """Whatever of an error could reach a log: its text, its parts, its traceback, and all errors behind it."""
-    seen, texts = set(), []
-    queue: list[BaseException | None] = [error]
-    while queue:
-        one = queue.pop()
-        if one is None or id(one) in seen:
-            continue
-        seen.add(id(one))
-        texts += [str(one), repr(one), repr(one.args), repr(vars(one))]
-        texts += traceback.format_exception(one)
-        queue += [one.__cause__, one.__context__]
-    return "\n".join(texts)
+def settings_for(service: Service | str, tmp_path: Path | None = None, **over: Any) -> Settings:
+    """The settings of a warehouse that reads this service."""
+    url = service if isinstance(service, str) else service.url
+    values: dict[str, Any] = {"base_url": url, "api_key": KEY, "_env_file": None}
+    if tmp_path is not None:
+        values["warehouse"] = tmp_path
+    return Settings(**(values | over))
+
+
+@dataclass
+class Kept:
+    """A sink that keeps what it is given: what a landing writer would have put on disk."""
+
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+
+    def expect(self, records: int) -> None:
+        pass
+
+    def add(self, received: Received, content: bytes) -> None:
+        self.bodies.append({**msgspec.structs.asdict(received), "set_name": received.set, "content": content})
+
+    def columns(self, *names: str) -> list[tuple[Any, ...]]:
+        return [tuple(body.get(name) for name in names) for body in self.bodies]
+
+
+class Night:
+    """A service, an empty raw folder, and a fetch to be made."""
+
+    def __init__(self, service: Service, tmp_path: Path) -> None:
+        self.service = service
+        self.warehouse = tmp_path / "warehouse"
+        self.raw = RawStore(self.warehouse / "raw")
+        service.now = lambda: NOW
+
+    def fetch(self, published: Any = None, *, over: dict[str, Any] | None = None, **arguments: Any) -> Manifest:
+        settings = settings_for(self.service, self.warehouse, **(over or {}))
+        given: dict[str, Any] = {"clock": lambda: NOW, "timeouts": SHORT_TIMEOUTS, **arguments}
+        return fetch(settings, self.raw.begin, published, **given)
+
+    def failed(self, error: type[RollbookError], published: Any = None, **arguments: Any) -> tuple[Any, list[Manifest]]:
+        """Fetch, expecting an error; returns it and what was landed."""
+        with pytest.raises(error) as caught:
+            self.fetch(published, **arguments)
+        assert not list(self.warehouse.rglob(".*")), "something half-written was left"
+        return caught.value, self.raw.manifests()
+
+    def asked(self) -> list[tuple[str, int]]:
+        return [(r.path, r.page) for r in self.service.requests]

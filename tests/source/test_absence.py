@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +18,11 @@ from pipelines.source.absence import Names, NothingPublished, Verified, search_b
 from pipelines.source.client import Client
 from pipelines.source.pagination import walk
 from pipelines.tables import SETS
-from tests.source.conftest import Kept, settings_for
+from tests.source.asking import Kept, MakeClient, settings_for
 from tests.support import faults
 from tests.support.records import MISSING, classes, school_class, student, students
 from tests.support.service import Asked, Bend, Service
 
-MakeClient = Callable[..., Client]
 STUDENTS, CLASSES = SETS["students"], SETS["classes"]
 
 
@@ -63,7 +62,7 @@ def test_a_record_under_none_of_its_names_is_removed(client_of: MakeClient) -> N
         answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, kept, walks=3)
         assert searches(service) == ["R-7", "pupil.7@school.example"]
     assert answer == Absence(set="students", id=7, answer="removed", asked_by=("reference_id", "email"))
-    assert kept.told("set_name", "kind", "sought", "records") == [("students", "search", 7, 0)] * 2
+    assert kept.columns("set_name", "kind", "sought", "records") == [("students", "search", 7, 0)] * 2
 
 
 def test_a_record_found_by_its_first_name_slipped_and_is_asked_for_no_more(client_of: MakeClient) -> None:

@@ -17,8 +17,9 @@ from pipelines import __version__
 from pipelines.errors import NotTheContractError, RefusedError, ServiceError, UnreachableError
 from pipelines.source.client import Answer
 from pipelines.source.envelope import Page, detail
-from tests.source.asking import MakeClient, everything_about, get_page
+from tests.source.asking import MakeClient, get_page
 from tests.support import faults
+from tests.support.errors import everything_about
 from tests.support.records import student, students
 from tests.support.service import KEY, Bend, Reply, Service
 
@@ -249,8 +250,8 @@ def test_a_retry_is_logged_with_the_page_and_what_happened(
         service.on(faults.status(502))
         get_page(client_of(service))
     assert capfd.readouterr() == ("", "")
-    (told,) = [r.getMessage() for r in caplog.records if r.name.startswith("pipelines")]
-    assert re.fullmatch(r"/svcapi/v1/students page 1: the service answered 502; retrying in \d\.\d s", told)
+    (message,) = [r.getMessage() for r in caplog.records if r.name.startswith("pipelines")]
+    assert re.fullmatch(r"/svcapi/v1/students page 1: the service answered 502; retrying in \d\.\d s", message)
 
 
 def test_a_single_student_is_asked_for_by_id(client_of: MakeClient) -> None:

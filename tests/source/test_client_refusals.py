@@ -14,9 +14,9 @@ import stamina
 
 from pipelines.errors import KeyRefusedError, RedirectError, RefusedError, SettingError, UnreachableError
 from pipelines.source.client import Client
-from tests.source.asking import MakeClient, everything_about, get_page
-from tests.source.conftest import SHORT_TIMEOUTS, settings_for
+from tests.source.asking import SHORT_TIMEOUTS, MakeClient, get_page, settings_for
 from tests.support import faults
+from tests.support.errors import everything_about
 from tests.support.records import students
 from tests.support.service import KEY, Bend, Reply, Service
 
@@ -122,7 +122,7 @@ def test_an_error_code_that_repeats_what_was_sent_is_not_told(
     with Service(key=key) as service:
         service.on(faults.refused(400, code), search=None, times=None)
         with pytest.raises(RefusedError) as caught:
-            get_page(client_of(service, api_key=key), **({"search": search} if search else {}))
+            get_page(client_of(service, api_key=key), search=search)
     assert caught.value.error_code == ""
     assert code not in everything_about(caught.value)
 

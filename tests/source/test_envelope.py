@@ -22,7 +22,7 @@ from pipelines.source.envelope import (
 from pipelines.tables import SETS
 
 GOOD = {"page": 2, "limit": 100, "total_count": 103, "total_pages": 2, "has_next": False, "has_prev": True}
-AUTH = {
+AUTH: dict[str, Any] = {
     "success": True,
     "data": {
         "authenticated": True,
@@ -39,7 +39,7 @@ def page(data: str, **pagination: Any) -> bytes:
 
 
 def auth(**over: Any) -> bytes:
-    return json.dumps(AUTH | {"data": AUTH["data"] | over}).encode()  # type: ignore[operator]
+    return json.dumps(AUTH | {"data": AUTH["data"] | over}).encode()
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_classes_are_known_by_their_own_key() -> None:
 
 def test_numbers_of_the_pagination_may_be_integral_floats() -> None:
     """A page count rounded up by PHP's ceil() arrives as 2.0."""
-    said = page_of(SETS["students"])(page("[]", total_pages=2.0, total_count=103.0))
-    assert said == Page(number=2, limit=100, total_count=103, total_pages=2, ids=[])
-    assert type(said.total_pages) is int
+    found = page_of(SETS["students"])(page("[]", total_pages=2.0, total_count=103.0))
+    assert found == Page(number=2, limit=100, total_count=103, total_pages=2, ids=[])
+    assert type(found.total_pages) is int
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_an_auth_answer_that_leaves_one_of_them_open_is_refused(body: bytes) -> 
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "expected"),
     [
         (b'{"success": false}', Refusal(None, "")),
         (b'{"success": false, "message": "no", "error_code": "X"}', Refusal(None, "X")),
@@ -183,8 +183,8 @@ def test_an_auth_answer_that_leaves_one_of_them_open_is_refused(body: bytes) -> 
         (b'{"success": false, "message": "\xff"}', Refusal(None, "")),
     ],
 )
-def test_a_no_is_read_in_either_form(body: bytes, said: Refusal | None) -> None:
-    assert refusal(body) == said
+def test_a_no_is_read_in_either_form(body: bytes, expected: Refusal | None) -> None:
+    assert refusal(body) == expected
 
 
 @pytest.mark.parametrize("body", [b'{"success": true, "data": {"id": 1}}', b'{"id": 1}', b'{"anything": [1]}'])

@@ -14,21 +14,14 @@ import stamina
 
 from pipelines.errors import KeyRefusedError, NotTheContractError, RedirectError, UnreachableError
 from pipelines.source import client as client_module
-from pipelines.source.client import Answer, Client
-from pipelines.source.envelope import Page, page_of
-from pipelines.tables import SETS
+from tests.source.asking import MakeClient, get_page
 from tests.support import faults
 from tests.support.drips import chunk, head, sending
 from tests.support.records import students
 from tests.support.service import Asked, Reply, Service
 
-MakeClient = Callable[..., Client]
 PAGE = b'{"success": true, "data": [], "pagination": {"page":1,"limit":100,"total_count":0,"total_pages":0}}'
 MB = 2**20
-
-
-def get_page(client: Client) -> Answer[Page]:
-    return client.get("students", {"page": 1, "limit": 100}, read=page_of(SETS["students"]))
 
 
 # --- how long --------------------------------------------------------------------------------------------------------
@@ -41,8 +34,8 @@ def endless(first: bytes, piece: bytes) -> Callable[[], Iterable[bytes]]:
 GZIP_WITH_A_NAME = b"\x1f\x8b\x08\x08" + bytes(6)  # the file's name follows, up to a zero that never comes
 DRIPS: dict[str, Callable[[], Iterable[bytes]]] = {
     "the status line": endless(b"HTTP/1.1 200 ", b"y"),
-    "a header": endless(b"HTTP/1.1 200 Said\r\nx-anything: ", b"y"),
-    "headers": endless(b"HTTP/1.1 200 Said\r\n", b"x: y\r\n"),
+    "a header": endless(b"HTTP/1.1 200 OK\r\nx-anything: ", b"y"),
+    "headers": endless(b"HTTP/1.1 200 OK\r\n", b"x: y\r\n"),
     "answers before the answer": endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
     "a body": endless(head(content_length="1000000"), b" "),
     "a body of unknown length": endless(head(transfer_encoding="chunked"), chunk(b" ")),
@@ -167,7 +160,7 @@ def test_any_encoding_but_gzip_is_not_the_contracts(client_of: MakeClient, encod
 
 def test_two_encoding_headers_are_two_encodings(client_of: MakeClient) -> None:
     body = gzip.compress(gzip.compress(PAGE))
-    answer = b"HTTP/1.1 200 Said\r\ncontent-encoding: gzip\r\ncontent-encoding: gzip\r\n"
+    answer = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-encoding: gzip\r\n"
     answer += b"content-length: %d\r\n\r\n%s" % (len(body), body)
     with (
         stamina.set_testing(True, attempts=1),

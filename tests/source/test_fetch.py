@@ -15,8 +15,9 @@ from pipelines import __version__
 from pipelines.errors import KeyRefusedError, NotTheContractError, RefusedError, RollbookError, UnreachableError
 from pipelines.landing.manifest import Absence, Manifest, Proof, Verdict, Walk
 from pipelines.source.absence import Names
+from pipelines.source.client import Client
 from pipelines.source.fetch import MAX_UNREACHABLE, Draft
-from tests.source.conftest import NOW, TODAY, TOMORROW, Night
+from tests.source.asking import NOW, TODAY, TOMORROW, Night
 from tests.support import faults
 from tests.support.records import student, students
 from tests.support.service import KEY, Bend, Reply
@@ -139,11 +140,11 @@ def test_too_many_vanished_are_counted_and_not_asked_for(night: Night) -> None:
 
 
 def test_progress_is_told_page_by_page(night: Night) -> None:
-    told: list[tuple[str, int, int]] = []
+    calls: list[tuple[str, int, int]] = []
     night.fetch(
-        choose_details=lambda draft: [5], progress=lambda set_name, page, pages: told.append((set_name, page, pages))
+        choose_details=lambda draft: [5], progress=lambda set_name, page, pages: calls.append((set_name, page, pages))
     )
-    assert told == [("students", 1, 2), ("students", 2, 2), ("classes", 1, 1), ("details", 1, 1)]
+    assert calls == [("students", 1, 2), ("students", 2, 2), ("classes", 1, 1), ("details", 1, 1)]
 
 
 # --- bad nights ------------------------------------------------------------------------------------------------------
@@ -324,11 +325,9 @@ def test_memory_of_the_walk_does_not_grow_with_the_bodies(night: Night, monkeypa
     import gc
     import weakref
 
-    from pipelines.source import pagination
-
     alive: list[weakref.ref[Any]] = []
     most: list[int] = []
-    real: Callable[..., Any] = pagination.Client.get
+    real: Callable[..., Any] = Client.get
 
     def get(self: Any, *arguments: Any, **more: Any) -> Any:
         most.append(sum(r() is not None for r in alive))
@@ -336,7 +335,7 @@ def test_memory_of_the_walk_does_not_grow_with_the_bodies(night: Night, monkeypa
         alive.append(weakref.ref(answer))
         return answer
 
-    monkeypatch.setattr(pagination.Client, "get", get)
+    monkeypatch.setattr(Client, "get", get)
     night.service.students = students(2000)
     gc.disable()
     try:

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.errors import MachineError, NothingLandedError, NotTheContractError, OtherInstitutionError
 from pipelines.landing.manifest import Verdict
-from tests.source.conftest import NOW, TODAY, TOMORROW, YESTERDAY, Night
+from tests.source.asking import NOW, TODAY, TOMORROW, YESTERDAY, Night
 from tests.support import faults
 from tests.support.service import Bend
 

@@ -41,14 +41,17 @@ record = st.one_of(
     st.tuples(st.just("x@e"), st.just(0), st.just([(1, "a")])),
 )
 
+Landing = tuple[bool, dict[int, Any]]  # whether it was proven, and what it showed of each student
+Story = list[tuple[int, Landing]]  # the landings by their day, in the order of their arrival
+
 # Hypothesis likes its dictionaries small; here a record is as often there as not.
 shown = st.fixed_dictionaries({n: st.one_of(st.none(), record) for n in (1, 2, 3)})
-landing = st.tuples(st.booleans(), shown.map(lambda s: {n: said for n, said in s.items() if said is not None}))
+landing = st.tuples(st.booleans(), shown.map(lambda s: {n: stated for n, stated in s.items() if stated is not None}))
 stories = st.lists(st.tuples(st.integers(0, 6), landing), min_size=5, max_size=12)
 
 PLAIN = ("x@e", 0, [(1, "a")])
 # Where the simple splice between table-wide neighbours goes wrong: each key has neighbours of its own.
-TRAPS = {
+TRAPS: dict[str, Story] = {
     "an unproven day hides it, a proven one ends it": [(0, (True, {1: PLAIN})), (1, (False, {})), (2, (True, {}))],
     "the proven day in between comes last": [
         (0, (True, {1: PLAIN})),
@@ -68,12 +71,12 @@ TRAPS = {
 }
 
 
-def _record(number: int, said: Any, clock: int) -> dict[str, Any]:
+def _record(number: int, stated: Any, clock: int) -> dict[str, Any]:
     """The contract's record of a student; a refused one lacks its email."""
     base = {"id": number, "name": "n", "registration_date": "2026-01-01", "is_registered": 1, "summary": {}}
-    if said == "refused":
+    if stated == "refused":
         return base
-    email, count, listed = said
+    email, count, listed = stated
     known: dict[int, str | None] = dict(listed or [])
     return base | {
         "email": email,
@@ -88,10 +91,10 @@ def _record(number: int, said: Any, clock: int) -> dict[str, Any]:
     }
 
 
-def _model(number: int, said: Any) -> dict[str, model.Said] | None:
-    if said == "refused":
+def _model(number: int, stated: Any) -> dict[str, model.Stated] | None:
+    if stated == "refused":
         return None
-    email, count, listed = said
+    email, count, listed = stated
     return {
         "students": {(number,): (email, "n", None, None, None, None, date(2026, 1, 1), 1)},
         "student_activity": None if count is None else {(number,): (None, None, count, None, None)},
@@ -112,7 +115,7 @@ class World:
     def land(self, day: date, number: int, *, proven: bool, records: dict[int, Any]) -> None:
         """Put one landing into its day of the lake."""
         staging = Staging(self.folder / f"stage-{day}-{number}")
-        body = json.dumps({"data": [_record(n, said, number + day.day) for n, said in records.items()]})
+        body = json.dumps({"data": [_record(n, stated, number + day.day) for n, stated in records.items()]})
         for batch in flatten("students", [Landed("students", "walk", 1, body.encode())]):
             staging.add(batch.tables)
         staging.close()
@@ -143,11 +146,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def _few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the students' tables: the others are the same code, and an example costs a third."""
-    for module in ("pipelines.store.history.engine", "pipelines.store.lake", "pipelines.store.schema"):
-        monkeypatch.setattr(f"{module}.TABLES", WATCHED)
-    for module in ("pipelines.store.lake", "pipelines.flatten.rows"):
-        monkeypatch.setattr(f"{module}.of_set", lambda _: tuple(WATCHED.values()))
+    model.only(WATCHED, monkeypatch)
 
 
 def check(world: World, shown: list[model.Shown]) -> None:
@@ -164,12 +163,12 @@ def check(world: World, shown: list[model.Shown]) -> None:
             (d, k, change, column, *(None if v is None else str(v) for v in values))
             for d, k, change, column, *values in model.changes(want, columns)
         }
-        told = world.con.execute(
+        logged = world.con.execute(
             f"""SELECT snapshot_date, {", ".join(table.key)}, change, column_name, old_value, new_value
                 FROM main.changes WHERE table_name = '{name}'"""
         ).fetchall()
         keys = len(table.key)
-        assert sorted(((r[0], r[1 : 1 + keys], *r[1 + keys :]) for r in told), key=repr) == sorted(text, key=repr)
+        assert sorted(((r[0], r[1 : 1 + keys], *r[1 + keys :]) for r in logged), key=repr) == sorted(text, key=repr)
         assert sorted(world.con.execute(changes_of(table)).fetchall(), key=repr) == sorted(
             world.con.execute(f"SELECT * FROM main.changes WHERE table_name = '{name}'").fetchall(), key=repr
         )
@@ -189,11 +188,11 @@ def travel(world: World, table: Table, want: set[Any], changes: set[Any]) -> Non
         then = {(k, v) for k, v, since, until in want if since <= day and (until is None or day < until)}
         rows = world.con.execute(f"SELECT * FROM {table.name}_as_of($1)", [day]).fetchall()
         assert sorted(((r[:keys], r[keys:]) for r in rows), key=repr) == sorted(then, key=repr), (table.name, day)
-        told = world.con.execute(
+        logged = world.con.execute(
             f"SELECT snapshot_date, change FROM changes_between($1, $2) WHERE table_name = '{table.name}'",
             [day, day + timedelta(days=3)],
         ).fetchall()
-        assert sorted(told) == sorted((c[0], c[2]) for c in changes if day < c[0] <= day + timedelta(days=3))
+        assert sorted(logged) == sorted((c[0], c[2]) for c in changes if day < c[0] <= day + timedelta(days=3))
 
 
 def _clocks(shown: list[model.Shown]) -> dict[int, int]:
@@ -201,7 +200,7 @@ def _clocks(shown: list[model.Shown]) -> dict[int, int]:
     clocks: dict[int, tuple[date, int]] = {}
     days = model.days_of(shown)
     for when, day in sorted(days.items()):
-        for name, number in day.said:
+        for name, number in day.stated:
             if name == "student_activity":
                 counted = [s for s in shown if s.day == when]
                 base = max((s.landing for s in counted if s.proven), default=0)
@@ -223,27 +222,29 @@ def test_history_agrees_with_the_model_where_keys_have_neighbours_of_their_own(n
 @pytest.mark.timeout(600)
 @settings(max_examples=36, deadline=None, suppress_health_check=list(HealthCheck))
 @given(story=stories, rng=st.randoms(use_true_random=False))
-def test_history_agrees_with_the_model_in_any_order(story: list[Any], rng: random.Random) -> None:
+def test_history_agrees_with_the_model_in_any_order(story: Story, rng: random.Random) -> None:
     """Landings of a week, arriving in random order with replays and corrections, equal the plain model."""
     follow(story, lambda: rng.random() < 0.7)
 
 
-def follow(story: list[Any], now: Callable[[], bool]) -> None:
+def follow(story: Story, now: Callable[[], bool]) -> None:
     """Land a story in its order, catch up whenever `now` says so, and compare everything at the end."""
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
         shown: list[model.Shown] = []
         numbers: dict[date, int] = {}
-        for offset, (proven, records) in story:  # the order of the story is the order of arrival
-            day = FIRST + timedelta(days=offset)
+        arriving = [(FIRST + timedelta(days=offset), *landing) for offset, landing in story]
+        for day, proven, records in arriving:
             numbers[day] = numbers.get(day, 0) + 1
             world.land(day, numbers[day], proven=proven, records=records)
-            shown.append(model.Shown(day, numbers[day], proven, {n: _model(n, said) for n, said in records.items()}))
+            shown.append(
+                model.Shown(day, numbers[day], proven, {n: _model(n, stated) for n, stated in records.items()})
+            )
             if now():
                 world.catch_up()
         world.catch_up()
         check(world, shown)
-        proven, records = next(landing for offset, landing in reversed(story) if FIRST + timedelta(days=offset) == day)
+        day, proven, records = arriving[-1]
         if proven:  # what the day's last landing showed, shown once more, is the day's statement as it stands
             world.land(day, numbers[day], proven=proven, records=records)
             assert History(world.con, world.lake).behind() == []

@@ -1,6 +1,6 @@
-"""A server below HTTP, on loopback: it takes a request and sends whatever bytes a test has it send, at its pace.
+"""A server on loopback that sends a test's bytes at the test's pace, whether they are HTTP or not.
 
-For what a well-behaved server library would not send: headers that never end, bodies that trickle, packed zeros.
+It sends what a server library would not: headers that never end, bodies that trickle, packed zeros.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-# A client that should have gone by then is let go, so that a test fails instead of hanging.
+# After this time the connection is closed, so that a test fails instead of hanging.
 MOST_SECONDS = 6.0
 
 Send = Callable[[bytes], None]
@@ -28,7 +28,8 @@ class Drip:
 @contextmanager
 def sending(pieces: Callable[[], Iterable[bytes]], *, every: float = 0.0) -> Iterator[Drip]:
     """Answer each connection's first request with these pieces, one `every` so many seconds, then close."""
-    made, done, threads = Drip(), threading.Event(), []
+    made, done = Drip(), threading.Event()
+    threads: list[threading.Thread] = []
 
     def talk(connection: socket.socket) -> None:
         over = threading.Timer(MOST_SECONDS, connection.shutdown, (socket.SHUT_RDWR,))
@@ -66,7 +67,7 @@ def sending(pieces: Callable[[], Iterable[bytes]], *, every: float = 0.0) -> Ite
 
 def head(**headers: str) -> bytes:
     """The head of a 200."""
-    lines = ["HTTP/1.1 200 Said", *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items()), "", ""]
+    lines = ["HTTP/1.1 200 OK", *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items()), "", ""]
     return "\r\n".join(lines).encode()
 
 

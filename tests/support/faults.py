@@ -1,8 +1,8 @@
-"""The faults a service can be told to have (`Service.on`): each bends one answer.
+"""The faults that a service can be given (`Service.on`): each bends one answer.
 
 On the wire: `reset`, `cut_short`, `hang`. Around the JSON: `status`, `unavailable`, `html`, `not_json`,
-`wrong_envelope`, `rewritten`, `unsuccessful`, `refused`, `redirect`. In what the auth check says: `institution`. In
-what a page states: `moved_total`, `stated`. In what it holds: `repeated`, `empty`, `short`, `over_full`, `records`.
+`wrong_envelope`, `rewritten`, `unsuccessful`, `refused`, `redirect`. In the auth check: `institution`. In a page's
+pagination: `moved_total`, `stated`. In a page's records: `repeated`, `empty`, `short`, `over_full`, `records`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from email.utils import format_datetime
 from typing import Any
 
 from tests.support.records import MISSING
-from tests.support.service import Asked, Bend, Reply, Service, no
+from tests.support.service import Asked, Bend, Reply, Service, error_reply
 
 
 def reset() -> Bend:
@@ -57,7 +57,7 @@ def html() -> Bend:
 
 
 def not_json() -> Bend:
-    """A 200 whose body ends in the middle, though the wire says it is whole."""
+    """A 200 whose body ends in the middle; its length in the header is right."""
     return lambda asked, reply: _with(reply, body=reply.content()[:-20])
 
 
@@ -66,12 +66,12 @@ def wrong_envelope(payload: Any = None) -> Bend:
     return lambda asked, reply: _with(reply, payload={"items": [], "next": None} if payload is None else payload)
 
 
-def rewritten(said: dict[bytes, bytes]) -> Bend:
-    """The same body, byte for byte, but for these pieces of it, each of which stands there once."""
+def rewritten(pieces: dict[bytes, bytes]) -> Bend:
+    """The same body with some pieces replaced, each of which must be in it once."""
 
     def bend(asked: Asked, reply: Reply) -> Reply:
         content = reply.content()
-        for old, new in said.items():
+        for old, new in pieces.items():
             assert content.count(old) == 1
             content = content.replace(old, new)
         return Reply(body=content)
@@ -80,13 +80,13 @@ def rewritten(said: dict[bytes, bytes]) -> Bend:
 
 
 def unsuccessful(message: str = "The report is not ready", code: int = 200) -> Bend:
-    """`success: false`, under a 200 unless told otherwise."""
+    """`success: false`, under a 200 or another code."""
     return lambda asked, reply: Reply({"success": False, "message": message, "error_code": "NOT_READY"}, code)
 
 
 def refused(code: int = 403, error_code: str = "FORBIDDEN", message: str = "Not for this key") -> Bend:
     """The contract's error body."""
-    return lambda asked, reply: no(code, error_code, message)
+    return lambda asked, reply: error_reply(code, error_code, message)
 
 
 def redirect(location: str, code: int = 302) -> Bend:
@@ -95,7 +95,7 @@ def redirect(location: str, code: int = 302) -> Bend:
 
 
 def institution(**over: Any) -> Bend:
-    """The auth check says something else; what is given as MISSING is left out."""
+    """Other values in the auth check; a field given as MISSING is left out."""
 
     def bend(asked: Asked, reply: Reply) -> Reply:
         data = _there(reply.payload["data"] | {k: _there(v) if isinstance(v, dict) else v for k, v in over.items()})
@@ -105,7 +105,7 @@ def institution(**over: Any) -> Bend:
 
 
 def moved_total(by: int) -> Bend:
-    """`total_count` is another, and `total_pages` with it."""
+    """Another `total_count`, and a `total_pages` that fits it."""
 
     def bend(pagination: dict[str, Any], data: list[Any]) -> list[Any]:
         pagination["total_count"] += by
@@ -116,13 +116,13 @@ def moved_total(by: int) -> Bend:
 
 
 def stated(**pagination: Any) -> Bend:
-    """The pagination object says something else; None leaves a field out."""
+    """Other values in the pagination; None leaves a field out."""
 
-    def bend(said: dict[str, Any], data: list[Any]) -> list[Any]:
+    def bend(found: dict[str, Any], data: list[Any]) -> list[Any]:
         for key, value in pagination.items():
-            said[key] = value
+            found[key] = value
             if value is None:
-                del said[key]
+                del found[key]
         return data
 
     return _page(bend)

@@ -1,7 +1,7 @@
 """A fortnight of the sandbox, landed once, and warehouses made of copies of its `raw/`.
 
-Whoever wants another order, a lost day or a damaged file takes a copy: what was landed is never landed twice, so two
-warehouses differ in nothing but what was done to them. What must come of it is said in the tests.
+A test that wants another order, a lost day or a damaged file works on a copy, so that two warehouses differ only in
+what was done to them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DATA = ("main", "history", "spans", "ops")
 
 
 def noon(day: date) -> datetime:
-    """The clock of a day."""
+    """Noon of a day, in UTC."""
     return datetime.combine(day, time(12), UTC)
 
 
@@ -52,8 +52,8 @@ def rollbook(
 def landed(days: Sequence[date] = DAYS) -> Iterator[tuple[Path, Sandbox]]:
     """A warehouse that synced these days in order, and the sandbox that it read.
 
-    One day was synced twice; one has a held landing that says what the day before was like; and one an unproven landing
-    on top, which shows part of the day after.
+    One day was synced twice; one has a held second landing, with the records of the day before; one an unproven second
+    landing, with some records of the day after.
     """
     with folder() as warehouse, Sandbox(day=FIRST, api_key=KEY) as sandbox:
         for day in days:
@@ -89,6 +89,13 @@ def copy(source: Path, target: Path, days: Iterable[date] | None = None) -> Path
         part = Path("raw", f"snapshot_date={day}")
         shutil.copytree(source / part, target / part)
     return target
+
+
+@contextmanager
+def copied(source: Path, days: Iterable[date] | None = None) -> Iterator[Path]:
+    """Such a copy, for as long as the block lasts."""
+    with folder() as made:
+        yield copy(source, made, days)
 
 
 def export(published: Path, schemas: Iterable[str] = DATA) -> dict[str, str]:

@@ -74,29 +74,34 @@ class Job:
         return sorted(self.instance.get_materialized_partitions(dg.AssetKey(key)))
 
 
-def environment(house: House) -> dict[str, str]:
-    """A house's settings as variables of the environment."""
-    values = {"base_url": house.service.url, "api_key": KEY, "warehouse": house.warehouse, **house.over}
-    return {f"ROLLBOOK_{name.upper()}": str(value) for name, value in values.items()}
-
-
 @contextmanager
 def job(house: House, home: Path, **env: str) -> Iterator[Job]:
     """The job over a house, under its settings."""
-    values = environment(house) | env
+    values = house.environment() | env
     home.mkdir(exist_ok=True)
     quiet = {"telemetry": {"enabled": False}}
     with loaded(values) as module, dg.DagsterInstance.local_temp(str(home), overrides=quiet) as instance:
         yield Job(module.defs, instance)
 
 
-def failure(result: dg.ExecuteInProcessResult) -> tuple[str, str, dict[str, Any]]:
-    """What a failed run says: the error's first line, the description alone, and its metadata."""
+def failure(result: dg.ExecuteInProcessResult) -> tuple[str, str | None, dict[str, Any]]:
+    """A failed run's error: its first line, its description and its metadata."""
     (event,) = [e for e in result.all_events if e.is_step_failure]
     data = event.step_failure_data
-    said = data.user_failure_data
+    assert data.error is not None
+    assert data.user_failure_data is not None
+    words = data.user_failure_data
     lines = data.error.message.strip().splitlines()
-    return lines[0], said.description, {k: v.value for k, v in said.metadata.items()}
+    return lines[0], words.description, {k: v.value for k, v in words.metadata.items()}
+
+
+def marked(result: dg.ExecuteInProcessResult) -> list[tuple[str, str | None, dict[str, Any]]]:
+    """The assets that a run marks as made: name, day and metadata of each."""
+    return [
+        (e.asset_key.to_user_string(), e.partition, {k: v.value for k, v in e.materialization.metadata.items()})
+        for e in result.all_events
+        if e.is_step_materialization and e.asset_key
+    ]
 
 
 def checks(result: dg.ExecuteInProcessResult) -> dict[str, Any]:

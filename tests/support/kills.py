@@ -1,8 +1,7 @@
 """A writer in a process of its own, to be killed with SIGKILL: at any instant, or by itself at a chosen step.
 
-A step is a call that puts a whole file or folder where the next writer will look for it: a rename or a link. The
-process is forked from one that has imported everything, so that what is killed is a writer and not an interpreter
-starting up.
+A step is a call that puts a whole file or folder where the next writer looks for it: a rename or a link. The process is
+forked from one that has imported everything, so that it is killed while it writes, not while it starts.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def start(job: Job, *, die_at: int | None = None) -> BaseProcess:
 
 
 def killed_or_done(process: BaseProcess, *, after: float | None = None) -> bool:
-    """Kill a writer `after` so many seconds, or let it end; returns whether it was killed. It never fails by itself."""
+    """Kill a writer `after` so many seconds, or let it end; returns whether it was killed. It must not fail by itself."""
     process.join(180 if after is None else after)
     if after is not None:
         process.kill()
@@ -74,27 +73,27 @@ def killed_or_done(process: BaseProcess, *, after: float | None = None) -> bool:
     return process.exitcode != 0
 
 
-class Aim:
-    """Blows at random instants of a piece of work, at the pace that the machine has just now."""
+class RandomKills:
+    """Kills writers at random instants of their work, and keeps up with how long the work takes on this machine."""
 
     def __init__(self, seed: int) -> None:
-        self.takes = 1.0
-        self.hits = 0
+        self.seconds = 1.0
+        self.killed = 0
         self._random = Random(seed)
 
     @contextmanager
     def timing(self) -> Iterator[None]:
-        """What is done meanwhile takes as long as the work that is aimed at."""
+        """Measure: what is done in the block takes as long as the work."""
         began = time.monotonic()
         yield
-        self.takes = max(0.2, time.monotonic() - began)
+        self.seconds = max(0.2, time.monotonic() - began)
 
-    def strike(self, process: BaseProcess) -> None:
-        """Kill a writer before it is done. One that was over before the blow shows that the work takes less by now."""
-        if killed_or_done(process, after=self._random.uniform(0, 0.8 * self.takes)):
-            self.hits += 1
+    def kill(self, process: BaseProcess) -> None:
+        """Kill a writer before it is done. If it was done earlier, the work takes less time by now."""
+        if killed_or_done(process, after=self._random.uniform(0, 0.8 * self.seconds)):
+            self.killed += 1
         else:
-            self.takes *= 0.7
+            self.seconds *= 0.7
 
 
 def _work(job: Job, die_at: int | None) -> None:
@@ -105,13 +104,18 @@ def _work(job: Job, die_at: int | None) -> None:
         columns = tuple(replace(c, source="class_code") if c.name == "class_room" else c for c in columns)
     TABLES["classes"] = replace(classes, columns=columns)
     if die_at is not None:
-        count = itertools.count(1)
-        for name in STEPS:
-            setattr(os, name, _mortal(getattr(os, name), count, die_at))
+        die_at_step(die_at)
     job.run()
 
 
-def _mortal(call: Callable[..., Any], count: itertools.count[int], die_at: int) -> Callable[..., Any]:
+def die_at_step(number: int) -> None:
+    """Let this process kill itself just before its n-th step."""
+    count = itertools.count(1)
+    for name in STEPS:
+        setattr(os, name, _killing(getattr(os, name), count, number))
+
+
+def _killing(call: Callable[..., Any], count: itertools.count[int], die_at: int) -> Callable[..., Any]:
     def step(*arguments: Any, **named: Any) -> Any:
         if next(count) == die_at:
             os.kill(os.getpid(), signal.SIGKILL)

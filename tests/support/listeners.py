@@ -1,7 +1,8 @@
-"""The other ends of an alert: a chat service's webhook and a mail server, on loopback, that keep what they are sent."""
+"""Where alerts go: a chat service's webhook and a mail server on loopback, which keep what they are sent."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 import threading
@@ -62,12 +63,19 @@ def webhook() -> Iterator[Webhook]:
         def log_message(self, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.url = f"json://127.0.0.1:{server.server_port}/hooks/T0KEN"
+    with listening(Handler) as port:
+        made.url = f"json://127.0.0.1:{port}/hooks/T0KEN"
+        yield made
+
+
+@contextmanager
+def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    """A web server on a free port of loopback; yields the port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
-        yield made
+        yield server.server_port
     finally:
         server.shutdown()
         server.server_close()
@@ -85,7 +93,7 @@ class Mailbox:
     refuse: str = ""
 
     async def handle_DATA(self, server: SMTP, session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
-        """Take a mail, or refuse it as told."""
+        """Take a mail, or refuse it with `refuse`."""
         if self.refuse:
             return self.refuse
         mail = message_from_bytes(envelope.content, policy=policy.default)
@@ -124,8 +132,9 @@ def mailbox(*, account: bool = False, tls: ssl.SSLContext | None = None) -> Iter
 
 
 class _FreePort(Controller):
-    """On any free port: the plain controller knocks at the port it was given, which is 0."""
+    """On any free port: aiosmtpd's own controller would connect to the port it was given, which is 0."""
 
     def _trigger_server(self) -> None:
+        assert isinstance(self.server, asyncio.Server)
         self.port = self.server.sockets[0].getsockname()[1]
-        super()._trigger_server()
+        super()._trigger_server()  # type: ignore[no-untyped-call]  # aiosmtpd leaves it untyped

@@ -1,6 +1,6 @@
-"""A machine's faults, for real: a disk of a few megabytes that fills up, a read-only one, an account that may not write.
+"""Real faults of a machine: a small disk that fills up, a read-only one, an account that may not write.
 
-The small disk is a tmpfs of its own, which takes root to mount; without root its tests are skipped, and say so.
+The small disk is a tmpfs, which only root can mount; for others its tests are skipped, and say so.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Disk:
         return stat.f_bavail * stat.f_frsize
 
     def fill(self, leave: int = 0) -> None:
-        """Take up everything but so many bytes."""
+        """Fill it, but for so many bytes."""
         with self._ballast.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, max(self.free - leave, 1))
 
     def empty(self) -> None:
-        """Take it no longer."""
+        """Free it again."""
         self._ballast.unlink(missing_ok=True)
 
     @contextmanager
@@ -90,14 +90,14 @@ def _mount(*arguments: str) -> None:
 
 
 def as_nobody() -> None:
-    """From here on, be an account that owns nothing."""
+    """Become an account that owns nothing."""
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)
 
 
 def no_file_above(size: int) -> Callable[[], None]:
-    """From here on, no file may grow beyond so many bytes."""
+    """Let no file of this process grow beyond so many bytes."""
 
     def limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -106,7 +106,9 @@ def no_file_above(size: int) -> Callable[[], None]:
     return limit
 
 
-def elsewhere(work: Callable[[], Any], *, first: Callable[[], None] = lambda: None, seconds: float = 60) -> Any:
+def in_another_process(
+    work: Callable[[], Any], *, first: Callable[[], None] = lambda: None, seconds: float = 60
+) -> Any:
     """Do some work in a forked process, after `first`; returns what it returned, or the exception it raised."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
@@ -124,7 +126,7 @@ def elsewhere(work: Callable[[], Any], *, first: Callable[[], None] = lambda: No
             process.join()
 
 
-def _work(work: Callable[[], Any], first: Callable[[], None], told: Connection) -> None:
+def _work(work: Callable[[], Any], first: Callable[[], None], results: Connection) -> None:
     try:
         first()
         result = work()
@@ -133,8 +135,8 @@ def _work(work: Callable[[], Any], first: Callable[[], None], told: Connection) 
         result.__cause__ = result.__context__ = None
         if not hasattr(error, "message"):
             result = RuntimeError("".join(traceback.format_exception(error)))
-    told.send(result)
-    told.close()
+    results.send(result)
+    results.close()
 
 
 # --- what is left over -----------------------------------------------------------------------------------------------
@@ -154,7 +156,7 @@ def open_below(root: Path) -> list[str]:
 
 
 def left_over(warehouse: Path) -> list[str]:
-    """Whatever lies in a warehouse that no finished sync leaves there."""
+    """The files in a warehouse that a finished sync would not leave there."""
     build = warehouse / "build"
     known = {"writer.lock", "writer.txt", "previous", "versions.json", "alerts.json", "alerts.lock"}
     known |= {"spill", "stage", "day", "lake", "altered"}

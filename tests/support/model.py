@@ -1,18 +1,33 @@
-"""The slow, obvious model of the history function, in plain Python: what DuckDB must agree with.
+"""A slow and obvious model of the history in plain Python, with which DuckDB must agree.
 
-A story is a list of landings in any order. `days_of` puts each day's statement together (G7); `versions` folds
-one table's statements, key by key, with a loop a person can read.
+`days_of` puts together what the landings of each day state, in whatever order they came (G7); `versions` folds one
+table's days into versions, key by key, with a loop that a person can read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
+import pytest
+
+from pipelines.tables import Table
+
 Row = tuple[Any, ...]
-# What a record stated about one table: its rows by key; None when it was silent about it.
-Said = dict[Row, Row] | None
+# A record's rows in one table, by key; None when it did not mention the table.
+Stated = dict[Row, Row] | None
+# Key, tracked values, valid_from, valid_to.
+Version = tuple[Row, Row, date, date | None]
+
+
+def only(watched: Mapping[str, Table], patch: pytest.MonkeyPatch) -> None:
+    """Give Rollbook these tables only: the others take the same code, and as much time again."""
+    for module in ("history.engine", "lake", "schema", "compare"):
+        patch.setattr(f"pipelines.store.{module}.TABLES", watched)
+    for module in ("store.lake", "store.compare", "store.warehouse", "flatten.rows"):
+        patch.setattr(f"pipelines.{module}.of_set", lambda name: tuple(t for t in watched.values() if t.set == name))
 
 
 @dataclass(frozen=True)
@@ -22,16 +37,16 @@ class Shown:
     day: date
     landing: int
     proven: bool
-    records: dict[int, dict[str, Said] | None]
+    records: dict[int, dict[str, Stated] | None]
 
 
 @dataclass
 class Day:
-    """One day's statement: what was seen of each record, what each said, whether the rest is absent."""
+    """One day's statement: which records were seen, what each stated, whether the rest is absent."""
 
     proven: bool = False
     seen: set[int] = field(default_factory=set)
-    said: dict[tuple[str, int], dict[Row, Row]] = field(default_factory=dict)
+    stated: dict[tuple[str, int], dict[Row, Row]] = field(default_factory=dict)
 
 
 def days_of(shown: list[Shown]) -> dict[date, Day]:
@@ -45,18 +60,18 @@ def days_of(shown: list[Shown]) -> dict[date, Day]:
             day.seen.add(number)
             for table, rows in (tables or {}).items():
                 if rows is not None:
-                    day.said[table, number] = rows
+                    day.stated[table, number] = rows
     return days
 
 
-def versions(days: dict[date, Day], table: str) -> set[tuple[Row, Row, date, date | None]]:
-    """Every version of one table: (key, tracked values, valid_from, valid_to)."""
-    found = set()
-    for number in {n for day in days.values() for t, n in day.said if t == table}:
+def versions(days: dict[date, Day], table: str) -> set[Version]:
+    """Every version of one table."""
+    found: set[Version] = set()
+    for number in {n for day in days.values() for t, n in day.stated if t == table}:
         open_rows: dict[Row, tuple[Row, date]] = {}
         for when, day in sorted(days.items()):
-            if (table, number) in day.said:
-                rows = day.said[table, number]
+            if (table, number) in day.stated:
+                rows = day.stated[table, number]
             elif day.proven and number not in day.seen:
                 rows = {}
             else:
@@ -71,24 +86,24 @@ def versions(days: dict[date, Day], table: str) -> set[tuple[Row, Row, date, dat
     return found
 
 
-def changes(versions_: set[tuple[Row, Row, date, date | None]], columns: tuple[str, ...]) -> set[Row]:
+def changes(versions_: set[Version], columns: tuple[str, ...]) -> set[Row]:
     """The change log of one table: (day, key, change, column, old, new)."""
-    told = set()
+    found: set[Row] = set()
     for key in {v[0] for v in versions_}:
-        before: tuple[Row, Row, date, date | None] | None = None
+        before: Version | None = None
         for version in sorted((v for v in versions_ if v[0] == key), key=lambda v: v[2]):
             _, value, since, _until = version
             if before is not None and before[3] == since:
-                told |= {
+                found |= {
                     (since, key, "changed", column, old, new)
                     for column, old, new in zip(columns, before[1], value, strict=True)
                     if old != new
                 }
             else:
                 if before is not None:
-                    told.add((before[3], key, "removed", None, None, None))
-                told.add((since, key, "added" if before is None else "returned", None, None, None))
+                    found.add((before[3], key, "removed", None, None, None))
+                found.add((since, key, "added" if before is None else "returned", None, None, None))
             before = version
         if before is not None and before[3] is not None:
-            told.add((before[3], key, "removed", None, None, None))
-    return told
+            found.add((before[3], key, "removed", None, None, None))
+    return found

@@ -1,8 +1,8 @@
 """Nights of a whole warehouse: a service, a clock, a sync a night, and what the tables must hold afterwards.
 
-`House` drives `sync` as it is, against a service on loopback. `Told` says what its tables must hold, by the slow model
-(`tests.support.model`) and by rows written out by hand here: nothing of `tables` or `flatten` is asked. Faults are in
-`tests.support.faults`, records in `tests.support.records`; what is expected of a night belongs to the tests.
+`House` runs the real `sync` against a service on loopback. `Expected` computes what its tables must hold, by the slow
+model (`tests.support.model`) and by rows that are written out by hand here, without `tables` and `flatten`. Faults are
+in `tests.support.faults`, records in `tests.support.records`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ import stamina
 
 from pipelines.landing.manifest import Manifest
 from pipelines.settings import Settings, load
+from pipelines.store import checks
 from pipelines.sync import Rollbook, Synced
 from tests.support import model
+from tests.support.records import Record, Records, student, students
 from tests.support.service import KEY, Asked, Service
 
 FIRST = date(2026, 11, 20)
@@ -70,7 +72,7 @@ def night(number: int) -> date:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """A folder in memory where there is one: a sync waits a second for a disk, and no test here is about disks."""
+    """A folder, in memory where that is possible: on a disk a sync takes a second longer."""
     memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
     there = memory.is_dir() and os.access(memory, os.W_OK)
     with tempfile.TemporaryDirectory(dir=memory if there else None) as path:
@@ -78,7 +80,7 @@ def folder() -> Iterator[Path]:
 
 
 @contextmanager
-def plainly() -> Iterator[None]:
+def without_views() -> Iterator[None]:
     """Publish without views, morning page and checks of the finished file: half of a small sync.
 
     For tests of many nights that compare the tables themselves; the rest has tests of its own.
@@ -105,17 +107,33 @@ class House:
 
     def settings(self, **over: Any) -> Settings:
         """The settings of this warehouse."""
-        values = {"base_url": self.service.url, "api_key": KEY, "warehouse": self.warehouse, "_env_file": None}
-        return load(**(values | self.over | over))
+        given = {"base_url": self.service.url, "api_key": KEY, "warehouse": self.warehouse, "_env_file": None}
+        values: dict[str, Any] = {**given, **self.over, **over}
+        return load(**values)
+
+    def environment(self, **over: Any) -> dict[str, str]:
+        """The same settings as variables of the environment."""
+        given = {"base_url": self.service.url, "api_key": KEY, "warehouse": self.warehouse, **self.over, **over}
+        return {f"ROLLBOOK_{name.upper()}": str(value) for name, value in given.items()}
 
     def rollbook(self, **over: Any) -> Rollbook:
         """What is under test."""
         return Rollbook(self.settings(**over), clock=lambda: self.now)
 
     def at(self, number: int) -> House:
-        """Let it be the quarter past two of a night."""
+        """Set the clock to a quarter past two of a night."""
         self.now = datetime.combine(night(number), time(2, 15), UTC)
         return self
+
+    def night(
+        self, number: int, students: Records | None = None, classes: Records | None = None, **arguments: Any
+    ) -> Synced:
+        """Sync on a night, with these records or those that the service already has."""
+        if students is not None:
+            self.service.students = students
+        if classes is not None:
+            self.service.classes = classes
+        return self.at(number).sync(**arguments)
 
     def sync(self, day: date | None = None, *, over: dict[str, Any] | None = None, **arguments: Any) -> Synced:
         """One sync; retries do not wait."""
@@ -123,7 +141,7 @@ class House:
             return self.rollbook(**(over or {})).sync(day, **arguments)
 
     def approve(self, day: date | None = None, *, over: dict[str, Any] | None = None) -> Synced:
-        """Approve of what is held."""
+        """Approve what is held."""
         return self.rollbook(**(over or {})).approve(day)
 
     @property
@@ -137,10 +155,16 @@ class House:
             return con.execute(sql).fetchall()
 
     def tables(self) -> Tables:
-        """All that is published of the records: current rows, versions, changes; sorted."""
+        """The published rows, sorted: the current ones, the versions and the changes."""
         names = [f"{s}.{t}" for s in ("main", "history") for t in (*SET_OF, "institution")]
         with duckdb.connect(self.published, read_only=True) as con:
             return {n: _sorted(con.execute(f"SELECT * FROM {n}").fetchall()) for n in (*names, "main.changes")}
+
+    def examined(self) -> dict[str, list[str]]:
+        """Every rule, with what it finds wrong in the published file."""
+        lake = self.rollbook().lake
+        with duckdb.connect(self.published, read_only=True) as con:
+            return dict(checks.examine(con, lake, lake.days()))
 
     def state(self) -> dict[str, str]:
         """The digest of the published file and of each file of the lake: what readers see."""
@@ -152,6 +176,13 @@ class House:
     def landings(self, day: date) -> list[Manifest]:
         """The manifests of one day."""
         return self.rollbook().raw.manifests(day)
+
+
+@contextmanager
+def new_house(students: Iterable[Record] = (), classes: Iterable[Record] = (), **over: Any) -> Iterator[House]:
+    """A house in a folder of its own, whose service has these records."""
+    with folder() as made, Service(students, classes) as service:
+        yield House(made / "warehouse", service, **over)
 
 
 def asked(requests: Iterable[Asked]) -> list[str]:
@@ -170,8 +201,8 @@ def pages(path: str, *numbers: int) -> list[str]:
 # --- what must be in it ----------------------------------------------------------------------------------------------
 
 
-class Told:
-    """What the service told night by night, and the tables that follow from it. Nights come in order."""
+class Expected:
+    """What the tables must hold after the nights that were added, in their order."""
 
     def __init__(self) -> None:
         self.shown: dict[str, list[model.Shown]] = {"students": [], "classes": []}
@@ -181,22 +212,22 @@ class Told:
     def night(
         self,
         number: int,
-        students: Iterable[dict[str, Any]],
-        classes: Iterable[dict[str, Any]],
+        students: Iterable[Record],
+        classes: Iterable[Record],
         *,
         unproven: Iterable[str] = (),
         refused: Iterable[int] = (),
-    ) -> Told:
-        """A landing that counts: the records it showed, which sets it left unproven, which ids it showed refused."""
+    ) -> Expected:
+        """Add a landing that counts: its records, the sets it did not prove, the ids whose records were refused."""
         day = night(number)
         self.since = self.since or day
         for name, records, stated in (("students", students, student_rows), ("classes", classes, class_rows)):
             by_id = {r["id" if name == "students" else "class_id"]: r for r in records}
-            said: dict[int, Any] = {i: None if i in set(refused) else stated(r) for i, r in by_id.items()}
+            by_table: dict[int, Any] = {i: None if i in set(refused) else stated(r) for i, r in by_id.items()}
             landing = 1 + sum(s.day == day for s in self.shown[name])
-            self.shown[name].append(model.Shown(day, landing, name not in set(unproven), said))
+            self.shown[name].append(model.Shown(day, landing, name not in set(unproven), by_table))
             if name == "students":
-                stating = {i: r.get("activity_tracking") for i, r in by_id.items() if said[i]}
+                stating = {i: r.get("activity_tracking") for i, r in by_id.items() if by_table[i]}
                 self.clocks |= {i: a.get("days_since_last_activity") for i, a in stating.items() if a is not None}
         return self
 
@@ -217,8 +248,36 @@ class Told:
         return found | {"main.changes": _sorted(changes)}
 
 
-def student_rows(r: dict[str, Any]) -> dict[str, model.Said]:
-    """The rows that a student's record states, per table: key and tracked values; None for silence."""
+class ChangingNights:
+    """A house that changes every night, and what its tables must hold."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.expected = Expected()
+        self.number = 0
+
+    def listed(self, number: int) -> Records:
+        """A night's students: one has a new name and states no activity, one has come and one is gone."""
+        renamed = student(4 + number, name=f"Night {number}", activity_tracking=None)
+        return [*students(3, first=1 + number), renamed, *students(26, first=5 + number)]
+
+    def play(self, count: int, **over: Any) -> ChangingNights:
+        """Sync some more nights."""
+        for _ in range(count):
+            self.number += 1
+            listed = self.listed(self.number)
+            self.house.night(self.number, listed, over=over)
+            self.expected.night(self.number, listed, self.house.service.classes)
+        return self
+
+    def days(self, where: str) -> list[date]:
+        """The days on disk, in one of the warehouse's folders."""
+        found = (self.house.warehouse / where).glob("snapshot_date=*")
+        return sorted(date.fromisoformat(p.name.removeprefix("snapshot_date=")) for p in found)
+
+
+def student_rows(r: Record) -> dict[str, model.Stated]:
+    """The rows in a student's record, by table: key and tracked values; None where it does not mention the table."""
     key, summary, activity, listed = (r["id"],), r["summary"], r.get("activity_tracking"), r.get("classes")
     names = (r["email"], r["name"], r.get("first_name"), r.get("last_name"), r.get("reference_id"))
     return {
@@ -252,8 +311,8 @@ def student_rows(r: dict[str, Any]) -> dict[str, model.Said]:
     }
 
 
-def class_rows(r: dict[str, Any]) -> dict[str, model.Said]:
-    """The rows that a class's record states, per table."""
+def class_rows(r: Record) -> dict[str, model.Stated]:
+    """The rows in a class's record, by table."""
     key, summary, activity = (r["class_id"],), r["summary"], r["assignment_activity"]
     course, teacher = r.get("course") or {}, r.get("teacher") or {}
     return {

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+Record = dict[str, Any]
+Records = list[Record]
+
 MISSING: Any = object()
 
 
-def student(ident: Any, **over: Any) -> dict[str, Any]:
+def student(ident: Any, **over: Any) -> Record:
     """One item of the student list; a field given as MISSING is left out."""
     record = {
         "id": ident,
@@ -42,7 +45,7 @@ def student(ident: Any, **over: Any) -> dict[str, Any]:
     return _over(record, over)
 
 
-def school_class(ident: Any, **over: Any) -> dict[str, Any]:
+def school_class(ident: Any, **over: Any) -> Record:
     """One item of the class list; a field given as MISSING is left out."""
     record = {
         "class_id": ident,
@@ -68,27 +71,27 @@ def school_class(ident: Any, **over: Any) -> dict[str, Any]:
     return _over(record, over)
 
 
-def students(count: int, first: int = 1) -> list[dict[str, Any]]:
+def students(count: int, first: int = 1) -> Records:
     """Students with the ids from `first` on."""
     return [student(i) for i in range(first, first + count)]
 
 
-def classes(count: int, first: int = 501) -> list[dict[str, Any]]:
+def classes(count: int, first: int = 501) -> Records:
     """Classes with the ids from `first` on."""
     return [school_class(i) for i in range(first, first + count)]
 
 
-def within(field: str, **over: Any) -> dict[str, Any]:
+def within(field: str, **over: Any) -> Record:
     """An override of some fields of an object inside a record."""
     whole = school_class(1) if field in ("course", "teacher", "assignment_activity") else student(1)
     return {field: {k: v for k, v in (whole[field] | over).items() if v is not MISSING}}
 
 
-def entry(**over: Any) -> dict[str, Any]:
+def entry(**over: Any) -> Record:
     """One class entry of a student."""
     whole = {"class_id": 501, "class_title": "Algebra 1", "course_name": "Algebra"} | over
     return {k: v for k, v in whole.items() if v is not MISSING}
 
 
-def _over(record: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+def _over(record: Record, over: Record) -> Record:
     return {key: value for key, value in (record | over).items() if value is not MISSING}

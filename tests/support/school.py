@@ -1,12 +1,13 @@
 """A fortnight of the sandbox across the turn of a month, synced once for all tests that read what is published.
 
 Its dates, size and seed are fixed: the cookbook's questions name a class, a student and a day of it. Tests that write
-take a copy.
+work on a copy.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,9 @@ class School:
     def rollbook(self, today: date = LAST, **over: Any) -> Rollbook:
         """The warehouse, at a quarter past two of a night."""
         base_url = self.sandbox.base_url if self.sandbox else "http://127.0.0.1:9"
-        values = {"base_url": base_url, "api_key": KEY, "warehouse": self.warehouse, "first_date": FIRST}
-        settings = load(**(values | {"_env_file": None} | over))
+        given = {"base_url": base_url, "api_key": KEY, "warehouse": self.warehouse, "first_date": FIRST}
+        values: dict[str, Any] = {**given, "_env_file": None, **over}
+        settings = load(**values)
         return Rollbook(settings, clock=lambda: datetime(today.year, today.month, today.day, 2, 15, tzinfo=UTC))
 
     def sync(self, day: date, **over: Any) -> None:
@@ -54,7 +56,8 @@ class School:
     def frame(self, query: str) -> pd.DataFrame:
         """What an analyst would get, as a frame."""
         with duckdb.connect(self.published, read_only=True) as con:
-            return con.sql(query).df()
+            found: pd.DataFrame = con.sql(query).df()
+        return found
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """What an analyst would get, as rows."""
@@ -62,12 +65,21 @@ class School:
             return con.sql(query).fetchall()
 
     def copy(self, target: Path) -> School:
-        """A warehouse of one's own to write to, published anew so that its views name its own files."""
+        """A copy to write to, published again so that its views name its own files."""
         shutil.copytree(self.warehouse, target, dirs_exist_ok=True)
         mine = School(target)
         with mine.rollbook().writer():
             mine.rollbook().publish()
         return mine
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[School]:
+    """A small school of its own, with one night behind it."""
+    with Sandbox(60, day=FIRST, api_key=KEY) as sandbox:
+        school = School(tmp_path / "w", sandbox)
+        school.sync(FIRST)
+        yield school
 
 
 @pytest.fixture(scope="session")

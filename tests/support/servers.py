@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -17,15 +16,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipelines.settings import ROOT
+from tests.support.commands import COMMAND, dagster_home
 
 T = TypeVar("T")
 
-# A machine that runs other tests too takes its time to import Dagster four times over.
+# A busy machine takes long to import Dagster four times.
 START_WITHIN = 240.0
 
 
-def until(look: Callable[[], T], seconds: float, every: float = 0.3) -> T:
-    """What `look` gives as soon as it gives anything; fails when that takes too long."""
+def until(look: Callable[[], T | None], seconds: float, every: float = 0.3) -> T:
+    """Wait until `look` returns something, and return that; fails when it takes too long."""
     deadline = time.monotonic() + seconds
     while True:
         found = look()
@@ -64,7 +64,7 @@ class Served:
         return found - {os.getpid()}
 
     def stop(self) -> None:
-        """Ask it to stop, as a service manager does. One that does not is killed, and its return code tells."""
+        """Ask it to stop, as a service manager does; kill it if it does not, which its return code shows."""
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(90)
@@ -95,19 +95,18 @@ def serving(home: Path, env: Mapping[str, str], *arguments: str, port: int | Non
 
     `home` is DAGSTER_HOME and gets the dagster.yaml of the project; it marks all processes of this server.
     """
-    home.mkdir(exist_ok=True)
-    (home / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
+    dagster_home(home)
     with served_bare({**os.environ, **env, "DAGSTER_HOME": str(home)}, port or free_port(), *arguments) as served:
         yield served
 
 
 @contextmanager
 def served_bare(env: Mapping[str, str], port: int, *arguments: str) -> Iterator[Served]:
-    """The same with this environment and no other; DAGSTER_HOME must be in it, ready."""
+    """The same with this environment alone; its DAGSTER_HOME must have a dagster.yaml."""
     log = Path(env["DAGSTER_HOME"]) / "serve.log"
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [sys.executable, "-c", "from pipelines.cli import main; main()", "serve", "--port", str(port), *arguments],
+            [*COMMAND, "serve", "--port", str(port), *arguments],
             cwd=ROOT,
             env=env,
             stdout=out,
@@ -120,7 +119,7 @@ def served_bare(env: Mapping[str, str], port: int, *arguments: str) -> Iterator[
             until(served.answers, START_WITHIN)
         except AssertionError as error:
             raise AssertionError(
-                f"not up within {START_WITHIN:g} seconds; it said: {log.read_text()[-4000:]}"
+                f"not up within {START_WITHIN:g} seconds; its log: {log.read_text()[-4000:]}"
             ) from error
         yield served
     finally:

@@ -1,6 +1,6 @@
 """A records service on loopback whose faults are scripted: the other end of the wire for every test that fetches.
 
-It serves lists of records as the contract says, remembers every request, and misbehaves when told to:
+It serves lists of records as the contract says, remembers every request, and has the faults that a test gives it:
 
     with Service(students(250), classes(3)) as service:
         service.on(faults.status(500), path="students", page=2, times=2)
@@ -30,6 +30,7 @@ import msgspec
 
 KEY = "k3y-of-the-made-up-school"
 PREFIX = "/svcapi/v1/"
+STUDENT_NAMES = ("name", "email", "reference_id")  # the fields that a search looks into
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,14 @@ class Service:
         """
         self._plan.append(_Planned(bend, path, page, search, times, skip))
 
+    def hide(self, *ids: int) -> None:
+        """Leave these students out of the list, though a search finds them."""
+
+        def bend(asked: Asked, reply: Reply) -> Reply:
+            return self._list(asked, [s for s in self.students if s["id"] not in ids], STUDENT_NAMES)
+
+        self.on(bend, path="students", times=None)
+
     def mend(self) -> None:
         """Forget every plan."""
         self._plan.clear()
@@ -220,7 +229,7 @@ class Service:
             content = gzip.compress(content, 1)
             headers["content-encoding"] = "gzip"
         headers.setdefault("content-length", str(len(content)))
-        lines = [f"HTTP/1.1 {reply.status} Said", *(f"{k}: {v}" for k, v in headers.items()), "", ""]
+        lines = [f"HTTP/1.1 {reply.status} Answered", *(f"{k}: {v}" for k, v in headers.items()), "", ""]
         cut = reply.wire == "cut"
         writer.write("\r\n".join(lines).encode("latin-1") + (content[: len(content) // 2] if cut else content))
         await writer.drain()
@@ -232,7 +241,7 @@ class Service:
         if self.before is not None:
             self.before(asked)
         if asked.headers.get("x-api-key") != self.key:
-            reply = no(401, "AUTH_REQUIRED", "A valid API key is required")
+            reply = error_reply(401, "AUTH_REQUIRED", "A valid API key is required")
         else:
             reply = self._good(asked)
         for planned in self._plan:
@@ -255,14 +264,14 @@ class Service:
                 }
             )
         if asked.path == "students":
-            return self._list(asked, self.students, ("name", "email", "reference_id"))
+            return self._list(asked, self.students, STUDENT_NAMES)
         if asked.path == "classes":
             return self._list(asked, self.classes, ("class_title", "class_code"))
         if asked.path in self.others:
             return self._list(asked, self.others[asked.path], ())
         if asked.path.startswith("student/"):
             return self._detail(int(asked.path.partition("/")[2]))
-        return no(404, "NOT_FOUND", "No such path")
+        return error_reply(404, "NOT_FOUND", "No such path")
 
     def _list(self, asked: Asked, records: list[dict[str, Any]], searched: tuple[str, ...]) -> Reply:
         if asked.search is not None:
@@ -289,12 +298,12 @@ class Service:
     def _detail(self, student_id: int) -> Reply:
         found = next((s for s in self.students if s.get("id") == student_id), None)
         if found is None:
-            return no(404, "NOT_FOUND", "No such student")
+            return error_reply(404, "NOT_FOUND", "No such student")
         data = self.details.get(student_id, {**found, "courses": [{"course_id": 70, "assignments": []}]})
         return Reply({"success": True, "data": data})
 
 
-def no(status: int, code: str, message: str) -> Reply:
+def error_reply(status: int, code: str, message: str) -> Reply:
     """The contract's error body."""
     return Reply({"error": True, "message": message, "status_code": status, "error_code": code}, status)
 

@@ -1,7 +1,7 @@
-"""The nights of the soak: what happens in each, and what of it was landed and counts.
+"""The nights of the soak: what happens in each, and the landings that count.
 
-What was landed and counts is kept aside as it arrives, so that at the end the slow model says what every table must
-hold. The machine's faults are real ones (`tests.support.machines`).
+Those landings are kept aside as they arrive, so that at the end the slow model can say what every table must hold. The
+machine's faults are real ones (`tests.support.machines`).
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ from pipelines.errors import (
 from pipelines.operations.diff import diff
 from pipelines.sandbox import Institution
 from tests.support import faults
-from tests.support.machines import MB, Disk, no_file_above, open_below
-from tests.support.machines import elsewhere as in_another_process
-from tests.support.nights import FIRST, House, Told, night
-from tests.support.service import Asked, Bend, Reply
+from tests.support.machines import MB, Disk, in_another_process, no_file_above, open_below
+from tests.support.nights import FIRST, Expected, House, night
+from tests.support.service import Asked, Bend
 
 NIGHTS = int(os.environ.get("SOAK_NIGHTS", "60"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
@@ -76,7 +75,7 @@ LASTING: dict[str, tuple[Callable[[], Bend], type[ServiceError]]] = {
 
 
 class Soak:
-    """The nights, one after the other: what is done in each, and what of it was landed and counts."""
+    """The nights, one after the other: what is done in each, and the landings that count."""
 
     def __init__(self, house: House, mounted: Disk | None, kept: Path, seed: int) -> None:
         self.house = house
@@ -99,7 +98,7 @@ class Soak:
             self.house.over["keep_days"] = KEPT
         self.truth()
         kinds = sorted(k.removeprefix("do_") for k in dir(self) if k.startswith("do_"))
-        # Each kind comes up at least once; after that, chance has it.
+        # Each kind comes up once; after that, by chance.
         kind = kinds[number - 2] if 2 <= number < len(kinds) + 2 else self.random.choice(kinds)
         if number in (1, NIGHTS):
             kind = "nothing"
@@ -113,17 +112,17 @@ class Soak:
         self.readable()
 
     def truth(self) -> None:
-        """Let the service say what the sandbox's school is today."""
+        """Give the service the sandbox's records of today."""
         day = self.institution.on(night(self.number))
         self.service.students = copy.deepcopy(day.students)
         self.service.classes = copy.deepcopy(day.classes)
 
     def sync(self) -> None:
-        """A sync that nothing is in the way of. One may find damage, put it right and say so; the next gets through."""
+        """A sync that must succeed. It may first find damage, repair it and say so; then the next one succeeds."""
         self.attempt(self.house.sync, DamagedError)
 
     def attempt(self, work: Callable[[], Any], *may: type[RollbookError]) -> None:
-        """Do something that may fail in these ways and in no other; readers keep a whole file whatever happens."""
+        """Do something that may fail in these ways only; readers keep a whole file in any case."""
         before = self.published()
         try:
             work()
@@ -144,14 +143,16 @@ class Soak:
         assert self.house.query("SELECT COUNT(*) > 0 FROM students") == [(True,)]
 
     def capture(self) -> None:
-        """Keep what was landed and counts, before retention lets go of it."""
+        """Keep the landings that count, before retention deletes them."""
         raw = self.house.rollbook().raw
         for m in raw.manifests():
             if m.counts_for_its_day and (m.snapshot_date, m.landing) not in self.seen:
                 self.seen.add((m.snapshot_date, m.landing))
-                told = {s: [r for b in raw.bodies(m, s) for r in msgspec.json.decode(b.content)["data"]] for s in PATHS}
+                shown = {
+                    s: [r for b in raw.bodies(m, s) for r in msgspec.json.decode(b.content)["data"]] for s in PATHS
+                }
                 path = self.kept / f"{m.snapshot_date}-{m.landing:03}.json"
-                path.write_bytes(msgspec.json.encode({"proven": {s: bool(m.proof(s)) for s in PATHS}, **told}))
+                path.write_bytes(msgspec.json.encode({"proven": {s: bool(m.proof(s)) for s in PATHS}, **shown}))
 
     # -- the service -----------------------------------------------------------------------------------------------
 
@@ -173,8 +174,8 @@ class Soak:
         """A few faults that pass by themselves, anywhere."""
         for _ in range(self.random.randint(1, 4)):
             kind = PASSING[self.random.choice(sorted(PASSING))]
-            place = {"path": self.random.choice(PATHS), "page": self.random.randint(1, 3)}
-            self.service.on(kind(), **place, skip=self.random.randint(0, 1))
+            path, page, skip = self.random.choice(PATHS), self.random.randint(1, 3), self.random.randint(0, 1)
+            self.service.on(kind(), path=path, page=page, skip=skip)
         self.sync()
 
     def do_lasting(self) -> None:
@@ -217,14 +218,8 @@ class Soak:
             self.sync()
 
     def do_slipped(self) -> None:
-        """A record that no page shows, and a search finds."""
-        hidden = self.random.choice(self.service.students)["id"]
-
-        def bend(asked: Asked, reply: Reply) -> Reply:
-            listed = [s for s in self.service.students if s["id"] != hidden]
-            return self.service._list(asked, listed, ("name", "email", "reference_id"))
-
-        self.service.on(bend, path="students", times=None)
+        """A record that no page shows, though a search finds it."""
+        self.service.hide(self.random.choice(self.service.students)["id"])
         self.sync()
 
     def do_bad_records(self) -> None:
@@ -238,12 +233,12 @@ class Soak:
         self.attempt(self.house.sync, ContractChangedError)
 
     def do_landslide(self) -> None:
-        """Half the school is not listed; nobody approves of it."""
+        """Half the school is not listed, and nobody approves that."""
         del self.service.students[::2]
         self.attempt(self.house.sync, HeldError)
 
     def do_approved(self) -> None:
-        """A third of the school leaves, and that is right."""
+        """A third of the school leaves, and somebody approves that."""
         del self.service.students[::3]
         try:
             self.house.sync()
@@ -319,7 +314,7 @@ class Soak:
         else:
             part.write_bytes(self.random.randbytes(part.stat().st_size))
         self.sync()
-        # What nothing reads is not noticed; a backfill makes whatever is landed again.
+        # A file that nothing reads is not noticed; a backfill makes every landed day again.
         self.attempt(lambda: self.house.rollbook().backfill(FIRST, night(self.number)), NothingLandedError)
 
     def do_garbage_in_build(self) -> None:
@@ -341,9 +336,9 @@ class Soak:
 
     def do_looked_at(self) -> None:
         """`rollbook diff` before the sync says what the sync does."""
-        said = diff(self.house.rollbook())
-        if said.outcome == "synced":
-            assert self.house.sync().manifest.counts == said.counts
+        foreseen = diff(self.house.rollbook())
+        if foreseen.outcome == "synced":
+            assert self.house.sync().manifest.counts == foreseen.counts
 
     @contextmanager
     def changed(self, of: Any, **values: Any) -> Iterator[None]:
@@ -356,16 +351,16 @@ class Soak:
 
     # -- what must be in it ----------------------------------------------------------------------------------------
 
-    def told(self) -> Told:
-        told = Told()
+    def expected(self) -> Expected:
+        expected = Expected()
         for path in sorted(self.kept.glob("*.json")):
             landed = msgspec.json.decode(path.read_bytes())
             refused = [s["id"] for s in landed["students"] if s["registration_date"] == REFUSED]
-            told.night(
+            expected.night(
                 (date.fromisoformat(path.stem[:10]) - FIRST).days + 1,
                 landed["students"],
                 landed["classes"],
                 unproven=[s for s in PATHS if not landed["proven"][s]],
                 refused=refused,
             )
-        return told
+        return expected

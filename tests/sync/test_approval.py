@@ -7,35 +7,35 @@ import pytest
 from pipelines.errors import ArgumentError, HeldError
 from pipelines.landing.manifest import Hold, Verdict
 from tests.support import faults
-from tests.support.nights import House, Told, folder, night, plainly
+from tests.support.holds import first_night, is_held
+from tests.support.nights import Expected, House, folder, night, without_views
 from tests.support.records import classes, students
 from tests.support.service import Service
-from tests.sync.conftest import first_night, is_held
 
 
 def test_approval_merges_what_was_held_and_asks_the_service_nothing() -> None:
-    with folder() as root, plainly():
+    with folder() as root, without_views():
         with Service(classes=classes(1)) as service:
             house = House(root / "warehouse", service)
-            told = first_night(house, students(12))
+            expected = first_night(house, students(12))
             is_held(house, 2, students(2))
             before = len(service.requests)
         done = house.approve(night(2))  # there is no service any more
         assert len(service.requests) == before
         assert (done.manifest.landing, done.manifest.verdict) == (1, Verdict.APPROVED)
-        assert house.tables() == told.night(2, students(2), classes(1)).tables()
+        assert house.tables() == expected.night(2, students(2), classes(1)).tables()
         assert house.query(
             "SELECT outcome, verdict, rows_removed FROM ops.syncs WHERE snapshot_date > '2026-11-20'"
         ) == [("synced", "approved", 40)]
 
 
 def test_approval_is_for_that_run_only(house: House) -> None:
-    told = first_night(house, students(60))
+    expected = first_night(house, students(60))
     is_held(house, 2, students(30))
     house.approve()
-    told.night(2, students(30), house.service.classes)
+    expected.night(2, students(30), house.service.classes)
     is_held(house, 3, students(15))
-    assert house.tables() == told.tables()
+    assert house.tables() == expected.tables()
 
 
 def test_without_approval_a_held_night_is_fetched_and_judged_again(house: House) -> None:
@@ -46,16 +46,16 @@ def test_without_approval_a_held_night_is_fetched_and_judged_again(house: House)
 
 
 def test_of_two_held_landings_the_later_is_approved(house: House) -> None:
-    told = first_night(house, students(12))
+    expected = first_night(house, students(12))
     is_held(house, 2, students(2))
     is_held(house, 2, students(3))
     house.approve()
     assert [m.verdict for m in house.landings(night(2))] == [Verdict.HELD, Verdict.APPROVED]
-    assert house.tables() == told.night(2, students(3), house.service.classes).tables()
+    assert house.tables() == expected.night(2, students(3), house.service.classes).tables()
 
 
 def test_a_failed_sync_after_a_held_one_leaves_it_to_be_approved(house: House) -> None:
-    told = first_night(house, students(12))
+    expected = first_night(house, students(12))
     is_held(house, 2, students(2))
     house.service.on(faults.refused(), path="students")
     with pytest.raises(Exception, match="refused"):
@@ -63,21 +63,21 @@ def test_a_failed_sync_after_a_held_one_leaves_it_to_be_approved(house: House) -
     house.service.requests.clear()
     house.approve()
     assert house.service.requests == []
-    assert house.tables() == told.night(2, students(2), house.service.classes).tables()
+    assert house.tables() == expected.night(2, students(2), house.service.classes).tables()
 
 
 def test_a_later_good_sync_supersedes_what_was_held(house: House) -> None:
-    told = first_night(house, students(12))
+    expected = first_night(house, students(12))
     is_held(house, 2, students(2))
     house.service.students = students(11)
     house.sync()
-    told.night(2, students(11), house.service.classes)
-    assert house.tables() == told.tables()
+    expected.night(2, students(11), house.service.classes)
+    assert house.tables() == expected.tables()
     house.service.requests.clear()
     with pytest.raises(ArgumentError, match="Nothing is held on any day"):
         house.approve()
     assert house.service.requests == []
-    assert house.tables() == told.tables()
+    assert house.tables() == expected.tables()
 
 
 def test_approval_with_nothing_held_fetches_nothing_and_publishes_nothing(house: House) -> None:
@@ -93,33 +93,32 @@ def test_approval_with_nothing_held_fetches_nothing_and_publishes_nothing(house:
 
 
 def test_approval_without_a_date_is_for_the_newest_held_day(house: House) -> None:
-    told = first_night(house, students(12))
+    expected = first_night(house, students(12))
     is_held(house, 2, students(3))
     is_held(house, 3, students(2))
     done = house.at(5).approve()
     assert (done.manifest.snapshot_date, done.manifest.verdict) == (night(3), Verdict.APPROVED)
-    assert house.tables() == told.night(3, students(2), house.service.classes).tables()
+    assert house.tables() == expected.night(3, students(2), house.service.classes).tables()
 
 
 def test_a_held_night_may_be_approved_after_later_nights(house: House) -> None:
     """History is a function of the landed days: the students were gone on night 2, and returned on night 3."""
-    told = first_night(house, students(12))
+    expected = first_night(house, students(12))
     is_held(house, 2, students(2))
-    house.service.students = students(12)
-    house.at(3).sync()
+    house.night(3, students(12))
     assert house.tables() == first_night_and_third(house).tables()
     house.approve(night(2))
-    told.night(2, students(2), house.service.classes).night(3, students(12), house.service.classes)
-    assert house.tables() == told.tables()
+    expected.night(2, students(2), house.service.classes).night(3, students(12), house.service.classes)
+    assert house.tables() == expected.tables()
 
 
-def first_night_and_third(house: House) -> Told:
-    return Told().night(1, students(12), house.service.classes).night(3, students(12), house.service.classes)
+def first_night_and_third(house: House) -> Expected:
+    return Expected().night(1, students(12), house.service.classes).night(3, students(12), house.service.classes)
 
 
 @pytest.mark.parametrize("how", ["another night was approved first", "the settings changed"])
 def test_a_held_night_that_is_no_landslide_any_more_is_still_approved(house: House, how: str) -> None:
-    told = first_night(house, students(12))
+    expected = first_night(house, students(12))
     is_held(house, 2, students(2))
     over = {}
     if how == "the settings changed":
@@ -129,10 +128,10 @@ def test_a_held_night_that_is_no_landslide_any_more_is_still_approved(house: Hou
         house.approve(night(3))
     done = house.approve(night(2), over=over)
     assert done.manifest.verdict is Verdict.APPROVED
-    told.night(2, students(2), house.service.classes)
+    expected.night(2, students(2), house.service.classes)
     if not over:
-        told.night(3, students(2), house.service.classes)
-    assert house.tables() == told.tables()
+        expected.night(3, students(2), house.service.classes)
+    assert house.tables() == expected.tables()
 
 
 def test_a_held_landing_that_is_judged_again_is_still_held(house: House) -> None:

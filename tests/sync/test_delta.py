@@ -64,13 +64,24 @@ def played(folder: Path, story: tuple[Night, ...]) -> tuple[Any, list[Any]]:
         return house.tables(), counted
 
 
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each delta that is handed over, whether it is used."""
+    answers: list[bool] = []
+    real = Delta.is_of
+
+    def noted(*arguments: Any) -> bool:
+        answers.append(real(*arguments))
+        return answers[-1]
+
+    monkeypatch.setattr(Delta, "is_of", noted)
+    return answers
+
+
 @pytest.mark.parametrize("story", STORIES, ids=lambda s: "-".join(n.__name__ for n in s))
 def test_a_delta_that_is_handed_over_makes_the_same_tables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, story: tuple[Night, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, used: list[bool], story: tuple[Night, ...]
 ) -> None:
-    used = []
-    of = Delta.is_of
-    monkeypatch.setattr(Delta, "is_of", lambda *a: used.append(of(*a)) or used[-1])
     tables, counted = played(tmp_path / "handed over", story)
     assert used
     assert all(used)
@@ -81,10 +92,7 @@ def test_a_delta_that_is_handed_over_makes_the_same_tables(
     assert (tables, counted) == played(tmp_path / "found again", story)
 
 
-def test_a_delta_of_another_day_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    used = []
-    of = Delta.is_of
-    monkeypatch.setattr(Delta, "is_of", lambda *a: used.append(of(*a)) or used[-1])
+def test_a_delta_of_another_day_is_not_used(tmp_path: Path, used: list[bool]) -> None:
     with Service([student(n) for n in range(1, 41)], [school_class(501)]) as service:
         house = House(tmp_path, service)
         for number in (1, 2):

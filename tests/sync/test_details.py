@@ -11,25 +11,24 @@ import pytest
 from pipelines.errors import HeldError
 from pipelines.landing.manifest import Verdict
 from tests.support import faults
-from tests.support.nights import House, Told, asked, folder, night, pages, plainly
-from tests.support.records import MISSING, classes, student, students
-from tests.support.service import Bend, Reply, Service
+from tests.support.nights import Expected, House, asked, new_house, night, pages, without_views
+from tests.support.records import MISSING, Records, classes, student, students
+from tests.support.service import Bend, Reply
 
 LISTS = ["auth", *pages("students", 1), *pages("classes", 1)]
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with folder() as root, plainly(), Service(students(4), classes(1)) as service:
-        service.details = {i: {"student_id": i, "courses": []} for i in range(1, 10)}
-        yield House(root / "warehouse", service)
+    with without_views(), new_house(students(4), classes(1)) as made:
+        made.service.details = {i: {"student_id": i, "courses": []} for i in range(1, 10)}
+        yield made
 
 
-def tonight(house: House, number: int, records: list[dict[str, Any]], details: str) -> list[str]:
+def tonight(house: House, number: int, records: Records, details: str) -> list[str]:
     """Sync a night; returns what was asked for after the lists."""
-    house.service.students = records
     house.service.requests.clear()
-    house.at(number).sync(details=details)
+    house.night(number, records, details=details)
     requests = asked(house.service.requests)
     assert requests[:3] == LISTS
     assert {r.connection for r in house.service.requests} == {house.service.connections}
@@ -132,9 +131,9 @@ def test_each_failure_costs_one_record(house: House, name: str) -> None:
         expected += [(i, old % i, night(1), None if i == 2 else night(2))]
         expected += [(i, new % i, night(2), None)] * (i != 2)
     assert history == expected
-    told = Told().night(1, students(4), classes(1)).night(2, students(4), classes(1)).tables()
+    same = Expected().night(1, students(4), classes(1)).night(2, students(4), classes(1)).tables()
     changed = [r for r in house.tables()["main.changes"] if r[1] != "student_details"]
-    assert (changed, house.tables()["main.students"]) == (told["main.changes"], told["main.students"])
+    assert (changed, house.tables()["main.students"]) == (same["main.changes"], same["main.students"])
 
 
 def test_details_do_not_end_when_they_are_not_fetched(house: House) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -16,9 +15,9 @@ from pipelines.landing.manifest import Landed
 from pipelines.records import replace_lone_surrogates
 from pipelines.source.envelope import page_of
 from pipelines.tables import SETS
-from tests.support.nights import House, Told, folder, plainly
+from tests.support.nights import Expected, House
 from tests.support.records import classes, school_class, student, students
-from tests.support.service import Asked, Reply, Service
+from tests.support.service import Asked, Reply
 
 GOOD = {"students": student, "classes": school_class}
 
@@ -49,8 +48,8 @@ def in_order(ids: list[int | None]) -> list[int]:
 
 
 def page(*records: bytes) -> bytes:
-    said = b'"pagination": {"page": 1, "limit": 100, "total_count": %d, "total_pages": 1}' % len(records)
-    return b'{"success": true, "data": [%s], %s}' % (b", ".join(records), said)
+    pagination = b'"pagination": {"page": 1, "limit": 100, "total_count": %d, "total_pages": 1}' % len(records)
+    return b'{"success": true, "data": [%s], %s}' % (b", ".join(records), pagination)
 
 
 # --- the property ----------------------------------------------------------------------------------------------------
@@ -189,8 +188,8 @@ def test_a_record_nested_without_end_costs_itself_alone_from_wherever_it_is_read
         if frames:
             return deeper(frames - 1)
         (batch,) = flatten("students", [landed_as("students", body)])
-        said = [(r.id, r.position, r.reason) for r in batch.rejects]
-        return by_the_walk("students", body), batch.tables["students"]["student_id"].to_pylist(), said
+        rejects = [(r.id, r.position, r.reason) for r in batch.rejects]
+        return by_the_walk("students", body), batch.tables["students"]["student_id"].to_pylist(), rejects
 
     for frames in (0, 100, 400):
         assert deeper(frames) == ([1, 2, 3], [1, 3], [(2, 2, "it is nested more than 64 levels deep")])
@@ -206,12 +205,6 @@ def test_a_record_nested_as_deep_as_may_be_is_taken() -> None:
 # --- three nights ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def house() -> Iterator[House]:
-    with folder() as root, plainly(), Service(classes=classes(1)) as service:
-        yield House(root / "warehouse", service)
-
-
 def as_a_float_with_half_an_emoji(asked: Asked, reply: Reply) -> Reply:
     body, found = re.subn(
         rb'"id":5,(.*?)"name":"Pupil Number5"', rb'"id":5.0,\1"name":"Pupil \\ud83d"', reply.content()
@@ -221,16 +214,15 @@ def as_a_float_with_half_an_emoji(asked: Asked, reply: Reply) -> Reply:
 
 
 def test_an_id_that_only_the_walk_could_read_makes_no_removal_and_no_return(house: House) -> None:
-    house.service.students = students(9)
-    house.at(1).sync()
-    told = Told().night(1, students(9), classes(1))
+    house.night(1, students(9))
+    expected = Expected().night(1, students(9), classes(1))
     for number in (2, 3):
         house.service.on(as_a_float_with_half_an_emoji, path="students")
         house.at(number).sync()
-        told.night(number, students(9), classes(1), refused=[5])
-        assert house.tables() == told.tables()
+        expected.night(number, students(9), classes(1), refused=[5])
+        assert house.tables() == expected.tables()
     house.at(4).sync()
-    assert house.tables() == told.night(4, students(9), classes(1)).tables()
+    assert house.tables() == expected.night(4, students(9), classes(1)).tables()
     assert house.query("SELECT DISTINCT change FROM changes") == [("added",)]
     assert house.query("SELECT snapshot_date, id FROM ops.rejects ORDER BY 1") == [
         (house.at(n).now.date(), 5) for n in (2, 3)
@@ -240,14 +232,13 @@ def test_an_id_that_only_the_walk_could_read_makes_no_removal_and_no_return(hous
 
 @pytest.mark.parametrize("depth", [100, 980, 5000])
 def test_a_record_nested_without_end_costs_one_record_and_no_night(house: House, depth: int) -> None:
-    house.service.students = students(9)
-    house.at(1).sync()
+    house.night(1, students(9))
     deep = b'"id":5,"deep":%s,' % (b"[" * depth + b"]" * depth)
     house.service.on(
         lambda asked, reply: Reply(body=reply.content().replace(b'"id":5,', deep).replace(b"Number5", b"Renamed")),
         path="students",
     )
     house.at(2).sync()
-    told = Told().night(1, students(9), classes(1)).night(2, students(9), classes(1), refused=[5])
-    assert house.tables() == told.tables()
+    expected = Expected().night(1, students(9), classes(1)).night(2, students(9), classes(1), refused=[5])
+    assert house.tables() == expected.tables()
     assert house.query("SELECT id, reason FROM ops.rejects") == [(5, "it is nested more than 64 levels deep")]

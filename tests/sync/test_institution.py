@@ -9,17 +9,16 @@ import pytest
 from pipelines.errors import KeyRefusedError, OtherInstitutionError, UnreachableError
 from pipelines.landing.manifest import Verdict
 from tests.support import faults
-from tests.support.nights import House, Told, asked, folder, night, pages, plainly
+from tests.support.nights import Expected, House, asked, new_house, night, pages, without_views
 from tests.support.records import classes, students
-from tests.support.service import Service
 
 OTHER = {"id": 42, "name": "Another School", "key": "another-school"}
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with folder() as root, plainly(), Service(students(3), classes(1)) as service:
-        yield House(root / "warehouse", service)
+    with without_views(), new_house(students(3), classes(1)) as made:
+        yield made
 
 
 def refused(house: House) -> OtherInstitutionError:
@@ -43,7 +42,7 @@ def test_the_first_sync_binds_the_warehouse_to_its_institution(house: House) -> 
     assert "ROLLBOOK_API_KEY" in error.message
     (manifest,) = house.landings(night(2))
     assert (manifest.verdict, manifest.school_id, manifest.walks) == (Verdict.FAILED, 42, ())
-    assert house.tables() == Told().night(1, students(3), classes(1)).tables()
+    assert house.tables() == Expected().night(1, students(3), classes(1)).tables()
 
 
 def test_the_binding_is_told_by_raw_alone_and_by_the_published_file_alone(house: House) -> None:

@@ -6,11 +6,8 @@ table: current rows, versions, changes, the writer's own runs of days, and the r
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
@@ -20,13 +17,27 @@ import pytest
 
 from pipelines.errors import NothingLandedError
 from pipelines.sandbox import Sandbox
-from pipelines.settings import ROOT
 from pipelines.store.database import connect
 from pipelines.store.history.engine import History
 from pipelines.store.lake import DayRecord, Lake
 from pipelines.sync import always
 from pipelines.tables import TABLES, Table
-from tests.support.fortnight import DAYS, FIRST, HELD, LAST, TWICE, UNPROVEN, copy, export, lake, landed, rollbook, rows
+from tests.support.commands import UNREACHABLE, dagster_home, run_command
+from tests.support.fortnight import (
+    DAYS,
+    FIRST,
+    HELD,
+    LAST,
+    TWICE,
+    UNPROVEN,
+    copied,
+    copy,
+    export,
+    lake,
+    landed,
+    rollbook,
+    rows,
+)
 from tests.support.kills import Job, killed_or_done, start
 from tests.support.nights import folder
 
@@ -55,8 +66,8 @@ def expected(source: Path) -> dict[str, str]:
 @pytest.fixture
 def warehouse(source: Path) -> Iterator[Path]:
     """A whole copy."""
-    with folder() as made:
-        yield copy(source, made)
+    with copied(source) as made:
+        yield made
 
 
 @contextmanager
@@ -128,8 +139,7 @@ def test_a_sync_and_a_backfill_at_once_make_the_same_tables(
 ) -> None:
     source, sandbox = fortnight
     sandbox.day = LAST
-    with folder() as made:
-        copy(source, made, [d for d in DAYS[:-1] if d != DAYS[7]])
+    with copied(source, [d for d in DAYS[:-1] if d != DAYS[7]]) as made:
         rollbook(made).rebuild()
         copy(source, made, [DAYS[7]])
         night = Job("sync", made, sandbox.base_url, LAST, LAST)
@@ -177,8 +187,7 @@ def test_a_backfill_of_each_day_in_random_order_changes_nothing(warehouse: Path,
 def test_a_rebuild_from_raw_alone_equals_the_live_tables_the_record_of_the_work_too(
     source: Path, expected: dict[str, str]
 ) -> None:
-    with folder() as made:
-        copy(source, made, DAYS)
+    with copied(source, DAYS) as made:
         rollbook(made).rebuild()
         assert export(made / "rollbook.duckdb") == expected
         assert lake(made) == lake(source)
@@ -286,8 +295,7 @@ def test_a_day_of_the_lake_that_was_lost_comes_back_from_raw(
 
 
 def test_a_day_that_was_never_landed_is_named_without_failing_the_others(source: Path) -> None:
-    with folder() as made:
-        copy(source, made, [d for d in DAYS if d != DAYS[5]])
+    with copied(source, [d for d in DAYS if d != DAYS[5]]) as made:
         done = rollbook(made).backfill(FIRST, LAST)
         assert done.skipped == {DAYS[5]: f"nothing was landed on {DAYS[5]}, and the service keeps no history"}
         assert list(done.rebuilt) == [d for d in DAYS if d != DAYS[5]]
@@ -303,8 +311,7 @@ def test_a_held_landing_is_left_out_and_a_day_with_nothing_else_says_how_to_merg
     done = rollbook(warehouse).backfill(FIRST, LAST)
     assert (done.held, done.skipped) == ({HELD: [2]}, {})
     assert export(warehouse / "rollbook.duckdb") == expected
-    with folder() as made:
-        copy(source, made, [HELD])
+    with copied(source, [HELD]) as made:
         shutil.rmtree(made / "raw" / f"snapshot_date={HELD}" / "landing=1")
         with pytest.raises(NothingLandedError, match=f"what was landed on {HELD} is held; .*--date {HELD} --approve"):
             rollbook(made).backfill(FIRST, HELD)
@@ -327,8 +334,7 @@ def test_a_new_column_is_null_until_a_backfill_fills_it_for_all_landed_days(
     fortnight: tuple[Path, Sandbox], expected: dict[str, str]
 ) -> None:
     (source, sandbox), name, column = fortnight, "classes", "class_dateadded"
-    with folder() as made:
-        copy(source, made, DAYS[:-1])
+    with copied(source, DAYS[:-1]) as made:
         before = Job("rebuild", made, sandbox.base_url, FIRST, LAST, without=column)
         assert not killed_or_done(start(before))
         published = made / "rollbook.duckdb"
@@ -347,8 +353,7 @@ def test_a_new_column_is_null_until_a_backfill_fills_it_for_all_landed_days(
 
 def test_a_mended_flattening_is_put_right_by_backfills_in_any_order(source: Path, expected: dict[str, str]) -> None:
     """Days that were flattened wrongly come right bunch by bunch, newest first, as an operator's clicks may have it."""
-    with folder() as made:
-        copy(source, made, DAYS)
+    with copied(source, DAYS) as made:
         assert not killed_or_done(start(Job("rebuild", made, "http://127.0.0.1:9", FIRST, LAST, wrongly=True)))
         assert records_of(export(made / "rollbook.duckdb")) != records_of(expected)
         for last in (13, 9, 3):
@@ -360,19 +365,12 @@ def test_a_mended_flattening_is_put_right_by_backfills_in_any_order(source: Path
 
 
 def test_the_command_names_what_it_left_out_and_succeeds(source: Path, tmp_path: Path) -> None:
-    home = tmp_path / "dagster_home"
-    home.mkdir()
-    shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
-    with folder() as made:
-        copy(source, made, [d for d in DAYS if d != DAYS[5]])
+    home = dagster_home(tmp_path / "dagster_home")
+    with copied(source, [d for d in DAYS if d != DAYS[5]]) as made:
         rollbook(made).rebuild()
         was = export(made / "rollbook.duckdb")
-        given = {"WAREHOUSE": made, "BASE_URL": "http://127.0.0.1:9", "API_KEY": "k", "FIRST_DATE": FIRST}
-        env = os.environ | {f"ROLLBOOK_{k}": str(v) for k, v in given.items()} | {"DAGSTER_HOME": str(home)}
-        command = [sys.executable, "-c", "from pipelines.cli import main; main()", "backfill", str(DAYS[3]), str(LAST)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=120, cwd=ROOT, env=env | {"COLUMNS": "200"}, check=False
-        )
+        given = {"ROLLBOOK_WAREHOUSE": str(made), "ROLLBOOK_FIRST_DATE": str(FIRST), "DAGSTER_HOME": str(home)}
+        done = run_command("backfill", str(DAYS[3]), str(LAST), env=UNREACHABLE | given)
         assert (done.returncode, done.stdout) == (0, f"Rebuilt 10 days: {DAYS[3]} to {LAST}.\n"), done.stderr
         assert done.stderr.splitlines() == [
             f"Skipped: nothing was landed on {DAYS[5]}, and the service keeps no history.",

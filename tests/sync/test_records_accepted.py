@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support import faults
-from tests.support.nights import House, Told, night
-from tests.support.records import MISSING, classes, entry, school_class, student, students, within
-from tests.sync.conftest import Record, sync
+from tests.support.nights import Expected, House, night
+from tests.support.records import MISSING, Record, classes, entry, school_class, student, students, within
 
 # --- what passes -----------------------------------------------------------------------------------------------------
 
@@ -37,14 +36,14 @@ def test_what_can_be_read_without_loss_passes(house: House) -> None:
         activity_tracking=student(7)["activity_tracking"] | {"days_since_last_activity": 3},
     )
     course = school_class(502, course={"course_id": 70.0, "course_name": "Algebra"})
-    sync(house, 1, [odd, *students(3)], [course])
+    house.night(1, [odd, *students(3)], [course])
     assert house.query("SELECT COUNT(*) FROM ops.rejects") == [(0,)]
-    assert house.tables() == Told().night(1, [plain, *students(3)], [school_class(502)]).tables()
+    assert house.tables() == Expected().night(1, [plain, *students(3)], [school_class(502)]).tables()
 
 
 def test_a_float_too_large_to_be_exact_is_no_integer(house: House) -> None:
     """9007199254740993.0 reads as ...992.0: the next smaller is the largest that is not a guess."""
-    sync(house, 1, students(9))
+    house.night(1, students(9))
     exact, guess = rb'"total_assignments":9007199254740991.0', rb'"total_assignments":9007199254740993.0'
     house.service.students = [
         student(i, **within("summary", total_assignments=100 + i)) if i in (1, 2) else student(i) for i in range(1, 10)
@@ -71,15 +70,15 @@ def test_whatever_may_be_missing_or_null_is_null(house: House) -> None:
         classes=[{"class_id": 501, "class_title": None, "course_name": None}],
     )
     fields = [f for f in school_class(1) if f not in ("class_id", "class_title", "summary", "assignment_activity")]
-    hollow = {"summary": {}, "assignment_activity": {}}
+    hollow: dict[str, Any] = {"summary": {}, "assignment_activity": {}}
     listed = [
         school_class(501, **dict.fromkeys(fields, MISSING), **hollow),
         school_class(502, **dict.fromkeys(fields), **hollow),
         school_class(503, course={}, teacher={}),
         school_class(504, course={"course_id": None}, teacher={"name": None}),
     ]
-    sync(house, 1, [bare, nulls], listed)
-    assert house.tables() == Told().night(1, [bare, nulls], listed).tables()
+    house.night(1, [bare, nulls], listed)
+    assert house.tables() == Expected().night(1, [bare, nulls], listed).tables()
     assert house.query("SELECT * FROM classes WHERE class_id < 503") == [
         (501, "Class 501", *[None] * 10),
         (502, "Class 502", *[None] * 10),
@@ -99,9 +98,9 @@ def test_unknown_fields_stay_out_of_the_tables_and_are_told_once_a_sync(house: H
     ]
     house.service.school = {**house.service.school, "town": "Springfield"}
     house.service.cap = 1  # three pages, and yet one row a field and type
-    sync(house, 1, more, [school_class(501, teacher=school_class(501)["teacher"] | {"phone": "123"})])
+    house.night(1, more, [school_class(501, teacher=school_class(501)["teacher"] | {"phone": "123"})])
     known[1]["classes"] = [entry(), entry(class_id=502)]
-    assert house.tables() == Told().night(1, known, [school_class(501)]).tables()
+    assert house.tables() == Expected().night(1, known, [school_class(501)]).tables()
     assert house.query("SELECT * FROM ops.drift ORDER BY ALL") == [
         (night(1), 1, "auth", "school.town", "string", 1),
         (night(1), 1, "classes", "teacher.phone", "string", 1),
@@ -124,19 +123,19 @@ def test_what_the_auth_check_says_beside_the_id_and_the_time_fails_no_night(hous
     house.service.on(
         faults.institution(school={"id": 41, "name": value, "key": value}, api_key_name=value), path="auth"
     )
-    sync(house, 1, students(3))
+    house.night(1, students(3))
     assert house.query("SELECT * FROM institution") == [(41, None, None, None)]
     assert house.query("SELECT proven, rejected FROM ops.syncs") == [(True, 0)]
     (manifest,) = house.landings(night(1))
     assert (manifest.school_id, manifest.school_name) == (41, None)
-    sync(house, 2, students(3))
+    house.night(2, students(3))
     assert house.query("SELECT * FROM institution") == [(41, "Made-up School", "made-up-school", "nightly")]
 
 
 @pytest.mark.parametrize("value", [MISSING, None, True, 1, "yes"], ids=["missing", "null", "true", "1", "yes"])
 def test_authenticated_may_be_said_in_any_way_but_no(house: House, value: Any) -> None:
     house.service.on(faults.institution(authenticated=value), path="auth")
-    sync(house, 1, students(3))
+    house.night(1, students(3))
     assert house.query("SELECT school_id FROM institution") == [(41,)]
 
 
@@ -150,7 +149,7 @@ def test_authenticated_may_be_said_in_any_way_but_no(house: House, value: Any) -
 )
 def test_a_school_whose_name_is_no_text_is_synced(house: House, written: bytes, stored: str) -> None:
     house.service.on(faults.rewritten({b"Made-up School": written}), path="auth", times=None)
-    sync(house, 1, students(3))
+    house.night(1, students(3))
     assert house.query("SELECT school_name FROM institution") == [(stored,)]
     assert house.landings(night(1))[0].school_name == stored
 
@@ -165,7 +164,7 @@ QUIET: dict[str, Record] = {
 
 @pytest.mark.parametrize("how", QUIET)
 def test_a_record_that_is_silent_changes_nothing_of_what_stood(house: House, how: str) -> None:
-    told = Told()
+    expected = Expected()
     later = student(1)["activity_tracking"] | {"assignment_missing_count": 4, "days_since_last_activity": 9}
     for number, record in enumerate(
         [
@@ -177,21 +176,21 @@ def test_a_record_that_is_silent_changes_nothing_of_what_stood(house: House, how
         start=1,
     ):
         shown = [record, *students(5, first=2)]
-        sync(house, number, shown)
-        assert house.tables() == told.night(number, shown, classes(1)).tables()
+        house.night(number, shown)
+        assert house.tables() == expected.night(number, shown, classes(1)).tables()
     assert house.query("SELECT COUNT(*) FROM student_classes WHERE student_id = 1") == [(0,)]
     assert house.query("SELECT days_since_last_activity FROM student_activity WHERE student_id = 1") == [(9,)]
 
 
 @pytest.mark.parametrize("how", QUIET)
 def test_a_removed_student_takes_the_child_rows_along_and_returns_without(house: House, how: str) -> None:
-    told = Told()
+    expected = Expected()
     others = students(5, first=2)
     nights = [[student(1), *others], others, [student(1, **QUIET[how]), *others], [student(1), *others]]
     children: list[list[int]] = []
     for number, shown in enumerate(nights, start=1):
-        sync(house, number, shown)
-        assert house.tables() == told.night(number, shown, classes(1)).tables()
+        house.night(number, shown)
+        assert house.tables() == expected.night(number, shown, classes(1)).tables()
         children.append(
             [
                 house.query(f"SELECT COUNT(*) FROM {table} WHERE student_id = 1")[0][0]
@@ -202,9 +201,9 @@ def test_a_removed_student_takes_the_child_rows_along_and_returns_without(house:
 
 
 def test_a_class_no_longer_listed_does_not_end_what_students_say_of_it(house: House) -> None:
-    sync(house, 1, students(3), classes(3))
-    sync(house, 2, students(3), classes(2, first=502))
-    told = Told().night(1, students(3), classes(3)).night(2, students(3), classes(2, first=502))
-    assert house.tables() == told.tables()
+    house.night(1, students(3), classes(3))
+    house.night(2, students(3), classes(2, first=502))
+    expected = Expected().night(1, students(3), classes(3)).night(2, students(3), classes(2, first=502))
+    assert house.tables() == expected.tables()
     assert house.query("SELECT student_id, class_id FROM student_classes ORDER BY 1") == [(i, 501) for i in (1, 2, 3)]
     assert house.query("SELECT class_id FROM classes ORDER BY 1") == [(502,), (503,)]

@@ -10,10 +10,9 @@ import pytest
 from pipelines.errors import ContractChangedError
 from pipelines.landing.manifest import Verdict
 from tests.support import faults
-from tests.support.nights import House, Told, folder, night
-from tests.support.records import MISSING, classes, entry, school_class, student, students, within
-from tests.support.service import Reply, Service
-from tests.sync.conftest import Record, sync
+from tests.support.nights import Expected, House, new_house, night
+from tests.support.records import MISSING, Record, classes, entry, school_class, student, students, within
+from tests.support.service import Reply
 
 # --- the rules -------------------------------------------------------------------------------------------------------
 
@@ -91,22 +90,22 @@ def test_each_rule_refuses_its_record_and_what_was_known_of_it_stands(house: Hou
     """All rules at once: every fifth record breaks one. Nothing else is lost, and one who is gone is still removed."""
     good_students = students(5 * len(STUDENTS) + 1)
     good_classes = classes(5 * len(CLASSES), first=1001)
-    sync(house, 1, good_students, good_classes)
+    house.night(1, good_students, good_classes)
     # Everybody has a new name tonight; that of a refused record is not taken over.
     tonight = [student(s["id"], name="Pupil Renamed") if s["id"] % 2 else s for s in good_students]
     tonight = [student(s["id"], **(s | STUDENTS[i // 5][0])) if i % 5 == 0 else s for i, s in enumerate(tonight[:-1])]
     there = [school_class(c["class_id"], **CLASSES[i // 5][0]) if i % 5 == 0 else c for i, c in enumerate(good_classes)]
-    sync(house, 2, tonight, there)
+    house.night(2, tonight, there)
 
     refused = [s["id"] for s in tonight[::5]] + [c["class_id"] for c in there[::5]]
-    told = Told().night(1, good_students, good_classes).night(2, tonight, there, refused=refused)
-    assert house.tables() == told.tables()
+    expected = Expected().night(1, good_students, good_classes).night(2, tonight, there, refused=refused)
+    assert house.tables() == expected.tables()
     assert len(house.tables()["main.students"]) == 5 * len(STUDENTS)
     listed = house.query(
         'SELECT snapshot_date, landing, set_name, page, "position", id, reason, record FROM ops.rejects'
         " ORDER BY set_name DESC, page, 5"
     )
-    expected = [
+    rejected = [
         (night(2), 1, name, 1 + i // 100, 1 + i % 100, records[i][key], rules[i // 5][1], text(records[i]))
         for name, key, rules, records in (
             ("students", "id", STUDENTS, tonight),
@@ -114,10 +113,10 @@ def test_each_rule_refuses_its_record_and_what_was_known_of_it_stands(house: Hou
         )
         for i in range(0, len(records), 5)
     ]
-    assert listed == expected
+    assert listed == rejected
     counts = "outcome, proven, rejected, verified, removed"
     assert house.query(f"SELECT {counts} FROM ops.syncs WHERE snapshot_date = DATE '{night(2)}'") == [
-        ("synced", True, len(expected), 1, 1)
+        ("synced", True, len(rejected), 1, 1)
     ]
 
 
@@ -140,43 +139,45 @@ BAD_IDS: list[tuple[Any, str]] = [
 def test_an_id_that_is_none_refuses_the_record_and_leaves_the_set_unproven(house: House) -> None:
     """Nobody can tell whose record it is, so nobody is removed tonight; student 1 is, tomorrow."""
     house.over = {"walks": 1}
-    sync(house, 1, students(60))
+    house.night(1, students(60))
     odd = [student(900, id=value) for value, _ in BAD_IDS]
-    sync(house, 2, [*students(60)[1:], *odd])
-    told = Told().night(1, students(60), classes(1)).night(2, students(60)[1:], classes(1), unproven=["students"])
-    assert house.tables() == told.tables()
+    house.night(2, [*students(60)[1:], *odd])
+    expected = (
+        Expected().night(1, students(60), classes(1)).night(2, students(60)[1:], classes(1), unproven=["students"])
+    )
+    assert house.tables() == expected.tables()
     listed = house.query('SELECT set_name, page, "position", id, reason, record FROM ops.rejects ORDER BY 3')
     assert listed == [
         ("students", 1, 60 + i, None, reason, text(record))
         for i, (record, (_, reason)) in enumerate(zip(odd, BAD_IDS, strict=True))
     ]
-    sync(house, 3, students(60)[1:])
-    assert house.tables() == told.night(3, students(60)[1:], classes(1)).tables()
+    house.night(3, students(60)[1:])
+    assert house.tables() == expected.night(3, students(60)[1:], classes(1)).tables()
 
 
 @pytest.mark.parametrize("record", ['"pupil"', "null", "[]", "7"])
 def test_what_is_no_object_is_refused_like_one(house: House, record: str) -> None:
     house.over = {"walks": 1}
-    sync(house, 1, students(9))
-    said = {b'"data":[': b'"data":[%s,' % record.encode(), b'"total_count":9': b'"total_count":10'}
-    house.service.on(faults.rewritten(said), path="students")
+    house.night(1, students(9))
+    pieces = {b'"data":[': b'"data":[%s,' % record.encode(), b'"total_count":9': b'"total_count":10'}
+    house.service.on(faults.rewritten(pieces), path="students")
     house.at(2).sync()
     (kind,) = {'"pupil"': "string", "null": "null", "[]": "array", "7": "integer"}[record].split()
     listed = house.query('SELECT set_name, page, "position", id, reason, record FROM ops.rejects')
     assert listed == [("students", 1, 1, None, f"expected an object, got {kind}", record)]
-    assert house.tables() == Told().night(1, students(9), classes(1)).tables()
+    assert house.tables() == Expected().night(1, students(9), classes(1)).tables()
 
 
 def test_half_an_emoji_costs_its_record_alone(house: House) -> None:
     r"""A name that was cut in the middle of a surrogate pair is JSON, and no text."""
-    sync(house, 1, students(9))
+    house.night(1, students(9))
     house.service.on(
         lambda asked, reply: Reply(body=reply.content().replace(b'"Pupil Number5"', rb'"Pupil \ud83d"')),
         path="students",
     )
     house.at(2).sync()
-    told = Told().night(1, students(9), classes(1)).night(2, students(9), classes(1), refused=[5])
-    assert house.tables() == told.tables()
+    expected = Expected().night(1, students(9), classes(1)).night(2, students(9), classes(1), refused=[5])
+    assert house.tables() == expected.tables()
     ((ident, reason),) = house.query("SELECT id, reason FROM ops.rejects")
     assert ident == 5
     assert reason.startswith("it cannot be read")
@@ -197,10 +198,9 @@ LONG = 50_000_000
 )
 def test_one_endless_text_costs_its_record_and_fills_nothing(over: Record, reason: str) -> None:
     """Fifty megabytes were more than DuckDB's memory holds, and the message was that the disk has no room."""
-    with folder() as root, Service(students(20), classes(1)) as service:
-        house = House(root / "warehouse", service, walks=1)
+    with new_house(students(20), classes(1), walks=1) as house:
         house.at(1).sync()
-        service.students[4] = student(5, **over)
+        house.service.students[4] = student(5, **over)
         for number in (2, 3):  # the night goes on, and so does the next
             house.at(number).sync()
         rejects = house.query('SELECT snapshot_date, page, "position", reason, LENGTH(record) FROM ops.rejects')
@@ -213,7 +213,7 @@ def test_one_endless_text_costs_its_record_and_fills_nothing(over: Record, reaso
 
 def test_texts_as_long_as_may_be_are_kept_in_any_number(house: House) -> None:
     longest = "\U0001f44d" * 65_536
-    sync(house, 1, [student(i, **dict.fromkeys(("name", "first_name", "last_name"), longest)) for i in range(1, 101)])
+    house.night(1, [student(i, **dict.fromkeys(("name", "first_name", "last_name"), longest)) for i in range(1, 101)])
     assert house.query("SELECT COUNT(*), MIN(LENGTH(name)) FROM students") == [(100, 65_536)]
 
 
@@ -227,13 +227,13 @@ def test_one_endless_detail_costs_one_detail(house: House) -> None:
 
 def test_a_refused_record_found_by_search_is_no_removal(house: House) -> None:
     """The walk slipped, and what the search found of the student cannot be read: what was known stands."""
-    sync(house, 1, students(8))
+    house.night(1, students(8))
     broken = student(5, email=None)
     house.service.on(faults.records(lambda data: [s for s in data if s["id"] != 5]), path="students")
     house.service.on(faults.stated(total_count=7), path="students")
-    sync(house, 2, [broken if s["id"] == 5 else s for s in students(8)])
-    told = Told().night(1, students(8), classes(1)).night(2, students(8), classes(1), refused=[5])
-    assert house.tables() == told.tables()
+    house.night(2, [broken if s["id"] == 5 else s for s in students(8)])
+    expected = Expected().night(1, students(8), classes(1)).night(2, students(8), classes(1), refused=[5])
+    assert house.tables() == expected.tables()
     assert house.query("SELECT slipped, removed, rejected FROM ops.syncs ORDER BY snapshot_date") == [
         (0, 0, 0),
         (1, 0, 1),
@@ -261,9 +261,9 @@ def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(
     house: House, set_name: str, count: int, bad: int, fails: bool
 ) -> None:
     everybody, listed = (students(count), classes(1)) if set_name == "students" else (students(3), classes(count))
-    sync(house, 1, everybody, listed)
+    house.night(1, everybody, listed)
     before = house.state()
-    told = Told().night(1, everybody, listed)
+    expected = Expected().night(1, everybody, listed)
     if set_name == "students":
         shown, there = [student(i, email=None) if i <= bad else student(i) for i in range(1, count + 1)], listed
         refused = list(range(1, bad + 1))
@@ -271,18 +271,18 @@ def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(
         shown, there = everybody, [school_class(c["class_id"], summary=None) for c in listed[:bad]] + listed[bad:]
         refused = list(range(501, 501 + bad))
     if not fails:
-        sync(house, 2, shown, there)
-        assert house.tables() == told.night(2, shown, there, refused=refused).tables()
+        house.night(2, shown, there)
+        assert house.tables() == expected.night(2, shown, there, refused=refused).tables()
         assert house.query("SELECT id FROM ops.rejects ORDER BY 1") == [(i,) for i in refused]
         return
     with pytest.raises(ContractChangedError) as caught:
-        sync(house, 2, shown, there)
+        house.night(2, shown, there)
     assert caught.value.exit_code == 1
     assert f"{bad} of {count} {set_name} were refused" in caught.value.message
     assert house.state() == before
     (manifest,) = house.landings(night(2))
     assert (manifest.verdict, manifest.reason) == (Verdict.FAILED, caught.value.message)
     assert manifest.rejected == {set_name: bad}
-    sync(house, 3, everybody, listed)  # the failed night is told of with the next publish, and counts for nothing
-    assert house.tables() == told.night(3, everybody, listed).tables()
+    house.night(3, everybody, listed)  # the failed night is recorded with the next publish, and counts for nothing
+    assert house.tables() == expected.night(3, everybody, listed).tables()
     assert house.query("SELECT id FROM ops.rejects ORDER BY 1") == [(i,) for i in refused]

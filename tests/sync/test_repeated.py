@@ -9,25 +9,19 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
 
-import duckdb
 import pytest
 
 from pipelines.errors import ContractChangedError
-from pipelines.store import checks
 from tests.support import faults
-from tests.support.nights import House, Told, folder, night
-from tests.support.records import classes, school_class, student, students
-from tests.support.service import Service
-
-Record = dict[str, Any]
+from tests.support.nights import Expected, House, new_house, night
+from tests.support.records import Record, classes, school_class, student, students
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with folder() as root, Service(students(9), classes(2)) as service:
-        yield House(root / "warehouse", service)
+    with new_house(students(9), classes(2)) as made:
+        yield made
 
 
 def twice(*copies: Record) -> Callable[[list[Record]], list[Record]]:
@@ -35,25 +29,20 @@ def twice(*copies: Record) -> Callable[[list[Record]], list[Record]]:
     return lambda data: [*data, *copies]
 
 
-def examined(house: House) -> dict[str, list[str]]:
-    with duckdb.connect(str(house.published), read_only=True) as con:
-        return dict(checks.examine(con, house.rollbook().lake, house.rollbook().lake.days()))
-
-
-def assert_sound(house: House, told: Told, *, nights: int) -> None:
-    """The tables are what was told, every night was published, and all of it comes out of raw/ again."""
-    assert house.tables() == told.tables()
+def assert_sound(house: House, expected: Expected, *, nights: int) -> None:
+    """The tables are as expected, every night was published, and all of it comes out of raw/ again."""
+    assert house.tables() == expected.tables()
     assert house.query("SELECT snapshot_date, outcome FROM ops.syncs ORDER BY 1, landing")[-1][1] == "synced"
-    assert {rule: found for rule, found in examined(house).items() if found} == {}
+    assert {rule: found for rule, found in house.examined().items() if found} == {}
     house.at(nights).rollbook().rebuild()
-    assert house.tables() == told.tables()
+    assert house.tables() == expected.tables()
     house.at(nights).rollbook().backfill(night(1), night(nights))
-    assert house.tables() == told.tables()
+    assert house.tables() == expected.tables()
 
 
 RENAMED = student(5, name="Pupil Renamed")
 BROKEN = student(5, email=None)
-COPIES: dict[str, tuple[list[Record], Record | None]] = {
+COPIES: dict[str, tuple[list[Record], Record]] = {
     "the same": ([student(5)], student(5)),
     "the same again and again": ([student(5)] * 20, student(5)),
     "another, later": ([RENAMED], RENAMED),
@@ -68,15 +57,15 @@ def test_a_record_twice_on_a_page_lands_and_the_later_readable_copy_counts(house
     copies, counts = COPIES[name]
     everybody = students(9)
     house.at(1).sync()
-    told = Told().night(1, everybody, classes(2))
+    expected = Expected().night(1, everybody, classes(2))
     shown = [counts if s["id"] == 5 else s for s in everybody]
     for number in (2, 3):
         house.service.on(faults.records(twice(*copies)), path="students")
         house.at(number).sync()
-        told.night(number, shown, classes(2))
-        assert house.tables() == told.tables()
+        expected.night(number, shown, classes(2))
+        assert house.tables() == expected.tables()
     house.at(4).sync()
-    told.night(4, everybody, classes(2))
+    expected.night(4, everybody, classes(2))
     assert house.query(
         "SELECT c.received, c.repeated, c.rejected, c.proven, s.outcome FROM ops.syncs AS s"
         " JOIN ops.sync_sets AS c USING (snapshot_date, landing) WHERE c.set_name = 'students' ORDER BY snapshot_date"
@@ -85,7 +74,7 @@ def test_a_record_twice_on_a_page_lands_and_the_later_readable_copy_counts(house
         *[(9 + len(copies), len(copies), copies.count(BROKEN), True, "synced")] * 2,
         (9, 0, 0, True, "synced"),
     ]
-    assert_sound(house, told, nights=4)
+    assert_sound(house, expected, nights=4)
 
 
 def test_two_refused_copies_refuse_the_record(house: House) -> None:
@@ -93,8 +82,8 @@ def test_two_refused_copies_refuse_the_record(house: House) -> None:
     house.service.students[4] = BROKEN
     house.service.on(faults.records(twice(BROKEN)), path="students")
     house.at(2).sync()
-    told = Told().night(1, students(9), classes(2)).night(2, students(9), classes(2), refused=[5])
-    assert_sound(house, told, nights=2)
+    expected = Expected().night(1, students(9), classes(2)).night(2, students(9), classes(2), refused=[5])
+    assert_sound(house, expected, nights=2)
 
 
 def test_a_record_twice_on_the_very_first_night_and_on_a_full_page(house: House) -> None:
@@ -107,18 +96,18 @@ def test_a_record_twice_on_the_very_first_night_and_on_a_full_page(house: House)
     assert house.query("SELECT received, repeated, proven FROM ops.sync_sets WHERE set_name = 'students'") == [
         (10, 1, True)
     ]
-    told = Told().night(1, students(9), classes(2))
+    expected = Expected().night(1, students(9), classes(2))
     house.at(2).sync()
-    assert_sound(house, told.night(2, students(9), classes(2)), nights=2)
+    assert_sound(house, expected.night(2, students(9), classes(2)), nights=2)
 
 
 def test_a_class_twice_on_a_page_is_a_class_once(house: House) -> None:
     house.service.on(faults.records(twice(school_class(501, class_title="Renamed"))), path="classes", times=None)
-    told = Told()
+    expected = Expected()
     for number in (1, 2, 3):
         house.at(number).sync()
-        told.night(number, students(9), [school_class(501, class_title="Renamed"), school_class(502)])
-    assert_sound(house, told, nights=3)
+        expected.night(number, students(9), [school_class(501, class_title="Renamed"), school_class(502)])
+    assert_sound(house, expected, nights=3)
 
 
 def test_a_record_twice_in_a_search_that_found_it_is_a_record_once(house: House) -> None:
@@ -129,7 +118,7 @@ def test_a_record_twice_in_a_search_that_found_it_is_a_record_once(house: House)
     house.at(2).sync()
     assert house.query("SELECT slipped, proven FROM ops.syncs ORDER BY snapshot_date") == [(0, True), (1, True)]
     shown = [RENAMED if s["id"] == 5 else s for s in students(9)]
-    assert_sound(house, Told().night(1, students(9), classes(2)).night(2, shown, classes(2)), nights=2)
+    assert_sound(house, Expected().night(1, students(9), classes(2)).night(2, shown, classes(2)), nights=2)
 
 
 def test_a_record_on_two_pages_proves_nothing_and_fails_nothing(house: House) -> None:
@@ -137,13 +126,13 @@ def test_a_record_on_two_pages_proves_nothing_and_fails_nothing(house: House) ->
     house.service.cap = 4
     house.at(1).sync()
     house.service.on(faults.records(lambda data: [RENAMED, *data[1:]]), path="students", page=3, times=None)
-    told = Told().night(1, students(9), classes(2))
+    expected = Expected().night(1, students(9), classes(2))
     for number in (2, 3):
         house.at(number).sync()
         shown = [RENAMED if s["id"] == 5 else s for s in students(8)]
-        told.night(number, shown, classes(2), unproven=["students"])
+        expected.night(number, shown, classes(2), unproven=["students"])
     assert house.query("SELECT proven FROM ops.syncs WHERE snapshot_date > DATE '2026-11-20'") == [(False,)] * 2
-    assert_sound(house, told, nights=3)
+    assert_sound(house, expected, nights=3)
 
 
 def test_several_landings_of_a_day_with_copies_in_them_add_up(house: House) -> None:
@@ -155,11 +144,11 @@ def test_several_landings_of_a_day_with_copies_in_them_add_up(house: House) -> N
     house.service.on(faults.moved_total(1), path="students")
     house.service.on(faults.records(twice(RENAMED)), path="students")
     house.sync()
-    told = Told().night(1, students(9), classes(2)).night(1, students(9), classes(2))
+    expected = Expected().night(1, students(9), classes(2)).night(1, students(9), classes(2))
     shown = [RENAMED if s["id"] == 5 else s for s in students(9)]
-    told.night(1, shown, classes(2), unproven=["students"])
+    expected.night(1, shown, classes(2), unproven=["students"])
     house.at(2).sync()
-    assert_sound(house, told.night(2, students(9), classes(2)), nights=2)
+    assert_sound(house, expected.night(2, students(9), classes(2)), nights=2)
 
 
 @pytest.mark.slow
@@ -182,10 +171,10 @@ def test_no_page_that_a_service_can_make_up_trips_a_check(house: House, seed: in
         if number > 1:
             house.service.on(faults.records(mix), path="students", search=None, times=None)
         for _ in range(rng.choice([1, 2])):
-            with suppress(ContractChangedError):  # which is told before anything is made of the landing
+            with suppress(ContractChangedError):  # which is raised before anything is made of the landing
                 house.at(number).sync()
         house.service.mend()
-        assert {rule: found for rule, found in examined(house).items() if found} == {}
+        assert {rule: found for rule, found in house.examined().items() if found} == {}
     tables = house.tables()
     house.rollbook().rebuild()
     assert house.tables() == tables

@@ -43,11 +43,11 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 def test_the_next_sync_upgrades_it_and_changes_no_row(house: House) -> None:
-    before, told = house.tables(), house.query("SELECT * EXCLUDE (students, classes) FROM ops.syncs ORDER BY ALL")
+    before, syncs = house.tables(), house.query("SELECT * EXCLUDE (students, classes) FROM ops.syncs ORDER BY ALL")
     received = house.query("SELECT snapshot_date, landing, students, classes FROM ops.syncs ORDER BY ALL")
     assert house.sync().manifest.proven
     assert house.tables() == before
-    assert house.query(f"SELECT * FROM ops.syncs WHERE snapshot_date <= '{night(LAST)}' ORDER BY ALL") == told
+    assert house.query(f"SELECT * FROM ops.syncs WHERE snapshot_date <= '{night(LAST)}' ORDER BY ALL") == syncs
     assert (
         house.query(
             "SELECT snapshot_date, landing, MAX(received) FILTER (set_name = 'students'),"

@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from pipelines import tables
-from tests.support.nights import House, Row, folder, plainly
+from tests.support import model
+from tests.support.nights import House, Row, folder, new_house, without_views
 from tests.support.records import school_class, student
 from tests.support.service import Asked, Service
 
@@ -26,7 +27,7 @@ Record = dict[str, Any]
 Story = list[list[tuple[str, int, str, int]]]
 SETS = ("students", "classes")
 SIZES = {"students": 9, "classes": 6}
-# The tables that tell who is there; the others come from the same records by the same code, and cost as much again.
+# The tables that show who is there.
 WATCHED = {n: tables.TABLES[n] for n in ("students", "student_classes", "classes", "institution")}
 
 # What happens before a request is answered: to which set, at which request of the night, what, and to which record.
@@ -151,26 +152,17 @@ def published(house: House) -> dict[str, set[Row]]:
         return found | {"removed": set(removed.fetchall())}
 
 
-def watch(patch: pytest.MonkeyPatch) -> None:
-    """Only the watched tables."""
-    for module in ("history.engine", "lake", "schema", "compare"):
-        patch.setattr(f"pipelines.store.{module}.TABLES", WATCHED)
-    for module in ("store.lake", "store.compare", "store.warehouse", "flatten.rows"):
-        patch.setattr(f"pipelines.{module}.of_set", lambda name: tuple(t for t in WATCHED.values() if t.set == name))
-
-
 @pytest.fixture(autouse=True)
 def _few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch(monkeypatch)
+    model.only(WATCHED, monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def first_night() -> Iterator[Path]:
     """The warehouse after a first, quiet night."""
-    with pytest.MonkeyPatch.context() as patch, folder() as root, plainly(), Service() as service:
-        watch(patch)
-        house = House(root / "warehouse", service)
-        living = Living(service)
+    with pytest.MonkeyPatch.context() as patch, without_views(), new_house() as house:
+        model.only(WATCHED, patch)
+        living = Living(house.service)
         living.begin(1, [])
         house.sync()
         tables_ = published(house)
@@ -202,7 +194,7 @@ def test_nobody_who_was_there_throughout_is_lost_and_nobody_is_made_up(
 def follow(first_night: Path, cap: int, story: Story) -> int:
     """Sync every night of a story, and a quiet one after it; returns how many records had slipped."""
     slipped = 0
-    with folder() as root, plainly(), Service(cap=cap) as service:
+    with folder() as root, without_views(), Service(cap=cap) as service:
         shutil.copytree(first_night, root / "warehouse")
         # A landslide would be held; that has its own tests.
         house = House(root / "warehouse", service, hold_removed_percent=100, hold_changed_percent=100)

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, WebSocket, expect, sync_playwright
+from playwright.sync_api import Page, WebSocket, expect
 
-from pipelines.settings import ROOT
-from tests.conftest import CHROMIUM_FLAGS
+from tests.support.commands import UNREACHABLE, dagster_home, run_command
+from tests.support.listeners import listening
 from tests.support.servers import Served, serving, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -103,17 +100,9 @@ class Ui:
 def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
     """A UI that has one failed run to show; its service is nobody, so that no run of a test gets far."""
     folder = tmp_path_factory.mktemp("foreign")
-    home = folder / "home"
-    home.mkdir()
-    (home / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
-    settings = {
-        "ROLLBOOK_WAREHOUSE": str(folder / "warehouse"), "ROLLBOOK_BASE_URL": "http://127.0.0.1:9",
-        "ROLLBOOK_API_KEY": "k", "ROLLBOOK_RETRY_SECONDS": "0", "ROLLBOOK_CRON": "0 0 1 1 *",
-    }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", "from pipelines.cli import main; main()", "sync"],
-        cwd=ROOT, env={**os.environ, **settings, "DAGSTER_HOME": str(home)}, capture_output=True, check=False, timeout=200,
-    )  # fmt: skip
+    home = dagster_home(folder / "home")
+    settings = UNREACHABLE | {"ROLLBOOK_WAREHOUSE": str(folder / "warehouse"), "ROLLBOOK_CRON": "0 0 1 1 *"}
+    done = run_command("sync", env=settings | {"DAGSTER_HOME": str(home)})
     assert done.returncode == 1, done.stderr
     with serving(home, settings) as served:
         (run,) = (r["runId"] for r in served.ask(RUNS)["runsOrError"]["results"])
@@ -134,23 +123,32 @@ def foreign() -> Iterator[int]:
         def log_message(self, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
-    thread.join(5)
+    with listening(Handler) as port:
+        yield port
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    """A Chromium for which all names under .example mean this machine."""
-    with sync_playwright() as playwright:
-        flags = [*CHROMIUM_FLAGS, "--host-resolver-rules=MAP *.example 127.0.0.1"]
-        running = playwright.chromium.launch(executable_path=chromium, args=flags)
-        yield running
-        running.close()
+def chromium_flags(chromium_flags: list[str]) -> list[str]:
+    """All names under .example mean this machine."""
+    return [*chromium_flags, "--host-resolver-rules=MAP *.example 127.0.0.1"]
+
+
+def after_events(page: Page, look: Callable[[], bool]) -> Callable[[], bool]:
+    """Look once the browser's events have come through."""
+
+    def looked() -> bool:
+        page.wait_for_timeout(100)
+        return look()
+
+    return looked
+
+
+def listen(heard: list[str], socket: WebSocket) -> None:
+    socket.on("framereceived", lambda frame: heard.append(str(frame)))
+
+
+def is_connected(heard: list[str]) -> bool:
+    return any("connection_ack" in frame for frame in heard)
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "evil.example"])
@@ -177,27 +175,22 @@ def test_a_foreign_page_cannot_frame_the_ui_to_have_it_clicked(page: Page, ui: U
     page.goto(f"http://evil.example:{foreign}/")
     page.evaluate("ui => { document.body.innerHTML = `<iframe src='${ui}/runs'></iframe>` }", ui.served.url)
     until(lambda: len(page.frames) == 2, 30)
-    until(lambda: page.wait_for_timeout(100) or page.frames[1].url.startswith("chrome-error://"), 30)
+    until(after_events(page, lambda: page.frames[1].url.startswith("chrome-error://")), 30)
 
 
 def test_the_ui_itself_works_lists_launches_and_hears_of_it_at_once(page: Page, ui: Ui) -> None:
     """Its page, its queries and its WebSocket, by each name that this machine has for itself."""
     for name in ("127.0.0.1", "localhost"):
         url = f"http://{name}:{ui.served.port}"
-        sockets: list[WebSocket] = []
         heard: list[str] = []
-
-        def opened(socket: WebSocket, sockets: list[WebSocket] = sockets, heard: list[str] = heard) -> None:
-            sockets.append(socket)
-            socket.on("framereceived", lambda frame: heard.append(str(frame)))
-
+        opened = partial(listen, heard)
         page.on("websocket", opened)
         page.goto(f"{url}/asset-groups/")
         for stage in ("land", "snapshot", "history", "publish"):
             expect(page.get_by_text(stage, exact=True).first).to_be_visible()
         page.goto(f"{url}/runs/{ui.run}")
         expect(page.get_by_text("gave no usable answer").first).to_be_visible()
-        until(lambda heard=heard: page.wait_for_timeout(100) or any("connection_ack" in f for f in heard), 60)
+        until(after_events(page, partial(is_connected, heard)), 60)
         page.remove_listener("websocket", opened)
     page.goto(f"{ui.served.url}/locations/rollbook/jobs/nightly_sync/playground")
     launched = page.evaluate(

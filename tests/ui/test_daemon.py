@@ -41,7 +41,8 @@ def under_way(served: Served) -> dict[str, Any] | None:
 
 def status(served: Served, run: dict[str, Any]) -> str:
     """What became of a run."""
-    return next(r["status"] for r in runs(served) if r["runId"] == run["runId"])
+    (found,) = (str(r["status"]) for r in runs(served) if r["runId"] == run["runId"])
+    return found
 
 
 def good_since(served: Served, moment: float) -> Callable[[], list[str]]:

@@ -14,9 +14,11 @@ import dagster as dg
 import pytest
 import yaml
 from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.instance.config import PoolGranularity
 from dagster._core.scheduler.instigation import TickStatus
 
 from pipelines.settings import ROOT
+from tests.support.commands import dagster_home
 
 HOME = ROOT / "dagster_home"
 DEPLOY = HOME / "deploy"
@@ -28,7 +30,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def test_dagster_accepts_the_settings_and_goes_by_them(tmp_path: Path) -> None:
-    shutil.copy(HOME / "dagster.yaml", tmp_path)
+    dagster_home(tmp_path)
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert not instance.telemetry_enabled
         assert not instance.nux_enabled
@@ -37,9 +39,10 @@ def test_dagster_accepts_the_settings_and_goes_by_them(tmp_path: Path) -> None:
         assert instance.run_retries_enabled
         assert not instance.run_retries_retry_on_asset_or_op_failure
         queue = instance.get_concurrency_config()
+        assert queue.run_queue_config is not None
         assert queue.run_queue_config.max_concurrent_runs == 1
         assert queue.pool_config.default_pool_limit == 1
-        assert queue.pool_config.pool_granularity.value == "run"
+        assert queue.pool_config.pool_granularity is PoolGranularity.RUN
         assert instance.managed_python_loggers == ["pipelines"]
         assert instance.get_tick_retention_settings(InstigatorType.SENSOR)[TickStatus.SKIPPED] == 2
 
@@ -148,10 +151,9 @@ def test_the_units_command_runs_with_what_the_unit_gives_it_and_nothing_else(tmp
     for folder in ("dagster", "warehouse"):
         assert f"rollbook/{folder}" in text
         (tmp_path / folder).mkdir()
-    shutil.copy(HOME / "dagster.yaml", tmp_path / "dagster")
     environment = {
         "PATH": "/usr/bin:/bin",
-        "DAGSTER_HOME": str(tmp_path / "dagster"),
+        "DAGSTER_HOME": str(dagster_home(tmp_path / "dagster")),
         "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse"),
         "ROLLBOOK_BASE_URL": "https://records.example.org",
         "ROLLBOOK_API_KEY": "k3y",

@@ -12,9 +12,8 @@ import pytest
 import time_machine
 
 from tests.support import graph
-from tests.support.nights import House, folder, night
+from tests.support.nights import new_house, night
 from tests.support.records import classes, students
-from tests.support.service import Service
 
 pytestmark = pytest.mark.slow
 
@@ -22,23 +21,21 @@ TITLES = {"Students to watch, by class", "The last month", "The nightly syncs"}
 
 
 def test_the_publish_asset_shows_the_charts_of_the_page_without_a_name(tmp_path: Path) -> None:
-    with folder() as path, Service(students(60), classes(2)) as service:
-        house = House(path, service)
-        house.over = {"first_date": "2026-11-01", "hold_changed_percent": "100", "report_names": "1"}
+    over = {"first_date": "2026-11-01", "hold_changed_percent": "100", "report_names": "1"}
+    with new_house(students(60), classes(2), **over) as house:
         # Everybody is worth a look, so that there is a class to draw.
-        (path / "thresholds.csv").write_text("name,value\ncompletion_below,100\nscore_below,100\n")
+        house.warehouse.mkdir()
+        (house.warehouse / "thresholds.csv").write_text("name,value\ncompletion_below,100\nscore_below,100\n")
         with graph.job(house, tmp_path / "home") as job:
+            results = []
             for number in (1, 2):
                 house.at(number)
                 with time_machine.travel(datetime.combine(night(number), time(2, 15), UTC), tick=True):
-                    result = job.run(night(number), tags={"rollbook/sync": "nightly"})
-                assert result.success
+                    results.append(job.run(night(number), tags={"rollbook/sync": "nightly"}))
+            assert all(result.success for result in results)
         names = {name for (name,) in house.query("SELECT name FROM students")}
-    (event,) = [
-        e for e in result.all_events
-        if e.is_step_materialization and e.asset_key and e.asset_key.path == ["published", "rollbook"]
-    ]  # fmt: skip
-    shown = {k: v.value for k, v in event.materialization.metadata.items() if str(k) in TITLES}
+    (metadata,) = [metadata for asset, _, metadata in graph.marked(results[-1]) if asset == "published/rollbook"]
+    shown = {title: metadata[title] for title in metadata if title in TITLES}
     assert set(shown) == TITLES
     for title, markdown in shown.items():
         found = re.fullmatch(r"!\[(.+)\]\(data:image/svg\+xml;base64,([\w+/=]+)\)", markdown)

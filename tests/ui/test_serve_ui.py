@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from pipelines.settings import ROOT
+from tests.support.commands import UNREACHABLE, dagster_home, run_command
 from tests.support.servers import Served, free_port, serving, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
@@ -33,16 +31,13 @@ class Demo:
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("demo")
-    (folder / "home").mkdir()
-    (folder / "home" / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
-    return {"ROLLBOOK_WAREHOUSE": str(folder / "warehouse"), "DAGSTER_HOME": str(folder / "home")}
+    return {"ROLLBOOK_WAREHOUSE": str(folder / "warehouse"), "DAGSTER_HOME": str(dagster_home(folder / "home"))}
 
 
 @pytest.fixture(scope="module")
 def demo(environment: dict[str, str]) -> Iterator[Demo]:
     rollbook(environment, "demo", "--days", "3", "--students", "120")
-    unreachable = {"ROLLBOOK_BASE_URL": "http://127.0.0.1:9", "ROLLBOOK_API_KEY": "k", "ROLLBOOK_RETRY_SECONDS": "0"}
-    rollbook(environment | unreachable, "sync", exits=1)
+    rollbook(environment | UNREACHABLE, "sync", exits=1)
     with serving(Path(environment["DAGSTER_HOME"]), environment, "--demo") as served:
         runs = served.ask(RUNS)["runsOrError"]["results"]
         assert [r["status"] for r in runs] == ["FAILURE", "SUCCESS", "SUCCESS", "SUCCESS"]
@@ -50,10 +45,7 @@ def demo(environment: dict[str, str]) -> Iterator[Demo]:
 
 
 def rollbook(environment: dict[str, str], *arguments: str, exits: int = 0) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "from pipelines.cli import main; main()", *arguments],
-        cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=200,
-    )  # fmt: skip
+    done = run_command(*arguments, env=environment)
     assert done.returncode == exits, done.stderr
 
 
@@ -98,9 +90,9 @@ def test_the_published_file_shows_the_charts_of_the_morning_page(page: Page, dem
 
 def test_a_failed_run_says_what_to_do_where_one_looks_first(page: Page, demo: Demo) -> None:
     page.goto(f"{demo.served.url}/runs/{demo.failed}")
-    said = page.get_by_text(re.compile(r"^Failed: 127\.0\.0\.1:9 gave no usable answer .* run the sync again")).first
-    expect(said).to_be_visible()
-    assert "dagster._core" not in said.inner_text().splitlines()[0]
+    message = page.get_by_text(re.compile(r"^Failed: 127\.0\.0\.1:9 gave no usable answer .* run the sync again")).first
+    expect(message).to_be_visible()
+    assert "dagster._core" not in message.inner_text().splitlines()[0]
 
 
 def test_the_launchpad_offers_the_three_options_with_their_meaning(page: Page, demo: Demo) -> None:
@@ -118,12 +110,7 @@ def test_no_window_of_dagsters_own_covers_it(page: Page, demo: Demo) -> None:
 
 def test_killed_outright_it_comes_up_again_on_the_same_port_and_knows_its_runs(environment: dict[str, str]) -> None:
     home, port = Path(environment["DAGSTER_HOME"]).parent / "killed", free_port()
-    home.mkdir()
-    real = environment | {
-        "ROLLBOOK_BASE_URL": "http://127.0.0.1:9", "ROLLBOOK_API_KEY": "k", "ROLLBOOK_RETRY_SECONDS": "0",
-        "DAGSTER_HOME": str(home),
-    }  # fmt: skip
-    (home / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
+    real = environment | UNREACHABLE | {"DAGSTER_HOME": str(dagster_home(home))}
     rollbook(real, "sync", exits=1)
     with serving(home, real, port=port) as served:
         os.kill(served.process.pid, signal.SIGKILL)

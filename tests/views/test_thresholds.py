@@ -55,7 +55,7 @@ def test_what_spreadsheet_programs_save_is_understood(file: Path, text: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "line 1: the heading must be name,value,meaning"),
         ("score_below,62\n", "line 1: the heading must be name,value,meaning"),
@@ -71,11 +71,13 @@ def test_what_spreadsheet_programs_save_is_understood(file: Path, text: str) -> 
         (HEADING + "score_below,1\nscore_below,2\n", "line 3: score_below is listed twice"),
     ],
 )
-def test_a_malformed_file_is_a_sentence_that_names_the_line_and_what_to_write(file: Path, text: str, said: str) -> None:
+def test_a_malformed_file_is_a_sentence_that_names_the_line_and_what_to_write(
+    file: Path, text: str, message: str
+) -> None:
     file.write_text(text)
     with pytest.raises(SettingError) as raised:
         thresholds.read(file)
-    assert f"{file}, {said}" in raised.value.message
+    assert f"{file}, {message}" in raised.value.message
     assert "nothing is lost; correct the line" in raised.value.message
 
 

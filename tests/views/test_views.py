@@ -191,13 +191,13 @@ def enrollment_changes(base: Base) -> pd.DataFrame:
     found, before = [], None
     for day in base.days():
         rows = history[(history.valid_from <= day) & ~(history.valid_to <= day)]
-        now = {(r.student_id, r.class_id): r for r in rows.itertuples()}
-        for change, pairs, told in (
+        now: dict[tuple[Any, Any], Any] = {(r.student_id, r.class_id): r for r in rows.itertuples()}
+        for change, pairs, entries in (
             ("joined", now.keys() - (before or now).keys(), now),
             ("left", (before or now).keys() - now.keys(), before or now),
         ):
             for student, cls in pairs:
-                r = told[student, cls]
+                r = entries[student, cls]
                 found.append(
                     {"snapshot_date": day, "change": change, "class_id": cls, "student_id": student}
                     | {"class_title": r.class_title, "course_name": r.course_name, "name": names[student]}
@@ -236,11 +236,11 @@ def sync_log(base: Base) -> pd.DataFrame:
             rows = f"{moved[0]:,} rows added, {moved[1]:,} changed, {moved[2]:,} removed."
         of_sync = received[(received.snapshot_date == day) & (received.landing == s.landing)]
         came = of_sync.set_index("set_name").received
-        said = f"Synced {came.students:,} students and {came.classes:,} classes: {rows}"
+        words = f"Synced {came.students:,} students and {came.classes:,} classes: {rows}"
         if s.slipped:
-            said += f" {s.slipped:,} seemed gone and were found."
+            words += f" {s.slipped:,} seemed gone and were found."
         seconds = round((s.finished_at - s.started_at).total_seconds(), 1)
-        night = {"snapshot_date": day, "said": said, "syncs": len(mine), "seconds": seconds}
+        night = {"snapshot_date": day, "said": words, "syncs": len(mine), "seconds": seconds}
         found.append({**s, **night, "students": came.students, "classes": came.classes})
     return pd.DataFrame(found)
 
@@ -261,12 +261,12 @@ def test_every_question_is_computed_here_too() -> None:
 @pytest.mark.parametrize("name", catalog.VIEWS)
 def test_a_view_says_what_pandas_says(name: str, fortnight: School) -> None:
     columns = [c for c, _ in catalog.view(name).columns]
-    said = fortnight.frame(f"SELECT * FROM {name}")
-    assert list(said.columns) == columns
+    found = fortnight.frame(f"SELECT * FROM {name}")
+    assert list(found.columns) == columns
     computed = plain(COMPUTED[name](Base(fortnight)), columns)
     assert computed
     # Rounded to two places here and there: a half may go either way.
-    assert plain(said, columns) == [pytest.approx(row, abs=0.0101) for row in computed]
+    assert plain(found, columns) == [pytest.approx(row, abs=0.0101) for row in computed]
 
 
 def test_the_fortnight_has_something_of_each_kind(fortnight: School) -> None:

@@ -19,7 +19,7 @@ standing AS MATERIALIZED (
         ON h.valid_from <= d.snapshot_date AND (h.valid_to IS NULL OR h.valid_to > d.snapshot_date)
     WHERE {{ some }}
 ),
-told AS (
+in_history AS (
     SELECT h.* FROM standing AS h SEMI JOIN stating AS s ON s.snapshot_date = h.snapshot_date AND s.id = h.{{ table.parent_key }}
 ),
 absent AS (
@@ -32,7 +32,7 @@ SELECT snapshot_date, COUNT(DISTINCT {{ table.parent_key }}) FROM (
     SELECT
         COALESCE(h.snapshot_date, s.snapshot_date) AS snapshot_date,
         COALESCE(h.{{ table.parent_key }}, s.{{ table.parent_key }}) AS {{ table.parent_key }}
-    FROM told AS h FULL JOIN stated AS s ON h.snapshot_date = s.snapshot_date AND {{ m.same(table.key, "h", "s") }}
+    FROM in_history AS h FULL JOIN stated AS s ON h.snapshot_date = s.snapshot_date AND {{ m.same(table.key, "h", "s") }}
     WHERE h.snapshot_date IS NULL OR s.snapshot_date IS NULL OR {{ m.differ(table.tracked, "h", "s") }}
     UNION ALL
     FROM absent

@@ -14,25 +14,25 @@ import pytest
 
 from pipelines.errors import DamagedError
 from pipelines.sync import always
+from tests.support.healing import COUNT, healed
 from tests.support.machines import left_over
-from tests.support.nights import House, Told, night
+from tests.support.nights import Expected, House, night
 from tests.support.records import classes, students
-from tests.sync.faults.conftest import COUNT, healed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
-def test_whatever_lies_in_the_build_folder_is_swept_away(house: House, told: Told) -> None:
+def test_whatever_lies_in_the_build_folder_is_swept_away(house: House, expected: Expected) -> None:
     build = house.warehouse / "build"
     for name in ("next.duckdb", "next.duckdb.wal", "writer.txt", "spill/duckdb_temp_storage-0.tmp"):
         (build / name).write_bytes(random.Random(name).randbytes(5000))
     for name in ("stage/landing=1", "day/students"):
         (build / name).mkdir(parents=True)
         (build / name / "part-0.parquet").write_bytes(b"garbage")
-    healed(house, told)
+    healed(house, expected)
 
 
-def test_a_corrupt_build_file_is_never_published(house: House, told: Told) -> None:
+def test_a_corrupt_build_file_is_never_published(house: House, expected: Expected) -> None:
     """Damage in the next file between merge and publish: the publish fails and says what to run."""
     before, book = house.state()["rollbook.duckdb"], house.rollbook()
     with book.writer():
@@ -42,7 +42,7 @@ def test_a_corrupt_build_file_is_never_published(house: House, told: Told) -> No
         with pytest.raises(DamagedError, match="next.duckdb cannot be read: run"):
             book.publish()
     assert house.state()["rollbook.duckdb"] == before
-    healed(house, told)
+    healed(house, expected)
 
 
 def part(house: House, table: str, number: int) -> Path:
@@ -50,17 +50,17 @@ def part(house: House, table: str, number: int) -> Path:
 
 
 @pytest.mark.parametrize("keep", [0, 4, 0.5, 0.99])
-def test_a_truncated_parquet_file_is_made_again_by_the_next_sync(house: House, told: Told, keep: float) -> None:
+def test_a_truncated_parquet_file_is_made_again_by_the_next_sync(house: House, expected: Expected, keep: float) -> None:
     file = part(house, "student_activity", 2)
     whole = file.read_bytes()
     file.write_bytes(whole[: int(keep * len(whole)) if keep < 1 else int(keep)])
-    healed(house, told)
+    healed(house, expected)
     assert file.read_bytes() == whole
 
 
 @pytest.mark.parametrize("whole", [0, 100], ids=["all of it", "all but its end"])
 def test_a_parquet_file_damaged_at_its_full_length_is_found_when_read_and_made_again_by_the_next_sync(
-    house: House, told: Told, whole: int
+    house: House, expected: Expected, whole: int
 ) -> None:
     """Its length says nothing, so it is found when it is read: here by a rebuild from the snapshots."""
     house.sync()
@@ -77,12 +77,12 @@ def test_a_parquet_file_damaged_at_its_full_length_is_found_when_read_and_made_a
         " it makes them again from what was landed, where that is still there"
     )
     assert house.state()["rollbook.duckdb"] == before
-    healed(house, told)
+    healed(house, expected)
     assert file.read_bytes() == content
     with book.writer():
         book.merge(full_refresh=True)
         book.publish()
-    assert house.tables() == told.tables()
+    assert house.tables() == expected.tables()
 
 
 def gone(content: bytes) -> bytes:
@@ -112,18 +112,18 @@ def scratched(content: bytes) -> bytes:
 
 @pytest.mark.parametrize("damage", [gone, garbage, cut_short, torn, scratched])
 def test_a_damaged_published_file_is_made_again_by_the_next_sync(
-    house: House, told: Told, damage: Callable[[bytes], bytes]
+    house: House, expected: Expected, damage: Callable[[bytes], bytes]
 ) -> None:
     """From the one published before, brought up to date from the lake, before anything is judged."""
     house.published.write_bytes(damage(house.published.read_bytes()))
     house.sync()
-    assert house.tables() == told.tables()
+    assert house.tables() == expected.tables()
     assert left_over(house.warehouse) == []
 
 
 @pytest.mark.parametrize("damage", [torn, scratched])
 def test_a_worn_disk_under_the_published_file_is_said_and_made_good_by_the_next_sync(
-    house: House, told: Told, damage: Callable[[bytes], bytes]
+    house: House, expected: Expected, damage: Callable[[bytes], bytes]
 ) -> None:
     """Size and time are as they were, so the damage shows only when it is read."""
     before = house.published.stat()
@@ -137,22 +137,22 @@ def test_a_worn_disk_under_the_published_file_is_said_and_made_good_by_the_next_
         assert "rollbook.duckdb was damaged. Run `rollbook sync`" in error.message
         assert house.query("SELECT COUNT(*) FROM students") == [(COUNT,)]  # readers have the one before meanwhile
         house.sync()
-    assert house.tables() == told.tables()
+    assert house.tables() == expected.tables()
     assert left_over(house.warehouse) == []
 
 
 @pytest.mark.parametrize("damage", [gone, garbage, cut_short, torn, scratched])
 def test_a_damaged_published_file_without_an_older_one_is_made_again_from_the_lake(
-    house: House, told: Told, damage: Callable[[bytes], bytes]
+    house: House, expected: Expected, damage: Callable[[bytes], bytes]
 ) -> None:
     shutil.rmtree(house.warehouse / "build" / "previous")
     house.published.write_bytes(damage(house.published.read_bytes()))
-    healed(house, told)
+    healed(house, expected)
 
 
-def test_a_published_file_that_was_removed_is_made_again(house: House, told: Told) -> None:
+def test_a_published_file_that_was_removed_is_made_again(house: House, expected: Expected) -> None:
     house.published.unlink()
-    healed(house, told)
+    healed(house, expected)
 
 
 @pytest.mark.parametrize("file", ["manifest.json", "bodies.zst", "pages.jsonl"])
@@ -172,4 +172,4 @@ def test_a_damaged_landing_says_what_to_do_and_that_helps(house: House, file: st
     assert house.tables() == expected
     shutil.move(landing, house.warehouse.parent / "aside")
     house.rollbook().rebuild(confirm=always)
-    assert house.tables() == Told().night(1, students(COUNT), classes(3)).tables()
+    assert house.tables() == Expected().night(1, students(COUNT), classes(3)).tables()

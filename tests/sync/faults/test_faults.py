@@ -2,7 +2,7 @@
 recovers.
 
 The disks, accounts and limits are real (`tests.support.machines`). What is published afterwards is what the slow model
-makes of what the service told; the service's own faults are in `tests/fault_matrix`, killed writers in `test_kill`,
+makes of what the service showed; the service's own faults are in `tests/fault_matrix`, killed writers in `test_kill`,
 damaged files in `test_damage`.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,24 +23,26 @@ from pipelines.operations.diff import diff
 from pipelines.operations.doctor import Doctor, Outcome
 from pipelines.operations.status import load_status as look
 from pipelines.sync import Rollbook
-from tests.support.machines import MB, Disk, as_nobody, disk, elsewhere, left_over, no_file_above, open_below
-from tests.support.nights import House, Told, night
+from tests.support.healing import COUNT, TONIGHT, healed
+from tests.support.machines import MB, Disk, as_nobody, disk, in_another_process, left_over, no_file_above, open_below
+from tests.support.nights import Expected, House, night
 from tests.support.records import classes, students
 from tests.support.service import Service
-from tests.sync.faults.conftest import COUNT, TONIGHT, healed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 STAGES = ("land", "snapshot", "merge", "publish")
 
 
-def stages(book: Rollbook, until: str = "") -> Iterator[tuple[str, Callable[[], Any]]]:
+def stages(book: Rollbook) -> list[Callable[[], Any]]:
     """The stages of tonight's sync, to be called one by one."""
     made: dict[str, Any] = {}
-    yield "land", lambda: made.update(manifest=book.land())
-    yield "snapshot", lambda: book.snapshot(made["manifest"])
-    yield "merge", book.merge
-    yield "publish", book.publish
+    return [
+        lambda: made.update(manifest=book.land()),
+        lambda: book.snapshot(made["manifest"]),
+        book.merge,
+        book.publish,
+    ]
 
 
 # --- the disk is full ------------------------------------------------------------------------------------------------
@@ -48,29 +50,27 @@ def stages(book: Rollbook, until: str = "") -> Iterator[tuple[str, Callable[[], 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_disk_that_is_full_in_a_stage_is_said_and_the_next_sync_makes_it_good(
-    small: tuple[House, Disk], told: Told, stage: str
+    small: tuple[House, Disk], expected: Expected, stage: str
 ) -> None:
     house, mounted = small
     before, book = house.state(), house.rollbook()
     with book.writer():
-        for name, work in stages(book):
-            if name != stage:
-                work()
-                continue
-            with mounted.full(), pytest.raises(MachineError) as refused:
-                work()
-            break
+        *earlier, last = stages(book)[: STAGES.index(stage) + 1]
+        for work in earlier:
+            work()
+        with mounted.full(), pytest.raises(MachineError) as refused:
+            last()
     assert refused.value.message.startswith("The disk is full: 0 bytes are left")
     assert "Make room (`rollbook prune --dry-run` shows" in refused.value.message
     assert "Readers keep what was published" in refused.value.message
     published = "rollbook.duckdb"
     assert house.state()[published] == before[published]
     assert open_below(house.warehouse) == []
-    healed(house, told)
+    healed(house, expected)
 
 
 def test_wherever_a_sync_runs_out_of_room_it_says_so_and_the_next_one_makes_it_good(
-    small: tuple[House, Disk], told: Told
+    small: tuple[House, Disk], expected: Expected
 ) -> None:
     """With a little more room each time, the sync gets a little further, until at last there is enough.
 
@@ -78,10 +78,10 @@ def test_wherever_a_sync_runs_out_of_room_it_says_so_and_the_next_one_makes_it_g
     """
     house, mounted = small
     first = students(COUNT), classes(3)
-    two = Told().night(1, *first).night(2, *first)
-    unproven = Told().night(1, *first).night(2, *first)
+    two = Expected().night(1, *first).night(2, *first)
+    unproven = Expected().night(1, *first).night(2, *first)
     unproven.night(3, TONIGHT, classes(3), unproven=["students", "classes"])
-    whole, failed = [two.tables(), unproven.tables(), told.tables()], 0
+    whole, failed = [two.tables(), unproven.tables(), expected.tables()], 0
     size = house.published.stat().st_size
     for leave in (0, 8_192, 40_960, 100_000, 300_000, MB, size // 2, size, size + MB, size + 2 * MB, size * 2 + 4 * MB):
         try:
@@ -95,7 +95,7 @@ def test_wherever_a_sync_runs_out_of_room_it_says_so_and_the_next_one_makes_it_g
             break
         assert open_below(house.warehouse) == []
     assert failed >= 6
-    healed(house, told)
+    healed(house, expected)
 
 
 def test_a_first_sync_on_a_full_disk_leaves_nothing_published(service: Service) -> None:
@@ -105,7 +105,7 @@ def test_a_first_sync_on_a_full_disk_leaves_nothing_published(service: Service) 
             house.sync()
         assert not house.published.exists()
         house.sync()
-        assert house.tables() == Told().night(1, students(COUNT), classes(3)).tables()
+        assert house.tables() == Expected().night(1, students(COUNT), classes(3)).tables()
         assert left_over(house.warehouse) == []
 
 
@@ -120,20 +120,22 @@ def test_a_full_disk_makes_no_failure_of_the_service_a_mystery(small: tuple[Hous
     assert open_below(house.warehouse) == []
 
 
-def test_a_file_that_may_not_grow_is_said(house: House, told: Told) -> None:
+def test_a_file_that_may_not_grow_is_said(house: House, expected: Expected) -> None:
     """As a quota or `ulimit -f` has it."""
     before = house.state()["rollbook.duckdb"]
-    refused = elsewhere(house.sync, first=no_file_above(house.published.stat().st_size // 2))
+    refused = in_another_process(house.sync, first=no_file_above(house.published.stat().st_size // 2))
     assert isinstance(refused, MachineError), refused
     assert "would be larger than this account or its disk allows (ulimit -f" in refused.message
     assert house.state()["rollbook.duckdb"] == before
-    healed(house, told)
+    healed(house, expected)
 
 
 # --- it may not be written to ----------------------------------------------------------------------------------------
 
 
-def test_a_read_only_warehouse_is_said_and_may_still_be_looked_at(small: tuple[House, Disk], told: Told) -> None:
+def test_a_read_only_warehouse_is_said_and_may_still_be_looked_at(
+    small: tuple[House, Disk], expected: Expected
+) -> None:
     house, mounted = small
     with mounted.read_only():
         with pytest.raises(
@@ -145,41 +147,41 @@ def test_a_read_only_warehouse_is_said_and_may_still_be_looked_at(small: tuple[H
         found = {f.what: f for f in Doctor(house.rollbook()).examine()}
         assert found["files"].outcome is Outcome.FAILED
         assert "mounted read-only" in found["files"].says
-    healed(house, told)
+    healed(house, expected)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="becoming another account takes root")
 @pytest.mark.parametrize("ours", [".", "raw", "snapshots/students", "build"], ids=str)
-def test_a_warehouse_of_another_account_is_said(house: House, told: Told, ours: str) -> None:
+def test_a_warehouse_of_another_account_is_said(house: House, expected: Expected, ours: str) -> None:
     """All of it, or a folder that somebody made as root."""
     if ours != ".":
         for path in (house.warehouse.parent, house.warehouse, *house.warehouse.rglob("*")):
             os.chown(path, 65534, 65534)
         shutil.chown(house.warehouse / ours, 0, 0)
         (house.warehouse / ours).chmod(0o555)
-    refused = elsewhere(house.sync, first=as_nobody)
+    refused = in_another_process(house.sync, first=as_nobody)
     assert isinstance(refused, MachineError), refused
     assert "This account (nobody) may not use" in refused.message
     assert f"chown -R nobody {house.warehouse}" in refused.message
-    (finding,) = elsewhere(
+    (finding,) = in_another_process(
         lambda: [f for f in Doctor(house.rollbook()).examine() if f.what == "files"], first=as_nobody
     )
     assert finding.outcome is Outcome.FAILED
-    healed(house, told)  # root may
+    healed(house, expected)  # root may
 
 
 # --- others at the same time -----------------------------------------------------------------------------------------
 
 
-def test_two_syncs_started_at_once_run_one_after_the_other(house: House, told: Told) -> None:
+def test_two_syncs_started_at_once_run_one_after_the_other(house: House, expected: Expected) -> None:
     context = multiprocessing.get_context("fork")
     with context.Pool(2) as pool:
         waiting = [pool.apply_async(_sync, (house.settings(), house.now)) for _ in range(2)]
         landings = sorted(w.get(60) for w in waiting)
     assert landings == [1, 2]
-    assert house.tables() == told.tables()
+    assert house.tables() == expected.tables()
     assert [m.verdict for m in house.landings(night(3))] == ["synced", "synced"]
-    healed(house, told)
+    healed(house, expected)
 
 
 def _sync(settings: Any, now: datetime) -> int:
@@ -187,18 +189,18 @@ def _sync(settings: Any, now: datetime) -> int:
 
 
 def test_a_second_writer_that_waited_long_enough_is_refused_in_a_sentence(
-    house: House, told: Told, monkeypatch: pytest.MonkeyPatch
+    house: House, expected: Expected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipelines.sync.lock.WAIT_SECONDS", 0.2)
     with house.rollbook().writer():
-        refused = elsewhere(house.sync)
+        refused = in_another_process(house.sync)
     assert isinstance(refused, BusyError)
     assert f"Another sync is still writing (process {os.getpid()} since {night(3)} 02:15:00 UTC)" in refused.message
     assert "Try again when it is done" in refused.message
-    healed(house, told)
+    healed(house, expected)
 
 
-def test_a_published_file_that_an_analyst_opened_for_writing_is_said(house: House, told: Told) -> None:
+def test_a_published_file_that_an_analyst_opened_for_writing_is_said(house: House, expected: Expected) -> None:
     """They need not have: readers of a read-only connection are never in the way."""
     context = multiprocessing.get_context("fork")
     ready, over = context.Event(), context.Event()
@@ -211,7 +213,7 @@ def test_a_published_file_that_an_analyst_opened_for_writing_is_said(house: Hous
     finally:
         over.set()
         analyst.join(10)
-    healed(house, told)
+    healed(house, expected)
 
 
 def _hold_open(published: Path, ready: Any, over: Any) -> None:
@@ -225,7 +227,7 @@ def _hold_open(published: Path, ready: Any, over: Any) -> None:
 # --- the clock -------------------------------------------------------------------------------------------------------
 
 
-def test_a_clock_set_back_fetches_nothing_and_says_so(house: House, told: Told) -> None:
+def test_a_clock_set_back_fetches_nothing_and_says_so(house: House, expected: Expected) -> None:
     """Else tonight's records would be filed under a day that is long over, and change what was known of it."""
     before, now = house.state(), house.now
     house.service.now = lambda: now
@@ -239,19 +241,19 @@ def test_a_clock_set_back_fetches_nothing_and_says_so(house: House, told: Told) 
     assert house.state() == before
     assert len(house.landings(night(1))) == 1
     house.now = now
-    healed(house, told)
+    healed(house, expected)
 
 
-def test_a_clock_set_back_within_the_day_does_no_harm(house: House, told: Told) -> None:
+def test_a_clock_set_back_within_the_day_does_no_harm(house: House, expected: Expected) -> None:
     house.sync()
     house.now -= timedelta(hours=2)
-    healed(house, told)
+    healed(house, expected)
 
 
 @pytest.mark.parametrize("ahead", [2, 4, 365])
 @pytest.mark.parametrize("over", [{}, {"keep_days": 1}])
 def test_a_clock_that_ran_ahead_lands_nothing_and_the_next_right_night_is_as_ever(
-    house: House, told: Told, ahead: int, over: dict[str, int]
+    house: House, expected: Expected, ahead: int, over: dict[str, int]
 ) -> None:
     """Else a night is filed under a day to come, and every right one after it comes to nothing."""
     before, right, days = house.state(), house.now, house.rollbook().raw.days()
@@ -264,7 +266,7 @@ def test_a_clock_that_ran_ahead_lands_nothing_and_the_next_right_night_is_as_eve
     assert caught.value.message.count("clock") == 2
     assert (house.state(), house.rollbook().raw.days()) == (before, days)
     house.now = right
-    healed(house, told)
+    healed(house, expected)
     assert max(house.rollbook().raw.days()) == right.date()
 
 

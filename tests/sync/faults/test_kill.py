@@ -20,7 +20,7 @@ from pipelines.sandbox import Sandbox
 from pipelines.sync import always
 from pipelines.tables import TABLES
 from tests.support.fortnight import DAYS, FIRST, KEY, copy, export, lake, rollbook
-from tests.support.kills import Aim, Job, killed_or_done, start
+from tests.support.kills import Job, RandomKills, killed_or_done, start
 from tests.support.nights import folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -91,21 +91,21 @@ def assert_nothing_left(warehouse: Path) -> None:
 def test_syncs_killed_at_random_instants_leave_a_whole_file_and_the_next_one_makes_it_good(
     sandbox: Sandbox, twin: Path, victim: Path
 ) -> None:
-    aim = Aim(4)
+    kills = RandomKills(4)
     for day in NIGHTS:
         sandbox.day = day
-        with aim.timing():
+        with kills.timing():
             rollbook(twin, sandbox.base_url, today=day).sync(day)
         job = Job("sync", victim, sandbox.base_url, day, day)
         before = read(victim)
         for _ in range(KILLS_A_NIGHT):
-            aim.strike(start(job))
+            kills.kill(start(job))
             assert read(victim) in (before, day)
         assert not killed_or_done(start(job))
         assert read(victim) == day
         assert_nothing_left(victim)
         assert export(victim / "rollbook.duckdb", RECORDS) == export(twin / "rollbook.duckdb", RECORDS)
-    assert aim.hits > KILLS_A_NIGHT * len(NIGHTS) // 3, "most of them were over before the blow"
+    assert kills.killed > KILLS_A_NIGHT * len(NIGHTS) // 3, "most of them were done before they could be killed"
     rollbook(victim).rebuild()
     assert export(victim / "rollbook.duckdb", RECORDS) == export(twin / "rollbook.duckdb", RECORDS)
 
@@ -119,15 +119,15 @@ def test_backfills_and_rebuilds_killed_at_random_instants_are_made_good_by_the_n
         rollbook(twin, sandbox.base_url, today=day).sync(day)
     copy(twin, victim)
     right = Job("backfill", victim, sandbox.base_url, FIRST, NIGHTS[-1])
-    aim = Aim(5)
-    with aim.timing():
+    kills = RandomKills(5)
+    with kills.timing():
         killed_or_done(start(replace(right, wrongly=True)))
     assert export(victim / "rollbook.duckdb", RECORDS) != export(twin / "rollbook.duckdb", RECORDS)
     for n in range(KILLED_BACKFILLS):
         job = replace(right, wrongly=n % 2 == 1, what="rebuild" if n % 3 == 2 else "backfill")
-        aim.strike(start(job))
+        kills.kill(start(job))
         assert read(victim) == NIGHTS[-1]
-    assert aim.hits > KILLED_BACKFILLS // 3, "most of them were over before the blow"
+    assert kills.killed > KILLED_BACKFILLS // 3, "most of them were done before they could be killed"
     assert not killed_or_done(start(right))
     assert_nothing_left(victim)
     assert export(victim / "rollbook.duckdb", RECORDS) == export(twin / "rollbook.duckdb", RECORDS)

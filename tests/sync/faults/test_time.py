@@ -23,9 +23,8 @@ from pipelines import cron
 from pipelines.errors import NothingLandedError
 from pipelines.landing.manifest import Verdict
 from tests.support.graph import EXAMPLE, loaded
-from tests.support.nights import House, folder
+from tests.support.nights import new_house
 from tests.support.records import classes, students
-from tests.support.service import Service
 
 BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
 PUBLISHED = dg.AssetKey(["published", "rollbook"])
@@ -104,8 +103,8 @@ def test_a_tick_that_comes_late_is_labelled_with_the_day_on_which_it_fetches(tic
                 scheduled_execution_time=datetime.fromisoformat(f"{tick}+00:00"),
                 repository_def=module.defs.get_repository_def(),
             )
-            told = schedule.evaluate_tick(context)
-    assert [(r.partition_key, r.tags["rollbook/sync"]) for r in told.run_requests] == [(label, "nightly")]
+            evaluated = schedule.evaluate_tick(context)
+    assert [(r.partition_key, r.tags["rollbook/sync"]) for r in evaluated.run_requests] == [(label, "nightly")]
 
 
 @pytest.mark.parametrize(
@@ -124,8 +123,7 @@ def test_today_begins_at_midnight_in_the_zone(now: str, newest: str) -> None:
     with graph(BERLIN) as module:
         days = module.defs.resolve_asset_graph().get(PUBLISHED).partitions_def
         assert days.get_partition_keys(current_time=moment)[-1] == newest
-    with folder() as path, Service() as service:
-        house = House(path, service, timezone=BERLIN)
+    with new_house(timezone=BERLIN) as house:
         house.now = moment
         assert str(house.rollbook().today()) == newest
 
@@ -226,8 +224,7 @@ def test_a_line_that_dagster_might_read_otherwise_is_refused(line: str) -> None:
 
 
 def test_a_clock_set_back_by_a_day_syncs_that_day_again_and_history_stays_a_function_of_the_days() -> None:
-    with folder() as path, Service(students(30), classes(1)) as service:
-        house = House(path, service)
+    with new_house(students(30), classes(1)) as house:
         house.at(1).sync()
         house.service.students[0]["name"] = "Pupil Renamed"
         house.at(2).sync()
@@ -239,8 +236,7 @@ def test_a_clock_set_back_by_a_day_syncs_that_day_again_and_history_stays_a_func
 
 
 def test_a_clock_that_is_wrong_here_and_right_there_fetches_nothing_under_a_day_it_is_nowhere() -> None:
-    with folder() as path, Service(students(30), classes(1)) as service:
-        house = House(path, service, timezone=BERLIN)
+    with new_house(students(30), classes(1), timezone=BERLIN) as house:
         house.at(2).sync()
         with pytest.raises(NothingLandedError, match="it is 2026-11-21 here and 2026-11-21 at the service"):
             house.sync(date(2026, 11, 20))

@@ -18,9 +18,8 @@ from pipelines.landing.manifest import Verdict
 from pipelines.operations.diff import diff
 from pipelines.sync import always
 from pipelines.tables import TABLES
-from tests.support.nights import House, Told, night
+from tests.support.nights import Expected, House, night
 from tests.support.records import classes, school_class, student, students
-from tests.support.service import Asked, Reply, Service
 from tests.sync.recovery.losses import (
     LOSSES,
     change_rows,
@@ -31,68 +30,57 @@ from tests.sync.recovery.losses import (
     restore_the_first_night,
 )
 
-
-def hide(service: Service, *ids: int) -> None:
-    """Let the list lack these records, though a search finds them."""
-
-    def bend(asked: Asked, reply: Reply) -> Reply:
-        listed = [s for s in service.students if s["id"] not in ids]
-        return service._list(asked, listed, ("name", "email", "reference_id"))
-
-    service.on(bend, path="students", times=None)
-
-
 # --- what may become of the published file ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_mass_removal_is_held_whatever_became_of_the_published_file(
-    house: House, told: Told, loss: Callable[[House], None]
+    house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
     loss(house)
     house.service.students = students(10)
     with pytest.raises(HeldError, match="51 of 61 rows of students would be removed"):
         house.sync()
-    assert house.tables() == told.tables()
+    assert house.tables() == expected.tables()
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_record_that_a_search_finds_is_not_removed_whatever_became_of_the_published_file(
-    house: House, told: Told, loss: Callable[[House], None]
+    house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
     """Number 100 is new since the older files: those would not even know whom to search for."""
     loss(house)
-    hide(house.service, 7, 100)
+    house.service.hide(7, 100)
     done = house.sync()
     assert [(a.id, a.answer) for a in done.manifest.absences] == [(7, "slipped"), (100, "slipped")]
-    told.night(4, [*students(60), student(100)], classes(4))
-    assert house.tables() == told.tables()
+    expected.night(4, [*students(60), student(100)], classes(4))
+    assert house.tables() == expected.tables()
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_record_that_is_gone_is_searched_for_and_then_removed(
-    house: House, told: Told, loss: Callable[[House], None]
+    house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
     loss(house)
     house.service.students = students(60)
     done = house.sync()
     assert [(a.id, a.answer) for a in done.manifest.absences] == [(100, "removed")]
-    assert house.tables() == told.night(4, students(60), classes(4)).tables()
+    assert house.tables() == expected.night(4, students(60), classes(4)).tables()
 
 
 def test_a_stop_between_snapshot_and_publish_is_made_good_before_the_next_night_is_judged(
-    house: House, told: Told
+    house: House, expected: Expected
 ) -> None:
     more = [*students(60), student(100), *students(30, first=200)]
     house.service.students = more
     book = house.rollbook()
     with book.writer():
         book.snapshot(book.land())
-    told.night(4, more, classes(4))
+    expected.night(4, more, classes(4))
     house.at(5).service.students = students(60)
     with pytest.raises(HeldError, match="31 of 91 rows of students would be removed"):
         house.sync()
-    assert house.tables() == told.tables()
+    assert house.tables() == expected.tables()
 
 
 def test_what_somebody_put_in_the_published_files_place_is_moved_aside_and_kept(house: House) -> None:
@@ -106,12 +94,12 @@ def test_what_somebody_put_in_the_published_files_place_is_moved_aside_and_kept(
     assert house.query("SELECT COUNT(*) FROM history.students WHERE name = 'Mine Now'") == [(0,)]
 
 
-def test_an_older_file_that_somebody_changed_is_nothing_to_begin_from(house: House, told: Told) -> None:
+def test_an_older_file_that_somebody_changed_is_nothing_to_begin_from(house: House, expected: Expected) -> None:
     with duckdb.connect(str(house.rollbook().warehouse.kept()[0])) as con:
         con.execute("DELETE FROM spans.students")
     delete(house)
     house.sync()
-    assert house.tables() == told.night(4, [*students(60), student(100)], classes(4)).tables()
+    assert house.tables() == expected.night(4, [*students(60), student(100)], classes(4)).tables()
 
 
 WRITER = """
@@ -123,7 +111,7 @@ sys.stdin.read()
 """
 
 
-def test_changes_that_somebody_has_not_finished_writing_are_left_out(house: House, told: Told) -> None:
+def test_changes_that_somebody_has_not_finished_writing_are_left_out(house: House, expected: Expected) -> None:
     """They lie in a log beside the file, and whoever made them still has it open."""
     command = [sys.executable, "-c", WRITER, str(house.published)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
@@ -133,10 +121,10 @@ def test_changes_that_somebody_has_not_finished_writing_are_left_out(house: Hous
         house.sync()
         writer.stdin.close()
         assert writer.wait(30) == 0
-    told.night(4, [*students(60), student(100)], classes(4))
-    assert house.tables() == told.tables()
+    expected.night(4, [*students(60), student(100)], classes(4))
+    assert house.tables() == expected.tables()
     house.at(5).sync()
-    assert house.tables() == told.night(5, [*students(60), student(100)], classes(4)).tables()
+    assert house.tables() == expected.night(5, [*students(60), student(100)], classes(4)).tables()
 
 
 def test_a_moved_warehouse_is_recognised_and_not_made_again(house: House, tmp_path: Path) -> None:
@@ -155,14 +143,14 @@ def test_a_file_of_unknown_origin_in_an_empty_warehouse_is_neither_read_nor_repl
     assert house.published.read_bytes() == before
 
 
-def test_what_the_published_file_has_wrong_is_made_right_from_the_lake(house: House, told: Told) -> None:
+def test_what_the_published_file_has_wrong_is_made_right_from_the_lake(house: House, expected: Expected) -> None:
     """The checks refuse what was merged from it; what was merged from the lake they let pass."""
     restore_the_first_night(house)
     answers = iter([{"rule": ["wrong"]}])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipelines.store.checks.examine", lambda *_: next(answers, {}))
         house.sync()
-    assert house.tables() == told.night(4, [*students(60), student(100)], classes(4)).tables()
+    assert house.tables() == expected.night(4, [*students(60), student(100)], classes(4)).tables()
 
 
 @pytest.mark.parametrize("loss", [delete, cut_short, restore_the_first_night, change_rows])
@@ -178,7 +166,9 @@ def test_a_look_at_what_a_sync_would_do_compares_with_no_such_file(house: House,
 # --- what cannot be judged now is landed all the same ----------------------------------------------------------------
 
 
-def test_a_night_that_cannot_be_judged_is_landed_and_judged_by_the_next_writer(house: House, told: Told) -> None:
+def test_a_night_that_cannot_be_judged_is_landed_and_judged_by_the_next_writer(
+    house: House, expected: Expected
+) -> None:
     restore_the_first_night(house)
     house.service.students = students(59)
     with pytest.MonkeyPatch.context() as patch:
@@ -189,8 +179,8 @@ def test_a_night_that_cannot_be_judged_is_landed_and_judged_by_the_next_writer(h
     assert (landed.verdict, landed.proven, landed.absences) == (None, False, ())
     assert "wrong" in landed.deferred
     house.at(5).sync()
-    told.night(4, students(59), classes(4), unproven=["students", "classes"])
-    assert house.tables() == told.night(5, students(59), classes(4)).tables()
+    expected.night(4, students(59), classes(4), unproven=["students", "classes"])
+    assert house.tables() == expected.night(5, students(59), classes(4)).tables()
     (landed,) = house.landings(night(4))
     assert landed.verdict is Verdict.UNPROVEN
     assert "could not be compared" in landed.reason
@@ -199,7 +189,7 @@ def test_a_night_that_cannot_be_judged_is_landed_and_judged_by_the_next_writer(h
 # --- rebuild and backfill ask before they take much away -------------------------------------------------------------
 
 
-def test_a_rebuild_that_would_lose_a_day_or_many_rows_asks_first(house: House, told: Told) -> None:
+def test_a_rebuild_that_would_lose_a_day_or_many_rows_asks_first(house: House, expected: Expected) -> None:
     shutil.rmtree(house.warehouse / "raw" / f"snapshot_date={night(2)}")
     before = house.state()
     with pytest.raises(HeldError) as held:
@@ -217,16 +207,16 @@ def test_a_rebuild_that_would_lose_a_day_or_many_rows_asks_first(house: House, t
     with pytest.raises(HeldError):
         house.sync()
     house.approve()
-    assert house.tables()["main.students"] == [r for r in told.tables()["main.students"] if r[0] <= 20]
+    assert house.tables()["main.students"] == [r for r in expected.tables()["main.students"] if r[0] <= 20]
 
 
 @pytest.mark.parametrize("loss", [delete, cut_short, empty, make_a_folder_of_it, change_rows])
 def test_a_rebuild_needs_no_published_file_and_still_asks(
-    house: House, told: Told, loss: Callable[[House], None]
+    house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
     loss(house)
     house.rollbook().rebuild()
-    assert house.tables() == told.tables()
+    assert house.tables() == expected.tables()
     loss(house)
     shutil.rmtree(house.warehouse / "raw" / f"snapshot_date={night(1)}")
     with pytest.raises(HeldError, match=f"the history would lose 1 day \\({night(1)}\\)"):
@@ -242,7 +232,7 @@ def redeclare(patch: pytest.MonkeyPatch, **over: Any) -> None:
 
 @pytest.mark.parametrize("how", ["rebuild", "backfill"])
 def test_what_is_declared_so_that_most_records_are_refused_publishes_nothing(
-    house: House, told: Told, how: str, monkeypatch: pytest.MonkeyPatch
+    house: House, expected: Expected, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pipelines.flatten import shapes
 
@@ -260,7 +250,7 @@ def test_what_is_declared_so_that_most_records_are_refused_publishes_nothing(
     assert "a declaration in pipelines/tables.py does not fit it any more" in str(refused.value)
     assert house.state() == before
     house.sync()
-    assert house.tables() == told.night(4, house.service.students, classes(4)).tables()
+    assert house.tables() == expected.night(4, house.service.students, classes(4)).tables()
 
 
 def test_a_type_that_the_snapshots_do_not_fit_is_said_and_what_was_fetched_is_kept(

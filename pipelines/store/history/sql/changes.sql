@@ -23,7 +23,7 @@ versions AS (
     FROM kept AS k
     WINDOW w AS (PARTITION BY {{ m.names(table.key) }} ORDER BY valid_from)
 ),
-told AS (
+all_changes AS (
     SELECT
         valid_from AS snapshot_date, '{{ table.name }}' AS table_name, {{ ids }}
         CASE WHEN before_from IS NULL THEN 'added' ELSE 'returned' END AS change,
@@ -40,7 +40,7 @@ told AS (
     FROM versions WHERE before_to = valid_from AND {{ c.name }} IS DISTINCT FROM previous_{{ c.name }}
     {% endfor %}
 )
-SELECT * FROM told
+SELECT * FROM all_changes
 {% if touched %}
 WHERE snapshot_date >= $since
 {% endif %}
