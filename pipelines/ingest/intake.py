@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 # Records of a set from which on a second process is worth its start.
 LARGE = 5_000
+# Sockets are handed on to processes in this way on POSIX alone.
+POSIX = os.name == "posix"
 
 
 class Intake:
@@ -29,6 +31,23 @@ class Intake:
         self._raw = raw
         self._aside = aside
         self._staged: tuple[date, Flattened] | None = None
+        self._ahead: IngestProcess | None = None
+
+    def start_ahead(self) -> None:
+        """Start a second process now, so that it is ready when the first page comes."""
+        if self._ahead is None and POSIX:
+            self._ahead = IngestProcess()
+
+    def process(self) -> IngestProcess:
+        """Return a second process: the one that was started ahead, or a new one."""
+        process, self._ahead = self._ahead or IngestProcess(), None
+        return process
+
+    def stop(self) -> None:
+        """End a second process that was started ahead and is not needed."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
 
     def begin(self, day: date, expected: int = 0) -> StagingWriter:
         """Start the day's next landing. `expected` is how many records a set may have, if that is known."""
@@ -76,7 +95,7 @@ class StagingWriter:
     def expect(self, records: int) -> None:
         """Say how many records a set has that is about to be walked."""
         if self._ingest is None:
-            self._start(large=records >= LARGE and os.name == "posix")
+            self._start(large=records >= LARGE and POSIX)
 
     def add(self, received: Received, content: bytes) -> None:
         """Take one body."""
@@ -119,7 +138,11 @@ class StagingWriter:
         return self._ingest or self._start(large=False)
 
     def _start(self, *, large: bool) -> Ingest | IngestProcess:
-        self._ingest = (IngestProcess if large else Ingest)(self._place.partial, self._aside)
+        if large:
+            self._ingest = self._intake.process()
+            self._ingest.begin(self._place.partial, self._aside)
+        else:
+            self._ingest = Ingest(self._place.partial, self._aside)
         for received, content in self._held:
             self._ingest.add(received, content)
         self._held.clear()

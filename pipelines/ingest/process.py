@@ -52,11 +52,12 @@ class Readable(Protocol):
 
 
 class Request(msgspec.Struct, omit_defaults=True):
-    """One request to the second process. All but a body are answered."""
+    """One request to the second process. All but the beginning and a body are answered."""
 
-    what: Literal["body", "flush", "seal", "staged"]
+    what: Literal["begin", "body", "flush", "seal", "staged"]
     received: Received | None = None
     folder: str = ""
+    aside: str = ""
     manifest: Manifest | None = None
 
 
@@ -71,17 +72,17 @@ class Reply(msgspec.Struct, omit_defaults=True):
 
 
 class IngestProcess:
-    """An `Ingest` in a process of its own."""
+    """An `Ingest` in a process of its own. It may be started before it is known where it shall write."""
 
-    def __init__(self, partial: Path, aside: Path) -> None:
-        """Start the process; it may take bodies at once."""
+    def __init__(self) -> None:
+        """Start the process; it may take requests at once."""
         self.ended_by = ""
         self._socket, theirs = socket.socketpair()
         for end in (self._socket, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", __name__, str(theirs.fileno()), str(partial), str(aside)],
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 env=_environment(),
                 start_new_session=True,  # Ctrl-C is for the first process, which ends this one
@@ -91,6 +92,10 @@ class IngestProcess:
             )
         self._waiting: deque[memoryview] = deque()
         self._pending = 0
+
+    def begin(self, partial: Path, aside: Path) -> None:
+        """Say where to write."""
+        self._put(Request("begin", folder=str(partial), aside=str(aside)))
 
     def add(self, received: Received, content: bytes) -> None:
         """Send one body on its way. Raises what went wrong with an earlier one."""
@@ -227,13 +232,13 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     sys.meta_path.insert(0, _NoPandas())
     gc.disable()  # millions of values come and go that never form cycles
-    number, partial, aside = sys.argv[1:]
     with (
-        socket.socket(fileno=int(number)) as connection,
+        socket.socket(fileno=int(sys.argv[1])) as connection,
         BufferedReader(SocketIO(connection, "r"), SOCKET_BYTES) as file,
     ):
         try:
-            with closing(Ingest(Path(partial), Path(aside))) as ingest:
+            begun = msgspec.msgpack.decode(_read(file)[0], type=Request)
+            with closing(Ingest(Path(begun.folder), Path(begun.aside))) as ingest:
                 _serve(ingest, connection, file)
         except EOFError:
             pass

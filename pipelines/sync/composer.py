@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pipelines import files
 from pipelines.errors import ContractChangedError
 from pipelines.ingest import Flattened, Intake, stage
 from pipelines.landing.manifest import Manifest, TableCounts
@@ -44,6 +45,7 @@ class Composer:
         # What the last committed day states anew, if that is known.
         self.delta: Delta | None = None
         self._day_aside = warehouse.build / "day"
+        self._delta_aside = warehouse.build / "delta"
 
     def flatten(self, manifest: Manifest) -> Flattened:
         """One landing's rows and rejects, aside: staged when it was fetched, or read from `raw/`."""
@@ -63,7 +65,7 @@ class Composer:
         published = "published" if self.warehouse.published.is_file() else None
         with self.warehouse.reading() as con:
             candidate = compose(con, latest.snapshot_date, parts, self._day_aside)
-            counts, delta = compare.compare(con, candidate, published, self.warehouse.build / "delta")
+            counts, delta = compare.compare(con, candidate, published, self._delta_aside)
         return Composed(candidate, parts, _numbers(manifests), delta), counts
 
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
@@ -72,6 +74,11 @@ class Composer:
         self.delta = replace(composed.delta, digest=record.digest) if composed.delta else None
         self.intake.clear()
         return record
+
+    def drop_delta(self) -> None:
+        """Forget what the last day states anew: it is merged."""
+        self.delta = None
+        files.empty(self._delta_aside)
 
     def recompose(self, counted: Sequence[Manifest], lake: Lake | None = None) -> DayRecord:
         """Make a day from the landings that count for it, without a new verdict (G8); in the lake, or in another one.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from pipelines.errors import ArgumentError
 from pipelines.landing.manifest import Hold, Manifest, Reject, TableCounts, Verdict
 from pipelines.settings import Settings
 from pipelines.sync import messages
@@ -143,3 +144,18 @@ def open_holds(manifests: Iterable[Manifest]) -> list[Manifest]:
 def overtaken(hold: Manifest, manifests: Iterable[Manifest]) -> bool:
     """Whether a later day was synced since. Nobody needs to decide on this hold any more, though they still may."""
     return any(m.counts_for_its_day and m.snapshot_date > hold.snapshot_date for m in manifests)
+
+
+def partition(day: date, today: date, settings: Settings) -> date:
+    """Return the day, if it is one that can be synced. Raises ArgumentError naming what would make it one."""
+    first = settings.first_date
+    if day < first:
+        raise ArgumentError(
+            f"{day} is before the first day of this warehouse: set ROLLBOOK_FIRST_DATE (now {first}) to an earlier date"
+        )
+    if day > today:
+        raise ArgumentError(
+            f"{day} has not begun: it is {today} in {settings.timezone}; days run from ROLLBOOK_FIRST_DATE ({first}) to"
+            " today"
+        )
+    return day

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from pipelines import flatten, machine
 from pipelines.errors import (
-    ArgumentError,
     CheckError,
     ContractChangedError,
     HeldError,
@@ -53,10 +52,12 @@ class Rollbook:
         progress: Progress | None = None,
         warehouse: Warehouse | None = None,
         raw: RawStore | None = None,
+        head_start: bool = False,
     ) -> None:
         self.settings = settings
         self.clock = clock
         self.progress = progress
+        self.head_start = head_start  # whether a second process starts before it is known that there are many records
         self.warehouse = warehouse or Warehouse(settings.warehouse_path, settings.file_mode)
         self.raw = raw or RawStore(settings.warehouse_path / "raw")
         self.lake = self.warehouse.lake
@@ -66,10 +67,10 @@ class Rollbook:
         self.retention = Retention(self.landings, self.warehouse)
         self.merger = Merger(self.landings, self.warehouse)
         self.recovery = Recovery(self.landings, self.warehouse, self.composer)
-        # The writer's: days made again that are not in the lake yet, and what kept it from being brought up to date.
+        # The writer's: days made again that are not in the lake yet; what kept it from being brought up to date; and
+        # the first day that the next file's merge touched (None: everything).
         self.staged: StagedLake | None = None
         self._blocked: RollbookError | None = None
-        # The first day that the next file's merge touched; None means everything.
         self._merged_since: date | None = None
         self.is_writer = False
 
@@ -204,18 +205,23 @@ class Rollbook:
         self.settings.check_source()
         flatten.load()  # now, and not between the first answer and the published file
         blocked = self._blocked
-        newest = self.newest()
-        manifest = fetch(
-            self.settings,
-            partial(self.composer.intake.begin, expected=newest.largest_set if newest else 0),
-            None if blocked else self.warehouse,
-            day=day,
-            bound_to=self.bound_to(),
-            newest=newest,
-            choose_details=None if details == "none" or blocked else partial(self._chosen, details),
-            clock=self.clock,
-            progress=self.progress,
-        )
+        newest, intake = self.newest(), self.composer.intake
+        if self.head_start and newest is None:  # else it is known whether there are many
+            intake.start_ahead()
+        try:
+            manifest = fetch(
+                self.settings,
+                partial(intake.begin, expected=newest.largest_set if newest else 0),
+                None if blocked else self.warehouse,
+                day=day,
+                bound_to=self.bound_to(),
+                newest=newest,
+                choose_details=None if details == "none" or blocked else partial(self._chosen, details),
+                clock=self.clock,
+                progress=self.progress,
+            )
+        finally:
+            intake.stop()
         if blocked is not None:
             self.raw.defer(manifest, blocked.message)
             raise blocked
@@ -284,6 +290,7 @@ class Rollbook:
         lake, delta = self.staged or self.lake, self.composer.delta
         merged = self.merger.merge(base, lake, gone, delta, full_refresh=full_refresh)
         self._merged_since = merged.since
+        self.composer.drop_delta()
         return merged.counts
 
     @reported_stage
@@ -369,18 +376,8 @@ class Rollbook:
         self.recover()  # as a writer would that finds it so after a kill
 
     def partition(self, day: date) -> date:
-        """The day, if it is one that can be synced. Raises ArgumentError naming what would make it one."""
-        if day < self.settings.first_date:
-            raise ArgumentError(
-                f"{day} is before the first day of this warehouse: set ROLLBOOK_FIRST_DATE (now"
-                f" {self.settings.first_date}) to an earlier date"
-            )
-        if day > self.today():
-            raise ArgumentError(
-                f"{day} has not begun: it is {self.today()} in {self.settings.timezone}; days run from"
-                f" ROLLBOOK_FIRST_DATE ({self.settings.first_date}) to today"
-            )
-        return day
+        """The day, if it is one that can be synced today. Raises ArgumentError naming what would make it one."""
+        return policy.partition(day, self.today(), self.settings)
 
     def newest(self) -> Manifest | None:
         """The last landing that counts of the newest day that has one."""

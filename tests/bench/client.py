@@ -46,7 +46,7 @@ def main() -> None:
         # A tenth of a percent of 100,000 students leave in a night: more than a person would want to look at, and
         # for a benchmark not a mass change.
         settings = load(base_url=base_url, api_key=KEY, warehouse=folder, first_date=first, verify_most=10_000)
-        rollbook = Rollbook(settings)
+        rollbook = Rollbook(settings, head_start=True)
         manifest = rollbook.sync(day).manifest
         ended = time.time()
         began, searching = manifest.started_at.timestamp(), manifest.search_seconds

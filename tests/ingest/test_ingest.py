@@ -189,7 +189,8 @@ def test_only_its_own_landing_takes_what_is_staged(intake: Intake) -> None:
 def process(tmp_path: Path) -> Iterator[IngestProcess]:
     for name in ("partial", "aside"):
         (tmp_path / name).mkdir()
-    started = IngestProcess(tmp_path / "partial", tmp_path / "aside")
+    started = IngestProcess()
+    started.begin(tmp_path / "partial", tmp_path / "aside")
     yield started
     started.close()
 
@@ -242,7 +243,8 @@ def test_it_has_no_key_and_no_argument_but_folders(
     monkeypatch.setenv("ROLLBOOK_API_KEY", "k3y")
     for name in ("p", "a"):
         (tmp_path / name).mkdir()
-    other = IngestProcess(tmp_path / "p", tmp_path / "a")
+    other = IngestProcess()
+    other.begin(tmp_path / "p", tmp_path / "a")
     try:
         other.flush()
         about = Path(f"/proc/{other._process.pid}")
@@ -259,3 +261,21 @@ def test_what_it_cannot_take_yet_waits_here_and_all_arrives(process: IngestProce
     assert process.seal().bodies == 40
     lines = (tmp_path / "partial" / "pages.jsonl").read_text().splitlines()
     assert [msgspec.json.decode(line)["size"] for line in lines] == [2**18] * 40
+
+
+def test_one_that_was_started_ahead_is_used_or_ended(
+    intake: Intake, raw: RawStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.ingest.intake.LARGE", 5)
+    intake.start_ahead()
+    ahead = intake._ahead
+    assert ahead is not None
+    writer = intake.begin(DAY)
+    done = writer.finish(messy(writer))
+    assert (writer._ingest, intake._ahead, ahead._process.returncode) == (ahead, None, 0)
+    assert len(list(raw.pages(done))) == 10
+    intake.start_ahead()
+    needless = intake._ahead
+    assert needless is not None
+    intake.stop()
+    assert (intake._ahead, needless._process.returncode) == (None, 0)

@@ -159,9 +159,9 @@ def left_over(warehouse: Path) -> list[str]:
     """The files in a warehouse that a finished sync would not leave there."""
     build = warehouse / "build"
     known = {"writer.lock", "writer.txt", "previous", "versions.json", "alerts.json", "alerts.lock"}
-    known |= {"spill", "stage", "day", "lake", "altered"}
+    known |= {"spill", "stage", "day", "delta", "lake", "altered"}
     found = [p for p in build.iterdir() if p.name not in known] if build.is_dir() else []
-    for folder in ("spill", "stage", "day", "lake"):
+    for folder in ("spill", "stage", "day", "delta", "lake"):
         found += [p for p in (build / folder).rglob("*") if p.is_file()]
     found += [p for p in warehouse.rglob("*") if p.name.endswith((".partial", ".wal", ".tmp"))]
     return sorted(str(p.relative_to(warehouse)) for p in found)
