@@ -41,6 +41,7 @@ STOP_WITHIN = 10.0  # seconds
 # The second process sends nothing anywhere.
 SECRETS = ("ROLLBOOK_API_KEY",)
 
+_MAIN = f"from {__name__} import main; main()"
 _LENGTHS = struct.Struct("!II")
 
 
@@ -82,7 +83,7 @@ class IngestProcess:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                [sys.executable, "-P", "-c", _MAIN, str(theirs.fileno())],  # -P: no modules of the current folder
                 pass_fds=[theirs.fileno()],
                 env=_environment(),
                 start_new_session=True,  # Ctrl-C is for the first process, which ends this one
@@ -273,7 +274,3 @@ def _failed(error: Exception) -> Reply:
         return Reply(failed="OSError", error=(error.errno, error.strerror, file))
     last = extract_tb(error.__traceback__)[-1]
     return Reply(failed=f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}")
-
-
-if __name__ == "__main__":
-    main()
