@@ -31,6 +31,7 @@ from pipelines.text import markdown
 
 # A run with this tag fetches whatever its day; the schedule and `rollbook sync` set it.
 SYNC_TAG = "rollbook/sync"
+NIGHTLY = "nightly"
 # Any of these means a backfill: launched in the UI over several days, or by `rollbook backfill`.
 BACKFILL_TAGS = {"dagster/backfill", "dagster/asset_partition_range_start"}
 # Which days a backfill skipped, and why; on the backfill's page, tab Runs.
@@ -233,7 +234,8 @@ def land(context: dg.OpExecutionContext, options: Options, writer: Writer) -> No
         if options.approve:
             landed = {day: rollbook.landings.to_approve(day)}
         else:
-            landed = {day: rollbook.land(day, details=options.details.value)}
+            fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
+            landed = {day: rollbook.land(day, details=options.details.value, fresh=fresh)}
     else:
         landed = {day: counted[-1] for day in asked if (counted := rollbook.landings.counted(day))}
         missing = rollbook.landings.skipped(asked)

@@ -43,6 +43,11 @@ class Options(dg.ConfigurableResource):  # type: ignore[type-arg]
         default=Details.none,
         description="Fetch /v1/student/<id> too, one request per student: for none, for those who changed, for all.",
     )
+    fresh: bool = Field(
+        default=False,
+        description="Ask the service even if this day was synced within ROLLBOOK_CACHE_MINUTES. Otherwise, what was "
+        "fetched then is used. The nightly run always asks.",
+    )
     force: bool = Field(
         default=False,
         description="Compute all tables and the whole history again from the daily snapshots (a full refresh), instead "

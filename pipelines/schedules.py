@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 import dagster as dg
 
 from pipelines import runs
-from pipelines.assets import BACKFILL_TAGS, SYNC_TAG
+from pipelines.assets import BACKFILL_TAGS, NIGHTLY, SYNC_TAG
 from pipelines.cron import due
 from pipelines.errors import HeldError, RollbookError
 from pipelines.notify.alerts import Alerts, Kind, Outcome
@@ -54,7 +54,7 @@ def nightly(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipRea
     # With the tag, Dagster takes the day as it is. Without it, Dagster looks for the partition as of the tick's time:
     # a tick of 23:59 that runs after midnight would not find it.
     day = str(now.date())
-    return dg.RunRequest(partition_key=day, tags={SYNC_TAG: "nightly", "dagster/partition": day})
+    return dg.RunRequest(partition_key=day, tags={SYNC_TAG: NIGHTLY, "dagster/partition": day})
 
 
 @dg.sensor(

@@ -143,6 +143,7 @@ class SourceSettings(_Group):
     walks: Annotated[int, Field(ge=1, le=10)] = 3
     retry_seconds: Annotated[float, Field(ge=0)] = 300
     request_pause_ms: Annotated[float, Field(ge=0)] = 0
+    cache_minutes: Annotated[float, Field(ge=0)] = 5
 
     @cached_property
     def zone(self) -> ZoneInfo:

@@ -15,6 +15,9 @@ from tests.support.listeners import Webhook, webhook
 from tests.support.school import fortnight as fortnight  # a fixture: one fortnight for all who read what is published
 from tests.support.school import small as small
 
+# Tests sync often, and mean it; those of the cache set it. Here too, for fixtures that are made once for all.
+os.environ["ROLLBOOK_CACHE_MINUTES"] = "0"
+
 # No deadline: on a busy machine an example's time says nothing about the code; pytest-timeout ends what hangs.
 settings.register_profile("rollbook", deadline=None, print_blob=True)
 # In CI the same examples each time: a red run there must be one that anybody can repeat.
@@ -58,6 +61,7 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("ROLLBOOK_", "DAGSTER_")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("ROLLBOOK_CACHE_MINUTES", "0")
 
 
 @pytest.fixture

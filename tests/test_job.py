@@ -87,6 +87,20 @@ def test_a_sync_marks_every_asset_on_its_day_with_its_counts(house: House, job: 
     assert all(about[key]["seconds"] >= 0 for key in about)
 
 
+def test_the_nightly_run_always_asks_and_a_run_by_hand_does_not_within_minutes(tmp_path: Path) -> None:
+    with (
+        new_house(students(60), classes(2), first_date="2026-11-01", cache_minutes="5") as house,
+        graph.job(house, tmp_path / "home") as job,
+        quarter_past_two(house, 1) as day,
+    ):
+        asked = []
+        for tags, options in ((SYNC, {}), ({}, {}), ({}, {"fresh": True}), (SYNC, {})):
+            assert job.run(day, tags=tags, options=options).success
+            asked.append(len(house.service.requests))
+        landings = [m.landing for m in house.landings(day)]
+    assert (asked, landings) == ([3, 3, 6, 9], [1, 2, 3])
+
+
 def test_what_is_marked_names_no_pupil(house: House, job: Job) -> None:
     with quarter_past_two(house, 1) as day:
         result = job.run(day, tags=SYNC)

@@ -32,11 +32,11 @@ class RunFailedError(RollbookError):
         self.exit_code = exit_code  # type: ignore[misc]
 
 
-def sync(day: date, *, approve: bool = False, details: str = "none") -> str:
+def sync(day: date, *, approve: bool = False, details: str = "none", fresh: bool = False) -> str:
     """Run the job for one day, as the schedule does; returns the run's id. Raises RunFailedError."""
     from pipelines.assets import SYNC_TAG
 
-    options = {"approve": approve, "details": details}
+    options = {"approve": approve, "details": details, "fresh": fresh}
     return _run({SYNC_TAG: "command"}, partition_key=str(day), options=options)
 
 

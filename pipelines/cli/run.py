@@ -40,9 +40,13 @@ def sync(
     details: Annotated[
         Details, typer.Option(help="Fetch single-student records as well: of none, of the changed, of all.")
     ] = "none",
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Ask the service even if this day was synced a few minutes ago.")
+    ] = False,
 ) -> None:
     """Run the nightly job now: fetch everything once, evaluate it, merge it and publish.
 
+    Within ROLLBOOK_CACHE_MINUTES of a complete sync of the same day, what was fetched then is used again.
     Exits 0 when synced (with a warning if a set could not be proven complete), 1 when it failed, 2 when a setting or
     argument is missing or malformed, 3 when it was held. Unless it is synced, readers keep the last published file.
     """
@@ -53,9 +57,14 @@ def sync(
         chosen = held.snapshot_date
     else:
         chosen = rollbook.partition(day_of(day) or rollbook.today())
+    before = rollbook.landings.counted(chosen)
     with _page_progress():
-        job.sync(chosen, approve=approve, details=details)
-    _print_synced(rollbook.landings.counted(chosen)[-1])
+        job.sync(chosen, approve=approve, details=details, fresh=fresh)
+    synced = rollbook.landings.counted(chosen)[-1]
+    _print_synced(synced)
+    if not approve and before and before[-1].landing == synced.landing:
+        at = synced.finished_at.astimezone(rollbook.settings.zone)
+        out.print(f"That was fetched at {at:%H:%M}; the service was not asked again. To ask it: rollbook sync --fresh")
 
 
 @app.command()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import date
+from datetime import date, datetime
 
 from pipelines.errors import ArgumentError, NothingLandedError
 from pipelines.landing.manifest import Manifest
 from pipelines.landing.raw import RawStore
 from pipelines.store.lake import DayRecord
 from pipelines.sync import messages
-from pipelines.sync.policy import counted, open_hold
+from pipelines.sync.policy import counted, is_reusable, open_hold
 from pipelines.sync.results import Backfilled
 
 
@@ -63,6 +63,16 @@ class Landings:
     def newest(self) -> Manifest | None:
         """The last landing that counts of the newest day that has one."""
         return next((landings[-1] for d in reversed(self.raw.days()) if (landings := self.counted(d))), None)
+
+    def reusable(self, day: date, now: datetime, minutes: float) -> Manifest | None:
+        """The day's last landing, if it may stand for another fetch."""
+        manifests = self.raw.manifests(day)
+        return manifests[-1] if manifests and is_reusable(manifests[-1], now, minutes) else None
+
+    def details_since(self, day: date, moment: datetime) -> frozenset[int]:
+        """The students whose details were fetched for a day since a moment, in landings that count."""
+        bodies = (b for m in self.counted(day) if m.finished_at > moment for b in self.raw.pages(m))
+        return frozenset(b.sought for b in bodies if b.kind == "detail" and b.sought and b.received_at > moment)
 
     def synced_since(self, day: date) -> list[date]:
         """The later days that have a landing that counts."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, timedelta
 
 from pipelines.errors import ArgumentError
 from pipelines.landing.manifest import Hold, Manifest, Reject, TableCounts, Verdict
@@ -159,3 +159,12 @@ def partition(day: date, today: date, settings: Settings) -> date:
             " today"
         )
     return day
+
+
+def is_reusable(last: Manifest, now: datetime, minutes: float) -> bool:
+    """Whether a day's last landing may stand for another fetch: it counts, it is proven, and it is only minutes old.
+
+    Contract: "Caching".
+    """
+    age = now - last.finished_at
+    return last.counts_for_its_day and last.proven and timedelta(0) <= age < timedelta(minutes=minutes)

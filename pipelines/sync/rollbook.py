@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -74,13 +74,13 @@ class Rollbook:
         self._merged_since: date | None = None
         self.is_writer = False
 
-    def sync(self, day: date | None = None, *, details: Details = "none") -> Synced:
-        """Fetch, decide, merge, publish: the nightly job.
+    def sync(self, day: date | None = None, *, details: Details = "none", fresh: bool = False) -> Synced:
+        """Fetch, decide, merge, publish: the nightly job. `fresh` asks again though the day was fetched minutes ago.
 
         Raises RollbookError; whatever is raised, readers keep the last published file.
         """
         with self.writer():
-            return self._finish(self.land(day, details=details))
+            return self._finish(self.land(day, details=details, fresh=fresh))
 
     def approve(self, day: date | None = None) -> Synced:
         """Merge and publish what a day's sync held (default: the newest held day), without fetching (G3).
@@ -194,14 +194,18 @@ class Rollbook:
         self._decide_deferred(self.landings.deferred())
 
     @reported_stage
-    def land(self, day: date | None = None, *, details: Details = "none") -> Manifest:
-        """Fetch everything once and land it.
+    def land(self, day: date | None = None, *, details: Details = "none", fresh: bool = False) -> Manifest:
+        """Fetch everything once and land it; or return what was fetched and proven minutes ago, unless `fresh`.
 
         Raises the client's errors, OtherInstitutionError, NothingLandedError, SettingError without an address or a key,
         and ArgumentError for a day that is not a partition. If the warehouse could not be brought up to date, what was
         fetched is kept for the next writer to decide on, and the obstacle is raised.
         """
         day = self.partition(day or self.today())
+        minutes = 0 if fresh or self._blocked or details != "none" else self.settings.cache_minutes
+        if (last := self.landings.reusable(day, self.clock(), minutes)) is not None:
+            log.info("%s was fetched minutes ago, as landing %d; the service is not asked again", day, last.landing)
+            return last
         self.settings.check_source()
         flatten.load()  # now, and not between the first answer and the published file
         blocked = self._blocked
@@ -389,5 +393,8 @@ class Rollbook:
         return self.warehouse.bound_to() if school_id is None else school_id
 
     def _chosen(self, details: Details, draft: Draft) -> list[int]:
-        """The students whose details are fetched: all that were shown, or those whose rows changed."""
-        return sorted(draft.ids["students"]) if details == "all" else self.composer.changed_students(draft)
+        """The students whose details are fetched: of all or of the changed ones, those that were not just fetched."""
+        chosen = sorted(draft.ids["students"]) if details == "all" else self.composer.changed_students(draft)
+        since = self.clock() - timedelta(minutes=self.settings.cache_minutes)
+        fetched = self.landings.details_since(draft.manifest.snapshot_date, since)
+        return [student for student in chosen if student not in fetched]

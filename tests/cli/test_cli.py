@@ -197,6 +197,19 @@ def test_rebuild_makes_the_same_tables_from_raw_alone(rollbook: Run, tmp_path: P
     assert {t: published(tmp_path, f"FROM {t} ORDER BY ALL") for t in tables} == before
 
 
+def test_a_sync_again_within_minutes_says_that_nothing_was_asked(rollbook: Run, service: Service) -> None:
+    settings = at(service) | {"ROLLBOOK_CACHE_MINUTES": "5", "ROLLBOOK_FIRST_DATE": str(YESTERDAY)}
+    assert "was not asked" not in rollbook("sync", **settings).stdout
+    before = len(service.requests)
+    again = rollbook("sync", **settings)
+    assert again.returncode == 0
+    assert "the service was not asked again. To ask it: rollbook sync --fresh" in again.stdout
+    assert len(service.requests) == before
+    fresh = rollbook("sync", "--fresh", **settings)
+    assert (fresh.returncode, "was not asked" in fresh.stdout) == (0, False)
+    assert len(service.requests) > before
+
+
 def test_the_demo_shows_what_was_synced_and_asks_three_questions(rollbook: Run, tmp_path: Path) -> None:
     done = rollbook("demo", "--days", "3", "--students", "80")
     assert done.returncode == 0, done.stderr
