@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -30,6 +31,7 @@ IN_A_COMMAND = (
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     home = dagster_home(tmp_path_factory.mktemp("home"))
     with new_house(students(9), classes(2)) as house:
+        house.service.now = lambda: datetime.now(UTC)  # the command goes by the machine's clock
         yield {"DAGSTER_HOME": str(home), "COLUMNS": "500", **house.environment()}
 
 
