@@ -133,12 +133,13 @@ def test_the_checks_have_plain_names_and_block_only_where_rollbook_erred(defs: d
     assert {asset: sorted(names) for asset, names in found.items()} == CHECKS
 
 
-def test_an_operator_is_asked_for_three_described_options(defs: dg.Definitions) -> None:
+def test_an_operator_is_asked_for_four_described_options(defs: dg.Definitions) -> None:
     schema: Any = defs.resolve_job_def("nightly_sync").run_config_schema.config_type
     options = schema.fields["resources"].config_type.fields["options"].config_type.fields["config"].config_type.fields
     types = {n: f.config_type.inner_type for n, f in options.items()}
-    assert {n: f.default_value for n, f in options.items()} == {"approve": False, "details": "none", "force": False}
-    assert [types[n].scalar_type.given_name for n in ("approve", "force")] == ["Bool", "Bool"]
+    defaults = {"approve": False, "details": "none", "fresh": False, "force": False}
+    assert {n: f.default_value for n, f in options.items()} == defaults
+    assert [types[n].scalar_type.given_name for n in ("approve", "fresh", "force")] == ["Bool"] * 3
     assert [v.config_value for v in types["details"].enum_values] == ["none", "changed", "all"]
     assert all(len(f.description) > 60 for f in options.values())
 
