@@ -97,7 +97,7 @@ def diff() -> None:
     found = compare(rollbook)
     day = found.manifest.snapshot_date
     titles = {"synced": "[bold green]Would be synced[/]", "held": "[bold yellow]Would be held[/]"}
-    came = received({w.set: w.received for w in found.manifest.walks})
+    came = received(found.manifest.received)
     out.print(f"{titles.get(found.outcome, '[bold red]Would fail[/]')}: {day}, {came}.")
     if found.reason:
         out.print(f"Why: {safe(found.reason)}." if found.outcome != "synced" else f"But: {safe(found.reason)}.")

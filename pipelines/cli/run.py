@@ -229,8 +229,7 @@ def _print_held(held: Manifest, synced_since: list[date]) -> None:
 
 def _print_synced(manifest: Manifest) -> None:
     """Print what a sync did."""
-    came = received({w.set: w.received for w in manifest.walks})
-    out.print(f"[bold green]Synced[/] {manifest.snapshot_date}: {came}.")
+    out.print(f"[bold green]Synced[/] {manifest.snapshot_date}: {received(manifest.received)}.")
     if manifest.reason:
         err.print(f"[yellow]Warning:[/] {manifest.reason}.")
     for name, count in manifest.rejected.items():

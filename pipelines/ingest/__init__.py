@@ -5,7 +5,7 @@
     intake.py     what a fetch hands its bodies to; decides which of the two it is
 
 What is staged here is only a head start. Nothing made of it counts before the bodies are durable and the landing has
-its verdict, and whoever finds nothing staged flattens the landing from `raw/`.
+its verdict. Where nothing is staged, the landing is flattened from `raw/`.
 """
 
 from pipelines.ingest.ingest import Flattened, StagedPart, stage

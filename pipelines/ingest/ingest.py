@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -36,11 +36,11 @@ class Flattened:
 
     landing: int
     parts: tuple[StagedPart, ...]
-    rejects: list[Reject] = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Gather the rejects of all parts, in order."""
-        object.__setattr__(self, "rejects", [r for part in self.parts for r in part.rejects])
+    @property
+    def rejects(self) -> list[Reject]:
+        """The refused records of all parts, in order."""
+        return [r for part in self.parts for r in part.rejects]
 
     def of(self, set_name: str) -> list[StagedPart]:
         """Return the parts of one set, in order."""
@@ -48,7 +48,7 @@ class Flattened:
 
     def rejected(self) -> dict[str, int]:
         """Return the number of refused records per set that has any."""
-        return {s: n for s in SETS if (n := sum(r.set == s for r in self.rejects))}
+        return {s: n for s in SETS if (n := sum(len(part.rejects) for part in self.of(s)))}
 
     @property
     def records(self) -> dict[str, int]:
@@ -71,7 +71,8 @@ class PartInProgress:
     def __init__(self, set_name: str, folder: Path) -> None:
         self._flattener = Flattener(set_name)
         self._staging = Staging(folder)
-        self._done = StagedPart(set_name, str(folder), 0)
+        self._set_name = set_name
+        self._folder = folder
         self._records = 0
         self._rejects: list[Reject] = []
 
@@ -88,12 +89,8 @@ class PartInProgress:
         batch = self._flattener.last()
         self._staging.add(batch.tables)
         self._staging.close()
-        return msgspec.structs.replace(
-            self._done,
-            records=self._records + batch.records,
-            rejects=(*self._rejects, *batch.rejects),
-            drift=tuple(batch.drift),
-        )
+        records, rejects = self._records + batch.records, (*self._rejects, *batch.rejects)
+        return StagedPart(self._set_name, str(self._folder), records, rejects, tuple(batch.drift))
 
     def close(self) -> None:
         """Close the files, whatever becomes of them."""
@@ -121,7 +118,7 @@ class Ingest:
         self._aside = aside
         self._bodies = BodyWriter(partial)
         self._parts: dict[tuple[str, int], PartInProgress] = {}
-        # What ended the staging, if anything did. Whoever flattens the landing from raw/ will learn what was wrong.
+        # What ended the staging, if anything did. Flattening the landing from raw/ will say what was wrong.
         self.ended_by = ""
 
     def add(self, received: Received, content: bytes) -> None:
@@ -148,10 +145,10 @@ class Ingest:
 
     def _counted(self, landing: LandingFolder) -> Iterator[StagedPart]:
         for name in SETS:
-            walk = next((w for w in landing.manifest.walks if w.set == name), None)
+            walk = landing.manifest.walk(name)
             for number in walk.counted if walk else (1,):
                 yield self._part(name, number).finish()
-            if any(a.set == name and a.answer == "slipped" for a in landing.manifest.absences):
+            if landing.manifest.found(name):
                 yield stage(name, landing.bodies(name, "search"), self._aside / f"{name}-searches")
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 Both sides are here. A frame is a header (MessagePack) and, with a body, its bytes. The first process does not wait
 while it fetches: what the socket cannot take yet is kept, up to PENDING bytes. The second one knows neither the key nor
 the service, holds no lock and decides nothing. When its socket closes it ends, and what it has written is the business
-of whoever holds the writer lock.
+of the process that holds the writer lock.
 """
 
 from __future__ import annotations

@@ -180,9 +180,9 @@ class LandingFolder:
 
     def bodies(self, set_name: str, kind: Kind | None = None) -> Iterator[Landed]:
         """Return the bodies of one set that count, or those of one kind, in the order received. Raises DamagedError."""
-        walk = next((w for w in self.manifest.walks if w.set == set_name), None)
+        walk = self.manifest.walk(set_name)
         counted = walk.counted if walk else ()
-        found = {a.id for a in self.manifest.absences if a.set == set_name and a.answer == "slipped"}
+        found = self.manifest.found(set_name)
         pages = [
             body
             for body in self.pages()

@@ -175,9 +175,22 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     drift: tuple[Drift, ...] = ()
     rollbook: str = ""
 
+    def walk(self, set_name: str) -> Walk | None:
+        """Return how one set was read; None if it was not walked."""
+        return next((w for w in self.walks if w.set == set_name), None)
+
+    def found(self, set_name: str) -> frozenset[int]:
+        """Return the vanished records of one set that a search found after all."""
+        return frozenset(a.id for a in self.absences if a.set == set_name and a.answer == "slipped")
+
+    @property
+    def received(self) -> dict[str, int]:
+        """How many records came per set."""
+        return {walk.set: walk.received for walk in self.walks}
+
     def proof(self, set_name: str) -> Proof | None:
         """Return the proof of one set; None if its walks or the absence check left it unproven (G1 and G2)."""
-        walk = next((w for w in self.walks if w.set == set_name), None)
+        walk = self.walk(set_name)
         if walk is None or walk.proof is None or self.deferred:
             return None
         if any(a.set == set_name and a.answer == "unclear" for a in self.absences):

@@ -224,7 +224,7 @@ def _last_sync(m: Manifest | None) -> LastSync | None:
         started_at=m.started_at,
         finished_at=finished,
         seconds=round((finished - m.started_at).total_seconds(), 3),
-        received={w.set: w.received for w in m.walks},
+        received=m.received,
         rows_added=sum(c.added for c in m.counts),
         rows_changed=sum(c.changed for c in m.counts),
         rows_removed=sum(c.removed for c in m.counts),

@@ -35,7 +35,7 @@ def compare(
     """Count per table what a candidate would do to the tables of the database `current` (None: there are none).
 
     `con` is the one that composed it, and still knows what was `observed`. Where the candidate is the newest day, what
-    it states anew is written into the folder `aside`, and the merge need not find it again.
+    it changes is written into the folder `aside`, and the merge need not find it again.
     """
     if current is None:
         rows = candidate.rows()
@@ -93,7 +93,7 @@ def _compare(
 
 
 def _find_delta(candidate: Candidate, spans: str, delta: Delta, con: duckdb.DuckDBPyConnection, table: Table) -> None:
-    """Find what a table states anew, as the table `delta` of this connection and in its file."""
+    """Find what a day changes in a table, as the table `delta` of this connection and in its file."""
     said = observations(table, candidate.scan(table), candidate.scan_observed())
     query = history_sql("delta", table=table, spans=spans, observations=said)
     con.execute(f"CREATE OR REPLACE TEMP TABLE delta AS {query}", {"day": candidate.day})

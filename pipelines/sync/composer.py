@@ -42,7 +42,7 @@ class Composer:
         self.warehouse = warehouse
         self._aside = warehouse.build / "stage"
         self.intake = Intake(raw, self._aside)
-        # What the last committed day states anew, if that is known.
+        # What the last committed day changes, if that is known.
         self.delta: Delta | None = None
         self._day_aside = warehouse.build / "day"
         self._delta_aside = warehouse.build / "delta"
@@ -76,7 +76,7 @@ class Composer:
         return record
 
     def drop_delta(self) -> None:
-        """Forget what the last day states anew: it is merged."""
+        """Forget what the last day changes: it is merged."""
         self.delta = None
         files.empty(self._delta_aside)
 
@@ -127,9 +127,8 @@ class Composer:
 def _came_once(set_name: str, manifests: Sequence[Manifest]) -> bool:
     """Whether no record of a walked set came twice: one walk counts, no search found anything, no id was repeated."""
     first, *later = manifests
-    walk = next((w for w in first.walks if w.set == set_name), None)
-    is_found = any(a.set == set_name and a.answer == "slipped" for a in first.absences)
-    return not (later or is_found) and walk is not None and len(walk.counted) == 1 and walk.repeated == 0
+    walk = first.walk(set_name)
+    return not (later or first.found(set_name)) and walk is not None and len(walk.counted) == 1 and walk.repeated == 0
 
 
 def _numbers(manifests: Iterable[Manifest]) -> tuple[int, ...]:

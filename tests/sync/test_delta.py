@@ -1,4 +1,4 @@
-"""What a night states anew is found once, when it is compared: the merge must make of it what it would find itself."""
+"""What a night changes is found once, when it is compared: the merge must make of it what it would find itself."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_delta_of_another_day_is_not_used(tmp_path: Path, used: list[bool]) ->
             service.students[0] = student(1, name="Another")
             rollbook.snapshot(
                 rollbook.land()
-            )  # a second landing of the day: compared like the first, and composed anew
+            )  # a second landing of the day: compared like the first, and composed again
             rollbook.merge()
             rollbook.publish()
     assert manifest.landing == 1

@@ -1,4 +1,4 @@
-"""What a day states anew: found when it is compared with what is published, and used again when it is merged."""
+"""What a day changes: found when it is compared with what is published, and used again when it is merged."""
 
 from __future__ import annotations
 

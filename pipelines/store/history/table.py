@@ -73,7 +73,7 @@ class TableHistory:
     def merge(self, places: Sequence[Place], delta: Delta | None = None) -> TableCounts:
         """Merge days one after the other; compute the touched records' history again from the first of them on.
 
-        `delta` says what the only day states anew, if that is known.
+        `delta` says what the only day changes, if that is known.
         """
         self._touch("SELECT CAST(NULL AS BIGINT) AS id WHERE FALSE")
         for place in places:
