@@ -3,7 +3,11 @@
 `app` holds what all commands share; each group of commands is a module of its own.
 """
 
-from pipelines.cli import demo, diagnostics, prune, read, run, serve
-from pipelines.cli.app import app, main
+import gc
+
+gc.set_threshold(100_000)  # what is loaded at the start is never garbage; looking for some took a sixth of it
+
+from pipelines.cli import demo, diagnostics, prune, read, run, serve  # noqa: E402
+from pipelines.cli.app import app, main  # noqa: E402
 
 __all__ = ["app", "demo", "diagnostics", "main", "prune", "read", "run", "serve"]

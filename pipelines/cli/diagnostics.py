@@ -17,13 +17,13 @@ from pipelines.landing.manifest import TableCounts
 from pipelines.machine import in_bytes
 from pipelines.operations import capacity
 from pipelines.operations.diff import diff as compare
-from pipelines.operations.doctor import Doctor, Finding, Outcome
+from pipelines.operations.doctor import Doctor, Finding, Level
 from pipelines.operations.status import Status, load_status
 from pipelines.settings import load
 from pipelines.sync import Rollbook
 from pipelines.text import printable
 
-MARKS = {Outcome.OK: "[green]ok[/]", Outcome.WARNING: "[yellow]warning[/]", Outcome.FAILED: "[bold red]failed[/]"}
+MARKS = {Level.OK: "[green]ok[/]", Level.WARNING: "[yellow]warning[/]", Level.FAILED: "[bold red]failed[/]"}
 # With fewer runs, the instance's size is mostly its empty tables and says little about what one run adds.
 RUNS_TO_ESTIMATE = 10
 
@@ -71,12 +71,12 @@ def doctor() -> None:
     is named, and the exit code is 2.
     """
     rollbook = Rollbook(load())
-    outcomes = set()
+    levels = set()
     instance = Instance()
     for finding in (*instance.examine(), *Doctor(rollbook, run_bytes=instance.run_bytes).examine()):
-        outcomes.add(finding.outcome)
-        out.print(f"{MARKS[finding.outcome]:>8}  [bold]{finding.what}[/]: {safe(finding.says)}", soft_wrap=True)
-    if Outcome.FAILED in outcomes:
+        levels.add(finding.level)
+        out.print(f"{MARKS[finding.level]:>8}  [bold]{finding.what}[/]: {safe(finding.says)}", soft_wrap=True)
+    if Level.FAILED in levels:
         err.print("[bold red]A sync could not run:[/] see what failed above.")
         raise typer.Exit(1)
     out.print("[bold green]A sync could run.[/]")
@@ -195,18 +195,16 @@ class Instance:
             says = (
                 f"{os.environ.get('DAGSTER_HOME')} is not a folder: set DAGSTER_HOME to one with a dagster.yaml in it"
             )
-            yield Finding("Dagster", Outcome.FAILED, says)
+            yield Finding("Dagster", Level.FAILED, says)
             return
         if not os.access(found, os.W_OK | os.X_OK):
-            yield Finding("Dagster", Outcome.FAILED, f"{found} cannot be written to by this account: chown it")
+            yield Finding("Dagster", Level.FAILED, f"{found} cannot be written to by this account: chown it")
             return
         if found.stat().st_mode & 0o077:  # owned by another account: the command makes its own folder private
-            yield Finding(
-                "Dagster", Outcome.WARNING, f"{found} can be read by others on this machine: chmod 700 {found}"
-            )
+            yield Finding("Dagster", Level.WARNING, f"{found} can be read by others on this machine: chmod 700 {found}")
         if not (found / "dagster.yaml").exists():
             says = f"{found} has no dagster.yaml: copy dagster_home/dagster.yaml there, or two syncs may run at a time"
-            yield Finding("Dagster", Outcome.WARNING, says)
+            yield Finding("Dagster", Level.WARNING, says)
         yield from self._examine_instance(found)
 
     def _examine_instance(self, found: Path) -> Iterator[Finding]:
@@ -218,12 +216,12 @@ class Instance:
                 beats = instance.get_daemon_heartbeats()
         except Exception as error:  # noqa: BLE001 - whatever Dagster raises, the instance cannot be used
             says = f"the instance in {found} does not open ({type(error).__name__}): {str(error).splitlines()[0]}"
-            yield Finding("Dagster", Outcome.FAILED, says)
+            yield Finding("Dagster", Level.FAILED, says)
             return
         if count >= RUNS_TO_ESTIMATE:
             self.run_bytes = max(machine.size(found) // count, 1)
-        yield Finding("Dagster", Outcome.OK, f"{count:,} runs in {found}, {in_bytes(machine.size(found))}")
+        yield Finding("Dagster", Level.OK, f"{count:,} runs in {found}, {in_bytes(machine.size(found))}")
         newest = max((beat.timestamp for beat in beats.values()), default=0.0)
         if datetime.now(UTC).timestamp() - newest > 300:
             says = "no daemon is running, so nothing starts the nightly sync: run `rollbook serve`, or sync from cron"
-            yield Finding("Dagster", Outcome.WARNING, says)
+            yield Finding("Dagster", Level.WARNING, says)

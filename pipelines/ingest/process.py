@@ -18,7 +18,6 @@ import subprocess
 import sys
 from collections import deque
 from contextlib import closing
-from importlib.abc import MetaPathFinder
 from io import BufferedReader
 from pathlib import Path
 from socket import SocketIO
@@ -27,6 +26,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from pipelines import flatten
 from pipelines.errors import MachineError
 from pipelines.ingest.ingest import Ingest, StagedPart
 from pipelines.landing.bodies import LandingFolder, Written
@@ -219,19 +219,10 @@ def _exactly(file: Readable, length: int) -> bytes:
 # -- the second process -----------------------------------------------------------------------------------------------
 
 
-class _NoPandas(MetaPathFinder):
-    """Hides pandas: pyarrow imports it, if it can, for its first array, a third of a second and 50 MB for nothing."""
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - the protocol's
-        """Raise ModuleNotFoundError for pandas."""
-        if fullname == "pandas":
-            raise ModuleNotFoundError("pandas is not needed here", name=fullname)
-
-
 def main() -> None:
     """Take bodies until the socket closes."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    sys.meta_path.insert(0, _NoPandas())
+    flatten.load()
     gc.disable()  # millions of values come and go that never form cycles
     with (
         socket.socket(fileno=int(sys.argv[1])) as connection,

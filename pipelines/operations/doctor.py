@@ -39,8 +39,8 @@ MAX_ZONE_OFFSET = timedelta(hours=14, minutes=15)
 VERSIONS = ("dagster", "dagster-webserver", "duckdb", "pyarrow", "pandas", "httpx", "msgspec", "apprise")
 
 
-class Outcome(StrEnum):
-    """The outcome of one check. Only `failed` keeps a sync from running."""
+class Level(StrEnum):
+    """How bad what one check found is. Only `failed` keeps a sync from running."""
 
     OK = "ok"
     WARNING = "warning"
@@ -49,10 +49,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what was checked, the outcome, and a sentence on what was found and what to do."""
+    """One line: what was checked, its level, and a sentence on what was found and what to do."""
 
     what: str
-    outcome: Outcome
+    level: Level
     says: str
 
 
@@ -84,7 +84,7 @@ class Doctor:
                 with machine.translate_errors(self.root):
                     yield from check()
             except RollbookError as error:
-                yield Finding(what, Outcome.FAILED, error.message)
+                yield Finding(what, Level.FAILED, error.message)
 
     # -- this machine ----------------------------------------------------------------------------------------------
 
@@ -93,23 +93,23 @@ class Doctor:
         keep = "all days" if settings.keep_days is None else f"{settings.keep_days} days"
         yield Finding(
             "settings",
-            Outcome.OK,
+            Level.OK,
             f"{settings.base_url}, warehouse {self.root}, {settings.cron} in {settings.timezone}, keeping {keep}",
         )
         told = ", ".join(settings.notify_names)
         says = f"go to {told}; none was sent anything now" if told else "go to nobody: ROLLBOOK_NOTIFY is not set"
-        yield Finding("alerts", Outcome.OK, says)
+        yield Finding("alerts", Level.OK, says)
         env = ROOT / ".env"
         with suppress(OSError):
             if env.stat().st_mode & 0o077:
                 says = f"{env} holds the key and others may read it: chmod 600 {env}"
-                yield Finding("settings", Outcome.WARNING, says)
+                yield Finding("settings", Level.WARNING, says)
 
     def _check_files(self) -> Iterator[Finding]:
         found = machine.existing(self.root)
         if not found.is_dir():
             says = f"{found} is not a folder: set ROLLBOOK_WAREHOUSE to a folder, or move the file"
-            yield Finding("files", Outcome.FAILED, says)
+            yield Finding("files", Level.FAILED, says)
             return
         refused = next(_inaccessible(found, inside=found == self.root), None)
         if refused is not None:
@@ -118,10 +118,10 @@ class Doctor:
         exposed = next(self._exposed(), None)
         if exposed is not None:
             says = f"{exposed} holds pupils' records and others may enter or read it: chmod -R go= {exposed}"
-            yield Finding("files", Outcome.WARNING, says)
+            yield Finding("files", Level.WARNING, says)
         account = machine.account()
         access = f"{self.root} can be written to" if found == self.root else f"{self.root} can be made"
-        yield Finding("files", Outcome.OK, f"{access} by this account ({account})")
+        yield Finding("files", Level.OK, f"{access} by this account ({account})")
 
     def _exposed(self) -> Iterator[Path]:
         """The private folders that other accounts can open."""
@@ -134,43 +134,43 @@ class Doctor:
         """Report what is damaged, held, late or expired."""
         known = status.load_status(self.rollbook)
         for problem in known.problems:
-            yield Finding("warehouse", Outcome.FAILED, problem)
+            yield Finding("warehouse", Level.FAILED, problem)
         for hold in known.holds:
             says = f"{hold.snapshot_date} is held ({hold.reason}); if it is right: {hold.approve}"
-            yield Finding("warehouse", Outcome.WARNING, says)
+            yield Finding("warehouse", Level.WARNING, says)
         if known.last_good is None:
-            yield Finding("warehouse", Outcome.OK, "empty: the first sync will fill it")
+            yield Finding("warehouse", Level.OK, "empty: the first sync will fill it")
             return
         if known.late_by is not None:
             says = f"the night of {known.due:%Y-%m-%d %H:%M} was not synced: run `rollbook sync`, and see what it says"
-            yield Finding("warehouse", Outcome.WARNING, says)
+            yield Finding("warehouse", Level.WARNING, says)
         days, count = known.history, known.expired.count
         expired = f", {count} of them only in the history" if count else ""
         if not known.problems:
             says = f"institution {known.school_id}, {days.count} days from {days.first} to {days.last}{expired}"
-            yield Finding("warehouse", Outcome.OK, says)
+            yield Finding("warehouse", Level.OK, says)
 
     def _check_disk_space(self) -> Iterator[Finding]:
         night = capacity.last_night(self.rollbook)
         if night is None and self.bodies is not None:
             night = capacity.first_night(self.bodies)
         if night is None:
-            yield Finding("disk space", Outcome.WARNING, "cannot be estimated before the service has sent a page")
+            yield Finding("disk space", Level.WARNING, "cannot be estimated before the service has sent a page")
             return
         need, free = capacity.predict(self.rollbook, night, run_bytes=self.run_bytes), machine.free(self.root)
         size = machine.in_bytes
         says = f"a sync needs {size(need.sync)} and leaves {size(need.night)}; {size(free)} are free"
         if free < need.sync:
             advice = "make room, or delete old days (`rollbook prune --dry-run`, ROLLBOOK_KEEP_DAYS)"
-            yield Finding("disk space", Outcome.FAILED, f"{says}: {advice}")
+            yield Finding("disk space", Level.FAILED, f"{says}: {advice}")
             return
         used = machine.size(self.root)
         year = f"in a year the warehouse takes {size(need.year)} at most, from {size(used)} now"
         if need.year - used > free:
             says = f"{says}. {year}: more than there is. Set ROLLBOOK_KEEP_DAYS, or add room"
-            yield Finding("disk space", Outcome.WARNING, says)
+            yield Finding("disk space", Level.WARNING, says)
         else:
-            yield Finding("disk space", Outcome.OK, f"{says}; {year}")
+            yield Finding("disk space", Level.OK, f"{says}; {year}")
 
     # -- the service -----------------------------------------------------------------------------------------------
 
@@ -195,8 +195,8 @@ class Doctor:
                 f"is accepted, but belongs to institution {owner.school_id}, and this warehouse to {bound}: set"
                 " ROLLBOOK_API_KEY to this institution's key, or ROLLBOOK_WAREHOUSE to another folder"
             )
-            return Finding("key", Outcome.FAILED, says)
-        return Finding("key", Outcome.OK, f"accepted by {self.settings.base_url}: institution {owner.school_id}")
+            return Finding("key", Level.FAILED, says)
+        return Finding("key", Level.OK, f"accepted by {self.settings.base_url}: institution {owner.school_id}")
 
 
 def _check_clock(theirs: datetime, now: datetime, rollbook: Rollbook) -> Finding:
@@ -209,17 +209,17 @@ def _check_clock(theirs: datetime, now: datetime, rollbook: Rollbook) -> Finding
     here = now.astimezone(rollbook.settings.zone).replace(tzinfo=None)
     for name, ours in (("UTC", utc), (rollbook.settings.timezone, here)):
         if abs(theirs - ours) <= MAX_SKEW:
-            return Finding("clock", Outcome.OK, f"agrees with the service's, taken as {name}")
+            return Finding("clock", Level.OK, f"agrees with the service's, taken as {name}")
     off = theirs - utc
     says = f"the service's says {theirs:%Y-%m-%d %H:%M}, this machine's {utc:%Y-%m-%d %H:%M} UTC"
     advice = "set this machine's clock (timedatectl), or tell the service"
     if apart(here.date(), theirs.date()):
-        return Finding("clock", Outcome.FAILED, f"{says}, and a sync would fetch nothing: {advice}")
+        return Finding("clock", Level.FAILED, f"{says}, and a sync would fetch nothing: {advice}")
     if abs(off) <= MAX_ZONE_OFFSET and abs(off - round(off / QUARTER) * QUARTER) <= MAX_SKEW:
         hours = off / timedelta(hours=1)
         guess = f"either the service is in another zone (UTC{hours:+.4g} h), or one of the clocks is wrong"
-        return Finding("clock", Outcome.WARNING, f"{says}: {guess}")
-    return Finding("clock", Outcome.WARNING, f"{says}: {advice}")
+        return Finding("clock", Level.WARNING, f"{says}: {guess}")
+    return Finding("clock", Level.WARNING, f"{says}: {advice}")
 
 
 def _check_page(name: str, content: bytes, total: int) -> Finding:
@@ -234,8 +234,8 @@ def _check_page(name: str, content: bytes, total: int) -> Finding:
     says = f"{records} of {total:,} {name} read, {rejects} refused{unknown}"
     if too_many_rejected(rejects, records):
         advice = "the service no longer follows its contract, and a sync would fail; ask its representative"
-        return Finding("one page", Outcome.FAILED, f"{says}: {advice}")
-    return Finding("one page", Outcome.WARNING if rejects or drift else Outcome.OK, says)
+        return Finding("one page", Level.FAILED, f"{says}: {advice}")
+    return Finding("one page", Level.WARNING if rejects or drift else Level.OK, says)
 
 
 def _check_versions() -> Iterator[Finding]:
@@ -244,12 +244,12 @@ def _check_versions() -> Iterator[Finding]:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
-            yield Finding("versions", Outcome.FAILED, f"{name} is not installed: run `make` to set up the environment")
+            yield Finding("versions", Level.FAILED, f"{name} is not installed: run `make` to set up the environment")
     if found.get("dagster") != found.get("dagster-webserver"):
         pair = f"dagster {found.get('dagster')} and dagster-webserver {found.get('dagster-webserver')}"
-        yield Finding("versions", Outcome.WARNING, f"{pair} do not match: run `make` to set up the environment")
+        yield Finding("versions", Level.WARNING, f"{pair} do not match: run `make` to set up the environment")
     listed = ", ".join(f"{name} {number}" for name, number in found.items())
-    yield Finding("versions", Outcome.OK, f"Rollbook {__version__}, Python {platform.python_version()}, {listed}")
+    yield Finding("versions", Level.OK, f"Rollbook {__version__}, Python {platform.python_version()}, {listed}")
 
 
 def _inaccessible(folder: Path, *, inside: bool) -> Iterator[Path]:

@@ -14,14 +14,12 @@ import duckdb
 from pipelines import files
 from pipelines.landing.manifest import TableCounts
 from pipelines.store.database import each_table, literal
-from pipelines.store.history.delta import Delta
-from pipelines.store.history.table import observations
+from pipelines.store.history import Delta, find_delta
 from pipelines.store.lake import Candidate
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Column, Table, of_set
 
 sql = statements("pipelines.store")
-history_sql = statements("pipelines.store.history")
 
 # The schemas that a delta is found in and counted against.
 _OLD = ("main", "spans")
@@ -83,23 +81,13 @@ def _compare(
     table: Table,
 ) -> TableCounts:
     if delta is not None:
-        _find_delta(candidate, f"{current}.spans", delta, con, table)
+        find_delta(con, table, delta, f"{current}.spans", candidate.scan(table), candidate.scan_observed())
     new, columns = _rows_of(candidate, table), _alike(known, "main", table)
     # A column declared since the last publish, or with another type, is new for everybody: no record changed by it.
     tracked = [c for c in table.tracked if c in columns]
     old = f"{current}.main.{table.name}" if columns else f"(FROM {new} LIMIT 0)"
     query = sql("compare", table=table, tracked=tracked, new=new, current=old, by_delta=delta is not None)
     return _counts(table, con.execute(query).fetchone())
-
-
-def _find_delta(candidate: Candidate, spans: str, delta: Delta, con: duckdb.DuckDBPyConnection, table: Table) -> None:
-    """Find what a day changes in a table, as the table `delta` of this connection and in its file."""
-    said = observations(table, candidate.scan(table), candidate.scan_observed())
-    query = history_sql("delta", table=table, spans=spans, observations=said)
-    con.execute(f"CREATE OR REPLACE TEMP TABLE delta AS {query}", {"day": candidate.day})
-    path = delta.path(table)
-    con.execute(f"COPY delta TO {literal(path)} (FORMAT parquet)")
-    path.chmod(files.PRIVATE_FILE)
 
 
 def _counts(table: Table, row: tuple[int, int, int, int, list[int] | None] | None) -> TableCounts:

@@ -20,12 +20,12 @@ REMEMBERED = 12
 
 
 class OwnFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file as it was written. `mtime` is in nanoseconds."""
+    """One file as it was written. `mtime` is in nanoseconds; `sha256` is None until the file was read for it."""
 
     size: int
     mtime: int
     inode: int
-    sha256: str
+    sha256: str | None
 
 
 class OwnFiles:
@@ -43,12 +43,15 @@ class OwnFiles:
         """Stop vouching for a file that turned out to be damaged although its size and time are unchanged."""
         if path.is_file():
             inode = path.stat().st_ino
-            digests = {v.sha256 for v in self._load() if v.inode == inode}
-            self._save(v for v in self._load() if v.sha256 not in digests)
+            digests = {v.sha256 for v in self._load() if v.inode == inode and v.sha256}
+            self._save(v for v in self._load() if v.inode != inode and v.sha256 not in digests)
 
-    def note(self, *paths: Path) -> None:
-        """Note files as they are now: Rollbook wrote them, and vouches for what is in them."""
-        self._save([*self._load(), *(_described(path, files.digest(path)) for path in paths)])
+    def note(self, *paths: Path, unread: bool = False) -> None:
+        """Note files as they are now: Rollbook wrote them, and vouches for what is in them.
+
+        `unread` leaves the digests for the next note of these files, or the next writer: that takes reading them.
+        """
+        self._save([*self._load(), *(_described(path, None if unread else files.digest(path)) for path in paths)])
 
     def recognises(self, path: Path, *, noting: bool = True) -> bool:
         """Whether a file is there and is what Rollbook wrote, byte for byte.
@@ -59,7 +62,10 @@ class OwnFiles:
             return False
         known = self._load()
         stat = path.stat()
-        if any((v.size, v.mtime, v.inode) == (stat.st_size, stat.st_mtime_ns, stat.st_ino) for v in known):
+        same = [v for v in known if (v.size, v.mtime, v.inode) == (stat.st_size, stat.st_mtime_ns, stat.st_ino)]
+        if same:
+            if noting and not any(v.sha256 for v in same):
+                self.note(path)
             return True
         if stat.st_size not in {v.size for v in known}:
             return False
@@ -77,11 +83,11 @@ class OwnFiles:
             return []
 
     def _save(self, versions: Iterable[OwnFile]) -> None:
-        latest = list({(v.inode, v.mtime, v.sha256): v for v in versions}.values())[-REMEMBERED:]
+        latest = list({(v.inode, v.mtime): v for v in versions}.values())[-REMEMBERED:]
         files.write(self.path, msgspec.json.encode(latest))
 
 
-def _described(path: Path, sha256: str) -> OwnFile:
+def _described(path: Path, sha256: str | None) -> OwnFile:
     stat = path.stat()
     return OwnFile(size=stat.st_size, mtime=stat.st_mtime_ns, inode=stat.st_ino, sha256=sha256)
 

@@ -189,10 +189,11 @@ class Warehouse:
         self.next.chmod(self.mode)
         files.sync(self.next)
         self._keep()
-        self.own.note(self.next)
+        self.own.note(self.next, unread=True)
         self._drop_wal()
         self.next.replace(self.published)
         files.sync(self.root)
+        self.own.note(self.published)  # only now: a year's file takes a while to read, and readers have it already
 
     def kept(self) -> list[Path]:
         """The published files before this one that are kept, the newest first."""

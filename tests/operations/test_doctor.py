@@ -15,7 +15,7 @@ from pipelines import machine
 from pipelines.cli import app
 from pipelines.errors import HeldError
 from pipelines.operations import capacity
-from pipelines.operations.doctor import Doctor, Finding, Outcome
+from pipelines.operations.doctor import Doctor, Finding, Level
 from pipelines.sync import Rollbook
 from tests.support import faults
 from tests.support.listeners import webhook
@@ -23,7 +23,7 @@ from tests.support.nights import House, new_house
 from tests.support.records import classes, students
 from tests.support.service import KEY
 
-OK, WARNING, FAILED = Outcome.OK, Outcome.WARNING, Outcome.FAILED
+OK, WARNING, FAILED = Level.OK, Level.WARNING, Level.FAILED
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def examined(house: House, **over: Any) -> list[Finding]:
     return list(Doctor(house.rollbook(**over)).examine())
 
 
-def wrong(house: House, **over: Any) -> list[tuple[str, Outcome]]:
+def wrong(house: House, **over: Any) -> list[tuple[str, Level]]:
     """What was not all right, in order."""
-    return [(f.what, f.outcome) for f in examined(house, **over) if f.outcome is not OK]
+    return [(f.what, f.level) for f in examined(house, **over) if f.level is not OK]
 
 
 def says(found: list[Finding], what: str) -> str:
@@ -96,7 +96,7 @@ def test_no_line_shows_a_pupil_or_the_key(house: House) -> None:
 
 def test_a_refused_key_fails_and_says_whom_to_ask(house: House) -> None:
     found = examined(house, api_key="another")
-    assert [(f.what, f.outcome) for f in found if f.outcome is FAILED] == [("service", FAILED)]
+    assert [(f.what, f.level) for f in found if f.level is FAILED] == [("service", FAILED)]
     assert "does not accept the API key (401). Ask the service representative" in says(found, "service")
 
 
@@ -104,20 +104,20 @@ def test_a_key_of_another_institution_fails(house: House) -> None:
     synced(house)
     house.service.school = {"id": 42, "name": "Another", "key": "another"}
     found = examined(house)
-    assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("key", FAILED)]
+    assert [(f.what, f.level) for f in found if f.level is not OK] == [("key", FAILED)]
     assert "belongs to institution 42, and this warehouse to 41: set ROLLBOOK_API_KEY" in says(found, "key")
 
 
 def test_a_service_that_is_not_there_fails_within_its_patience(house: House) -> None:
     found = examined(house, base_url="http://127.0.0.1:9")
-    assert [f.what for f in found if f.outcome is FAILED] == ["service"]
+    assert [f.what for f in found if f.level is FAILED] == ["service"]
     assert "Check that ROLLBOOK_BASE_URL is right" in says(found, "service")
 
 
 def test_a_page_of_records_that_would_be_refused_fails_and_a_few_are_a_warning(house: House) -> None:
     house.service.students[0]["registration_date"] = "tomorrow"
     found = examined(house)
-    assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("one page", WARNING)]
+    assert [(f.what, f.level) for f in found if f.level is not OK] == [("one page", WARNING)]
     assert "20 of 20 students read, 1 refused" in says(found, "one page")
     for record in house.service.students:
         record["registration_date"] = "tomorrow"
@@ -132,14 +132,14 @@ def test_a_field_that_nobody_declared_is_a_warning(house: House) -> None:
 def test_an_answer_that_is_not_the_contracts_fails(house: House) -> None:
     house.service.on(faults.html(), path="classes", times=None)
     found = examined(house)
-    assert [(f.what, f.outcome) for f in found if f.outcome is FAILED] == [("service", FAILED)]
+    assert [(f.what, f.level) for f in found if f.level is FAILED] == [("service", FAILED)]
 
 
 # --- the clock -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("ahead", "zone", "outcome", "words"),
+    ("ahead", "zone", "level", "words"),
     [
         (timedelta(0), "UTC", OK, "taken as UTC"),
         (timedelta(minutes=4), "UTC", OK, "taken as UTC"),
@@ -153,11 +153,11 @@ def test_an_answer_that_is_not_the_contracts_fails(house: House) -> None:
     ],
 )
 def test_a_clock_that_disagrees_is_a_warning_unless_it_is_a_zones_or_another_day(
-    house: House, ahead: timedelta, zone: str, outcome: Outcome, words: str
+    house: House, ahead: timedelta, zone: str, level: Level, words: str
 ) -> None:
     house.service.now = lambda: (datetime.now(UTC) + ahead).replace(tzinfo=None)
     (found,) = (f for f in examined(house, timezone=zone) if f.what == "clock")
-    assert (found.outcome, words in found.says) == (outcome, True), found.says
+    assert (found.level, words in found.says) == (level, True), found.says
 
 
 # --- this machine ----------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_too_little_room_fails_and_says_how_much_is_needed(house: House, monkeyp
     synced(house)
     monkeypatch.setattr(machine, "free", lambda path: 5_000_000)
     found = examined(house)
-    assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("disk space", FAILED)]
+    assert [(f.what, f.level) for f in found if f.level is not OK] == [("disk space", FAILED)]
     assert "5.0 MB are free: make room" in says(found, "disk space")
 
 
@@ -175,7 +175,7 @@ def test_room_for_a_sync_but_not_for_a_year_is_a_warning(house: House, monkeypat
     synced(house)
     monkeypatch.setattr(machine, "free", lambda path: 150_000_000)
     found = examined(house)
-    assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("disk space", WARNING)]
+    assert [(f.what, f.level) for f in found if f.level is not OK] == [("disk space", WARNING)]
     assert "Set ROLLBOOK_KEEP_DAYS, or add room" in says(found, "disk space")
 
 
@@ -196,7 +196,7 @@ def test_a_first_sync_needs_as_much_as_the_first_page_foretells(house: House) ->
 def test_a_file_in_the_warehouses_place_fails(house: House) -> None:
     house.warehouse.write_text("")
     found = examined(house)
-    assert ("files", FAILED) in [(f.what, f.outcome) for f in found]
+    assert ("files", FAILED) in [(f.what, f.level) for f in found]
     assert "is not a folder" in says(found, "files")
 
 
@@ -214,7 +214,7 @@ def test_raw_bodies_that_others_may_enter_are_a_warning(house: House) -> None:
     synced(house)
     (house.warehouse / "raw").chmod(0o755)
     found = examined(house)
-    assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("files", WARNING)]
+    assert [(f.what, f.level) for f in found if f.level is not OK] == [("files", WARNING)]
     assert f"chmod -R go= {house.warehouse / 'raw'}" in says(found, "files")
 
 
@@ -228,7 +228,7 @@ def test_an_open_hold_and_a_late_night_are_warnings(house: House) -> None:
         house.sync()
     house.now += timedelta(days=3)
     found = examined(house)
-    assert [(f.what, f.outcome) for f in found if f.outcome is not OK] == [("warehouse", WARNING)] * 2
+    assert [(f.what, f.level) for f in found if f.level is not OK] == [("warehouse", WARNING)] * 2
     assert "--approve" in says(found, "warehouse")
     assert "was not synced: run `rollbook sync`" in says(found, "warehouse")
 
@@ -237,7 +237,7 @@ def test_a_damaged_file_fails_with_the_command_that_mends_it(house: House) -> No
     synced(house)
     house.published.write_bytes(b"not a database" * 100)
     found = examined(house)
-    assert ("warehouse", FAILED) in [(f.what, f.outcome) for f in found]
+    assert ("warehouse", FAILED) in [(f.what, f.level) for f in found]
     assert "run `rollbook rebuild`" in says(found, "warehouse")
 
 

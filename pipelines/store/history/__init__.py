@@ -2,5 +2,6 @@
 
 from pipelines.store.history.delta import Delta
 from pipelines.store.history.engine import History
+from pipelines.store.history.table import find_delta
 
-__all__ = ["Delta", "History"]
+__all__ = ["Delta", "History", "find_delta"]

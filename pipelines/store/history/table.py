@@ -20,6 +20,7 @@ from datetime import date
 
 import duckdb
 
+from pipelines import files
 from pipelines.landing.manifest import TableCounts
 from pipelines.store.database import count, literal, names
 from pipelines.store.history.delta import Delta
@@ -214,6 +215,21 @@ class TableHistory:
 def observations(table: Table, rows: str, observed: str) -> str:
     """What each record stated, as SQL, made of a table's rows and of what was observed, both with `snapshot_date`."""
     return sql("observations", table=table, rows=rows, observed=observed)
+
+
+def find_delta(
+    con: duckdb.DuckDBPyConnection, table: Table, delta: Delta, spans: str, rows: str, observed: str
+) -> None:
+    """Find what a day that was not merged yet changes in a table, and write it to the delta's file.
+
+    `spans` is the schema that holds the runs; `rows` and `observed` are the day's, as SQL. It stays as the temporary
+    table `delta` of this connection, too.
+    """
+    query = sql("delta", table=table, spans=spans, observations=observations(table, rows, observed))
+    con.execute(f"CREATE OR REPLACE TEMP TABLE delta AS {query}", {"day": delta.day})
+    path = delta.path(table)
+    con.execute(f"COPY delta TO {literal(path)} (FORMAT parquet)")
+    path.chmod(files.PRIVATE_FILE)
 
 
 def changes(table: Table, *, touched: bool = False) -> str:

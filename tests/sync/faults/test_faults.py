@@ -20,7 +20,7 @@ import pytest
 
 from pipelines.errors import BusyError, MachineError, RollbookError
 from pipelines.operations.diff import diff
-from pipelines.operations.doctor import Doctor, Outcome
+from pipelines.operations.doctor import Doctor, Level
 from pipelines.operations.status import load_status as look
 from pipelines.sync import Rollbook
 from tests.support.healing import COUNT, TONIGHT, healed
@@ -145,7 +145,7 @@ def test_a_read_only_warehouse_is_said_and_may_still_be_looked_at(
         assert look(house.rollbook()).history.count == 2
         assert diff(house.rollbook()).outcome == "synced"
         found = {f.what: f for f in Doctor(house.rollbook()).examine()}
-        assert found["files"].outcome is Outcome.FAILED
+        assert found["files"].level is Level.FAILED
         assert "mounted read-only" in found["files"].says
     healed(house, expected)
 
@@ -166,7 +166,7 @@ def test_a_warehouse_of_another_account_is_said(house: House, expected: Expected
     (finding,) = in_another_process(
         lambda: [f for f in Doctor(house.rollbook()).examine() if f.what == "files"], first=as_nobody
     )
-    assert finding.outcome is Outcome.FAILED
+    assert finding.outcome is Level.FAILED
     healed(house, expected)  # root may
 
 
