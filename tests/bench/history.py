@@ -31,6 +31,8 @@ from pipelines.tables import SETS, TABLES, WALKED
 
 FIRST = date(2026, 1, 1)
 LENGTHS = (90, 180, 365)
+# So many newest nights are timed, and the cheapest is shown: the machine has other things to do.
+NIGHTS = 3
 CLASSES_PER_STUDENT = 5
 STUDENTS_PER_CLASS = 25
 # One in so many students changes on a day: 2 %.
@@ -196,7 +198,7 @@ class Year:
             stages[name] = time.perf_counter() - began
 
         writer = book.writer()
-        timed("heal", writer.__enter__)
+        timed("recover", writer.__enter__)
         try:
             timed("merge", lambda: book.merge(full_refresh=full_refresh))
             timed("publish", book.publish)
@@ -209,10 +211,11 @@ def measure(students: int, lengths: tuple[int, ...], root: Path) -> list[dict[st
     """For each length of the lake: the seconds of a read, a night, a replayed day and a rebuild."""
     year, found = Year(root, students), []
     for length in lengths:
-        year.grow(length - 1)
-        year.work()
-        year.grow(length)
-        night = year.work()
+        nights = []
+        for days in range(length - NIGHTS, length + 1):
+            year.grow(days)
+            nights.append(year.work())
+        night = min(nights[1:], key=lambda stages: sum(stages.values()))  # the first merges all that was missing
         middle = length // 2
         year.snapshot(year.book, middle, corrected=True)
         replay = year.work()
@@ -230,7 +233,7 @@ def measure(students: int, lengths: tuple[int, ...], root: Path) -> list[dict[st
 def report(found: list[dict[str, Any]], students: int) -> Table:
     """The figures as a table; each piece of work in seconds, by stage, and as a ratio to one read."""
     table = Table(
-        title=f"{students:,} students, 2 % changed a day; seconds (heal + merge + publish), ratio to one read"
+        title=f"{students:,} students, 2 % changed a day; seconds (recover + merge + publish), ratio to one read"
     )
     headings = ("days", "lake MB", "read once", "newest night", "ratio", "a day replayed", "ratio", "rebuild", "ratio")
     for heading in (*headings, "file MB", "peak MB"):

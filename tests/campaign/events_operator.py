@@ -103,8 +103,12 @@ def a_discard_is_killed(c: Campaign) -> bool:
     return kill(c, lambda: c.operator.discard(*key, accept=True), key)
 
 
-@event(lambda c: not c.is_lost() and bool(discarded(c)), rare=True)
+@event(lambda c: not c.is_lost() and bool(discarded(c) or discardable(c)), rare=True)
 def the_undoing_of_a_discard_is_killed(c: Campaign) -> bool:
+    if not discarded(c):
+        a_landing_is_discarded(c)
+    if c.is_lost() or not discarded(c):
+        return False
     key = c.random.choice(discarded(c))
     return kill(c, lambda: c.operator.undo_discard(*key, accept=True), key)
 

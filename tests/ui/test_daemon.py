@@ -95,7 +95,7 @@ def test_nights_come_in_whatever_is_killed(tmp_path: Path) -> None:
             assert listed > 290
             assert [r["tags"]["rollbook/sync"] for r in runs(served)][-1] == "nightly"
 
-            # A worker killed in the middle: marked, the slot freed, the next sync heals.
+            # A worker killed in the middle: marked, the slot freed, the next sync recovers.
             worker = until(lambda: under_way(served), 150)
             killed = time.time()
             os.kill(int(worker["tags"]["rollbook/process"].split(":")[2]), signal.SIGKILL)

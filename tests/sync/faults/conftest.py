@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.healing import COUNT, TONIGHT, two_nights
 from tests.support.machines import Disk, disk
 from tests.support.nights import Expected, House, folder
 from tests.support.records import classes, students
+from tests.support.recovery import COUNT, TONIGHT, two_nights
 from tests.support.service import Service
 
 

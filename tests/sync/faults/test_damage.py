@@ -14,10 +14,10 @@ import pytest
 
 from pipelines.errors import DamagedError
 from pipelines.sync import always
-from tests.support.healing import COUNT, healed
 from tests.support.machines import left_over
 from tests.support.nights import Expected, House, night
 from tests.support.records import classes, students
+from tests.support.recovery import COUNT, recovered
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -29,7 +29,7 @@ def test_whatever_lies_in_the_build_folder_is_swept_away(house: House, expected:
     for name in ("stage/landing=1", "day/students"):
         (build / name).mkdir(parents=True)
         (build / name / "part-0.parquet").write_bytes(b"garbage")
-    healed(house, expected)
+    recovered(house, expected)
 
 
 def test_a_corrupt_build_file_is_never_published(house: House, expected: Expected) -> None:
@@ -42,7 +42,7 @@ def test_a_corrupt_build_file_is_never_published(house: House, expected: Expecte
         with pytest.raises(DamagedError, match="next.duckdb cannot be read: run"):
             book.publish()
     assert house.state()["rollbook.duckdb"] == before
-    healed(house, expected)
+    recovered(house, expected)
 
 
 def part(house: House, table: str, number: int) -> Path:
@@ -54,7 +54,7 @@ def test_a_truncated_parquet_file_is_made_again_by_the_next_sync(house: House, e
     file = part(house, "student_activity", 2)
     whole = file.read_bytes()
     file.write_bytes(whole[: int(keep * len(whole)) if keep < 1 else int(keep)])
-    healed(house, expected)
+    recovered(house, expected)
     assert file.read_bytes() == whole
 
 
@@ -77,7 +77,7 @@ def test_a_parquet_file_damaged_at_its_full_length_is_found_when_read_and_made_a
         " it makes them again from what was landed, where that is still there"
     )
     assert house.state()["rollbook.duckdb"] == before
-    healed(house, expected)
+    recovered(house, expected)
     assert file.read_bytes() == content
     with book.writer():
         book.merge(full_refresh=True)
@@ -147,12 +147,12 @@ def test_a_damaged_published_file_without_an_older_one_is_made_again_from_the_la
 ) -> None:
     shutil.rmtree(house.warehouse / "build" / "previous")
     house.published.write_bytes(damage(house.published.read_bytes()))
-    healed(house, expected)
+    recovered(house, expected)
 
 
 def test_a_published_file_that_was_removed_is_made_again(house: House, expected: Expected) -> None:
     house.published.unlink()
-    healed(house, expected)
+    recovered(house, expected)
 
 
 @pytest.mark.parametrize("file", ["manifest.json", "bodies.zst", "pages.jsonl"])

@@ -23,10 +23,10 @@ from pipelines.operations.diff import diff
 from pipelines.operations.doctor import Doctor, Level
 from pipelines.operations.status import load_status as look
 from pipelines.sync import Rollbook
-from tests.support.healing import COUNT, TONIGHT, healed
 from tests.support.machines import MB, Disk, as_nobody, disk, in_another_process, left_over, no_file_above, open_below
 from tests.support.nights import Expected, House, night
 from tests.support.records import classes, students
+from tests.support.recovery import COUNT, TONIGHT, recovered
 from tests.support.service import Service
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -66,7 +66,7 @@ def test_a_disk_that_is_full_in_a_stage_is_said_and_the_next_sync_makes_it_good(
     published = "rollbook.duckdb"
     assert house.state()[published] == before[published]
     assert open_below(house.warehouse) == []
-    healed(house, expected)
+    recovered(house, expected)
 
 
 def test_wherever_a_sync_runs_out_of_room_it_says_so_and_the_next_one_makes_it_good(
@@ -95,7 +95,7 @@ def test_wherever_a_sync_runs_out_of_room_it_says_so_and_the_next_one_makes_it_g
             break
         assert open_below(house.warehouse) == []
     assert failed >= 6
-    healed(house, expected)
+    recovered(house, expected)
 
 
 def test_a_first_sync_on_a_full_disk_leaves_nothing_published(service: Service) -> None:
@@ -127,7 +127,7 @@ def test_a_file_that_may_not_grow_is_said(house: House, expected: Expected) -> N
     assert isinstance(refused, MachineError), refused
     assert "would be larger than this account or its disk allows (ulimit -f" in refused.message
     assert house.state()["rollbook.duckdb"] == before
-    healed(house, expected)
+    recovered(house, expected)
 
 
 # --- it may not be written to ----------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def test_a_read_only_warehouse_is_said_and_may_still_be_looked_at(
         found = {f.what: f for f in Doctor(house.rollbook()).examine()}
         assert found["files"].level is Level.FAILED
         assert "mounted read-only" in found["files"].says
-    healed(house, expected)
+    recovered(house, expected)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="becoming another account takes root")
@@ -167,7 +167,7 @@ def test_a_warehouse_of_another_account_is_said(house: House, expected: Expected
         lambda: [f for f in Doctor(house.rollbook()).examine() if f.what == "files"], first=as_nobody
     )
     assert finding.outcome is Level.FAILED
-    healed(house, expected)  # root may
+    recovered(house, expected)  # root may
 
 
 # --- others at the same time -----------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_two_syncs_started_at_once_run_one_after_the_other(house: House, expecte
     assert landings == [1, 2]
     assert house.tables() == expected.tables()
     assert [m.verdict for m in house.landings(night(3))] == ["synced", "synced"]
-    healed(house, expected)
+    recovered(house, expected)
 
 
 def _sync(settings: Any, now: datetime) -> int:
@@ -197,7 +197,7 @@ def test_a_second_writer_that_waited_long_enough_is_refused_in_a_sentence(
     assert isinstance(refused, BusyError)
     assert f"Another sync is still writing (process {os.getpid()} since {night(3)} 02:15:00 UTC)" in refused.message
     assert "Try again when it is done" in refused.message
-    healed(house, expected)
+    recovered(house, expected)
 
 
 def test_a_published_file_that_an_analyst_opened_for_writing_is_said(house: House, expected: Expected) -> None:
@@ -213,7 +213,7 @@ def test_a_published_file_that_an_analyst_opened_for_writing_is_said(house: Hous
     finally:
         over.set()
         analyst.join(10)
-    healed(house, expected)
+    recovered(house, expected)
 
 
 def _hold_open(published: Path, ready: Any, over: Any) -> None:
@@ -241,13 +241,13 @@ def test_a_clock_set_back_fetches_nothing_and_says_so(house: House, expected: Ex
     assert house.state() == before
     assert len(house.landings(night(1))) == 1
     house.now = now
-    healed(house, expected)
+    recovered(house, expected)
 
 
 def test_a_clock_set_back_within_the_day_does_no_harm(house: House, expected: Expected) -> None:
     house.sync()
     house.now -= timedelta(hours=2)
-    healed(house, expected)
+    recovered(house, expected)
 
 
 @pytest.mark.parametrize("ahead", [2, 4, 365])
@@ -266,7 +266,7 @@ def test_a_clock_that_ran_ahead_lands_nothing_and_the_next_right_night_is_as_eve
     assert caught.value.message.count("clock") == 2
     assert (house.state(), house.rollbook().raw.days()) == (before, days)
     house.now = right
-    healed(house, expected)
+    recovered(house, expected)
     assert max(house.rollbook().raw.days()) == right.date()
 
 

@@ -24,7 +24,7 @@ def two_nights(house: House) -> House:
     return house.at(3)
 
 
-def healed(house: House, expected: Expected) -> None:
+def recovered(house: House, expected: Expected) -> None:
     """The next sync needs no hand, and leaves nothing behind."""
     house.sync()
     assert house.tables() == expected.tables()
