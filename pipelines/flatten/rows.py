@@ -89,14 +89,15 @@ class _NoPandas(MetaPathFinder):
 
 
 def load() -> None:
-    """Make pyarrow's first array ahead of time, and without pandas.
+    """Make pyarrow's first arrays ahead of time, and without pandas.
 
-    pyarrow imports pandas for it, if it can: a third of a second and 35 MB for nothing. A later `to_pandas()` works.
+    pyarrow imports pandas for them, if it can: a third of a second and 35 MB for nothing. A later `to_pandas()` works.
     """
     hidden = _NoPandas()
     sys.meta_path.insert(0, hidden)
     try:
-        pa.array(np.array([], np.int64))
+        pa.array([])
+        pa.array(np.array([], np.int64))  # this loads numpy.ma
     finally:
         sys.meta_path.remove(hidden)
 
