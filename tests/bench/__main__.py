@@ -10,6 +10,7 @@ import sys
 from rich.console import Console
 
 from tests.bench import faulty, history, nightly, views
+from tests.bench.meter import RunError
 from tests.bench.tools import PEERS, ROLLBOOK
 
 # Every view answers within its second on a school of this size; of a larger one they are shown and not judged.
@@ -39,7 +40,15 @@ def main() -> None:
     only.add_argument("--history", action="store_true", help="only the year of snapshots")
     parser.add_argument("--nights", type=int, default=views.NIGHTS, help="how many nights the views look back on")
     chosen = parser.parse_args()
-    out = Console(width=140)
+    try:
+        measure(chosen)
+    except RunError as error:
+        sys.exit(f"Rollbook {error}.")
+
+
+def measure(chosen: argparse.Namespace) -> None:
+    """Measure what was chosen, and print it."""
+    out = Console(width=150)
     everything = not (chosen.nightly or chosen.views or chosen.history)
     if chosen.nightly or everything:
         nights(chosen.students, chosen.rounds, out, peers=chosen.peers)

@@ -152,7 +152,7 @@ def size(folder: Path) -> int:
 def compared(found: Nightly, outcomes: Mapping[tuple[str, str], Outcome | str]) -> Table:
     """Return one row per tool, and beneath it what the columns mean and why a tool failed."""
     table = Table(
-        title=f"{found.students:,} students; nights as multiples of the bare walk; Rollbook in {found.rounds} rounds",
+        title=f"{found.students:,} students; nights as multiples of the bare walk; rounds of Rollbook: {found.rounds}",
         caption="\n".join([*_meanings(found.truth), *_failures(found, outcomes)]),
         caption_justify="left",
     )

@@ -103,7 +103,7 @@ PEERS = (
     ),
     Tool(
         name="singer",
-        title="Singer tap + target",
+        title="Singer (Meltano)",
         database="warehouse.duckdb",
         students="SELECT id FROM records.students",
         script="singer",

@@ -1,19 +1,21 @@
 """What truly changed between two days of a school, and which students a table lacks. Pure.
 
-Computed from the school's own records, by a comparison that shares nothing with any tool's.
+Compares the school's own records, not what a tool made of them. What is tracked is as declared in `tables.py`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from pipelines.tables import TABLES
 
 Record = dict[str, Any]
-Parts = Callable[[Record], dict[str, Any]]
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 # A record without one of these says nothing about it, and so does not change it.
 _UNSTATED = tuple({t.field for t in TABLES.values() if t.may_be_unstated})
@@ -43,28 +45,29 @@ def loss(listed: Collection[int], current: Collection[int]) -> Loss:
 
 def changed(before: Iterable[Record], after: Iterable[Record], key: str) -> Changes:
     """Count the records of one set that are new or different. A record that has left is in neither count."""
-    known = {r[key]: (_hashed(whole(r)), _hashed(tracked(r))) for r in before}
+    known = {r[key]: _hashes(r) for r in before}
     anything = tracked_only = 0
     for record in after:
-        old = known.get(record[key], ({}, {}))
-        anything += _differs(old[0], _hashed(whole(record)))
-        tracked_only += _differs(old[1], _hashed(tracked(record)))
+        new = _hashes(record)
+        old = known.get(record[key], (None,) * len(new))
+        anything += old[0] != new[0]
+        tracked_only += any(n is not None and n != o for o, n in zip(old[1:], new[1:], strict=True))
     return Changes(anything, tracked_only)
 
 
-def whole(record: Record) -> dict[str, Any]:
-    """Return the record in one part, as served."""
-    return {"": record}
+def _hashes(record: Record) -> tuple[int | None, ...]:
+    """Return a hash of the whole record, then one of each part of it that is tracked; None for a part not stated."""
+    return (hash(_encode(record)), *(None if part is None else hash(_encode(part)) for part in tracked(record)))
 
 
-def tracked(record: Record) -> dict[str, Any]:
-    """Return the record in parts that may be unstated each.
+def tracked(record: Record) -> list[Any]:
+    """Return what is tracked of a record, in parts: first all that is always stated, then what may be unstated.
 
     Without untracked fields, null and missing alike, and lists in one order.
     """
     stated = {name: _plain(name, value) for name, value in record.items() if value is not None}
     rest = {name: value for name, value in stated.items() if name not in _UNSTATED}
-    return {"": rest} | {name: stated[name] for name in _UNSTATED if name in stated}
+    return [rest, *(stated.get(name) for name in _UNSTATED)]
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -72,16 +75,4 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, dict):
         untracked = _UNTRACKED.get(name, set())
         return {k: v for k, v in value.items() if v is not None and k not in untracked}
-    return sorted(value, key=_text) if isinstance(value, list) else value
-
-
-def _hashed(parts: dict[str, Any]) -> dict[str, int]:
-    return {name: hash(_text(value)) for name, value in parts.items()}
-
-
-def _differs(old: dict[str, int], new: dict[str, int]) -> bool:
-    return any(old.get(name) != value for name, value in new.items())
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
+    return sorted(value, key=_encode) if isinstance(value, list) else value
