@@ -48,7 +48,7 @@ def main() -> None:
 
 def measure(chosen: argparse.Namespace) -> None:
     """Measure what was chosen, and print it."""
-    out = Console(width=150)
+    out = Console(width=160)
     everything = not (chosen.nightly or chosen.views or chosen.history)
     if chosen.nightly or everything:
         nights(chosen.students, chosen.rounds, out, peers=chosen.peers)

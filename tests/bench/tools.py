@@ -103,7 +103,7 @@ PEERS = (
     ),
     Tool(
         name="singer",
-        title="Singer (Meltano)",
+        title="Singer tap + target",
         database="warehouse.duckdb",
         students="SELECT id FROM records.students",
         script="singer",
