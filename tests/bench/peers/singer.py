@@ -2,10 +2,10 @@
 
 Meltano is what people use it by, and adds a project folder, logs and state around these same two processes; without it
 the measurement is of the work alone. ingestr was looked at instead and left out: the package (1.1.76) is a launcher
-that downloads a program when it runs, so that pins do not say what was measured, and among its sources none reads a
-paginated REST service in general.
+that downloads a program when it runs, so that pins do not say what was measured, and its list of sources names HTTP
+but no paginated REST service. It was not run.
 
-The seconds include the start of both processes, about one.
+The seconds include the start of both processes.
 """
 
 import json
