@@ -10,6 +10,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 ARGS ?=
 N ?= 100000
+PEERS ?=
 # Of the tests: one more than two cores, since some of them only wait for minutes to pass.
 WORKERS ?= 3
 
@@ -80,16 +81,16 @@ format: $(VENV)/.dev ## Rewrite the code in the project's format
 	@$(BIN)/ruff format --quiet .
 
 .PHONY: bench
-bench: $(VENV)/.dev ## Measure the sync against a bare walk (N=100000 students)
-	@$(BIN)/python -m tests.bench --students $(N) $(ARGS)
+bench: $(VENV)/.dev ## Measure the nights against a bare walk (N=100000 students; PEERS=1: other tools, too)
+	@$(BIN)/python -m tests.bench --students $(N) $(if $(filter-out 0,$(PEERS)),--peers) $(ARGS)
 
 .PHONY: constraints
 constraints: $(VENV)/.dev ## Pin the newest versions that go together (needs uv)
 	@uv pip compile --quiet --universal --upgrade --no-annotate --no-header pyproject.toml --extra dev --extra all -o constraints.txt
 
 .PHONY: clean
-clean: ## Remove the environment and caches; warehouse/ and dagster_home/ stay
-	@rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+clean: ## Remove the environments and caches; warehouse/ and dagster_home/ stay
+	@rm -rf $(VENV) .venv-peers build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	@find pipelines tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 .PHONY: help

@@ -11,6 +11,7 @@ from datetime import date
 from pipelines.sandbox.server import Sandbox
 
 KEY = "bench-key"
+SEED = 1
 
 
 class Remote:
@@ -47,7 +48,7 @@ def remote(students: int, day: date) -> Iterator[Remote]:
 def main() -> None:
     """Serve until the input ends; each line of it is the next day to play."""
     students, day = int(sys.argv[1]), date.fromisoformat(sys.argv[2])
-    with Sandbox(students=students, seed=1, day=day, api_key=KEY) as sandbox:
+    with Sandbox(students=students, seed=SEED, day=day, api_key=KEY) as sandbox:
         print(sandbox.base_url, flush=True)
         for line in sys.stdin:
             sandbox.day = date.fromisoformat(line.strip())

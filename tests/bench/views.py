@@ -5,7 +5,6 @@ Each question is asked whole (every row and column, into Arrow), on a connection
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +21,8 @@ from pipelines import report
 from pipelines.store.database import connect
 from pipelines.store.lake import Lake
 from pipelines.views import catalog
-from tests.bench.service import remote
+from tests.bench.meter import run
+from tests.bench.service import KEY, remote
 
 NIGHTS = 8  # students_to_watch looks a week back
 ROUNDS = 5
@@ -48,8 +48,8 @@ def measured(students: int, nights: int = NIGHTS) -> list[Answered]:
         with remote(students, days[0]) as service:
             for day in days:
                 service.play(day)
-                command = [sys.executable, "-m", "tests.bench.client", "sync", service.base_url, made, str(day)]
-                subprocess.run([*command, str(days[0])], check=True, capture_output=True, timeout=1800)
+                command = [sys.executable, "-m", "tests.bench.client", service.base_url, made, str(day), str(days[0])]
+                run(command, KEY)
         return answers(Path(made), days[len(days) // 2], last)
 
 
