@@ -235,6 +235,7 @@ def land(context: dg.OpExecutionContext, options: Options, writer: Writer) -> No
             landed = {day: rollbook.landings.to_approve(day)}
         else:
             fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
+            rollbook.start_ahead()
             landed = {day: rollbook.land(day, details=options.details.value, fresh=fresh)}
     else:
         landed = {day: counted[-1] for day in asked if (counted := rollbook.landings.counted(day))}

@@ -91,7 +91,7 @@ class Writer(dg.ConfigurableResource):  # type: ignore[type-arg]
     def rollbook(self) -> Rollbook:
         """The warehouse, locked from the first call on. Raises RollbookError."""
         if self._rollbook is None:
-            rollbook = Rollbook(load(fetches=False), progress=Writer.progress, head_start=True)
+            rollbook = Rollbook(load(fetches=False), progress=Writer.progress)
             self._lock.enter_context(rollbook.writer())
             self._rollbook = rollbook
         return self._rollbook

@@ -57,6 +57,7 @@ def sync(
         chosen = held.snapshot_date
     else:
         chosen = rollbook.partition(day_of(day) or rollbook.today())
+        rollbook.start_ahead()  # while Dagster loads
     before = rollbook.landings.counted(chosen)
     with _page_progress():
         job.sync(chosen, approve=approve, details=details, fresh=fresh)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
+from typing import ClassVar
 
 from pipelines import files
 from pipelines.errors import MachineError
@@ -27,27 +28,36 @@ POSIX = os.name == "posix"
 class Intake:
     """Begins landings in `raw/`, and keeps what was staged of the last one, in `aside`, until it is taken."""
 
+    # A second process that waits for this process's next landing, whichever intake begins it: it is started before
+    # there is any.
+    _ahead: ClassVar[IngestProcess | None] = None
+
     def __init__(self, raw: RawStore, aside: Path) -> None:
         self._raw = raw
         self._aside = aside
         self._staged: tuple[date, Flattened] | None = None
-        self._ahead: IngestProcess | None = None
 
-    def start_ahead(self) -> None:
-        """Start a second process now, so that it is ready when the first page comes."""
-        if self._ahead is None and POSIX:
-            self._ahead = IngestProcess()
+    @classmethod
+    def start_ahead(cls, expected: int | None) -> None:
+        """Start a second process now, to be ready for the first page, unless so few records are expected.
 
-    def process(self) -> IngestProcess:
+        None: it is not known how many will come.
+        """
+        if cls._ahead is None and POSIX and (expected is None or expected >= LARGE):
+            cls._ahead = IngestProcess()
+
+    @classmethod
+    def process(cls) -> IngestProcess:
         """Return a second process: the one that was started ahead, or a new one."""
-        process, self._ahead = self._ahead or IngestProcess(), None
+        process, cls._ahead = cls._ahead or IngestProcess(), None
         return process
 
-    def stop(self) -> None:
+    @classmethod
+    def stop(cls) -> None:
         """End a second process that was started ahead and is not needed."""
-        if self._ahead is not None:
-            self._ahead.close()
-            self._ahead = None
+        if cls._ahead is not None:
+            cls._ahead.close()
+            cls._ahead = None
 
     def begin(self, day: date, expected: int = 0) -> StagingWriter:
         """Start the day's next landing. `expected` is how many records a set may have, if that is known."""

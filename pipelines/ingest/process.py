@@ -238,6 +238,7 @@ def main() -> None:
             connection.sendall(b"".join(_frame(_failed(error))))
             while file.read(SOCKET_BYTES):  # until it has understood, and closes
                 pass
+    os._exit(0)  # all files are closed; the interpreter would take a tenth of a second to end, and is waited for
 
 
 def _serve(ingest: Ingest, connection: socket.socket, file: Readable) -> None:

@@ -80,6 +80,11 @@ class Recovery:
         lake = {day: record.digest for day, record in self.lake.days().items()}
         return lake.items() <= merged.items() and not self.landings.discarded_days() & merged.keys()
 
+    def published(self) -> Base:
+        """The published file as it is, if there is one, to build the next one on."""
+        published = self.warehouse.published
+        return Base(published if published.is_file() else None)
+
     def base(self) -> Base | None:
         """What to begin from to bring the published file up to the lake; None when it is up to date.
 

@@ -52,12 +52,10 @@ class Rollbook:
         progress: Progress | None = None,
         warehouse: Warehouse | None = None,
         raw: RawStore | None = None,
-        head_start: bool = False,
     ) -> None:
         self.settings = settings
         self.clock = clock
         self.progress = progress
-        self.head_start = head_start  # whether a second process starts before it is known that there are many records
         self.warehouse = warehouse or Warehouse(settings.warehouse_path, settings.file_mode)
         self.raw = raw or RawStore(settings.warehouse_path / "raw")
         self.lake = self.warehouse.lake
@@ -193,6 +191,14 @@ class Rollbook:
                 self.publish()
         self._decide_deferred(self.landings.deferred())
 
+    def start_ahead(self) -> None:
+        """Start the second process of a large sync, so that it is ready when the first page comes.
+
+        It needs neither the lock nor the key; whoever syncs may call this first and load other things meanwhile.
+        """
+        newest = self.newest()
+        self.composer.intake.start_ahead(newest.largest_set if newest else None)
+
     @reported_stage
     def land(self, day: date | None = None, *, details: Details = "none", fresh: bool = False) -> Manifest:
         """Fetch everything once and land it; or return what was fetched and proven minutes ago, unless `fresh`.
@@ -203,33 +209,33 @@ class Rollbook:
         """
         day = self.partition(day or self.today())
         minutes = 0 if fresh or self._blocked or details != "none" else self.settings.cache_minutes
-        if (last := self.landings.reusable(day, self.clock(), minutes)) is not None:
-            log.info("%s was fetched minutes ago, as landing %d; the service is not asked again", day, last.landing)
-            return last
+        try:
+            if (last := self.landings.reusable(day, self.clock(), minutes)) is not None:
+                log.info("%s was fetched minutes ago, as landing %d; the service is not asked again", day, last.landing)
+                return last
+            manifest = self._fetch(day, details)
+        finally:
+            self.composer.intake.stop()
+        if self._blocked is not None:
+            self.raw.defer(manifest, self._blocked.message)
+            raise self._blocked
+        return manifest
+
+    def _fetch(self, day: date, details: Details) -> Manifest:
         self.settings.check_source()
         flatten.load()  # now, and not between the first answer and the published file
-        blocked = self._blocked
-        newest, intake = self.newest(), self.composer.intake
-        if self.head_start and newest is None:  # else it is known whether there are many
-            intake.start_ahead()
-        try:
-            manifest = fetch(
-                self.settings,
-                partial(intake.begin, expected=newest.largest_set if newest else 0),
-                None if blocked else self.warehouse,
-                day=day,
-                bound_to=self.bound_to(),
-                newest=newest,
-                choose_details=None if details == "none" or blocked else partial(self._chosen, details),
-                clock=self.clock,
-                progress=self.progress,
-            )
-        finally:
-            intake.stop()
-        if blocked is not None:
-            self.raw.defer(manifest, blocked.message)
-            raise blocked
-        return manifest
+        newest, blocked = self.newest(), self._blocked is not None
+        return fetch(
+            self.settings,
+            partial(self.composer.intake.begin, expected=newest.largest_set if newest else 0),
+            None if blocked else self.warehouse,
+            day=day,
+            bound_to=self.bound_to(),
+            newest=newest,
+            choose_details=None if details == "none" or blocked else partial(self._chosen, details),
+            clock=self.clock,
+            progress=self.progress,
+        )
 
     @reported_stage
     def snapshot(self, manifest: Manifest, *, approve: bool = False) -> tuple[Manifest, DayRecord]:
@@ -282,11 +288,7 @@ class Rollbook:
         self.ready()
         if full_refresh:
             self.retention.refuse_to_lose()
-        return self._merge(Base(None) if full_refresh else self._published(), full_refresh=full_refresh)
-
-    def _published(self) -> Base:
-        published = self.warehouse.published
-        return Base(published if published.is_file() else None)
+        return self._merge(Base(None) if full_refresh else self.recovery.published(), full_refresh=full_refresh)
 
     def _merge(self, base: Base, *, gone: Set[date] | None = None, full_refresh: bool = False) -> list[TableCounts]:
         """As `merge`, from a base. `gone` are days on which nothing counts any more (default: as `raw/` says)."""
@@ -372,7 +374,7 @@ class Rollbook:
             self.composer.recompose(counted, self.staged)
         else:
             self.staged.hide([day])
-        self._merge(self._published(), gone=frozenset() if counted else frozenset({day}))
+        self._merge(self.recovery.published(), gone=frozenset() if counted else frozenset({day}))
         self._confirm(confirm, accepted=frozenset({day}))
         self.warehouse.drop_next()
         self.staged = None

@@ -267,15 +267,17 @@ def test_one_that_was_started_ahead_is_used_or_ended(
     intake: Intake, raw: RawStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipelines.ingest.intake.LARGE", 5)
-    intake.start_ahead()
-    ahead = intake._ahead
+    intake.start_ahead(expected=5)
+    ahead = Intake._ahead
     assert ahead is not None
     writer = intake.begin(DAY)
     done = writer.finish(messy(writer))
-    assert (writer._ingest, intake._ahead, ahead._process.returncode) == (ahead, None, 0)
+    assert (writer._ingest, Intake._ahead, ahead._process.returncode) == (ahead, None, 0)
     assert len(list(raw.pages(done))) == 10
-    intake.start_ahead()
-    needless = intake._ahead
+    intake.start_ahead(expected=None)
+    needless = Intake._ahead
     assert needless is not None
-    intake.stop()
-    assert (intake._ahead, needless._process.returncode) == (None, 0)
+    Intake.stop()
+    assert (Intake._ahead, needless._process.returncode) == (None, 0)
+    intake.start_ahead(expected=4)
+    assert Intake._ahead is None
