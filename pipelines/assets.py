@@ -275,7 +275,7 @@ def _landing_metadata(manifest: Manifest, name: str, seconds: float) -> Metadata
     }
     if walk is not None:
         metadata |= {
-            "dagster/partition_row_count": walk.received,
+            "dagster/partition_row_count": walk.records,
             "walks": walk.walks,
             "repeated": walk.repeated,
             "proven": manifest.proof(name) is not None,

@@ -63,7 +63,8 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     """How one set was read: the number of walks, and the proof if one of them was complete.
 
     `counted` are the numbers of the walks whose pages count: the proven one, or all of them if none was proven (they
-    only add and update). `spoiled` gives the reason for each walk that was not proven.
+    only add and update). `received` counts what came on these pages, `distinct` each record once (None in manifests of
+    earlier versions). `spoiled` gives the reason for each walk that was not proven.
     """
 
     set: str
@@ -72,8 +73,14 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     proof: Proof | None = None
     total_count: int = 0
     received: int = 0
+    distinct: int | None = None
     repeated: int = 0
     spoiled: tuple[str, ...] = ()
+
+    @property
+    def records(self) -> int:
+        """How many different records came; by earlier manifests, as many as a walk showed on average."""
+        return (self.received - self.repeated) // len(self.counted) if self.distinct is None else self.distinct
 
 
 class Absence(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,8 +192,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def received(self) -> dict[str, int]:
-        """How many records came per set."""
-        return {walk.set: walk.received for walk in self.walks}
+        """How many different records came per set."""
+        return {walk.set: walk.records for walk in self.walks}
 
     def proof(self, set_name: str) -> Proof | None:
         """Return the proof of one set; None if its walks or the absence check left it unproven (G1 and G2)."""

@@ -164,12 +164,12 @@ def walk(client: Client, set_: Set, sink: Sink, walks: int = 3, progress: Progre
         check = _read(client, set_, WalkCheck(set_.name, number), sink, progress=progress)
         proof = check.proof()
         if proof is not None:
-            return Walked(_sum_up(set_, [check], proof, number, spoiled), check.ids)
+            return Walked(_sum_up(set_, [check], proof, number, spoiled, check.ids), check.ids)
         spoiled.append(check.spoiled)
         checks.append(check)
         log.warning("%s: %s", set_.name, check.spoiled)
     ids = set().union(*(c.ids for c in checks))
-    return Walked(_sum_up(set_, checks, None, walks, spoiled), ids)
+    return Walked(_sum_up(set_, checks, None, walks, spoiled, ids), ids)
 
 
 def search(
@@ -230,7 +230,14 @@ def _read(
     return check
 
 
-def _sum_up(set_: Set, counted: list[WalkCheck], proof: Proof | None, walks: int, spoiled: list[str]) -> Walk:
+def _sum_up(
+    set_: Set,
+    counted: list[WalkCheck],
+    proof: Proof | None,
+    walks: int,
+    spoiled: list[str],
+    ids: AbstractSet[int],
+) -> Walk:
     return Walk(
         set=set_.name,
         walks=walks,
@@ -238,6 +245,8 @@ def _sum_up(set_: Set, counted: list[WalkCheck], proof: Proof | None, walks: int
         proof=proof,
         total_count=counted[-1].total,
         received=sum(r.received for r in counted),
+        # A record whose id cannot be read comes with each walk, and cannot be told from another.
+        distinct=len(ids) + max(r.unreadable for r in counted),
         repeated=sum(r.repeated for r in counted),
         spoiled=tuple(spoiled),
     )

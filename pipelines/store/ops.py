@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 from typing import Protocol
+from uuid import uuid4
 
 import duckdb
 import pyarrow as pa
@@ -60,6 +61,14 @@ def record(con: duckdb.DuckDBPyConnection, raw: Landings, *, full_refresh: bool 
             _insert(con, SYNCS, manifest, [_sync(manifest, DISCARDED, discard.reason)])
             _insert(con, SYNC_SETS, manifest, _sync_sets(manifest))
     return len(fresh) + len(discarded)
+
+
+def stamp(con: duckdb.DuckDBPyConnection, at: datetime) -> str:
+    """Make a file another version of itself; returns the version's id."""
+    version = uuid4().hex
+    con.execute("DELETE FROM spans.version")
+    con.execute("INSERT INTO spans.version VALUES ($1, $2)", [version, _utc(at)])
+    return version
 
 
 def expire_rejects(con: duckdb.DuckDBPyConnection, before: date) -> int:
@@ -125,6 +134,7 @@ def _sync_sets(m: Manifest) -> Iterator[Row]:
         yield {
             "set_name": w.set,
             "received": w.received,
+            "records": w.records,
             "proven": m.proof(w.set) is not None,
             "walks": w.walks,
             "repeated": w.repeated,

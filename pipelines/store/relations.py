@@ -90,7 +90,8 @@ SYNC_SETS = Relation(
         SNAPSHOT_DATE,
         _LANDING,
         _SET,
-        Column("received", "BIGINT", "Records received in the walk that counts."),
+        Column("received", "BIGINT", "Records on the pages that count: of an unproven set, on those of every walk."),
+        Column("records", "BIGINT", "Different records among them."),
         Column("proven", "BOOLEAN", "Whether the set was proven complete; if not, nothing was removed from it."),
         Column("walks", "BIGINT", "Walks it took."),
         Column("repeated", "BIGINT", "Records received more than once."),
@@ -169,6 +170,16 @@ PROVEN_DAYS = Relation(
     ),
 )
 
+VERSION = Relation(
+    "spans",
+    "version",
+    "One row: which version of the published file this is.",
+    (
+        Column("id", "VARCHAR", "Another one with each publish."),
+        Column("published_at", "TIMESTAMP", "When it was made, UTC."),
+    ),
+)
+
 # Files of the lake beside those of the declared tables; read by the view of this name.
 OBSERVED = Relation(
     "snapshots",
@@ -193,4 +204,5 @@ KEPT: tuple[Relation, ...] = (
     DRIFT,
     MERGED_DAYS,
     PROVEN_DAYS,
+    VERSION,
 )

@@ -43,7 +43,8 @@ class Publisher:
                 thresholds.fill(con, thresholds.read(self.thresholds))
                 if shown_from is not None:
                     ops.expire_rejects(con, shown_from)
-                catalog.create(con, lake, [r for d, r in days.items() if shown_from is None or d >= shown_from])
+                shown = [r for d, r in days.items() if shown_from is None or d >= shown_from]
+                catalog.create(con, lake, shown, ops.stamp(con, self.clock()))
             found = checks.examine(con, lake, days, merged_since)
             if broken := [sentence for sentences in found.values() for sentence in sentences]:
                 raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)

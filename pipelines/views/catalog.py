@@ -53,12 +53,13 @@ class View:
 
 @dataclass(frozen=True)
 class Macro:
-    """A table macro: its parameters, what it returns, and the statement that creates it."""
+    """A macro: its parameters, what it returns, the statement that creates it, and what DuckDB calls its kind."""
 
     name: str
     parameters: tuple[str, ...]
     comment: str
     sql: str
+    kind: str = "MACRO TABLE"
 
     @property
     def call(self) -> str:
@@ -84,14 +85,15 @@ def views() -> tuple[View, ...]:
 
 
 @cache
-def macros() -> tuple[Macro, ...]:
-    """All table macros."""
+def macros(version: str = "") -> tuple[Macro, ...]:
+    """All macros, as they are made for one version of the file."""
     as_of = (
         Macro(
             f"{t.name}_as_of",
             ("day",),
-            f"The rows of {t.name} as the last snapshot on or before a day had them, without clock-driven columns.",
-            sql("as_of", table=t),
+            f"The rows of {t.name} as the last snapshot on or before a day had them, without clock-driven columns; none"
+            " before the first one (see as_of_day).",
+            sql("as_of", table=t, version=version),
         )
         for t in TABLES.values()
     )
@@ -99,18 +101,25 @@ def macros() -> tuple[Macro, ...]:
         "changes_between",
         ("from_day", "to_day"),
         "The rows of changes after the first day, up to and with the second.",
-        sql("changes_between"),
+        sql("changes_between", version=version),
     )
-    return (*as_of, between)
+    day = Macro(
+        "as_of_day",
+        ("day",),
+        "The landed day whose state the macros above give for a day; NULL before the first one.",
+        sql("as_of_day", version=version),
+        kind="MACRO",
+    )
+    return (*as_of, between, day)
 
 
-def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord]) -> None:
+def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord], version: str) -> None:
     """Create or replace every view and macro, with comments: the lake may have moved or its columns changed.
 
-    The views of the lake show the given days.
+    The views of the lake show the given days; the macros answer only from the file's `version`.
     """
     create_snapshots(con, lake, days)
-    create_macros(con)
+    create_macros(con, version)
     create_views(con)
 
 
@@ -136,11 +145,11 @@ def _no_rows(columns: tuple[Column, ...]) -> str:
     return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {c.name}' for c in columns)} WHERE FALSE"
 
 
-def create_macros(con: duckdb.DuckDBPyConnection) -> None:
-    """Create the table macros."""
-    for macro in macros():
+def create_macros(con: duckdb.DuckDBPyConnection, version: str) -> None:
+    """Create the macros."""
+    for macro in macros(version):
         con.execute(macro.sql)
-        con.execute(f"COMMENT ON MACRO TABLE main.{macro.name} IS {literal(macro.comment)}")
+        con.execute(f"COMMENT ON {macro.kind} main.{macro.name} IS {literal(macro.comment)}")
 
 
 def create_views(con: duckdb.DuckDBPyConnection) -> None:

@@ -15,10 +15,10 @@ WHERE e.class_id = 5012
 ORDER BY s.name;
 
 -- Which fields of student 11273 changed, and when?
-SELECT snapshot_date, table_name, change, column_name, old_value, new_value
+SELECT snapshot_date, table_name, class_id, change, column_name, old_value, new_value
 FROM changes
 WHERE student_id = 11273
-ORDER BY snapshot_date, table_name, column_name;
+ORDER BY snapshot_date, table_name, class_id, column_name;
 
 -- Whom should somebody talk to first?
 SELECT student_id, name, reason, class_titles
@@ -36,16 +36,16 @@ GROUP BY r.class_id, r.class_title
 ORDER BY percent DESC, students DESC;
 
 -- Who has never logged in, and which teacher can remind them?
-SELECT w.name, w.email, r.class_title, r.teacher_name, r.teacher_email
-FROM students_to_watch AS w INNER JOIN roster AS r USING (student_id)
-WHERE w.is_never_logged_in
-ORDER BY r.teacher_name, w.name;
+SELECT p.name, p.email, r.class_title, r.teacher_name, r.teacher_email
+FROM student_progress AS p LEFT JOIN roster AS r USING (student_id) -- also who is in no class
+WHERE NOT p.has_ever_logged_in
+ORDER BY r.teacher_name NULLS FIRST, r.class_title, p.name;
 
 -- Who has done nothing for two weeks, class by class?
-SELECT r.class_title, r.name, p.last_activity_date, p.days_inactive
-FROM roster AS r INNER JOIN student_progress AS p USING (student_id)
-WHERE p.days_inactive >= 14
-ORDER BY r.class_title, p.days_inactive DESC;
+SELECT r.class_title, p.name, p.last_activity_date, p.days_inactive
+FROM student_progress AS p LEFT JOIN roster AS r USING (student_id) -- also who is in no class
+WHERE p.days_inactive >= 14 OR p.last_activity_date IS NULL -- and who was never active, as far as is known
+ORDER BY r.class_title NULLS FIRST, p.days_inactive DESC NULLS FIRST, p.name;
 
 -- Which classes are furthest behind the average of their course?
 SELECT class_title, teacher_name, student_count, average_completion_rate, course_completion_rate, completion_vs_course
@@ -69,11 +69,12 @@ ORDER BY snapshot_date;
 
 -- Which classes improved most within a week?
 SELECT
-    n.class_title, b.average_completion_rate AS a_week_ago, n.average_completion_rate AS now,
+    n.class_title, b.snapshot_date AS since, b.average_completion_rate AS before, n.average_completion_rate AS now,
     ROUND(n.average_completion_rate - b.average_completion_rate, 1) AS points
-FROM class_daily AS n INNER JOIN class_daily AS b
-    ON b.class_id = n.class_id AND b.snapshot_date = n.snapshot_date - 7
+FROM class_daily AS n INNER JOIN class_daily AS b USING (class_id)
 WHERE n.snapshot_date = (SELECT MAX(snapshot_date) FROM progress_daily) AND n.class_status = 1
+    -- The day a week before, or if nothing was landed on it, the last landed day before that.
+    AND b.snapshot_date = (SELECT as_of_day(MAX(snapshot_date) - 7) FROM progress_daily)
 ORDER BY points DESC NULLS LAST
 LIMIT 10;
 
@@ -84,17 +85,17 @@ WHERE snapshot_date > (SELECT MAX(snapshot_date) FROM progress_daily) - 7
 ORDER BY snapshot_date, class_title, change, name;
 
 -- Which students left, came back or were new, and when?
-SELECT c.snapshot_date, c.change, c.student_id, ANY_VALUE(h.name) AS name
-FROM changes AS c INNER JOIN history.students AS h USING (student_id)
+SELECT c.snapshot_date, c.change, c.student_id, h.name -- by the name of that day
+FROM changes AS c
+ASOF INNER JOIN history.students AS h ON h.student_id = c.student_id AND h.valid_from <= c.snapshot_date
 WHERE c.table_name = 'students' AND c.change <> 'changed'
     AND c.snapshot_date > (SELECT MIN(snapshot_date) FROM progress_daily)
-GROUP BY ALL
 ORDER BY c.snapshot_date, c.change, c.student_id;
 
 -- Which students are in no active class?
 SELECT student_id, name, email, registration_date, last_activity_date
 FROM student_progress
-WHERE class_count = 0
+WHERE class_count = 0 -- not those of whom it is unknown, where it is NULL
 ORDER BY name;
 
 -- What was student 11130's record on the first of October, and what is it now?
@@ -115,10 +116,14 @@ HAVING c.student_count <> COUNT(r.student_id)
 ORDER BY ABS(c.student_count - COUNT(r.student_id)) DESC;
 
 -- In which courses do students spend the most time?
-SELECT course_name, SUM(student_count) AS places, ROUND(AVG(minutes_per_student)) AS minutes_per_student
-FROM class_comparison
-GROUP BY course_id, course_name
-ORDER BY minutes_per_student DESC NULLS LAST;
+SELECT
+    c.course_name, CAST(SUM(c.student_count) AS BIGINT) AS places,
+    ROUND(SUM(s.total_engagement_minutes) / SUM(c.student_count)) AS minutes_per_place
+FROM classes AS c INNER JOIN class_summaries AS s USING (class_id)
+WHERE c.class_status = 1
+GROUP BY c.course_id, c.course_name
+HAVING SUM(c.student_count) > 0
+ORDER BY minutes_per_place DESC NULLS LAST;
 
 -- Whose name or email address changed?
 SELECT snapshot_date, student_id, column_name, old_value, new_value

@@ -20,6 +20,7 @@ from rich.table import Table
 from pipelines import report
 from pipelines.store.database import connect
 from pipelines.store.lake import Lake
+from pipelines.store.ops import stamp
 from pipelines.views import catalog
 from tests.bench.meter import run
 from tests.bench.service import KEY, remote
@@ -80,7 +81,7 @@ def _publish(warehouse: Path) -> list[Answered]:
 
             def create() -> None:
                 con.execute("BEGIN")
-                catalog.create(con, lake, lake.days().values())
+                catalog.create(con, lake, lake.days().values(), stamp(con, datetime.now(UTC)))
                 con.execute("COMMIT")
 
             made = _timed("(publish) views, macros and comments", create)

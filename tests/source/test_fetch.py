@@ -59,6 +59,7 @@ def test_a_night_is_landed_whole_and_without_a_verdict(night: Night) -> None:
                 proof=Proof(set="students", walk=1, total_count=150, unique_ids=150, pages=2, limit=100),
                 total_count=150,
                 received=150,
+                distinct=150,
             ),
             Walk(
                 set="classes",
@@ -67,6 +68,7 @@ def test_a_night_is_landed_whole_and_without_a_verdict(night: Night) -> None:
                 proof=Proof(set="classes", walk=1, total_count=3, unique_ids=3, pages=1, limit=100),
                 total_count=3,
                 received=3,
+                distinct=3,
             ),
         ),
         requests=4,

@@ -36,7 +36,9 @@ def test_a_whole_set_is_proven_in_one_walk(client_of: MakeClient, count: int, pa
         assert pages_asked(service) == list(range(1, pages + 1))
         assert {r.params["limit"] for r in service.requests} == {"100"}
     proof = Proof(set="students", walk=1, total_count=count, unique_ids=count, pages=pages, limit=100)
-    assert walked.walk == Walk(set="students", walks=1, counted=(1,), proof=proof, total_count=count, received=count)
+    assert walked.walk == Walk(
+        set="students", walks=1, counted=(1,), proof=proof, total_count=count, received=count, distinct=count
+    )
     assert walked.ids == set(range(1, count + 1))
     assert [page for (page,) in kept.columns("page")] == list(range(1, pages + 1))
     assert sum(n for (n,) in kept.columns("records")) == count
@@ -90,7 +92,7 @@ def test_one_page_that_lists_a_record_twice_counts_it_once(client_of: MakeClient
         walked = walk(client_of(service), STUDENTS, Kept())
     proof = Proof(set="students", walk=1, total_count=3, unique_ids=3, pages=1, limit=100)
     assert walked.walk == Walk(
-        set="students", walks=1, counted=(1,), proof=proof, total_count=3, received=4, repeated=1
+        set="students", walks=1, counted=(1,), proof=proof, total_count=3, received=4, distinct=3, repeated=1
     )
 
 
@@ -171,6 +173,7 @@ def test_a_set_that_stays_spoiled_is_unproven_and_all_its_walks_count(
     assert [why.endswith(words) for why in walked.walk.spoiled] == [True] * 3
     assert set(kept.columns("walk")) == {(1,), (2,), (3,)}
     assert walked.walk.received == sum(n for (n,) in kept.columns("records"))
+    assert walked.walk.records == len(walked.ids) + (name == "a record without an id")
     assert max(p for (p,) in kept.columns("page")) == (4 if name == "too many pages" else 3)
 
 

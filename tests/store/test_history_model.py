@@ -6,7 +6,7 @@ import json
 import random
 import tempfile
 from collections.abc import Callable
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from pipelines.store import schema
 from pipelines.store.history.engine import History
 from pipelines.store.history.table import changes as changes_of
 from pipelines.store.lake import Lake, Part, Staged, compose
+from pipelines.store.ops import stamp
 from pipelines.store.staging import Staging
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table
@@ -182,8 +183,9 @@ def check(world: World, shown: list[model.Shown]) -> None:
 def travel(world: World, table: Table, want: set[Any], changes: set[Any]) -> None:
     """The past as the macros tell it: before the first day, on each, on days without a landing, after the last."""
     keys = len(table.key)
-    world.con.execute(sql("as_of", table=table))
-    world.con.execute(sql("changes_between"))
+    version = stamp(world.con, datetime.now(UTC))
+    world.con.execute(sql("as_of", table=table, version=version))
+    world.con.execute(sql("changes_between", version=version))
     for day in (FIRST + timedelta(days=n) for n in range(-1, 8)):
         then = {(k, v) for k, v, since, until in want if since <= day and (until is None or day < until)}
         rows = world.con.execute(f"SELECT * FROM {table.name}_as_of($1)", [day]).fetchall()

@@ -72,13 +72,26 @@ def titles(base: Base) -> pd.DataFrame:
     return made.rename(columns={"size": "class_count", "join": "class_titles"})
 
 
+def spoken_of_classes(base: Base) -> set[int]:
+    """The students whose record has listed their classes, or none, since they were last new or back."""
+    versions = base("history.students").sort_values(["student_id", "valid_from"])
+    began = versions[versions.valid_from != versions.groupby("student_id").valid_to.shift()]
+    since = began.groupby("student_id").valid_from.max()
+    observed = base("snapshots.observed").query("set_name == 'students' and id == id")
+    silent = observed[(observed.state == "silent") & (observed.table_name == "student_classes")]
+    said = observed[observed.state == "stated"].merge(silent, on=["snapshot_date", "id"], how="left", indicator=True)
+    said = said[said._merge == "left_only"]
+    return set(said[said.snapshot_date >= said.id.map(since)].id)
+
+
 def student_progress(base: Base) -> pd.DataFrame:
     summaries = base("student_summaries").rename(columns={"last_activity_date": "in_summary"})
     open_versions = base("history.student_summaries").query("valid_to.isna()")[["student_id", "valid_from"]]
     frame = base("students")
     for other in (summaries, base("student_activity"), titles(base), open_versions):
         frame = frame.merge(other, on="student_id", how="left")
-    frame["class_count"] = frame.class_count.fillna(0).astype(int)
+    none = frame.class_count.isna() & frame.student_id.isin(spoken_of_classes(base))
+    frame["class_count"] = frame.class_count.mask(none, 0)
     frame["last_activity_date"] = frame[["in_summary", "last_activity_date"]].max(axis=1)
     frame["days_inactive"] = (pd.Timestamp(LAST) - frame.last_activity_date).dt.days
     frame["unchanged_since"] = frame.valid_from
@@ -186,11 +199,12 @@ def class_daily(base: Base) -> pd.DataFrame:
 
 def enrollment_changes(base: Base) -> pd.DataFrame:
     history = base("history.student_classes")
-    names = base("history.students").sort_values("valid_from").groupby("student_id").name.last()
-    listed, classes = set(base("students").student_id), set(base("classes").class_id)
+    versions = base("history.students").sort_values("valid_from")
     found, before = [], None
     for day in base.days():
         rows = history[(history.valid_from <= day) & ~(history.valid_to <= day)]
+        names = versions[versions.valid_from <= day].groupby("student_id").name.last()
+        listed, classes = set(base.as_of("students", day).student_id), set(base.as_of("classes", day).class_id)
         now: dict[tuple[Any, Any], Any] = {(r.student_id, r.class_id): r for r in rows.itertuples()}
         for change, pairs, entries in (
             ("joined", now.keys() - (before or now).keys(), now),
@@ -235,7 +249,7 @@ def sync_log(base: Base) -> pd.DataFrame:
         if any(moved):
             rows = f"{moved[0]:,} rows added, {moved[1]:,} changed, {moved[2]:,} removed."
         of_sync = received[(received.snapshot_date == day) & (received.landing == s.landing)]
-        came = of_sync.set_index("set_name").received
+        came = of_sync.set_index("set_name").records
         words = f"Synced {came.students:,} students and {came.classes:,} classes: {rows}"
         if s.slipped:
             words += f" {s.slipped:,} seemed gone and were found."

@@ -79,7 +79,7 @@ def test_joining_and_leaving_is_told_from_a_title_worded_anew_and_from_coming_ba
         "SELECT snapshot_date, change, class_title, name, is_student_listed, is_class_listed FROM enrollment_changes"
     )
     assert hand.ask(asked) == [
-        (D[1], "joined", "x", "Bob", False, False),
+        (D[1], "joined", "x", "Bob", True, False),
         (D[3], "left", "b", "Ada New", True, False),
         (D[4], "joined", "b", "Ada New", True, False),
         (D[5], "left", "x", "Bob", False, False),
@@ -152,7 +152,9 @@ def test_activity_wears_off_after_seven_days_though_nothing_changes(hand: Hand) 
 def received(hand: Hand, day: date, landing: int) -> None:
     """What came of the two sets in one sync."""
     for set_name, count in (("students", 1500), ("classes", 40)):
-        hand.put("ops.sync_sets", snapshot_date=day, landing=landing, set_name=set_name, received=count)
+        hand.put(
+            "ops.sync_sets", snapshot_date=day, landing=landing, set_name=set_name, received=3 * count, records=count
+        )
 
 
 def test_a_night_is_told_by_its_last_sync_and_a_night_without_one_is_told_too(hand: Hand) -> None:

@@ -32,3 +32,13 @@
 {%- macro says_nothing(observed, table) -%}
 ({{ observed }}.state = 'rejected' OR ({{ observed }}.state = 'silent' AND {{ observed }}.table_name = '{{ table.name }}'))
 {%- endmacro -%}
+
+{#- An analyst's macro finds its tables in the database that the analyst is connected to, also when the macro is that of
+    an attached one. So each macro knows the version of the file that it was made for, and gives a value only there. -#}
+{%- macro own(version, value) -%}
+(
+    SELECT CASE WHEN id = '{{ version }}' THEN {{ value }}
+    ELSE ERROR('This macro belongs to another file than the one you are connected to. Name that file with USE first') END
+    FROM spans.version
+)
+{%- endmacro -%}

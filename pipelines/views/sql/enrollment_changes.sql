@@ -6,9 +6,9 @@
 --   class_title        Class name, as the student's record gave it then.
 --   course_name        Course name, as the student's record gave it then.
 --   student_id         The student's id at the records service.
---   name               The student's full name, the last one known.
---   is_student_listed  Whether the student is listed now: one who is not has left every class.
---   is_class_listed    Whether the class is listed now, active or not.
+--   name               The student's full name on that day; of one who left the institution, the last one.
+--   is_student_listed  Whether the student was listed on that day: one who was not has left every class.
+--   is_class_listed    Whether the class was listed on that day, active or not.
 WITH enrolled AS (
     SELECT
         *,
@@ -25,11 +25,6 @@ moved AS (
     SELECT valid_to, 'left', student_id, class_id, class_title, course_name
     FROM enrolled
     WHERE valid_to IS NOT NULL AND (after_from IS NULL OR after_from > valid_to)
-),
-named AS (
-    SELECT student_id, ARG_MAX(name, valid_from) AS name, BOOL_OR(valid_to IS NULL) AS is_listed
-    FROM history.students SEMI JOIN moved USING (student_id)
-    GROUP BY student_id
 )
 SELECT
     m.snapshot_date,
@@ -38,10 +33,11 @@ SELECT
     m.class_title,
     m.course_name,
     m.student_id,
-    n.name,
-    COALESCE(n.is_listed, FALSE) AS is_student_listed,
-    c.class_id IS NOT NULL AS is_class_listed
+    s.name,
+    s.student_id IS NOT NULL AND COALESCE(s.valid_to > m.snapshot_date, TRUE) AS is_student_listed,
+    c.class_id IS NOT NULL AND COALESCE(c.valid_to > m.snapshot_date, TRUE) AS is_class_listed
 FROM moved AS m
-LEFT JOIN named AS n USING (student_id)
-LEFT JOIN main.classes AS c USING (class_id)
+-- The last version that had begun by that day.
+ASOF LEFT JOIN history.students AS s ON s.student_id = m.student_id AND s.valid_from <= m.snapshot_date
+ASOF LEFT JOIN history.classes AS c ON c.class_id = m.class_id AND c.valid_from <= m.snapshot_date
 ORDER BY m.snapshot_date, m.class_id, m.student_id

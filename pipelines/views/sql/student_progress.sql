@@ -9,7 +9,7 @@
 --   profile_image                URL of a picture.
 --   registration_date            Day of registration.
 --   is_registered                1 for every student the service returns.
---   class_count                  Active classes the student's record lists.
+--   class_count                  Active classes the student's record lists; NULL when it never said.
 --   class_titles                 Their titles, in order of the alphabet, '; ' between them; NULL when there are none.
 --   total_assignments            Assignments given to the student.
 --   completed_assignments        Assignments the student completed.
@@ -33,6 +33,21 @@ WITH listed AS (
         STRING_AGG(class_title, '; ' ORDER BY class_title, class_id) AS class_titles
     FROM main.student_classes
     GROUP BY student_id
+),
+-- Of the students without a class: whose record has said so since the student was last new or back.
+without AS (SELECT student_id FROM main.students ANTI JOIN main.student_classes USING (student_id)),
+versions AS (
+    SELECT student_id, valid_from, LAG(valid_to) OVER (PARTITION BY student_id ORDER BY valid_from) AS before_to
+    FROM history.students SEMI JOIN without USING (student_id)
+),
+present AS (
+    SELECT student_id, MAX(valid_from) FILTER (before_to IS NULL OR before_to < valid_from) AS since
+    FROM versions GROUP BY student_id
+),
+in_none AS (
+    SELECT DISTINCT r.student_id
+    FROM spans.student_classes AS r INNER JOIN present AS p USING (student_id)
+    WHERE r.span_state <> 'mute' AND (r.last_day IS NULL OR r.last_day >= p.since)
 )
 SELECT
     s.student_id,
@@ -44,7 +59,7 @@ SELECT
     s.profile_image,
     s.registration_date,
     s.is_registered,
-    COALESCE(l.class_count, 0) AS class_count,
+    COALESCE(l.class_count, CASE WHEN n.student_id IS NOT NULL THEN 0 END) AS class_count,
     l.class_titles,
     m.total_assignments,
     m.completed_assignments,
@@ -66,4 +81,5 @@ FROM main.students AS s
 LEFT JOIN main.student_summaries AS m USING (student_id)
 LEFT JOIN main.student_activity AS a USING (student_id)
 LEFT JOIN listed AS l USING (student_id)
+LEFT JOIN in_none AS n USING (student_id)
 LEFT JOIN history.student_summaries AS h ON h.student_id = s.student_id AND h.valid_to IS NULL

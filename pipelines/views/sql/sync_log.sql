@@ -5,8 +5,8 @@
 --   said            What happened, in words.
 --   syncs           Syncs of that date.
 --   proven          Whether both sets were proven complete; if not, nothing was removed.
---   students        Student records received.
---   classes         Class records received.
+--   students        Different student records that came.
+--   classes         Different class records that came.
 --   rows_added      Rows added, over all tables.
 --   rows_changed    Rows changed in a tracked column, over all tables.
 --   rows_removed    Rows removed, over all tables.
@@ -20,8 +20,8 @@ WITH nights AS (
 received AS (
     SELECT
         snapshot_date, landing,
-        COALESCE(SUM(received) FILTER (set_name = 'students'), 0) AS students,
-        COALESCE(SUM(received) FILTER (set_name = 'classes'), 0) AS classes
+        COALESCE(SUM(COALESCE(records, received)) FILTER (set_name = 'students'), 0) AS students,
+        COALESCE(SUM(COALESCE(records, received)) FILTER (set_name = 'classes'), 0) AS classes
     FROM ops.syncs LEFT JOIN ops.sync_sets USING (snapshot_date, landing)
     GROUP BY snapshot_date, landing
 ),

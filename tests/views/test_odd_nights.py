@@ -1,0 +1,106 @@
+"""What the views and macros say after nights on which not everything was said, and beside another file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.support import faults
+from tests.support.nights import House, new_house, night
+from tests.support.records import MISSING, classes, student, students
+
+ONE_DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with new_house() as made:
+        yield made
+
+
+def test_an_unproven_night_counts_each_student_once(house: House) -> None:
+    house.night(1, students(38), classes(2))
+    house.service.on(faults.moved_total(1), path="students", page=1, times=None)
+    house.night(2)
+    (row,) = house.query("SELECT proven, students, classes, said FROM sync_log ORDER BY snapshot_date DESC LIMIT 1")
+    assert row[:3] == (False, 38, 2)
+    assert row[3].startswith("Synced 38 students and 2 classes: ")
+    received = "SELECT received, records, walks FROM ops.sync_sets WHERE set_name = 'students' ORDER BY snapshot_date"
+    assert house.query(received) == [(38, 38, 1), (3 * 38, 38, 3)]
+
+
+def class_counts(house: House) -> dict[int, int | None]:
+    return dict(house.query("SELECT student_id, class_count FROM student_progress"))
+
+
+def test_how_many_classes_is_unknown_until_a_record_says_so(house: House) -> None:
+    stated, none, silent = student(1), student(2, classes=[]), student(3, classes=MISSING)
+    house.night(1, [stated, none, silent], classes(1))
+    assert class_counts(house) == {1: 1, 2: 0, 3: None}
+    house.night(2, [student(n, classes=MISSING) for n in (1, 2, 3)])
+    assert class_counts(house) == {1: 1, 2: 0, 3: None}  # what was said before holds
+    house.night(3, [stated, none, student(3, classes=[])])
+    assert class_counts(house) == {1: 1, 2: 0, 3: 0}
+    house.night(4, [stated, none])
+    house.night(5, [stated, none, silent])
+    assert class_counts(house) == {1: 1, 2: 0, 3: None}  # back, and it was said before the student left
+
+
+def test_a_change_of_enrollment_says_who_was_listed_on_its_day(house: House) -> None:
+    house.night(1, [student(1), student(2, classes=[])], classes(1))
+    house.night(2, [student(1), student(2)])
+    house.night(3, [student(1, classes=[]), student(2)])
+    house.night(4, students(1, first=9))  # both leave the institution
+    house.night(5, [student(9), student(1, classes=[])])
+    asked = "SELECT snapshot_date, change, student_id, is_student_listed, is_class_listed FROM enrollment_changes"
+    assert house.query(f"{asked} ORDER BY 1, 3") == [
+        (night(2), "joined", 2, True, True),
+        (night(3), "left", 1, True, True),
+        (night(4), "left", 2, False, True),
+        (night(4), "joined", 9, True, True),
+    ]
+
+
+@pytest.fixture
+def two_files(house: House, tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection to last night's file, with the file of the night before attached as `earlier`."""
+    house.night(1, students(3), classes(1))
+    earlier = tmp_path / "earlier.duckdb"
+    earlier.write_bytes(house.published.read_bytes())
+    house.night(2, students(2))
+    with duckdb.connect(house.published, read_only=True) as con:
+        con.execute(f"ATTACH '{earlier}' AS earlier (READ_ONLY)")
+        yield con
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *("students_as_of(DATE '2030-01-01')", "student_classes_as_of(DATE '1999-01-01')"),
+        "changes_between(DATE '2000-01-01', DATE '2030-01-01')",
+    ],
+)
+def test_a_macro_answers_from_its_own_file_or_not_at_all(two_files: duckdb.DuckDBPyConnection, call: str) -> None:
+    count = f"SELECT COUNT(*) FROM {{}}{call}"
+    own = two_files.execute(count.format("")).fetchone()
+    with pytest.raises(duckdb.Error, match="another file than the one you are connected to"):
+        two_files.execute(count.format("earlier.")).fetchall()
+    two_files.execute("USE earlier")
+    theirs = two_files.execute(count.format("")).fetchone()
+    with pytest.raises(duckdb.Error, match="another file than the one you are connected to"):
+        two_files.execute(count.format("rollbook.")).fetchall()
+    if "1999" not in call:
+        assert own != theirs
+
+
+def test_which_landed_day_a_day_is_answered_by(house: House) -> None:
+    house.night(1, students(2), classes(1))
+    house.night(4, students(3))
+    days = [night(1) - ONE_DAY, night(1), night(3), night(4), date(2030, 1, 1)]
+    asked = ", ".join(f"as_of_day(DATE '{day}')" for day in days)
+    assert house.query(f"SELECT {asked}") == [(None, night(1), night(1), night(4), night(4))]
+    assert house.query(f"SELECT COUNT(*) FROM students_as_of(DATE '{days[0]}')") == [(0,)]
