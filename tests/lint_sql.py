@@ -37,6 +37,7 @@ ALWAYS: dict[str, object] = {
     "spans": "spans",
     "least": 10,
     "most": 10,
+    "version": "a1b2",
 }
 
 
