@@ -6,6 +6,8 @@ they are encoded when the day begins. No HTTP here: the arguments are validated 
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -95,14 +97,18 @@ class Catalogue:
 
 
 class _List:
-    """Encoded records in order, and their searchable texts."""
+    """Encoded records in order, and their searchable texts, one after the other."""
 
     def __init__(self, records: Iterable[Record], searched: tuple[str, ...]) -> None:
         self._encoded: list[bytes] = []
-        self._texts: list[str] = []
+        self._starts = array("q", [0])
+        texts = []
         for record in records:
             self._encoded.append(_encode(record))
-            self._texts.append(_SEPARATOR.join([record[field] for field in searched]).casefold())
+            text = "".join([record[field] + _SEPARATOR for field in searched]).casefold()
+            texts.append(text)
+            self._starts.append(self._starts[-1] + len(text))
+        self._text = "".join(texts)
 
     def search(self, text: str | None, among: Sequence[int] | None = None) -> Sequence[int]:
         """Return the positions whose texts contain this one, ignoring case. None or "" matches all."""
@@ -111,9 +117,15 @@ class _List:
             return range(len(self._encoded)) if among is None else among
         if _SEPARATOR in needle:
             return []
-        if among is None:  # one pass over the texts themselves: 5 ms for a hundred thousand
-            return [position for position, own in enumerate(self._texts) if needle in own]
-        return [position for position in among if needle in self._texts[position]]
+        starts, text = self._starts, self._text
+        if among is not None:
+            return [position for position in among if text.find(needle, starts[position], starts[position + 1]) >= 0]
+        found = []
+        at = text.find(needle)  # all texts at once: a few milliseconds for a hundred thousand
+        while at >= 0:
+            found.append(bisect_right(starts, at) - 1)
+            at = text.find(needle, starts[found[-1] + 1])
+        return found
 
     def page(self, positions: Sequence[int], page: int, limit: int) -> bytes:
         """Return the envelope with one page of the records at these positions; a page past the end is empty."""
