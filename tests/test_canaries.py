@@ -310,6 +310,6 @@ def test_a_group_of_analysts_may_read_what_is_published_and_nothing_else(since: 
             public = {n for n in files_of(house.warehouse) if n.startswith("snapshots/")}
             assert len(public) == 2 * (len(TABLES) + 3)  # what was observed, the days, and the record of the day
             public |= {"rollbook.duckdb", "report.html"}
-            assert group_reads(house.warehouse) - {"thresholds.csv"} == public
+            assert group_reads(house.warehouse) - {"thresholds.csv", "terms.csv"} == public
     finally:
         os.umask(umask)

@@ -45,7 +45,10 @@ def shown(*roots: Path) -> dict[str, str]:
     ("mode", "open_to_others"),
     [
         ("600", {}),
-        ("640", {"": "750", "/rollbook.duckdb": "640", "/report.html": "640", "/thresholds.csv": "640"}),
+        (
+            "640",
+            {"": "750"} | {f"/{n}": "640" for n in ("rollbook.duckdb", "report.html", "thresholds.csv", "terms.csv")},
+        ),
     ],
 )
 def test_a_sync_shows_others_nothing_but_what_the_setting_publishes(

@@ -53,6 +53,17 @@ THRESHOLDS = Relation(
     ),
 )
 
+TERMS = Relation(
+    "main",
+    "terms",
+    "One row per term, as terms.csv beside this file had it at the last publish.",
+    (
+        Column("name", "VARCHAR", "The term's name."),
+        Column("first_day", "DATE", "Its first day."),
+        Column("last_day", "DATE", "Its last day, which is in it."),
+    ),
+)
+
 SYNCS = Relation(
     "ops",
     "syncs",
@@ -197,6 +208,7 @@ OBSERVED = Relation(
 KEPT: tuple[Relation, ...] = (
     CHANGES,
     THRESHOLDS,
+    TERMS,
     SYNCS,
     SYNC_SETS,
     PAGES,

@@ -1,4 +1,4 @@
-"""Publishing the next file: thresholds, views, checks, the swap (G10), and the morning page made from the result.
+"""Publishing the next file: what the institution edits, views, checks, the swap (G10), and the morning page.
 
 `store.warehouse` swaps files and `views` says what is in them; this puts the two together.
 """
@@ -15,7 +15,7 @@ from pipelines.settings import Settings
 from pipelines.store import checks, ops
 from pipelines.store.database import transaction
 from pipelines.store.warehouse import Warehouse
-from pipelines.views import catalog, thresholds
+from pipelines.views import catalog, terms, thresholds
 
 
 class Publisher:
@@ -26,6 +26,7 @@ class Publisher:
         self.warehouse = warehouse
         self.clock = clock
         self.thresholds = warehouse.root / thresholds.FILE
+        self.terms = warehouse.root / terms.FILE
 
     def publish(self, *, shown_from: date | None = None, merged_since: date | None = None) -> Report | None:
         """Check the next file, then swap it in; its views show the lake from the day `shown_from` on (None: all of it).
@@ -33,14 +34,16 @@ class Publisher:
         `merged_since` is the first day that the merge changed in a file that was checked before (None: all of it).
 
         Returns the morning page, or None when none could be made. Raises CheckError, or SettingError for a malformed
-        thresholds.csv; the published file then stays in place.
+        thresholds.csv or terms.csv; the published file then stays in place.
         """
         warehouse, lake = self.warehouse, self.warehouse.lake
         thresholds.ensure(self.thresholds, warehouse.mode)
+        terms.ensure(self.terms, warehouse.mode)
         days = lake.days()
         with warehouse.finishing() as con:
             with transaction(con):  # a few hundred comments would else be written one by one
                 thresholds.fill(con, thresholds.read(self.thresholds))
+                terms.fill(con, terms.read(self.terms))
                 if shown_from is not None:
                     ops.expire_rejects(con, shown_from)
                 shown = [r for d, r in days.items() if shown_from is None or d >= shown_from]

@@ -304,8 +304,8 @@ class Rollbook:
         """Check the next file and swap it in; then expire what ROLLBOOK_KEEP_DAYS does not keep.
 
         Returns the morning page, if one could be made. Raises CheckError, or SettingError for a malformed
-        thresholds.csv, with the last published file left in place; and HeldError when days were made again, a table
-        would lose more than the hold allows by that, and it is not confirmed.
+        thresholds.csv or terms.csv, with the last published file left in place; and HeldError when days were made
+        again, a table would lose more than the hold allows by that, and it is not confirmed.
         """
         if not self.warehouse.next.exists():  # run by itself: there may be days that no merge has seen
             self.merge()

@@ -1,9 +1,11 @@
 """What analysts query besides the tables: views and macros, with their documentation.
 
     sql/            one file per view: what a row is, what each column means, the query
-    macros/         table macros: a table as of a day, the changes between two days
+    macros/         macros: a table as of a day, the changes between two days
     catalog.py      creates them in a database, together with the views of the lake
     thresholds.py   thresholds.csv, which students_to_watch uses
+    terms.py        terms.csv, which calendar uses
+    editable.py     how both are read, as spreadsheet programs save them
     dictionary.py   the data dictionary, warehouse/README.md
 
 Tables and the comments on them belong to `store.schema`.

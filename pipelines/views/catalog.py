@@ -35,6 +35,7 @@ VIEWS: tuple[str, ...] = (
     "courses",
     "teachers",
     "sync_log",
+    "calendar",
 )
 
 _FIRST = re.compile(r"-- (\w+): (.+)")

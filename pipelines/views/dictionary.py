@@ -21,6 +21,17 @@ from pipelines.views import catalog, thresholds
 _PAIR = re.compile(r"-- (?P<question>[^\n]+)\n(?P<sql>[^;]+;)")
 
 
+_TERMS = (
+    "Which term a date is in, for `calendar`: write the terms into `terms.csv` beside the published file, one a line;",
+    "it is read each time a sync publishes. It begins without any.",
+    "",
+    "```csv",
+    "name,first_day,last_day",
+    "Autumn 2026,2026-09-01,2026-12-18",
+    "```",
+)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A question that analysts ask, and the SQL that answers it."""
@@ -50,6 +61,7 @@ def _lines() -> Iterator[str]:
         yield from ("", f"### {v.name}", "", v.comment, "")
         yield from _columns((name, types[v.name, name], meaning) for name, meaning in v.columns)
     yield from ("", "## Thresholds", "", *_thresholds())
+    yield from ("", "## Terms", "", *_TERMS)
     yield from ("", "## Tables", "", schema.SCHEMAS["main"])
     for t in TABLES.values():
         yield from ("", f"### {t.name}", "", f"{t.comment} Key: {', '.join(f'`{k}`' for k in t.key)}.", "")

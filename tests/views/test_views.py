@@ -221,6 +221,20 @@ def enrollment_changes(base: Base) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def calendar(base: Base) -> pd.DataFrame:
+    proven = base("spans.proven").groupby("day").set_name.agg(set)
+    found = []
+    for day in pd.date_range(DAYS[0], DAYS[-1]):
+        week, landed = day.isocalendar(), day.date() in DAYS
+        found.append(
+            {"day": day, "iso_year": week.year, "iso_week": week.week, "weekday": week.weekday}
+            | {"week_begins": day - pd.Timedelta(days=week.weekday - 1), "weekday_name": day.day_name()}
+            | {"is_weekend": week.weekday > 5, "term": None, "term_week": None, "is_landed": landed}
+            | {"is_proven": proven.get(day) == {"students", "classes"} if landed else None}
+        )
+    return pd.DataFrame(found)
+
+
 def courses(base: Base) -> pd.DataFrame:
     return _grouped(base, "course_id", ["course_name"])
 
@@ -236,6 +250,8 @@ def _grouped(base: Base, key: str, named: list[str]) -> pd.DataFrame:
     frame["active_class_count"] = groups.class_status.agg(lambda s: int((s == 1).sum()))
     frame["teacher_count"] = groups.teacher_id.nunique()
     frame["student_places"] = groups.student_count.sum()
+    listed = base("student_classes").merge(base("classes")[["class_id", key]], on="class_id")
+    frame["student_count"] = listed.groupby(key).student_id.nunique().reindex(frame.index, fill_value=0)
     return frame.reset_index()
 
 
@@ -263,7 +279,7 @@ COMPUTED: dict[str, Callable[[Base], pd.DataFrame]] = {
     f.__name__: f
     for f in (
         *(roster, student_progress, students_to_watch, class_comparison, progress_daily),
-        *(class_daily, enrollment_changes, courses, teachers, sync_log),
+        *(class_daily, enrollment_changes, courses, teachers, sync_log, calendar),
     )
 }
 

@@ -5,14 +5,21 @@
 --   class_count         Its classes, active or not.
 --   active_class_count  Its active classes.
 --   teacher_count       The primary teachers of its classes.
+--   student_count       Different students whose records list one of its classes.
 --   student_places      The sum of student_count over its classes: who is in two of them counts twice.
+WITH listed AS (
+    SELECT c.course_id, COUNT(DISTINCT e.student_id) AS students
+    FROM main.classes AS c INNER JOIN main.student_classes AS e USING (class_id)
+    GROUP BY c.course_id
+)
 SELECT
     course_id,
     MAX(course_name) AS course_name,
     COUNT(*) AS class_count,
     COUNT(*) FILTER (WHERE class_status = 1) AS active_class_count,
     COUNT(DISTINCT teacher_id) AS teacher_count,
-    CAST(SUM(student_count) AS BIGINT) AS student_places
-FROM main.classes
+    COALESCE(ANY_VALUE(l.students), 0) AS student_count,
+    CAST(SUM(c.student_count) AS BIGINT) AS student_places
+FROM main.classes AS c LEFT JOIN listed AS l USING (course_id)
 WHERE course_id IS NOT NULL
 GROUP BY course_id

@@ -1,0 +1,70 @@
+"""CSV files that the institution edits: `thresholds` and `terms` say what is in them.
+
+What spreadsheet programs save is understood: a byte order mark, semicolons, spaces around a cell, empty lines.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.errors import SettingError
+
+# Far more than these files need; a larger one is another file, saved here by mistake.
+MAX_BYTES = 100_000
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line that holds anything: its number in the file, its cells, and whether numbers have decimal commas."""
+
+    number: int
+    cells: Sequence[str]
+    decimal_comma: bool
+
+
+def render(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The text of a file."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def lines(path: Path, header: Sequence[str], needed: int) -> Iterator[Line]:
+    """Yield the lines under the heading, of which the first `needed` columns must be there; each has as many cells.
+
+    Raises SettingError for a file that is not such a CSV file.
+    """
+    text = _text(path).splitlines()
+    delimiter = ";" if text and text[0].count(";") > text[0].count(",") else ","
+    rows = list(csv.reader(text, delimiter=delimiter))
+    first = [cell.strip().lower() for cell in rows[0]] if rows else []
+    if first[:needed] != list(header[:needed]):
+        raise malformed(path, 1, f"the heading must be {','.join(header)}")
+    for number, row in enumerate(rows[1:], start=2):
+        cells = [cell.strip() for cell in row]
+        if any(cells):
+            yield Line(number, [*cells, *[""] * (needed - len(cells))], delimiter == ";")
+
+
+def malformed(path: Path, line: int, what: str) -> SettingError:
+    """The error for a line that cannot be used."""
+    return SettingError(
+        f"{path}, line {line}: {what}. Nothing was published and nothing is lost; correct the line, or remove the file"
+        " to get the defaults back, and sync again"
+    )
+
+
+def _text(path: Path) -> str:
+    content = path.read_bytes()
+    try:
+        if len(content) > MAX_BYTES:
+            raise ValueError
+        return content.decode("utf-8-sig")
+    except ValueError:
+        raise malformed(path, 1, "it is not a CSV text file; save it as CSV (UTF-8)") from None
