@@ -64,6 +64,12 @@ def test_unstated_is_no_tracked_change_and_stated_again_is_one(field: str) -> No
     assert changes(without(record, field), record) == Changes(anything=1, tracked=1)
 
 
+def test_a_list_that_was_unstated_and_is_empty_now_is_no_tracked_change() -> None:
+    record = {**student(1), "classes": ROWS}
+    assert changes(without(record, "classes"), {**record, "classes": []}) == Changes(anything=1, tracked=0)
+    assert changes(record, {**record, "classes": []}) == Changes(anything=1, tracked=1)
+
+
 def test_a_loss_counts_who_is_missing_and_who_should_be() -> None:
     assert loss([1, 2, 3], {3, 4}) == Loss(lost=2, left=1)
 

@@ -23,6 +23,10 @@ _UNSTATED = tuple({t.field for t in TABLES.values() if t.may_be_unstated})
 _UNTRACKED = {t.field: {c.path[0] for c in t.untracked} for t in TABLES.values() if t.field}
 
 
+# The hash of a part that is stated and empty.
+_NOTHING = 1
+
+
 class Changes(NamedTuple):
     """Records that are new or different on the second day: in anything at all, and in what is tracked."""
 
@@ -51,13 +55,15 @@ def changed(before: Iterable[Record], after: Iterable[Record], key: str) -> Chan
         new = _hashes(record)
         old = known.get(record[key], (None,) * len(new))
         anything += old[0] != new[0]
-        tracked_only += any(n is not None and n != o for o, n in zip(old[1:], new[1:], strict=True))
+        # A part that was not stated and is empty now has no row to add.
+        tracked_only += any(n is not None and n != (o or _NOTHING) for o, n in zip(old[1:], new[1:], strict=True))
     return Changes(anything, tracked_only)
 
 
 def _hashes(record: Record) -> tuple[int | None, ...]:
     """Return a hash of the whole record, then one of each part of it that is tracked; None for a part not stated."""
-    return (hash(_encode(record)), *(None if part is None else hash(_encode(part)) for part in tracked(record)))
+    parts = (None if part is None else hash(_encode(part)) if part else _NOTHING for part in tracked(record))
+    return (hash(_encode(record)), *parts)
 
 
 def tracked(record: Record) -> list[Any]:
