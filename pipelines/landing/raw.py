@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -44,6 +45,8 @@ class RawStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        # A night reads every manifest several times.
+        self._manifests = files.Decoded(msgspec.json.Decoder(Manifest).decode)
 
     def begin(self, snapshot_date: date) -> LandingWriter:
         """Start the day's next landing."""
@@ -70,14 +73,14 @@ class RawStore:
     def manifests(self, day: date | None = None) -> list[Manifest]:
         """Return the manifests of all landings, or of one day's, in the order of landing. Raises DamagedError."""
         return [
-            _manifest(folder)
+            self._manifest(folder)
             for day_folder in ([self.root / f"{_DAY}{day}"] if day else [folder for _, folder in self._days()])
             for _, folder in _landings(day_folder)
         ]
 
     def manifest(self, day: date, landing: int) -> Manifest:
         """Return one landing's manifest. Raises DamagedError if it is missing or damaged."""
-        return _manifest(self._folder(day, landing))
+        return self._manifest(self._folder(day, landing))
 
     def pages(self, manifest: Manifest) -> Iterator[Body]:
         """Return the index of a landing's bodies, in the order received. Raises DamagedError."""
@@ -108,7 +111,7 @@ class RawStore:
         Raises ValueError if it already has a verdict; only a held landing may still be approved.
         """
         folder = self._folder(manifest.snapshot_date, manifest.landing)
-        found = _manifest(folder)
+        found = self._manifest(folder)
         approving = found.verdict is Verdict.HELD and verdict is Verdict.APPROVED
         if found.verdict is not None and not approving:
             raise ValueError(f"{name(folder)} already has a verdict: {found.verdict}, not {verdict}")
@@ -147,7 +150,7 @@ class RawStore:
     def discarded(self, day: date | None = None) -> list[tuple[Manifest, Discard]]:
         """Return the discarded landings of all days, or of one, each with its reason. Raises DamagedError."""
         folders = [self.root / f"{_DAY}{day}"] if day else [folder for _, folder in self._days()]
-        return [(_manifest(f), _discard(f)) for folder in folders for _, f in _landings(folder, _DISCARDED)]
+        return [(self._manifest(f), _discard(f)) for folder in folders for _, f in _landings(folder, _DISCARDED)]
 
     def discarded_days(self) -> list[date]:
         """Return the days with a discarded landing, in order."""
@@ -216,12 +219,17 @@ class RawStore:
 
     def _days(self) -> Iterator[tuple[date, Path]]:
         found = []
-        for folder in self.root.glob(f"{_DAY}*"):
-            try:
-                found.append((date.fromisoformat(folder.name.removeprefix(_DAY)), folder))
-            except ValueError:
-                continue  # not one of ours
+        for each in files.names(self.root):
+            if each.startswith(_DAY):
+                with suppress(ValueError):  # not one of ours
+                    found.append((date.fromisoformat(each.removeprefix(_DAY)), self.root / each))
         return iter(sorted(found))
+
+    def _manifest(self, folder: Path) -> Manifest:
+        try:
+            return self._manifests.read(f"{folder}/{MANIFEST}")
+        except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors, and so are an invalid Proof's
+            raise damaged(folder, MANIFEST, type(error).__name__) from None
 
     def _folder(self, day: date, landing: int) -> Path:
         """Return the folder of a landing, discarded or not: a number is never reused."""
@@ -235,8 +243,8 @@ class RawStore:
 
 def _landings(day: Path, prefix: str = _LANDING) -> list[tuple[int, Path]]:
     """Return the landings, or with `prefix` the discarded ones, in a day's folder by number; ignores anything else."""
-    numbered = ((folder.name.removeprefix(prefix), folder) for folder in day.glob(f"{prefix}*"))
-    return sorted((int(number), folder) for number, folder in numbered if number.isdecimal())
+    numbers = (each.removeprefix(prefix) for each in files.names(day) if each.startswith(prefix))
+    return sorted((int(number), day / f"{prefix}{number}") for number in numbers if number.isdecimal())
 
 
 def _discard(folder: Path) -> Discard:
@@ -244,10 +252,3 @@ def _discard(folder: Path) -> Discard:
         return msgspec.json.decode((folder / DISCARD).read_bytes(), type=Discard)
     except (OSError, ValueError) as error:
         raise damaged(folder, DISCARD, type(error).__name__) from None
-
-
-def _manifest(folder: Path) -> Manifest:
-    try:
-        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
-    except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors, and so are an invalid Proof's
-        raise damaged(folder, MANIFEST, type(error).__name__) from None

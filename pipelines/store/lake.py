@@ -168,6 +168,8 @@ class Lake:
     def __init__(self, root: Path, mode: int = files.PRIVATE_FILE) -> None:
         self.root = root
         self.mode = mode
+        # A night reads every day's record several times.
+        self._records = files.Decoded(msgspec.json.Decoder(DayRecord).decode)
         # A reader of a file must be able to enter the folders above it.
         self.folder_mode = mode | (mode & 0o444) >> 2 | files.PRIVATE_FOLDER
 
@@ -199,10 +201,10 @@ class Lake:
         Checks every file of the lake, so call it once a stage.
         """
         found, root = {}, str(self.root)
-        for path in sorted(self.root.glob(f"{OBSERVED}/snapshot_date=*/*{OLD_DAY_RECORD}")):
+        for folder in sorted(files.names(self.root / OBSERVED)):
             try:
-                record = msgspec.json.decode(path.read_bytes(), type=DayRecord)
                 # Thousands of files a year, several times a night: as text, a path costs a tenth of a Path.
+                record = self._record(f"{root}/{OBSERVED}/{folder}")
                 part = f"{_day_folder(record.snapshot_date)}/{PART}"
                 sizes = ((os.stat(f"{root}/{n}/{part}").st_size, s) for n, s in record.sizes.items())  # noqa: PTH116
                 whole = all(there == noted for there, noted in sizes)
@@ -211,6 +213,13 @@ class Lake:
             if whole:
                 found[record.snapshot_date] = record
         return found
+
+    def _record(self, folder: str) -> DayRecord:
+        """The record in a day's folder. Raises OSError and msgspec.DecodeError."""
+        try:
+            return self._records.read(f"{folder}/{DAY_RECORD}")
+        except FileNotFoundError:  # of an earlier version, read before the next sync upgrades it
+            return self._records.read(f"{folder}/{OLD_DAY_RECORD}")
 
     def commit(self, candidate: Candidate, landings: Iterable[int], parts: Iterable[Part]) -> DayRecord:
         """Move a composed day in. Until `_day.json` is back, the day does not count as whole."""

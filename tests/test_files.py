@@ -1,0 +1,38 @@
+"""Reading small files often: once each, until they are others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines import files
+
+
+def test_a_file_is_decoded_again_only_when_it_is_another(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.json"
+    decoded: list[bytes] = []
+
+    def decode(content: bytes) -> bytes:
+        decoded.append(content)
+        if content == b"no":
+            raise ValueError("not JSON")
+        return content
+
+    read = files.Decoded(decode).read
+    files.write(path, b"one")
+    assert (read(str(path)), read(str(path)), decoded) == (b"one", b"one", [b"one"])
+    files.write(path, b"two")
+    assert (read(str(path)), decoded) == (b"two", [b"one", b"two"])
+    files.write(path, b"no")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="not JSON"):
+            read(str(path))
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        read(str(path))
+
+
+def test_a_folder_that_is_missing_or_a_file_has_no_names(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert (files.names(tmp_path), files.names(tmp_path / "file"), files.names(tmp_path / "gone")) == (["file"], [], [])
