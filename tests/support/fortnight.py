@@ -99,11 +99,14 @@ def copied(source: Path, days: Iterable[date] | None = None) -> Iterator[Path]:
 
 
 def export(published: Path, schemas: Iterable[str] = DATA) -> dict[str, str]:
-    """Every table of these schemas as a sorted CSV file and as a sorted Parquet file: the digests of their bytes."""
+    """Every table of these schemas as a sorted CSV file and as a sorted Parquet file: the digests of their bytes.
+
+    The version is left out: it is another one with each publish.
+    """
     digests = {}
     with folder() as out, duckdb.connect(published, read_only=True) as con:
         tables = con.execute("SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal").fetchall()
-        names = sorted(f"{schema}.{table}" for schema, table in tables if schema in schemas)
+        names = sorted({f"{schema}.{table}" for schema, table in tables if schema in schemas} - {"spans.version"})
         assert len(names) >= len(TABLES)
         for name in names:
             for kind in ("csv", "parquet"):
