@@ -166,7 +166,7 @@ def test_a_warehouse_of_another_account_is_said(house: House, expected: Expected
     (finding,) = in_another_process(
         lambda: [f for f in Doctor(house.rollbook()).examine() if f.what == "files"], first=as_nobody
     )
-    assert finding.outcome is Level.FAILED
+    assert finding.level is Level.FAILED
     recovered(house, expected)  # root may
 
 
