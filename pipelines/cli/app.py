@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from traceback import extract_tb
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
 
-from pipelines import files
+from pipelines import __version__, files
 from pipelines.errors import RollbookError, unexpected_error
 from pipelines.settings import ROOT
 from pipelines.text import printable
@@ -50,6 +50,21 @@ class Terminal(Console):
 
 out = Terminal()
 err = Terminal(stderr=True)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"rollbook {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:

@@ -32,6 +32,7 @@ VIEWS: tuple[str, ...] = (
     "progress_daily",
     "class_daily",
     "enrollment_changes",
+    "enrollment_spans",
     "courses",
     "teachers",
     "sync_log",

@@ -4,7 +4,7 @@
 SELECT p.student_id, p.name, b.completion_rate AS at_the_end_of_last_month, p.completion_rate AS now
 FROM student_summaries_as_of((SELECT DATE_TRUNC('month', MAX(snapshot_date)) - INTERVAL 1 DAY FROM progress_daily)) AS b
 INNER JOIN student_progress AS p USING (student_id)
-WHERE b.completion_rate - p.completion_rate > 20
+WHERE b.completion_rate - p.completion_rate > 20 AND p.total_assignments > 0
 ORDER BY b.completion_rate - p.completion_rate DESC;
 
 -- What did class 5012's roster look like on the first of October?

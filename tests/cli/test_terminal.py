@@ -16,8 +16,11 @@ from markdown_it import MarkdownIt
 from rich.logging import RichHandler
 from rich.progress import Progress
 from rich.text import Text
+from typer.testing import CliRunner
 
+from pipelines import __version__
 from pipelines.assets import preview
+from pipelines.cli import app
 from pipelines.cli.app import Terminal, table
 from pipelines.landing.manifest import Hold, TableCounts
 from pipelines.resources import hold_table
@@ -115,6 +118,11 @@ def test_an_error_that_repeats_what_was_asked_is_harmless_too(warehouse: Path) -
     assert done.returncode == 2
     assert r"A\u001b]0;owned" in done.stderr.decode()
     assert harmless(done.stderr.decode())
+
+
+def test_the_version_is_shown_and_nothing_else_is_done() -> None:
+    done = CliRunner().invoke(app, ["--version", "rebuild"])
+    assert (done.exit_code, done.output) == (0, f"rollbook {__version__}\n")
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------

@@ -163,17 +163,17 @@ def progress_daily(base: Base) -> pd.DataFrame:
     for day in base.days():
         students = set(base.as_of("students", day).student_id)
         summaries, activity = base.as_of("student_summaries", day), base.as_of("student_activity", day)
-        active = int((day - activity.last_activity_date <= pd.Timedelta(days=7)).sum())
+        seen = pd.concat([summaries, activity]).groupby("student_id").last_activity_date.max()
+        active = int((day - seen <= pd.Timedelta(days=7)).sum())
+        assigned = summaries[summaries.total_assignments > 0]
         rows.append(
             {
                 "snapshot_date": day,
                 "students": len(students),
                 "students_added": None if before is None else len(students - before),
                 "students_removed": None if before is None else len(before - students),
-                "average_completion_rate": round(summaries.completion_rate.mean(), 2),
-                "low_completion_students": int(
-                    ((summaries.completion_rate < low) & (summaries.total_assignments > 0)).sum()
-                ),
+                "average_completion_rate": round(assigned.completion_rate.mean(), 2),
+                "low_completion_students": int((assigned.completion_rate < low).sum()),
                 "average_score": round(summaries.average_score.mean(), 2),
                 "scored_students": int(summaries.average_score.count()),
                 "active_students": active,
@@ -218,6 +218,43 @@ def enrollment_changes(base: Base) -> pd.DataFrame:
                     | {"is_student_listed": student in listed, "is_class_listed": cls in classes}
                 )
         before = now
+    return pd.DataFrame(found)
+
+
+def latest(versions: pd.DataFrame, day: pd.Timestamp) -> dict[Any, Any]:
+    """The last version that had begun by a day."""
+    begun = versions[versions.valid_from <= day].sort_values("valid_from").to_dict("records")
+    return begun[-1] if begun else {}
+
+
+def enrollment_spans(base: Base) -> pd.DataFrame:
+    history = base("history.student_classes").sort_values("valid_from")
+    students, classes = base("history.students"), base("history.classes")
+    found = []
+    for (student, cls), rows in history.groupby(["student_id", "class_id"]):
+        unbroken: list[list[Any]] = []
+        for row in rows.itertuples():
+            if unbroken and unbroken[-1][-1].valid_to == row.valid_from:
+                unbroken[-1].append(row)
+            else:
+                unbroken.append([row])
+        for versions in unbroken:
+            first, last = versions[0], versions[-1]
+            left_on, until = text(last.valid_to), pd.Timestamp(LAST) + pd.Timedelta(days=1)
+            at = last.valid_to if left_on else pd.Timestamp(LAST)
+            person = latest(students[students.student_id == student], at)
+            group = latest(classes[classes.class_id == cls], at)
+            reason = None
+            if left_on:
+                closed = group and (group["valid_to"] <= at or group["class_status"] == 0)
+                reason = "class closed" if closed else "left the class"
+                reason = "left the institution" if person["valid_to"] <= at else reason
+            found.append(
+                {"student_id": student, "name": person["name"], "class_id": cls, "end_reason": reason}
+                | {"class_title": last.class_title, "course_name": last.course_name}
+                | {"joined_on": first.valid_from, "is_from_before": first.valid_from == pd.Timestamp(DAYS[0])}
+                | {"left_on": left_on, "membership_days": ((at if left_on else until) - first.valid_from).days}
+            )
     return pd.DataFrame(found)
 
 
@@ -279,7 +316,7 @@ COMPUTED: dict[str, Callable[[Base], pd.DataFrame]] = {
     f.__name__: f
     for f in (
         *(roster, student_progress, students_to_watch, class_comparison, progress_daily),
-        *(class_daily, enrollment_changes, courses, teachers, sync_log, calendar),
+        *(class_daily, enrollment_changes, enrollment_spans, courses, teachers, sync_log, calendar),
     )
 }
 

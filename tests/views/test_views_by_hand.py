@@ -86,6 +86,49 @@ def test_joining_and_leaving_is_told_from_a_title_worded_anew_and_from_coming_ba
     ]
 
 
+def test_why_a_time_in_a_class_ended(hand: Hand) -> None:
+    hand.land(*D[:10])
+    for number, until in ((1, None), (2, D[6]), (3, None), (4, None)):
+        hand.put("history.students", student_id=number, name=f"S{number}", valid_from=D[0], valid_to=until)
+    hand.put("history.classes", class_id=7, class_status=1, valid_from=D[0])
+    hand.put("history.classes", class_id=8, class_status=1, valid_from=D[0], valid_to=D[4])
+    hand.put("history.classes", class_id=8, class_status=0, valid_from=D[4])
+    hand.put("history.classes", class_id=9, class_status=1, valid_from=D[0], valid_to=D[5])
+    times = (
+        (1, 7, D[0], D[2], "a"), (1, 7, D[2], D[4], "b"),  # one time, under two titles
+        (1, 7, D[6], None, "b"),  # and back
+        (2, 7, D[1], D[6], "a"), (3, 8, D[1], D[4], "c"), (3, 9, D[0], D[5], "d"),
+        (4, 55, D[3], D[4], "a class that is not listed"),
+    )  # fmt: skip
+    for student, cls, valid_from, valid_to, title in times:
+        span = {"valid_from": valid_from, "valid_to": valid_to}
+        hand.put("history.student_classes", student_id=student, class_id=cls, class_title=title, **span)
+    asked = """SELECT student_id, class_id, class_title, joined_on, left_on, is_from_before, membership_days, end_reason
+               FROM enrollment_spans ORDER BY student_id, class_id, joined_on"""
+    assert hand.ask(asked) == [
+        (1, 7, "b", D[0], D[4], True, 4, "left the class"),
+        (1, 7, "b", D[6], None, False, 4, None),
+        (2, 7, "a", D[1], D[6], False, 5, "left the institution"),
+        (3, 8, "c", D[1], D[4], False, 3, "class closed"),
+        (3, 9, "d", D[0], D[5], True, 5, "class closed"),
+        (4, 55, "a class that is not listed", D[3], D[4], False, 1, "left the class"),
+    ]
+
+
+def test_a_student_is_active_by_the_later_of_summary_and_tracking(hand: Hand) -> None:
+    hand.land(*D)
+    for number in (1, 2, 3):
+        hand.put("history.students", student_id=number, valid_from=D[0])
+        hand.put("history.student_activity", student_id=number, last_activity_date=None, valid_from=D[0], valid_to=D[1])
+    hand.put("history.student_summaries", student_id=1, last_activity_date=D[0], valid_from=D[0], valid_to=D[2])
+    hand.put("history.student_summaries", student_id=1, last_activity_date=D[2], valid_from=D[2])
+    hand.put("history.student_activity", student_id=1, last_activity_date=D[0], valid_from=D[1])
+    hand.put("history.student_activity", student_id=2, last_activity_date=D[1], valid_from=D[1])
+    active = [r[0] for r in hand.ask("SELECT active_students FROM progress_daily")]
+    # The first until seven days after D[2], the second from D[1] until seven days after it.
+    assert active == [1, *[2] * 8, 1, 0, 0]
+
+
 def test_who_falls_fast_is_told_by_completion_and_by_score(hand: Hand) -> None:
     hand.land(*D)
     good = {"total_assignments": 10, "completion_rate": 70.0, "average_score": 70.0}

@@ -7,22 +7,40 @@
 --   students                 Students listed.
 --   students_added           Students who were new or back on that day; NULL on the first landed day.
 --   students_removed         Students no longer listed since that day; NULL on the first landed day.
---   average_completion_rate  The average completion_rate over students, percent.
+--   average_completion_rate  The average completion_rate over the students with assignments, percent.
 --   low_completion_students  Students under the present threshold completion_below, those without assignments left out.
 --   average_score            The average average_score over the students who have one.
 --   scored_students          Students who have a score.
---   active_students          Students whose activity tracking shows an activity within the seven days before.
+--   active_students          Students whose last activity was on that day or within the seven days before.
 --   active_percent           The same as a share of the students listed, percent.
 --   never_logged_in_students  Students who had never logged in.
 --   total_time_minutes       Learning time of all students listed, since they began, in minutes.
-WITH steps AS (
+WITH seen AS (
+    -- Activity wears off by itself: it counts until the eighth day after, or until the version ends. Summary and activity
+    -- tracking both have a last day; where they differ, the later one counts.
+    SELECT student_id, valid_from AS since, LEAST(valid_to, last_activity_date + 8) AS until
+    FROM history.student_activity WHERE last_activity_date + 8 > valid_from
+    UNION
+    SELECT student_id, valid_from, LEAST(valid_to, last_activity_date + 8)
+    FROM history.student_summaries WHERE last_activity_date + 8 > valid_from
+),
+ends AS (
+    SELECT student_id, day, SUM(n) AS n
+    FROM (SELECT student_id, UNNEST([since, until]) AS day, UNNEST([1, -1]) AS n FROM seen)
+    GROUP BY student_id, day
+),
+turns AS (
+    SELECT day, n, SUM(n) OVER (PARTITION BY student_id ORDER BY day) AS now
+    FROM ends WHERE n <> 0
+),
+steps AS (
     SELECT valid_from AS day, 'students' AS what, 1 AS n, CAST(NULL AS DECIMAL(18, 6)) AS amount
     FROM history.students
     UNION ALL
     SELECT valid_to, 'students', -1, NULL FROM history.students WHERE valid_to IS NOT NULL
     UNION ALL
     SELECT UNNEST([valid_from, valid_to]), 'completion', UNNEST([1, -1]), UNNEST([1, -1]) * completion_rate
-    FROM history.student_summaries WHERE completion_rate IS NOT NULL
+    FROM history.student_summaries WHERE completion_rate IS NOT NULL AND total_assignments > 0
     UNION ALL
     SELECT UNNEST([valid_from, valid_to]), 'low', UNNEST([1, -1]), NULL
     FROM history.student_summaries
@@ -35,9 +53,7 @@ WITH steps AS (
     SELECT UNNEST([valid_from, valid_to]), 'time', UNNEST([1, -1]), UNNEST([1, -1]) * total_time_minutes
     FROM history.student_summaries WHERE total_time_minutes IS NOT NULL
     UNION ALL
-    -- Activity wears off by itself: it counts until the eighth day after, or until the version ends.
-    SELECT UNNEST([valid_from, LEAST(valid_to, last_activity_date + 8)]), 'active', UNNEST([1, -1]), NULL
-    FROM history.student_activity WHERE last_activity_date + 8 > valid_from
+    SELECT day, 'active', CASE WHEN now = 0 THEN -1 ELSE 1 END, NULL FROM turns WHERE now = 0 OR now = n
     UNION ALL
     SELECT UNNEST([valid_from, valid_to]), 'never', UNNEST([1, -1]), NULL
     FROM history.student_activity WHERE NOT has_ever_logged_in
