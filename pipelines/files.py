@@ -50,7 +50,7 @@ def folder(path: Path, mode: int = PRIVATE_FOLDER) -> Path:
 
 
 def names(path: Path) -> list[str]:
-    """The names in a folder; none if there is no such folder. A tenth of what `Path.glob` takes."""
+    """The names in a folder; none if the folder is missing. A tenth of what `Path.glob` takes."""
     try:
         return os.listdir(path)  # noqa: PTH208 - the names are all that is wanted
     except (FileNotFoundError, NotADirectoryError):

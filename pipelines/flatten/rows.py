@@ -80,7 +80,7 @@ class Batch:
 
 
 class _NoPandas(MetaPathFinder):
-    """Hides pandas from whoever imports it."""
+    """Hides pandas from imports."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - the protocol's
         """Raise ModuleNotFoundError for pandas."""

@@ -35,6 +35,7 @@ OBSERVED = "observed"
 DAYS = "days"
 PART = "part-0.parquet"
 # Engines pass over files whose names begin with an underscore. Before 0.2 it was called day.json.
+_DAY = "snapshot_date="
 DAY_RECORD, OLD_DAY_RECORD = "_day.json", "day.json"
 
 _COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 122880)"
@@ -201,7 +202,7 @@ class Lake:
         Checks every file of the lake, so call it once a stage.
         """
         found, root = {}, str(self.root)
-        for folder in sorted(files.names(self.root / OBSERVED)):
+        for folder in sorted(n for n in files.names(self.root / OBSERVED) if n.startswith(_DAY)):
             try:
                 # Thousands of files a year, several times a night: as text, a path costs a tenth of a Path.
                 record = self._record(f"{root}/{OBSERVED}/{folder}")
@@ -379,7 +380,7 @@ def _digest_of(digests: Mapping[str, str]) -> str:
 
 
 def _day_folder(day: date) -> str:
-    return f"snapshot_date={day}"
+    return f"{_DAY}{day}"
 
 
 def _schema(path: Path) -> pa.Schema:

@@ -192,10 +192,7 @@ class Rollbook:
         self._decide_deferred(self.landings.deferred())
 
     def start_ahead(self) -> None:
-        """Start the second process of a large sync, so that it is ready when the first page comes.
-
-        It needs neither the lock nor the key; whoever syncs may call this first and load other things meanwhile.
-        """
+        """Start the second process of a large sync, to be ready for the first page. It needs neither lock nor key."""
         newest = self.newest()
         self.composer.intake.start_ahead(newest.largest_set if newest else None)
 

@@ -86,7 +86,6 @@ def views() -> tuple[View, ...]:
     return tuple(view(name) for name in VIEWS)
 
 
-@cache
 def macros(version: str = "") -> tuple[Macro, ...]:
     """All macros, as they are made for one version of the file."""
     as_of = (

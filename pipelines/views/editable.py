@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines import files
 from pipelines.errors import SettingError
 
 # Far more than these files need; a larger one is another file, saved here by mistake.
@@ -24,6 +25,12 @@ class Line:
     number: int
     cells: Sequence[str]
     decimal_comma: bool
+
+
+def ensure(path: Path, text: str, mode: int) -> None:
+    """Write the file if there is none."""
+    if not path.exists():
+        files.write(path, text.encode(), mode)
 
 
 def render(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

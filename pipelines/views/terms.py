@@ -34,8 +34,7 @@ class Term:
 
 def ensure(path: Path, mode: int = files.PRIVATE_FILE) -> None:
     """Write the file without a term if there is none."""
-    if not path.exists():
-        files.write(path, render().encode(), mode)
+    editable.ensure(path, render(), mode)
 
 
 def render(terms: Iterable[Term] = ()) -> str:

@@ -41,8 +41,7 @@ DEFAULTS: tuple[Threshold, ...] = (
 
 def ensure(path: Path, mode: int = files.PRIVATE_FILE) -> None:
     """Write the file with the defaults if there is none."""
-    if not path.exists():
-        files.write(path, render().encode(), mode)
+    editable.ensure(path, render(), mode)
 
 
 def render(thresholds: tuple[Threshold, ...] = DEFAULTS) -> str:
