@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.support.listeners import Webhook, webhook
 from tests.support.school import fortnight as fortnight  # a fixture: one fortnight for all who read what is published
@@ -91,7 +91,8 @@ def chromium_flags() -> list[str]:
 
 @pytest.fixture(scope="module")
 def browser(chromium: str, chromium_flags: list[str]) -> Iterator[Browser]:
-    """A headless Chromium of this file's tests."""
+    """A headless Chromium of this file's tests, which wait for what they expect as long as a busy machine needs."""
+    expect.set_options(timeout=60_000)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=chromium, args=chromium_flags)
         yield running

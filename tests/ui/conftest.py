@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page
 
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     made = browser.new_page(viewport={"width": 1600, "height": 1300})
     made.set_default_timeout(60_000)
-    expect.set_options(timeout=60_000)
     yield made
     made.close()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.support.fortnight import DAYS, FIRST, HELD, copy, export, landed, rollbook, rows
 from tests.support.kills import Job, killed_or_done, start
@@ -65,7 +65,7 @@ def launch(page: Page, url: str, asset: str) -> None:
 
 
 def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
-    warehouses: tuple[Path, Path], browser: Browser, tmp_path: Path
+    warehouses: tuple[Path, Path], page: Page, tmp_path: Path
 ) -> None:
     warehouse, twin = warehouses
     published, home = warehouse / "rollbook.duckdb", tmp_path / "home"
@@ -81,7 +81,7 @@ def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
         "CRON": "0 0 1 1 *",
     }
     with serving(home, {f"ROLLBOOK_{k}": str(v) for k, v in settings.items()}) as served:
-        page, url = browser.new_page(viewport={"width": 1500, "height": 1000}), served.url
+        url = served.url
         launch(page, url, "history/students")
         backfill = page.url.split("?")[0]
         page.goto(f"{backfill}?tab=runs")
