@@ -1,4 +1,4 @@
-"""Escapes text that came from outside, for terminals and Markdown."""
+"""Words numbers of things, and escapes text that came from outside, for terminals and Markdown."""
 
 from __future__ import annotations
 
@@ -22,3 +22,8 @@ def printable(text: str, *, lines: bool = False) -> str:
 def markdown(text: str) -> str:
     """Escape a text so that Markdown shows it literally, on one line: no table cell, link, image, emphasis or HTML."""
     return printable(text.translate(_MARKDOWN))
+
+
+def count_of(number: int, thing: str) -> str:
+    """Word a number of things: `1 day`, `2,000 days`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -58,7 +58,7 @@ def lived() -> Iterator[House]:
 @pytest.fixture
 def house(lived: House, tmp_path: Path) -> House:
     """A copy, to be spoiled."""
-    shutil.copytree(lived.warehouse, tmp_path / "warehouse")
+    shutil.copytree(lived.warehouse, tmp_path / "warehouse", symlinks=True)
     copy = House(tmp_path / "warehouse", lived.service)
     return copy.at(6)
 

@@ -16,7 +16,7 @@ import msgspec
 from pipelines import machine
 from pipelines.landing.manifest import Manifest
 from pipelines.store.lake import DayRecord
-from pipelines.store.warehouse import KEPT
+from pipelines.store.versions import KEPT
 from pipelines.sync import Rollbook
 
 YEAR = 365

@@ -173,11 +173,11 @@ def sizes(rollbook: Rollbook, dagster_home: Path | None) -> Sizes:
     """How much disk everything uses."""
     warehouse = rollbook.warehouse
     return Sizes(
-        published=machine.size(warehouse.published),
-        previous=machine.size(warehouse.previous),
+        published=machine.size(warehouse.published.resolve()),
+        previous=sum(machine.size(version) for version in warehouse.kept()),
         raw=machine.size(rollbook.raw.root),
         snapshots=machine.size(rollbook.lake.root),
-        build=machine.size(warehouse.build) - machine.size(warehouse.previous),
+        build=machine.size(warehouse.build),
         dagster=machine.size(dagster_home) if dagster_home else None,
         free=machine.free(warehouse.root),
     )

@@ -31,6 +31,8 @@ from pipelines.tables import SETS, TABLES, Table, fingerprint, of_set
 sql = statements("pipelines.store")
 
 OBSERVED = "observed"
+# The variable by which a connection says where the lake is, once it was moved.
+LAKE = "rollbook_lake"
 # Which days were landed, and which sets were proven complete on them: for engines that read the lake by themselves.
 DAYS = "days"
 PART = "part-0.parquet"
@@ -282,16 +284,17 @@ class Lake:
         if gone:
             self.drop(gone - self.days().keys())
 
-    def scan(self, table: Table, days: Collection[DayRecord]) -> str:
+    def scan(self, table: Table, days: Collection[DayRecord], *, movable: bool = False) -> str:
         """The table's rows on some days (one at least) as SQL, with `snapshot_date`; a column that older files lack is
-        NULL there. Raises DamagedError.
+        NULL there. `movable` has a connection look for the files where its variable LAKE says. Raises DamagedError.
         """
         schemas = self._schemas(table, days)
         known = {name for schema in schemas for name in schema.names}
         columns = ", ".join(
             f"CAST({c.name if c.name in known else 'NULL'} AS {c.type}) AS {c.name}" for c in table.columns
         )
-        return f"SELECT {columns}, snapshot_date FROM {self._read(table.name, days, alike=len(schemas) == 1)}"
+        read = self._read(table.name, days, alike=len(schemas) == 1, movable=movable)
+        return f"SELECT {columns}, snapshot_date FROM {read}"
 
     def _schemas(self, table: Table, days: Collection[DayRecord]) -> list[pa.Schema]:
         """The schemas that the days' files have: one, or more where declarations have changed between these days."""
@@ -303,17 +306,24 @@ class Lake:
                 found.append(schema)
         return found
 
-    def scan_observed(self, days: Collection[DayRecord]) -> str:
+    def scan_observed(self, days: Collection[DayRecord], *, movable: bool = False) -> str:
         """What was observed on some days (one at least), as SQL: set_name, id, state, table_name, snapshot_date."""
-        return f"SELECT * FROM {self._read(OBSERVED, days, alike=True)}"
+        return f"SELECT * FROM {self._read(OBSERVED, days, alike=True, movable=movable)}"
 
-    def _read(self, name: str, days: Collection[DayRecord], *, alike: bool) -> str:
+    def _read(self, name: str, days: Collection[DayRecord], *, alike: bool, movable: bool) -> str:
         # To join files by name, DuckDB opens every one of them; files that are alike it opens as it comes to them.
-        listed = ", ".join(literal(self._part(name, record.snapshot_date)) for record in days)
         return (
-            f"read_parquet([{listed}], hive_partitioning = true, hive_types = {{'snapshot_date': DATE}}, "
-            f"union_by_name = {not alike})"
+            f"read_parquet({self._listed(name, days, movable=movable)}, hive_partitioning = true, "
+            f"hive_types = {{'snapshot_date': DATE}}, union_by_name = {not alike})"
         )
+
+    def _listed(self, name: str, days: Collection[DayRecord], *, movable: bool) -> str:
+        """The days' files as a list in SQL."""
+        if not movable:
+            return f"[{', '.join(literal(self._part(name, record.snapshot_date)) for record in days)}]"
+        dates = ", ".join(f"'{record.snapshot_date}'" for record in days)
+        root = f"COALESCE(getvariable('{LAKE}'), {literal(self.root)})"
+        return f"list_transform([{dates}], lambda day: {root} || '/{name}/{_DAY}' || day || '/{PART}')"
 
     def preview(self, table: Table, day: date, rows: int = 5) -> list[dict[str, object]]:
         """A day's first rows, without the columns that hold personal data."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from pipelines import files
+from pipelines.store.versions import target
 
 FILE = "versions.json"
 # More than are ever kept; a file that is older than these was deleted long ago.
@@ -58,7 +59,8 @@ class OwnFiles:
 
         A copied or moved file is noted, so that the next check is cheap, unless `noting` is false: only a writer may.
         """
-        if path.is_symlink() or not path.is_file() or _has_wal(path):
+        file = target(path)
+        if file is None or _has_wal(path) or _has_wal(file):
             return False
         known = self._load()
         stat = path.stat()

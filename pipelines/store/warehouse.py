@@ -21,19 +21,19 @@ import duckdb
 from pipelines import files
 from pipelines.errors import BusyError, DamagedError
 from pipelines.landing.manifest import TableCounts
-from pipelines.store import compare, ops, schema
+from pipelines.store import compare, ops, schema, versions
 from pipelines.store.database import connect, count, literal, transaction
 from pipelines.store.lake import Lake
 from pipelines.store.own_files import OwnFiles
 from pipelines.store.statements import statements
+from pipelines.store.versions import KEPT, PUBLISHED, Versions
 from pipelines.tables import SETS, of_set
 
 sql = statements("pipelines.store")
 
 log = logging.getLogger(__name__)
 
-PUBLISHED, BUILD = "rollbook.duckdb", "build"
-KEPT = 3
+BUILD = "build"
 
 
 class Warehouse:
@@ -45,10 +45,10 @@ class Warehouse:
         self.published = root / PUBLISHED
         self.build = build or root / BUILD
         self.next = self.build / "next.duckdb"
-        self.previous = self.build / "previous"
         self.altered = self.build / "altered"
         self.own = OwnFiles(self.build)
         self.lake = Lake(root / "snapshots", mode)
+        self.versions = Versions(root, mode, self.lake.folder_mode)
 
     @property
     def scratch(self) -> Path:
@@ -66,12 +66,14 @@ class Warehouse:
         self.root.chmod(self.lake.folder_mode)
         self.lake.upgrade()
         self.lake.open_up()
-        for path in (self.build, self.previous, self.scratch):
+        self.versions.prepare(earlier=self.build / "previous")
+        for path in (self.build, self.scratch):
             files.folder(path)
 
     def sweep(self) -> None:
         """Remove what a killed writer left: a next file that nobody finished, staged rows, spilled data."""
         self.drop_next()
+        self.versions.sweep()
         for aside in self.root.glob(f".*{files.PARTIAL}"):
             aside.unlink()
         for leftover in (
@@ -186,18 +188,14 @@ class Warehouse:
 
     def swap(self) -> None:
         """Put the next file in the published one's place, and keep that one."""
-        self.next.chmod(self.mode)
-        files.sync(self.next)
-        self._keep()
+        altered = self._set_aside_altered()
         self.own.note(self.next, unread=True)
-        self._drop_wal()
-        self.next.replace(self.published)
-        files.sync(self.root)
+        self._show(self.versions.add(self.next), instead_of=altered)
         self.own.note(self.published)  # only now: a year's file takes a while to read, and readers have it already
 
     def kept(self) -> list[Path]:
         """The published files before this one that are kept, the newest first."""
-        return sorted(self.previous.glob("*.duckdb"), reverse=True)
+        return self.versions.kept()
 
     def restore(self, kept: Path) -> None:
         """Put a kept file in the published one's place at once, and keep that one. Raises DamagedError.
@@ -206,38 +204,36 @@ class Warehouse:
         """
         if not self.is_sound(kept, thoroughly=True):
             raise DamagedError(f"{kept.name} cannot be read: put another one back (`rollbook restore` lists them)")
-        is_ours = self.own.recognises(kept)
-        with files.replacing(self.published, self.mode) as aside:
-            shutil.copyfile(kept, aside)
-            self._keep()
-            if is_ours:
-                self.own.note(aside)
-            self._drop_wal()
+        altered = self._set_aside_altered()
+        self._show(self.versions.again(kept), instead_of=altered)
 
-    def _drop_wal(self) -> None:
-        """What an analyst's own writing left beside the old file does not belong to the new one."""
-        self.published.with_name(PUBLISHED + ".wal").unlink(missing_ok=True)
+    def _show(self, version: Path, *, instead_of: Path | None) -> None:
+        # What an analyst's own writing left beside the old file does not belong to the new one.
+        self.published.with_name(f"{PUBLISHED}.wal").unlink(missing_ok=True)
+        self.versions.show(version)
+        if instead_of is not None:
+            versions.remove(instead_of)
+        self.versions.retire()
 
-    def _keep(self) -> None:
-        """Keep the file that is about to be replaced, and of the older ones the last few.
+    def _set_aside_altered(self) -> Path | None:
+        """Keep what readers get now: as a version, or in `build/altered/` if it is not as Rollbook wrote it.
 
-        What is in its place and is not as Rollbook wrote it is moved aside, and never deleted here.
+        Nothing of the kind is ever deleted here. Returns the version that was altered, if it was one; readers have it
+        until another takes its place.
         """
+        found = versions.target(self.published)
         if self.own.recognises(self.published):
-            kept = self.previous / f"{_taken(self.published)}.duckdb"
-            if not kept.exists():
-                os.link(self.published, kept)
-        elif os.path.lexists(self.published):
-            aside = files.folder(self.altered) / f"{PUBLISHED}-{_taken(self.published)}"
-            if self.published.is_file() and not self.published.is_symlink():
-                if not aside.exists():
-                    os.link(self.published, aside)  # readers have it until the new one takes its place
-            else:
-                self.published.rename(aside)
-            log.warning("%s was not as Rollbook wrote it; it is now %s", PUBLISHED, aside.relative_to(self.root))
-        altered = sorted(p for p in self.altered.glob("*") if p.is_file())
-        for old in (*self.kept()[KEPT:], *altered[:-KEPT]):
+            if self.versions.newest() is None:  # not a link: as earlier Rollbooks published, or from a backup
+                self.versions.again(self.published)
+            return None
+        if not os.path.lexists(self.published):
+            return None
+        aside = files.folder(self.altered) / f"{PUBLISHED}-{_taken(self.published)}"
+        versions.set_aside(self.published, aside)
+        log.warning("%s was not as Rollbook wrote it; it is now %s", PUBLISHED, aside.relative_to(self.root))
+        for old in sorted(p for p in self.altered.glob("*") if p.is_file())[:-KEPT]:
             old.unlink()
+        return found if found != self.published else None
 
     def lost(self, path: Path) -> tuple[tuple[TableCounts, ...], list[date]]:
         """What the next file lacks of another: rows of the current tables, and landed days. Raises DamagedError."""

@@ -19,6 +19,7 @@ from pipelines.landing.manifest import TableCounts
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync.composer import Composer
 from pipelines.sync.landings import Landings
+from pipelines.text import count_of
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class Recovery:
 
     def clear(self) -> None:
         """Remove all that was landed and made of it. For made-up institutions: a real one's raw/ has no other copy."""
-        for made in (self.raw.root, self.lake.root, self.warehouse.previous, self.warehouse.build / "stage"):
+        for made in (self.raw.root, self.lake.root, self.warehouse.versions.folder, self.warehouse.build / "stage"):
             shutil.rmtree(made, ignore_errors=True)
         for file in (self.warehouse.published, self.warehouse.next):
             file.unlink(missing_ok=True)
@@ -192,9 +193,9 @@ class Recovery:
 
 
 def _would_be_lost(days: list[date]) -> str:
+    lost = f"{count_of(len(days), 'day')} ({days[0]} to {days[-1]})"
     return (
-        f"The history of {len(days)} days ({days[0]} to {days[-1]}) was only in a published file that is gone or"
-        " damaged: their raw bodies have expired (ROLLBOOK_KEEP_DAYS). Put rollbook.duckdb back from a backup, or go on"
-        " without these days with `rollbook rebuild --accept-loss`. What is fetched until then stays in raw/ and is"
-        " merged afterwards"
+        f"The history of {lost} was only in a published file that is gone or damaged: their raw bodies have expired"
+        " (ROLLBOOK_KEEP_DAYS). Put rollbook.duckdb and published/ back from a backup, or go on without these days with"
+        " `rollbook rebuild --accept-loss`. What is fetched until then stays in raw/ and is merged afterwards"
     )

@@ -16,7 +16,7 @@ from importlib.resources import files
 import duckdb
 
 from pipelines.store.database import literal, names
-from pipelines.store.lake import DayRecord, Lake
+from pipelines.store.lake import LAKE, DayRecord, Lake
 from pipelines.store.relations import OBSERVED, SNAPSHOT_DATE
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Column, Table
@@ -38,6 +38,9 @@ VIEWS: tuple[str, ...] = (
     "sync_log",
     "calendar",
 )
+
+# For whoever opens a file that was copied away from its warehouse.
+MOVED = f"If the lake was moved: SET VARIABLE {LAKE} = '/new/place/snapshots'."
 
 _FIRST = re.compile(r"-- (\w+): (.+)")
 _COLUMN = re.compile(r"--   (\w+)  +(.+)")
@@ -125,15 +128,20 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
 
 
 def create_snapshots(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord]) -> None:
-    """Create the views of the lake. They name its files by absolute path, so they show the days given here."""
+    """Create the views of the lake. They name the files of the days given here, below the folder where the lake is now
+    or where a connection says that it is.
+    """
     for table in TABLES.values():
         columns = snapshot_columns(table)
-        query = lake.scan(table, days) if days else _no_rows(columns)
+        query = lake.scan(table, days, movable=True) if days else _no_rows(columns)
         comments = ((c.name, c.comment) for c in columns)
-        _create_view(con, "snapshots", table.name, query, f"Every landed day: {table.comment}", comments)
+        comment = f"Every landed day: {table.comment} {MOVED}"
+        _create_view(con, "snapshots", table.name, query, comment, comments)
     listed = OBSERVED.columns
-    query = f"SELECT {names(listed)} FROM ({lake.scan_observed(days)})" if days else _no_rows(listed)
-    _create_view(con, "snapshots", "observed", query, OBSERVED.comment, ((c.name, c.comment) for c in listed))
+    query = f"SELECT {names(listed)} FROM ({lake.scan_observed(days, movable=True)})" if days else _no_rows(listed)
+    _create_view(
+        con, "snapshots", "observed", query, f"{OBSERVED.comment} {MOVED}", ((c.name, c.comment) for c in listed)
+    )
 
 
 def snapshot_columns(table: Table) -> tuple[Column, ...]:

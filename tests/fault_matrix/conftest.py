@@ -42,5 +42,5 @@ def first_night() -> Iterator[Path]:
 @pytest.fixture
 def cell(first_night: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cell]:
     with folder() as root, without_views(), Service(STUDENTS_2, CLASSES_2, cap=CAP) as service:
-        shutil.copytree(first_night, root / "warehouse")
+        shutil.copytree(first_night, root / "warehouse", symlinks=True)
         yield Cell(House(root / "warehouse", service).at(2), monkeypatch)

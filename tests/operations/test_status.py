@@ -149,7 +149,7 @@ def test_sizes_are_those_of_the_files(house: House) -> None:
     house.at(2).sync()
     sizes = status(house).sizes
     assert sizes.published >= house.published.stat().st_size > 0
-    (kept,) = (house.warehouse / "build" / "previous").glob("*.duckdb")
+    (kept,) = house.rollbook().warehouse.kept()
     assert sizes.previous >= kept.stat().st_size
     assert sizes.raw >= sum(p.stat().st_size for p in (house.warehouse / "raw").rglob("*") if p.is_file())
     assert sizes.snapshots > 0

@@ -84,7 +84,7 @@ def _sync_unproven(warehouse: Path, sandbox: Sandbox, day: date) -> None:
 def copy(source: Path, target: Path, days: Iterable[date] | None = None) -> Path:
     """Copy a whole warehouse, or of `raw/` alone what was landed on some days; adds to what is there."""
     if days is None:
-        return Path(shutil.copytree(source, target, dirs_exist_ok=True))
+        return Path(shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True))
     for day in days:
         part = Path("raw", f"snapshot_date={day}")
         shutil.copytree(source / part, target / part)

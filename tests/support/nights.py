@@ -107,13 +107,17 @@ class House:
 
     def settings(self, **over: Any) -> Settings:
         """The settings of this warehouse."""
-        given = {"base_url": self.service.url, "api_key": KEY, "warehouse": self.warehouse, "_env_file": None}
-        values: dict[str, Any] = {**given, **self.over, **over}
+        values: dict[str, Any] = {**self._given(), "_env_file": None, **self.over, **over}
         return load(**values)
+
+    def _given(self) -> dict[str, Any]:
+        # Days before the first night may be synced, too, as by an operator who says so.
+        before = date(2026, 8, 1)
+        return {"base_url": self.service.url, "api_key": KEY, "warehouse": self.warehouse, "first_date": before}
 
     def environment(self, **over: Any) -> dict[str, str]:
         """The same settings as variables of the environment."""
-        given = {"base_url": self.service.url, "api_key": KEY, "warehouse": self.warehouse, **self.over, **over}
+        given = {**self._given(), **self.over, **over}
         return {f"ROLLBOOK_{name.upper()}": str(value) for name, value in given.items()}
 
     def rollbook(self, **over: Any) -> Rollbook:
@@ -148,6 +152,16 @@ class House:
     def published(self) -> Path:
         """What analysts open."""
         return self.warehouse / "rollbook.duckdb"
+
+    def lose_published(self) -> None:
+        """Remove what analysts open, and the version that it leads to."""
+        self.published.resolve().unlink()
+        self.published.unlink(missing_ok=True)
+
+    def lose_kept(self) -> None:
+        """Remove all versions but the one that analysts open."""
+        for version in self.rollbook().warehouse.kept():
+            version.unlink()
 
     def query(self, sql: str) -> list[Row]:
         """What an analyst would get."""

@@ -66,7 +66,7 @@ class School:
 
     def copy(self, target: Path) -> School:
         """A copy to write to, published again so that its views name its own files."""
-        shutil.copytree(self.warehouse, target, dirs_exist_ok=True)
+        shutil.copytree(self.warehouse, target, symlinks=True, dirs_exist_ok=True)
         mine = School(target)
         with mine.rollbook().writer():
             mine.rollbook().publish()

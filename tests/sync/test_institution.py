@@ -49,7 +49,7 @@ def test_the_binding_is_told_by_raw_alone_and_by_the_published_file_alone(house:
     house.sync()
     kept = house.published.read_bytes()
     house.service.school = OTHER
-    house.published.unlink()
+    house.lose_published()
     with pytest.raises(OtherInstitutionError):
         house.at(2).sync()
     assert house.query("SELECT school_id FROM institution") == [(41,)]  # the file is made again, from raw/

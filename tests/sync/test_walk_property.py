@@ -195,7 +195,7 @@ def follow(first_night: Path, cap: int, story: Story) -> int:
     """Sync every night of a story, and a quiet one after it; returns how many records had slipped."""
     slipped = 0
     with folder() as root, without_views(), Service(cap=cap) as service:
-        shutil.copytree(first_night, root / "warehouse")
+        shutil.copytree(first_night, root / "warehouse", symlinks=True)
         # A landslide would be held; that has its own tests.
         house = House(root / "warehouse", service, hold_removed_percent=100, hold_changed_percent=100)
         living = Living(service)

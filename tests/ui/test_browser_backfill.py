@@ -70,7 +70,7 @@ def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
     warehouse, twin = warehouses
     published, home = warehouse / "rollbook.duckdb", tmp_path / "home"
     was = export(published, RECORDS)
-    kept = set((warehouse / "build" / "previous").glob("*"))
+    kept = set((warehouse / "published").glob("*.duckdb"))
     assert was != export(twin / "rollbook.duckdb", RECORDS)
 
     settings = {
@@ -125,7 +125,7 @@ def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
         assert export(published, RECORDS) == export(twin / "rollbook.duckdb", RECORDS)
         right = "SELECT DISTINCT snapshot_date FROM snapshots.classes WHERE class_room <> class_code ORDER BY 1"
         assert [d for (d,) in rows(published, right)] == REBUILT
-        assert len(set((warehouse / "build" / "previous").glob("*")) - kept) == 1  # published once
+        assert len(set((warehouse / "published").glob("*.duckdb")) - kept) == 1  # published once
 
         assert len(served.family()) > 2
         served.stop()

@@ -145,13 +145,13 @@ def test_a_worn_disk_under_the_published_file_is_said_and_made_good_by_the_next_
 def test_a_damaged_published_file_without_an_older_one_is_made_again_from_the_lake(
     house: House, expected: Expected, damage: Callable[[bytes], bytes]
 ) -> None:
-    shutil.rmtree(house.warehouse / "build" / "previous")
+    house.lose_kept()
     house.published.write_bytes(damage(house.published.read_bytes()))
     recovered(house, expected)
 
 
 def test_a_published_file_that_was_removed_is_made_again(house: House, expected: Expected) -> None:
-    house.published.unlink()
+    house.lose_published()
     recovered(house, expected)
 
 

@@ -102,6 +102,6 @@ def nothing_left(book: Rollbook, warehouse: Path) -> None:
         assert time.monotonic() - began < 5
     manifests: list[Manifest] = book.raw.manifests()
     assert manifests
-    assert len(list((warehouse / "build" / "previous").iterdir())) <= 3
+    assert len(book.warehouse.kept()) <= 3
     assert [t.name for t in threading.enumerate() if t.name.startswith(("staging", "rollbook"))] == []
     assert shutil.disk_usage(warehouse).free > 0

@@ -11,7 +11,26 @@ from tests.support.nights import House
 
 
 def delete(house: House) -> None:
+    house.lose_published()
+
+
+def delete_the_link(house: House) -> None:
     house.published.unlink()
+
+
+def delete_the_version(house: House) -> None:
+    house.published.resolve().unlink()
+
+
+def delete_all_versions(house: House) -> None:
+    shutil.rmtree(house.warehouse / "published")
+
+
+def lead_elsewhere(house: House) -> None:
+    elsewhere = house.warehouse / "mine.duckdb"
+    shutil.copyfile(house.rollbook().warehouse.kept()[-1], elsewhere)
+    house.published.unlink()
+    house.published.symlink_to(elsewhere)
 
 
 def cut_short(house: House) -> None:
@@ -23,7 +42,7 @@ def empty(house: House) -> None:
 
 
 def make_a_folder_of_it(house: House) -> None:
-    house.published.unlink()
+    house.lose_published()
     house.published.mkdir()
     (house.published / "somebody's file").write_text("kept")
 
@@ -44,7 +63,7 @@ def change_rows(house: House) -> None:
 
 
 def lose_the_build_folder_too(house: House) -> None:
-    house.published.unlink()
+    house.lose_published()
     shutil.rmtree(house.warehouse / "build")
 
 
@@ -54,6 +73,10 @@ def lose_only_the_build_folder(house: House) -> None:
 
 LOSSES: list[Callable[[House], None]] = [
     delete,
+    delete_the_link,
+    delete_the_version,
+    delete_all_versions,
+    lead_elsewhere,
     cut_short,
     empty,
     make_a_folder_of_it,

@@ -50,7 +50,7 @@ def test_expired_days_of_a_warehouse_without_notes_are_taken_from_its_sound_file
 
 def test_where_expired_days_would_be_lost_a_sync_lands_fails_and_says_so(house: House, expired: Expected) -> None:
     delete(house)
-    shutil.rmtree(house.warehouse / "build" / "previous")
+    house.lose_kept()
     with pytest.raises(ExpiredError) as lost:
         house.sync()
     assert lost.value.exit_code == 1

@@ -128,7 +128,7 @@ def test_changes_that_somebody_has_not_finished_writing_are_left_out(house: Hous
 
 
 def test_a_moved_warehouse_is_recognised_and_not_made_again(house: House, tmp_path: Path) -> None:
-    shutil.copytree(house.warehouse, tmp_path / "moved")
+    shutil.copytree(house.warehouse, tmp_path / "moved", symlinks=True)
     house.warehouse = tmp_path / "moved"
     house.sync()
     assert not (house.warehouse / "build" / "altered").exists()

@@ -1,0 +1,155 @@
+"""The published versions, and the link that leads readers to the newest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import time_machine
+
+from pipelines import files
+from pipelines.store.versions import KEPT, Versions, target
+
+Contents = list[str]
+
+
+@pytest.fixture
+def versions(tmp_path: Path) -> Versions:
+    made = Versions(tmp_path, 0o640, 0o750)
+    made.prepare(earlier=tmp_path / "build" / "previous")
+    return made
+
+
+def publish(versions: Versions, content: str) -> Path:
+    file = versions.link.with_name("next")
+    file.write_text(content)
+    version = versions.add(file)
+    versions.show(version)
+    versions.retire()
+    return version
+
+
+def contents(paths: list[Path]) -> Contents:
+    return [path.read_text() for path in paths]
+
+
+def test_readers_get_the_newest_and_the_last_few_are_kept(versions: Versions) -> None:
+    assert versions.newest() is None
+    for n in range(7):
+        newest = publish(versions, f"night {n}")
+        assert versions.newest() == newest
+        assert versions.link.read_text() == f"night {n}"
+    assert contents(versions.kept()) == ["night 5", "night 4", "night 3"]
+    assert len(versions.all()) == 1 + KEPT
+
+
+def test_the_link_is_relative_and_both_are_of_the_mode_that_is_set(versions: Versions, tmp_path: Path) -> None:
+    version = publish(versions, "x")
+    assert version.stat().st_mode & 0o777 == 0o640
+    assert versions.folder.stat().st_mode & 0o777 == 0o750
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    assert (moved / "rollbook.duckdb").read_text() == "x"
+    assert target(moved / "rollbook.duckdb") == moved / "published" / version.name
+
+
+def test_no_name_is_used_twice_wherever_the_clock_is_set_to(versions: Versions) -> None:
+    named = []
+    for at in (
+        datetime(2026, 11, 20, 2, tzinfo=UTC),
+        datetime(2026, 11, 19, tzinfo=UTC),
+        datetime(2000, 1, 1, tzinfo=UTC),
+    ):
+        with time_machine.travel(at, tick=False):
+            named.append(publish(versions, str(at)).name)
+    assert named == [
+        "rollbook-2026-11-20T02-00-00.000000.duckdb",
+        "rollbook-2026-11-20T02-00-00.000001.duckdb",
+        "rollbook-2026-11-20T02-00-00.000002.duckdb",
+    ]
+
+
+def test_what_is_shown_again_gets_a_new_name_and_the_one_before_is_kept(versions: Versions) -> None:
+    first, second = publish(versions, "first"), publish(versions, "second")
+    again = versions.again(first)
+    versions.show(again)
+    assert versions.link.read_text() == "first"
+    assert again.name > second.name
+    assert contents(versions.kept()) == ["second", "first"]
+
+
+def test_a_version_that_a_killed_writer_did_not_show_is_removed(versions: Versions) -> None:
+    shown = publish(versions, "shown")
+    (versions.link.with_name("next")).write_text("not shown")
+    versions.add(versions.link.with_name("next"))
+    assert versions.newest() == shown
+    assert contents(versions.kept()) == []
+    versions.sweep()
+    assert versions.all() == [shown]
+
+
+def test_what_earlier_rollbooks_kept_is_moved_in(tmp_path: Path) -> None:
+    earlier = files.folder(tmp_path / "build" / "previous")
+    (earlier / "2026-11-01T02-15-00.000000.duckdb").write_text("an earlier night")
+    versions = Versions(tmp_path, 0o600, 0o700)
+    versions.prepare(earlier)
+    assert contents(versions.kept()) == ["an earlier night"]
+    assert not earlier.exists()
+
+
+def test_where_the_disk_knows_no_links_readers_get_a_copy_and_a_pointer_names_the_version(
+    versions: Versions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "symlink", refused)
+    monkeypatch.setattr(os, "link", refused)
+    for n in range(6):
+        newest = publish(versions, f"night {n}")
+        assert not versions.link.is_symlink()
+        assert versions.link.read_text() == f"night {n}"
+        assert versions.pointer.read_text() == f"{newest.name}\n"
+        assert versions.newest() == newest
+    assert contents(versions.kept()) == ["night 4", "night 3", "night 2"]
+    versions.show(versions.again(versions.kept()[-1]))
+    assert versions.link.read_text() == "night 2"
+    versions.sweep()
+    assert versions.link.read_text() == "night 2"
+
+
+def test_a_file_in_use_that_the_system_does_not_remove_is_left_for_the_next_time(
+    versions: Versions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oldest = publish(versions, "in use")
+    unlink = Path.unlink
+
+    def refusing(path: Path, missing_ok: bool = False) -> None:
+        if path == oldest:
+            raise PermissionError(13, "The process cannot access the file", str(path))
+        unlink(path, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refusing)
+        for n in range(5):
+            publish(versions, f"night {n}")
+    assert contents(versions.kept())[-1] == "in use"
+    publish(versions, "the next")
+    assert "in use" not in contents(versions.kept())
+
+
+def test_a_link_that_leads_out_of_the_folder_is_no_version(versions: Versions, tmp_path: Path) -> None:
+    version = publish(versions, "x")
+    elsewhere = Path(shutil.copyfile(version, tmp_path / "elsewhere.duckdb"))
+    for leads_to in (
+        elsewhere,
+        Path("elsewhere.duckdb"),
+        Path("published/../elsewhere.duckdb"),
+        Path("published/missing"),
+    ):
+        versions.link.unlink()
+        versions.link.symlink_to(leads_to)
+        assert versions.newest() is None
+        assert target(versions.link) is None

@@ -1,0 +1,140 @@
+"""What a process that stays open sees of a newer night, and a warehouse that was moved (G10)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from pipelines.store.lake import LAKE
+from tests.support.nights import House, new_house
+from tests.support.records import classes, students
+
+# A notebook or a dashboard: it keeps one connection, and makes another one whenever it is told to.
+STAYS_OPEN = """
+import sys, duckdb
+path, kept = sys.argv[1], []
+for _ in sys.stdin:
+    kept.append(duckdb.connect(path, read_only=True))
+    print([con.execute("SELECT COUNT(*) FROM students").fetchone()[0] for con in kept], flush=True)
+"""
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with new_house(students(5), classes(2)) as made:
+        yield made
+
+
+@pytest.fixture
+def reader(house: House) -> Iterator[subprocess.Popen[str]]:
+    """A process that stays open over the published file."""
+    house.at(1).sync()
+    command = [sys.executable, "-c", STAYS_OPEN, str(house.published)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def connects(reader: subprocess.Popen[str]) -> list[int]:
+    """How many students each of its connections sees, the newest connection last."""
+    assert reader.stdin is not None
+    assert reader.stdout is not None
+    reader.stdin.write("again\n")
+    reader.stdin.flush()
+    return [int(n) for n in reader.stdout.readline().strip("[]\n").split(",")]
+
+
+def test_a_process_that_stays_open_sees_the_newer_night_when_it_connects_again(
+    house: House, reader: subprocess.Popen[str]
+) -> None:
+    assert connects(reader) == [5]
+    house.night(2, students(7))
+    assert connects(reader) == [5, 7]
+    house.night(3, students(8))
+    assert connects(reader) == [5, 7, 8]
+
+
+def test_it_sees_an_older_file_that_is_put_back_and_then_the_next_night(
+    house: House, reader: subprocess.Popen[str]
+) -> None:
+    house.night(2, students(7))
+    assert connects(reader) == [7]
+    house.rollbook().restore(house.rollbook().warehouse.kept()[0])
+    assert connects(reader) == [7, 5]
+    house.night(3, students(8))
+    assert connects(reader) == [7, 5, 8]
+
+
+def test_it_keeps_its_night_when_that_version_is_removed(house: House, reader: subprocess.Popen[str]) -> None:
+    assert connects(reader) == [5]
+    first = house.published.resolve()
+    for number in range(2, 7):
+        house.night(number, students(5 + number))
+    assert not first.exists()
+    assert connects(reader) == [5, 11]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_was_no_link_becomes_one_and_its_content_is_kept(house: House, links: bool) -> None:
+    """As earlier Rollbooks published, and as a copy from a backup is: a plain file."""
+    house.at(1).sync()
+    plain = house.published.read_bytes()
+    shutil.rmtree(house.warehouse / "published")
+    house.published.unlink()
+    house.published.write_bytes(plain)
+    if links:
+        earlier = house.warehouse / "build" / "previous"
+        earlier.mkdir()
+        os.link(house.published, earlier / "2026-11-01T02-15-00.000000.duckdb")
+    house.night(2, students(7))
+    assert house.published.is_symlink()
+    kept = house.rollbook().warehouse.kept()
+    assert [path.read_bytes() for path in kept] == [plain] * (2 if links else 1)
+    assert house.query("SELECT COUNT(*) FROM students") == [(7,)]
+
+
+SNAPSHOTS = "SELECT snapshot_date, COUNT(*) FROM snapshots.students GROUP BY ALL ORDER BY ALL"
+
+
+@pytest.fixture
+def moved(house: House, tmp_path: Path) -> House:
+    """A warehouse of two nights, in another place."""
+    house.at(1).sync()
+    house.night(2, students(7))
+    expected = house.query(SNAPSHOTS)
+    assert [count for _, count in expected] == [5, 7]
+    other = House(Path(shutil.move(house.warehouse, tmp_path / "moved")), house.service, **house.over)
+    return other.at(2)
+
+
+def test_a_connection_finds_the_snapshots_of_a_moved_warehouse_where_it_says(moved: House) -> None:
+    with duckdb.connect(moved.published, read_only=True) as con:
+        with pytest.raises(duckdb.IOException, match="No files found"):
+            con.execute(SNAPSHOTS)
+        con.execute(f"SET VARIABLE {LAKE} = '{moved.warehouse}/snapshots'")
+        assert [count for _, count in con.execute(SNAPSHOTS).fetchall()] == [5, 7]
+        assert con.execute("SELECT COUNT(*) FROM snapshots.observed").fetchone() is not None
+        (comment,) = con.execute(
+            "SELECT comment FROM duckdb_views() WHERE schema_name = 'snapshots' AND view_name = 'students'"
+        ).fetchone() or ("",)
+        assert comment.endswith(f"If the lake was moved: SET VARIABLE {LAKE} = '/new/place/snapshots'.")
+
+
+def test_the_next_sync_leads_the_views_to_the_new_place(moved: House) -> None:
+    moved.night(3)
+    assert [count for _, count in moved.query(SNAPSHOTS)] == [5, 7, 7]
+
+
+def test_a_folder_whose_name_has_a_quote_is_a_place_as_well(tmp_path: Path, house: House) -> None:
+    house.at(1).sync()
+    odd = House(Path(shutil.move(house.warehouse, tmp_path / "St. Mary's")), house.service, **house.over)
+    with odd.rollbook().writer():
+        odd.rollbook().publish()
+    assert [count for _, count in odd.query(SNAPSHOTS)] == [5]
