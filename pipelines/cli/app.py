@@ -42,6 +42,12 @@ class Terminal(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, emoji=False, **options)
 
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print; a sentence is wrapped by the terminal alone, so that a command in it can be copied whole."""
+        if all(isinstance(thing, str) for thing in objects):
+            options.setdefault("soft_wrap", True)
+        super().print(*objects, **options)
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Escape control characters in the rendered text; Rich's own control codes are marked as such and stay."""
         for segment in super().render(renderable, options):

@@ -13,6 +13,7 @@ from pipelines.operations import capacity
 from pipelines.operations.prune import prune as prune_now
 from pipelines.settings import load
 from pipelines.sync import Rollbook
+from pipelines.text import count_of
 
 
 @app.command()
@@ -38,9 +39,9 @@ def prune(
     if found.keep_days is None:
         out.print("ROLLBOOK_KEEP_DAYS is not set: raw bodies and snapshots of all days are kept.")
     elif not found.days:
-        out.print(f"Nothing is older than the last {found.keep_days} days.")
+        out.print(f"Nothing is older than the last {count_of(found.keep_days, 'day')}.")
     else:
-        days = f"{len(found.days)} day{'s' if len(found.days) > 1 else ''} ({found.days[0]} to {found.days[-1]})"
+        days = f"{count_of(len(found.days), 'day')} ({found.days[0]} to {found.days[-1]})"
         freed = f"{in_bytes(found.raw)} of raw bodies and {in_bytes(found.snapshots)} of snapshots"
         out.print(f"{'Would delete' if dry_run else 'Deleting'} {days}: {freed}. The history keeps what they said.")
         if not dry_run:

@@ -29,6 +29,7 @@ from pipelines.source.envelope import Institution, institution, page_of
 from pipelines.source.fetch import apart
 from pipelines.sync import Rollbook, too_many_rejected
 from pipelines.tables import SETS, WALKED
+from pipelines.text import count_of
 
 # Fails fast: retries are capped at 10 s (a sync retries for ROLLBOOK_RETRY_SECONDS).
 RETRY_SECONDS = 10.0
@@ -90,7 +91,7 @@ class Doctor:
 
     def _check_settings(self) -> Iterator[Finding]:
         settings = self.settings
-        keep = "all days" if settings.keep_days is None else f"{settings.keep_days} days"
+        keep = "all days" if settings.keep_days is None else count_of(settings.keep_days, "day")
         yield Finding(
             "settings",
             Level.OK,
@@ -147,7 +148,8 @@ class Doctor:
         days, count = known.history, known.expired.count
         expired = f", {count} of them only in the history" if count else ""
         if not known.problems:
-            says = f"institution {known.school_id}, {days.count} days from {days.first} to {days.last}{expired}"
+            span = f"{count_of(days.count, 'day')} from {days.first} to {days.last}"
+            says = f"institution {known.school_id}, {span}{expired}"
             yield Finding("warehouse", Level.OK, says)
 
     def _check_disk_space(self) -> Iterator[Finding]:

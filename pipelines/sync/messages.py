@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from enum import StrEnum
 
 from pipelines.landing.manifest import Hold, Manifest, Verdict
+from pipelines.text import count_of
 
 
 class Skip(StrEnum):
@@ -37,7 +38,7 @@ def contract_changed(refused: str) -> str:
 def rebuild_would_lose(days: Sequence[date]) -> str:
     """Why a rebuild is refused, and what to do instead."""
     return (
-        f"The history holds {len(days)} days ({days[0]} to {days[-1]}) whose raw bodies were deleted"
+        f"The history holds {count_of(len(days), 'day')} ({days[0]} to {days[-1]}) whose raw bodies were deleted"
         " (ROLLBOOK_KEEP_DAYS), and a rebuild from raw/ would lose them: it was refused, and nothing was"
         " touched. `rollbook backfill FROM TO` makes the days again that raw/ still holds; to rebuild all,"
         " restore the others to raw/ from a backup first, or accept the loss with `rollbook rebuild"
@@ -59,7 +60,7 @@ def would_lose(rows: str, lost_days: Sequence[date]) -> str:
     reasons = [rows] if rows else []
     if lost_days:
         span = str(lost_days[0]) if len(lost_days) == 1 else f"{lost_days[0]} to {lost_days[-1]}"
-        count = "1 day" if len(lost_days) == 1 else f"{len(lost_days)} days"
+        count = count_of(len(lost_days), "day")
         reasons.append(f"the history would lose {count} ({span}) that raw/ does not hold")
     return "; ".join(reasons)
 
