@@ -23,7 +23,7 @@ from pipelines import runs
 from pipelines.cron import due
 from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.landing.manifest import Manifest, TableCounts
-from pipelines.resources import Failed, Options, Writer, settings_or_none, translate_errors
+from pipelines.resources import Failed, Options, Writer, first_day, settings_or_none, translate_errors
 from pipelines.store.lake import DayRecord
 from pipelines.sync import Skip, always, skipped, skipped_days, within_hold
 from pipelines.tables import SETS, TABLES, Column
@@ -41,7 +41,7 @@ PUBLISHED = dg.AssetKey(["published", "rollbook"])
 
 _SETTINGS = settings_or_none()
 DAYS = dg.DailyPartitionsDefinition(
-    start_date=str(_SETTINGS.first_date) if _SETTINGS else "2026-08-01",
+    start_date=str(first_day()),
     timezone=_SETTINGS.timezone if _SETTINGS else "UTC",
     end_offset=1,  # today is a partition: a night's sync is labelled with the day on which it begins
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import date
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -103,6 +104,14 @@ def settings_or_none() -> Settings | None:
         return load()
     except RollbookError:
         return None
+
+
+def first_day() -> date:
+    """The first daily partition. While the settings are wrong, or raw/ is damaged, today: the graph must still load."""
+    try:
+        return Rollbook(load(fetches=False)).first_day()
+    except RollbookError:
+        return date.today()  # noqa: DTZ011 - the zone is one of the settings
 
 
 @contextmanager

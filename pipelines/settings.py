@@ -5,6 +5,7 @@ A missing or malformed setting is one line that names it (`SettingError`, exit 2
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import date
 from functools import cached_property
@@ -25,6 +26,8 @@ _CHECKOUT = Path(__file__).resolve().parent.parent
 # The project's folder; where Rollbook is installed as a package, the folder it is run in.
 ROOT = _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
 PREFIX = "ROLLBOOK_"
+# Set by the demo for itself and its children: `.env` is the institution's, and its alerts and addresses are not read.
+DEMO = f"{PREFIX}DEMO"
 Details = Literal["none", "changed", "all"]
 
 
@@ -138,7 +141,7 @@ class SourceSettings(_Group):
     api_key: Annotated[SecretStr, AfterValidator(_api_key)] = SecretStr("")
     timezone: Annotated[str, AfterValidator(_timezone)] = "UTC"
     cron: Annotated[str, AfterValidator(_cron)] = "15 2 * * *"
-    first_date: date = date(2026, 8, 1)
+    first_date: date | None = None
     verify_most: Annotated[int, Field(ge=0)] = 200
     walks: Annotated[int, Field(ge=1, le=10)] = 3
     retry_seconds: Annotated[float, Field(ge=0)] = 300
@@ -220,7 +223,7 @@ def place() -> WarehouseSettings:
 
 def _read(kind: Callable[..., S], overrides: dict[str, object]) -> S:
     try:
-        return kind(**overrides)
+        return kind(**({"_env_file": None} if os.environ.get(DEMO) else {}) | overrides)
     except ValidationError as error:
         raise SettingError("; ".join(_message(e) for e in error.errors())) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -31,7 +30,7 @@ def test_two_settings_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     assert s.base_url == "https://records.example.org"
     assert s.api_key.get_secret_value() == "k3y"
     assert s.warehouse_path == ROOT / "warehouse"
-    assert (s.zone, s.cron, s.first_date) == (ZoneInfo("UTC"), "15 2 * * *", date(2026, 8, 1))
+    assert (s.zone, s.cron, s.first_date) == (ZoneInfo("UTC"), "15 2 * * *", None)
     assert (s.hold_removed_percent, s.hold_changed_percent, s.verify_most, s.walks) == (10, 75, 200, 3)
     assert s.file_mode == 0o600
 

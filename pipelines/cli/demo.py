@@ -1,12 +1,13 @@
 """`rollbook demo`: syncs two weeks of a made-up school, day by day, and shows the result.
 
-It uses what a real sync uses: HTTP (to a sandbox on loopback), the nightly job, the warehouse folder. Only the
-dates are the sandbox's.
+It uses what a real sync uses: HTTP (to a sandbox on loopback) and the nightly job. Its warehouse and its Dagster home
+are in `demo/` below the institution's warehouse, which stays as it is; the institution's `.env` is not read.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from datetime import date, timedelta
 from typing import Annotated, Any
@@ -15,17 +16,19 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.syntax import Syntax
 
+from pipelines import files
 from pipelines.cli import job
 from pipelines.cli.app import app, err, out, safe, table
 from pipelines.errors import OtherInstitutionError
 from pipelines.export.query import run_query
-from pipelines.settings import PREFIX, ROOT, Settings, load
+from pipelines.settings import DEMO, PREFIX, ROOT, Settings, load, place
 from pipelines.store.statements import statements
 from pipelines.sync import Rollbook
 
 sql = statements("pipelines.cli")
 
 KEY = "sandbox-key"
+FOLDER = "demo"
 DAYS = 14
 
 # SQL files whose first line is the question they answer.
@@ -63,8 +66,19 @@ def demo(
     out.print(f"\nThe demo took {time.monotonic() - started:.0f} s.")
 
 
+def choose_warehouse() -> None:
+    """Have this process and its children use the demo's warehouse and Dagster home, and read no `.env`."""
+    warehouse = place().warehouse_path / FOLDER
+    home = files.folder(warehouse / "dagster_home")
+    os.environ |= {DEMO: "1", f"{PREFIX}WAREHOUSE": str(warehouse), "DAGSTER_HOME": str(home)}
+    configuration = ROOT / "dagster_home" / "dagster.yaml"
+    if configuration.is_file():
+        shutil.copyfile(configuration, home / configuration.name)
+
+
 def prepare(base_url: str, days: int) -> Settings:
-    """Point this process's settings at the sandbox; the warehouse's folder and time zone stay as set."""
+    """Point this process's settings at the sandbox and at the demo's warehouse."""
+    choose_warehouse()
     first = date.today() - timedelta(days=days)  # noqa: DTZ011 - before the first day in any zone
     os.environ |= {
         f"{PREFIX}BASE_URL": base_url,

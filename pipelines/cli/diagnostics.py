@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from pipelines.cli.app import app, err, out, received, safe, table
+from pipelines.cli.demo import choose_warehouse
 from pipelines.landing.manifest import TableCounts
 from pipelines.machine import in_bytes
 from pipelines.operations import capacity
@@ -21,7 +22,7 @@ from pipelines.operations.doctor import Doctor, Finding, Level
 from pipelines.operations.status import Status, load_status
 from pipelines.settings import load
 from pipelines.sync import Rollbook
-from pipelines.text import printable
+from pipelines.text import count_of, printable
 
 MARKS = {Level.OK: "[green]ok[/]", Level.WARNING: "[yellow]warning[/]", Level.FAILED: "[bold red]failed[/]"}
 # With fewer runs, the instance's size is mostly its empty tables and says little about what one run adds.
@@ -39,6 +40,7 @@ def status(
     as_json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object to standard output, and nothing else.")
     ] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Of the demo's warehouse.")] = False,
 ) -> None:
     """Show at a glance how the warehouse is doing. Nothing is fetched or changed.
 
@@ -50,6 +52,8 @@ def status(
     Exits 0 whatever it finds; when a night is late, it says so, and `is_fresh` is false in the JSON. With --json,
     times have a zone, sizes are in bytes, and what is not known is null.
     """
+    if demo:
+        choose_warehouse()
     known = load_status(Rollbook(load(fetches=False)), home())
     if as_json:
         text = msgspec.json.format(msgspec.json.encode(known), indent=2).decode()
@@ -75,7 +79,7 @@ def doctor() -> None:
     instance = Instance()
     for finding in (*instance.examine(), *Doctor(rollbook, run_bytes=instance.run_bytes).examine()):
         levels.add(finding.level)
-        out.print(f"{MARKS[finding.level]:>8}  [bold]{finding.what}[/]: {safe(finding.says)}", soft_wrap=True)
+        out.print(f"{MARKS[finding.level]:>8}  [bold]{finding.what}[/]: {safe(finding.says)}")
     if Level.FAILED in levels:
         err.print("[bold red]A sync could not run:[/] see what failed above.")
         raise typer.Exit(1)
@@ -102,7 +106,7 @@ def diff() -> None:
     if found.reason:
         out.print(f"Why: {safe(found.reason)}." if found.outcome != "synced" else f"But: {safe(found.reason)}.")
     for name, count in (found.rejected or {}).items():
-        out.print(f"{count:,} records of {name} would be refused.")
+        out.print(f"{count_of(count, 'record')} of {name} would be refused.")
     if found.counts:
         _print_counts(found.counts)
     out.print("Nothing was written.")
@@ -115,9 +119,9 @@ def _print_counts(counts: tuple[TableCounts, ...]) -> None:
 
 def _print_status(known: Status) -> None:
     for name, says in _lines(known):
-        out.print(f"[bold]{name:<11}[/] {safe(says)}", soft_wrap=True)
+        out.print(f"[bold]{name:<11}[/] {safe(says)}")
     for problem in known.problems:
-        out.print(f"[bold red]{'damaged':<11}[/] {safe(problem)}", soft_wrap=True)
+        out.print(f"[bold red]{'damaged':<11}[/] {safe(problem)}")
 
 
 def _lines(known: Status) -> Iterator[tuple[str, str]]:
@@ -149,7 +153,7 @@ def _days(known: Status) -> str:
     days, expired = known.history, known.expired
     if not days.count:
         return "no days yet"
-    text = f"{days.count} days, {days.first} to {days.last}"
+    text = f"{count_of(days.count, 'day')}, {days.first} to {days.last}"
     if expired.count:
         text += (
             f"; of these {expired.count} ({expired.first} to {expired.last}) are only in the history: their raw bodies"
@@ -178,7 +182,7 @@ def _ago(moment: datetime) -> str:
         return f"at {moment:%Y-%m-%d %H:%M} UTC, which is in the future by this machine's clock"
     hours = past // timedelta(hours=1)
     if hours >= 48:
-        return f"{past.days} days ago"
+        return f"{count_of(past.days, 'day')} ago"
     return f"{hours} h ago" if hours else f"{past // timedelta(minutes=1)} min ago"
 
 

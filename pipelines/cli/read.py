@@ -1,4 +1,4 @@
-"""The analysts' commands: sql, export, restore, docs. None of them fetches anything."""
+"""The analysts' commands: sql, export, restore, relocate, docs. None of them fetches anything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from pipelines.errors import ArgumentError
 from pipelines.export.formats import Format
 from pipelines.export.query import Answer, run_query
 from pipelines.settings import ROOT, load, place
-from pipelines.store.warehouse import BUILD, PUBLISHED
+from pipelines.store.versions import PUBLISHED
+from pipelines.store.warehouse import BUILD
+from pipelines.text import count_of
 
 NEWEST = "SELECT MAX(snapshot_date) FROM spans.days"
 
@@ -66,7 +68,7 @@ def export(
     warehouse = place().warehouse_path
     with files.aside(warehouse / BUILD) as scratch:
         rows = write(warehouse / PUBLISHED, question, chosen, target.expanduser(), scratch=scratch)
-    out.print(f"Wrote {rows:,} rows to {safe(str(target))}.")
+    out.print(f"Wrote {count_of(rows, 'row')} to {safe(str(target))}.")
 
 
 def _format_of(target: Path) -> Format:
@@ -96,6 +98,24 @@ def restore(
     rollbook.restore(chosen)
     out.print(f"Put back {chosen.stem}; it holds the nights up to {_newest(rollbook.warehouse.published)}.")
     out.print("The file it replaced is kept. The next sync brings it up to date by itself.")
+
+
+@app.command()
+def relocate() -> None:
+    """Have the views of the daily snapshots read the files where they are now, after the warehouse was moved or copied.
+
+    The next sync does the same. Nothing is fetched.
+    """
+    from pipelines.sync import Rollbook
+
+    rollbook = Rollbook(load(fetches=False))
+    if not rollbook.warehouse.published.is_file():
+        raise ArgumentError(
+            f"There is no {rollbook.warehouse.published}: set ROLLBOOK_WAREHOUSE to where the warehouse is now"
+        )
+    with rollbook.writer():
+        rollbook.publish()
+    out.print(f"The views of the snapshots read {safe(str(rollbook.lake.root))} now.")
 
 
 def _list(published: Path, kept: Iterable[Path]) -> None:

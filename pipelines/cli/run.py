@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from typing import Annotated
@@ -13,13 +13,14 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipelines.cli import job
-from pipelines.cli.app import app, day_of, err, out, received, table
-from pipelines.errors import ArgumentError, HeldError
+from pipelines.cli.app import app, day_of, err, out, received, safe, table
+from pipelines.errors import ArgumentError, HeldError, NothingLandedError
 from pipelines.landing.manifest import Hold, Manifest, TableCounts
 from pipelines.operations import discard as discards
 from pipelines.settings import Details, load
 from pipelines.sync import Backfilled, Rollbook, within_hold
 from pipelines.sync.results import days_between
+from pipelines.text import count_of
 
 Day = Annotated[datetime, typer.Argument(formats=["%Y-%m-%d"], metavar="DAY")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Publish without asking.")]
@@ -77,15 +78,25 @@ def backfill(first: Day, last: Day, yes: Yes = False) -> None:
     Exits 1 when no day of the range was landed or too many of its records are refused, 3 when it was not confirmed.
     """
     rollbook = Rollbook(load(fetches=False))
-    days = (rollbook.partition(first.date()), rollbook.partition(last.date()))
-    days_between(*days)
+    asked = days_between(first.date(), last.date())
+    days = _partitions(rollbook, asked)
     try:
         job.backfill(*days, confirmed=yes)
     except job.RunFailedError as error:
         if error.exit_code != HeldError.exit_code or not _confirmed(error.message):
             raise
         job.backfill(*days, confirmed=True)
-    _print_backfill(rollbook.landings.backfilled(days_between(*days), rollbook.lake.days()))
+    _print_backfill(rollbook.landings.backfilled(asked, rollbook.lake.days()))
+
+
+def _partitions(rollbook: Rollbook, days: Sequence[date]) -> tuple[date, date]:
+    """The first and last of the days that are partitions. Without ROLLBOOK_FIRST_DATE, none is before the first landed
+    day. Raises NothingLandedError when there is none, and ArgumentError.
+    """
+    first = days[0] if rollbook.settings.first_date else max(days[0], rollbook.first_day())
+    if first > days[-1]:
+        raise NothingLandedError(". ".join(rollbook.landings.backfilled(days, {}).skipped.values()), days)
+    return rollbook.partition(first), rollbook.partition(days[-1])
 
 
 @app.command()
@@ -160,9 +171,10 @@ def sandbox(
     from pipelines.sandbox import serve as serve_sandbox
 
     def ready(base_url: str) -> None:
-        out.print(f"Serving {students:,} students at {base_url}. In another terminal:\n")
-        date_ = f" --date {played}" if (played := day_of(day)) else ""
-        out.print(f"  ROLLBOOK_BASE_URL={base_url} ROLLBOOK_API_KEY={key} rollbook sync{date_}\n")
+        out.print(f"Serving {count_of(students, 'student')} at {base_url}. In another terminal:\n")
+        played = day_of(day)
+        first, date_ = (f" ROLLBOOK_FIRST_DATE={played}", f" --date {played}") if played else ("", "")
+        out.print(f"  ROLLBOOK_BASE_URL={base_url} ROLLBOOK_API_KEY={key}{first} rollbook sync{date_}\n")
 
     serve_sandbox(students, day_of(day), port, seed, key, on_ready=ready)
 
@@ -232,9 +244,10 @@ def _print_synced(manifest: Manifest) -> None:
     """Print what a sync did."""
     out.print(f"[bold green]Synced[/] {manifest.snapshot_date}: {received(manifest.received)}.")
     if manifest.reason:
-        err.print(f"[yellow]Warning:[/] {manifest.reason}.")
+        err.print(f"[yellow]Warning:[/] {safe(manifest.reason)}.")
     for name, count in manifest.rejected.items():
-        err.print(f"[yellow]Warning:[/] {count:,} records of {name} were refused; see ops.rejects.")
+        refused = f"{count_of(count, 'record')} of {name} {'was' if count == 1 else 'were'} refused"
+        err.print(f"[yellow]Warning:[/] {refused}; see ops.rejects.")
     differing = _differing(manifest.counts)
     if differing:
         rows = ((c.table, c.added, c.changed, c.removed) for c in differing)
@@ -245,8 +258,7 @@ def _print_synced(manifest: Manifest) -> None:
 
 def _print_backfill(done: Backfilled) -> None:
     if done.rebuilt:
-        count = len(done.rebuilt)
-        out.print(f"[bold green]Rebuilt[/] {count} day{'s' if count > 1 else ''}: {_days(done.rebuilt)}.")
+        out.print(f"[bold green]Rebuilt[/] {count_of(len(done.rebuilt), 'day')}: {_days(done.rebuilt)}.")
     for reason in done.skipped.values():
         err.print(f"[yellow]Skipped:[/] {reason}.")
     for day, landings in done.held.items():

@@ -21,7 +21,7 @@ import typer
 
 from pipelines.cli.app import app, err, out
 from pipelines.errors import RollbookError
-from pipelines.settings import ROOT, load
+from pipelines.settings import DEMO, ROOT, load
 
 STOP_WITHIN = 20.0  # seconds
 
@@ -40,9 +40,7 @@ def serve(
         ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The UI's port.")] = 3000,
-    demo: Annotated[
-        bool, typer.Option("--demo", help="Serve the demo's made-up school as well, and use its settings.")
-    ] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Serve the demo's warehouse, and its made-up school.")] = False,
 ) -> None:
     """Run the UI and the daemon that starts the nightly sync, until Ctrl-C or SIGTERM."""
     with ExitStack() as stack:
@@ -98,7 +96,8 @@ def _child(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """Run a child in its own process group, so that Ctrl-C reaches it once, through this process."""
     child = subprocess.Popen(  # noqa: S603 - our own commands
         command,
-        cwd=ROOT,
+        # Dagster reads `.env` where it is started; the demo's children find none.
+        cwd=os.environ["DAGSTER_HOME"] if DEMO in os.environ else ROOT,
         env=os.environ,
         start_new_session=True,
         preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, which takes no lock

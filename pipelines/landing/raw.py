@@ -70,6 +70,10 @@ class RawStore:
         """Return the days with a landing, whatever its verdict, in order."""
         return [day for day, folder in self._days() if any(_landings(folder))]
 
+    def all_days(self) -> frozenset[date]:
+        """Return the days on which anything was ever landed, those whose bodies have expired among them."""
+        return frozenset(day for day, _ in self._days()) | self.expired()
+
     def manifests(self, day: date | None = None) -> list[Manifest]:
         """Return the manifests of all landings, or of one day's, in the order of landing. Raises DamagedError."""
         return [

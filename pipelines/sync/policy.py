@@ -146,18 +146,14 @@ def overtaken(hold: Manifest, manifests: Iterable[Manifest]) -> bool:
     return any(m.counts_for_its_day and m.snapshot_date > hold.snapshot_date for m in manifests)
 
 
-def partition(day: date, today: date, settings: Settings) -> date:
+def partition(day: date, first: date, today: date, timezone: str) -> date:
     """Return the day, if it is one that can be synced. Raises ArgumentError naming what would make it one."""
-    first = settings.first_date
     if day < first:
         raise ArgumentError(
-            f"{day} is before the first day of this warehouse: set ROLLBOOK_FIRST_DATE (now {first}) to an earlier date"
+            f"{day} is before the first day of this warehouse, {first}: set ROLLBOOK_FIRST_DATE to an earlier date"
         )
     if day > today:
-        raise ArgumentError(
-            f"{day} has not begun: it is {today} in {settings.timezone}; days run from ROLLBOOK_FIRST_DATE ({first}) to"
-            " today"
-        )
+        raise ArgumentError(f"{day} has not begun: it is {today} in {timezone}; days run from {first} to today")
     return day
 
 

@@ -192,7 +192,7 @@ class Rollbook:
         self._decide_deferred(self.landings.deferred())
 
     def start_ahead(self) -> None:
-        """Start the second process of a large sync, to be ready for the first page. It needs neither lock nor key."""
+        """Start the second process of a large sync, ready for the first page. It needs neither lock nor key."""
         newest = self.newest()
         self.composer.intake.start_ahead(newest.largest_set if newest else None)
 
@@ -317,10 +317,7 @@ class Rollbook:
         return page
 
     def _confirm(self, confirm: Confirm, accepted: Container[date] = ()) -> None:
-        """Ask whether the next file may take the published one's place, lost days that are `accepted` apart.
-
-        Raises HeldError when it may not.
-        """
+        """Ask whether the next file may be published, `accepted` lost days apart. Raises HeldError if not."""
         counts, days = self.recovery.lost()
         asked = policy.taken_away(counts, [d for d in days if d not in accepted], self.settings)
         if not confirm(asked):
@@ -380,7 +377,11 @@ class Rollbook:
 
     def partition(self, day: date) -> date:
         """The day, if it is one that can be synced today. Raises ArgumentError naming what would make it one."""
-        return policy.partition(day, self.today(), self.settings)
+        return policy.partition(day, self.first_day(), self.today(), self.settings.timezone)
+
+    def first_day(self) -> date:
+        """The first day that can be synced: as set, or the first that was landed; today before there is one."""
+        return self.settings.first_date or min((*self.raw.all_days(), self.today()))
 
     def newest(self) -> Manifest | None:
         """The last landing that counts of the newest day that has one."""

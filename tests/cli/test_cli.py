@@ -189,7 +189,7 @@ def test_rebuild_makes_the_same_tables_from_raw_alone(rollbook: Run, tmp_path: P
     assert rollbook("sync", **at(service)).returncode == 0
     tables = ("students", "history.students", "changes", "ops.syncs", "ops.pages")
     before = {t: published(tmp_path, f"FROM {t} ORDER BY ALL") for t in tables}
-    for made in ("snapshots", "build"):
+    for made in ("snapshots", "build", "published"):
         shutil.rmtree(tmp_path / "warehouse" / made)
     (tmp_path / "warehouse" / "rollbook.duckdb").unlink()
     done = rollbook("rebuild", **at(service))
@@ -216,11 +216,43 @@ def test_the_demo_shows_what_was_synced_and_asks_three_questions(rollbook: Run, 
     for heading in ("What was synced", "What changed last night", "The file", "The UI", "rollbook serve --demo"):
         assert heading in done.stdout
     assert done.stdout.count("?\n") >= 3
-    assert published(tmp_path, "SELECT COUNT(*), MIN(snapshot_date), MAX(snapshot_date) FROM ops.syncs") == [
+    demo = School(tmp_path / "warehouse" / "demo")
+    assert demo.rows("SELECT COUNT(*), MIN(snapshot_date), MAX(snapshot_date) FROM ops.syncs") == [
         (3, TODAY - timedelta(days=2), TODAY)
     ]
+    assert sorted(p.name for p in (tmp_path / "warehouse").iterdir()) == ["demo"]
 
 
-def test_the_demo_stays_out_of_another_institutions_warehouse(rollbook: Run, service: Service) -> None:
+def test_after_a_demo_the_first_real_sync_of_another_school_succeeds_and_both_stay(
+    rollbook: Run, tmp_path: Path, service: Service
+) -> None:
+    assert rollbook("demo", "--days", "2", "--students", "80").returncode == 0
     assert rollbook("sync", **at(service)).returncode == 0
+    school = "SELECT school_id, (SELECT COUNT(*) FROM students) FROM institution"
+    real = published(tmp_path, school)
+    assert real == [(service.school["id"], len(service.students))]
+    assert "Linden Vale School" not in rollbook("status").stdout
+    assert "Linden Vale School" in rollbook("status", "--demo").stdout
+    again = rollbook("demo", "--days", "2", "--students", "80")
+    assert again.returncode == 0, again.stderr
+    assert published(tmp_path, school) == real
+    made = {p.name for p in (tmp_path / "warehouse").iterdir()}
+    assert {"demo", "raw", "rollbook.duckdb"} <= made
+
+
+def test_the_demo_stays_out_of_another_institutions_warehouse(rollbook: Run, tmp_path: Path, service: Service) -> None:
+    its_own = {"ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse" / "demo")}
+    assert rollbook("sync", **at(service), **its_own).returncode == 0
     assert "set ROLLBOOK_WAREHOUSE to another folder" in one_line(rollbook("demo", "--days", "2"), 1)
+
+
+def test_a_backfill_of_days_before_the_first_landed_one_says_that_nothing_was_landed(
+    rollbook: Run, service: Service
+) -> None:
+    assert rollbook("sync", **at(service)).returncode == 0
+    before = [str(TODAY - timedelta(days=n)) for n in (9, 8)]
+    line = one_line(rollbook("backfill", *before, **at(service)), 1)
+    assert all(f"nothing was landed on {day}, and the service keeps no history" in line for day in before)
+    done = rollbook("backfill", before[0], str(TODAY), **at(service))
+    assert f"Rebuilt 1 day: {TODAY}." in done.stdout
+    assert f"nothing was landed on {before[1]}" in done.stderr

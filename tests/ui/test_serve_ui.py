@@ -37,8 +37,11 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def demo(environment: dict[str, str]) -> Iterator[Demo]:
     rollbook(environment, "demo", "--days", "3", "--students", "120")
-    rollbook(environment | UNREACHABLE, "sync", exits=1)
-    with serving(Path(environment["DAGSTER_HOME"]), environment, "--demo") as served:
+    warehouse = Path(environment["ROLLBOOK_WAREHOUSE"], "demo")
+    its_own = {"ROLLBOOK_WAREHOUSE": str(warehouse), "DAGSTER_HOME": str(warehouse / "dagster_home")}
+    rollbook(environment | its_own | UNREACHABLE, "sync", exits=1)
+    assert not (warehouse.parent / "rollbook.duckdb").exists()
+    with serving(warehouse / "dagster_home", environment, "--demo") as served:
         runs = served.ask(RUNS)["runsOrError"]["results"]
         assert [r["status"] for r in runs] == ["FAILURE", "SUCCESS", "SUCCESS", "SUCCESS"]
         yield Demo(served, runs[0]["runId"])
