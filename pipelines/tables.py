@@ -44,12 +44,18 @@ class Column:
 
 @dataclass(frozen=True)
 class Relation:
-    """A table or view by its full name: what a row is, and its columns in order."""
+    """A table or view by its full name: what a row is, and its columns in order.
+
+    No two rows share the values of the `key` (NULL equals NULL there); without one, rows may repeat. Of its columns,
+    those of `nullable` may be NULL.
+    """
 
     schema: str
     name: str
     comment: str
     columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    nullable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ CHANGES = Relation(
         Column("old_value", "VARCHAR", "The value before, as text."),
         Column("new_value", "VARCHAR", "The value since, as text."),
     ),
+    key=("snapshot_date", "table_name", *CHANGE_KEYS, "change", "column_name"),
+    nullable=(*CHANGE_KEYS, "column_name"),
 )
 
 THRESHOLDS = Relation(
@@ -51,6 +53,7 @@ THRESHOLDS = Relation(
         Column("value", "DOUBLE", "Where it lies: percent, points or days, as the meaning says."),
         Column("meaning", "VARCHAR", "What it decides, in words."),
     ),
+    key=("name",),
 )
 
 TERMS = Relation(
@@ -62,6 +65,7 @@ TERMS = Relation(
         Column("first_day", "DATE", "Its first day."),
         Column("last_day", "DATE", "Its last day, which is in it."),
     ),
+    key=("name",),
 )
 
 SYNCS = Relation(
@@ -91,6 +95,7 @@ SYNCS = Relation(
         Column("bytes_received", "BIGINT", "Bytes of bodies received."),
         Column("rollbook", "VARCHAR", "The version of Rollbook that fetched it."),
     ),
+    key=("snapshot_date", "landing"),
 )
 
 SYNC_SETS = Relation(
@@ -111,6 +116,7 @@ SYNC_SETS = Relation(
         Column("slipped", "BIGINT", "Of these, found after all."),
         Column("removed", "BIGINT", "Of these, not found under any name: removed."),
     ),
+    key=("snapshot_date", "landing", "set_name"),
 )
 
 PAGES = Relation(
@@ -159,6 +165,7 @@ DRIFT = Relation(
         Column("type", "VARCHAR", "The JSON type seen."),
         Column("count", "BIGINT", "How many records had it."),
     ),
+    key=("snapshot_date", "landing", "set_name", "field", "type"),
 )
 
 MERGED_DAYS = Relation(
@@ -169,6 +176,7 @@ MERGED_DAYS = Relation(
         SNAPSHOT_DATE,
         Column("digest", "VARCHAR", "Digest of the day's content."),
     ),
+    key=("snapshot_date",),
 )
 
 PROVEN_DAYS = Relation(
@@ -179,6 +187,7 @@ PROVEN_DAYS = Relation(
         Column("day", "DATE", "The day."),
         _SET,
     ),
+    key=("day", "set_name"),
 )
 
 VERSION = Relation(
@@ -189,6 +198,7 @@ VERSION = Relation(
         Column("id", "VARCHAR", "Another one with each publish."),
         Column("published_at", "TIMESTAMP", "When it was made, UTC."),
     ),
+    key=("id",),
 )
 
 # Files of the lake beside those of the declared tables; read by the view of this name.
@@ -203,6 +213,8 @@ OBSERVED = Relation(
         Column("state", "VARCHAR", "stated, silent (about table_name), rejected; proven: the set was complete."),
         Column("table_name", "VARCHAR", "The table that a silent record said nothing of."),
     ),
+    key=("snapshot_date", "set_name", "id", "state", "table_name"),
+    nullable=("id", "table_name"),
 )
 
 KEPT: tuple[Relation, ...] = (

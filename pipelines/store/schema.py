@@ -35,8 +35,14 @@ SCHEMAS = {
 def declared() -> Iterator[Relation]:
     """Every table in a file."""
     for table in TABLES.values():
-        yield Relation("main", table.name, table.comment, table.columns)
-        yield Relation("history", table.name, f"Versions: {table.comment}", (*table.versioned, *VALID))
+        yield Relation("main", table.name, table.comment, table.columns, table.key)
+        yield Relation(
+            "history",
+            table.name,
+            f"Versions: {table.comment}",
+            (*table.versioned, *VALID),
+            (*table.key, VALID[0].name),
+        )
         runs = f"Runs of days that state the same: {table.comment}"
         yield Relation("spans", table.name, runs, (*table.versioned, *SPAN))
     yield from KEPT

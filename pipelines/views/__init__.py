@@ -6,7 +6,9 @@
     thresholds.py   thresholds.csv, which students_to_watch uses
     terms.py        terms.csv, which calendar uses
     editable.py     how both are read, as spreadsheet programs save them
+    joins.py        which columns join which table or view
     dictionary.py   the data dictionary, warehouse/README.md
+    dbt.py          the same for dbt, sources.yml
 
 Tables and the comments on them belong to `store.schema`.
 """

@@ -1,8 +1,8 @@
 """Creates the views and macros, with a comment on each of them and on each view's columns.
 
-A view is one file in `sql/`: its header says what a row is and what each column means, and the query follows. To add a
-view, add that file and its name to `VIEWS`. The views of the lake and the macros are made from the declarations in
-`tables`. Tables, and the comments on them, belong to `schema`.
+A view is one file in `sql/`: its header says what a row is, which columns are its key and what each column means, and
+the query follows. To add a view, add that file and its name to `VIEWS`. The views of the lake and the macros are made
+from the declarations in `tables`. Tables, and the comments on them, belong to `schema`.
 """
 
 from __future__ import annotations
@@ -43,17 +43,29 @@ VIEWS: tuple[str, ...] = (
 MOVED = f"If the lake was moved: SET VARIABLE {LAKE} = '/new/place/snapshots'."
 
 _FIRST = re.compile(r"-- (\w+): (.+)")
+_KEY = re.compile(r"-- key: (.+)")
+_KEY_COLUMN = re.compile(r"(\w+)( \(may be NULL\))?")
 _COLUMN = re.compile(r"--   (\w+)  +(.+)")
 
 
 @dataclass(frozen=True)
 class View:
-    """An analysts' view: what a row is, what each column means (in order), and the query."""
+    """An analysts' view: what a row is, what each column means (in order), the query, and its key.
+
+    No two rows share the values of the `key`; of its columns, those of `nullable` may be NULL.
+    """
 
     name: str
     comment: str
     columns: tuple[tuple[str, str], ...]
     query: str
+    key: tuple[str, ...] = ()
+    nullable: tuple[str, ...] = ()
+
+    @property
+    def described(self) -> str:
+        """What a row is, and the key: the view's COMMENT in the file."""
+        return f"{self.comment} Key: {', '.join(self.key)}." if self.key else self.comment
 
 
 @dataclass(frozen=True)
@@ -81,7 +93,21 @@ def view(name: str) -> View:
     if first is None or first[1] != name:
         raise ValueError(f"views/sql/{name}.sql does not begin with '-- {name}: what a row is'")
     columns = tuple((m[1], m[2]) for line in header if (m := _COLUMN.fullmatch(line)))
-    return View(name, first[2], columns, text)
+    key, nullable = _key(name, header[1:])
+    return View(name, first[2], columns, text, key, nullable)
+
+
+def _key(name: str, header: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The key's columns, and those of them that may be NULL. Raises ValueError when the line cannot be read.
+
+    A view without the line gets no key here; a test asks every view for one.
+    """
+    lines = [m[1] for line in header if (m := _KEY.fullmatch(line))]
+    columns = [_KEY_COLUMN.fullmatch(part) for line in lines for part in line.split(", ")]
+    if len(lines) > 1 or None in columns:
+        raise ValueError(f"views/sql/{name}.sql: write its key as '-- key: day, class_id (may be NULL)', on one line")
+    found = [m for m in columns if m]
+    return tuple(m[1] for m in found), tuple(m[1] for m in found if m[2])
 
 
 def views() -> tuple[View, ...]:
@@ -164,7 +190,7 @@ def create_macros(con: duckdb.DuckDBPyConnection, version: str) -> None:
 def create_views(con: duckdb.DuckDBPyConnection) -> None:
     """Create the analysts' views."""
     for v in views():
-        _create_view(con, "main", v.name, v.query, v.comment, v.columns)
+        _create_view(con, "main", v.name, v.query, v.described, v.columns)
 
 
 def _create_view(

@@ -7,7 +7,7 @@ The text on each table, view, macro and column is its COMMENT in the file. The c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -15,11 +15,18 @@ from pathlib import Path
 import duckdb
 
 from pipelines.store import relations, schema
-from pipelines.tables import TABLES, Column, Table, owner, references
+from pipelines.tables import TABLES, Column, Relation, Table, owner, references
 from pipelines.views import catalog, thresholds
+from pipelines.views.joins import joins
 
 _PAIR = re.compile(r"-- (?P<question>[^\n]+)\n(?P<sql>[^;]+;)")
 
+_JOINS = (
+    "Below, `class_id` joins `classes`: on the column of that name there. Use LEFT JOIN where that row may be missing:",
+    "who stands in `history` or `changes` may have left, and a student's record may list a class that is not listed.",
+)
+_KEY_OF_VERSIONS = "Key: that of the table in `main`, and `valid_from`."
+_KEY_OF_SNAPSHOTS = "Key: that of the table in `main`, and `snapshot_date`."
 
 _TERMS = (
     "Which term a date is in, for `calendar`: write the terms into `terms.csv` beside the published file, one a line;",
@@ -54,26 +61,27 @@ def render() -> str:
 
 def _lines() -> Iterator[str]:
     yield from files("pipelines.views").joinpath("dictionary.md").read_text(encoding="utf-8").rstrip().splitlines()
-    yield from ("", "## How the tables relate", "", *_diagram())
+    yield from ("", "## How the tables relate", "", *_JOINS, "", *_diagram())
     types = _types_of_views()
     yield from ("", "## Views", "", "Views in the schema `main`: `SELECT * FROM roster`.")
     for v in catalog.views():
-        yield from ("", f"### {v.name}", "", v.comment, "")
+        keys = _keys(v.name, v.key, v.nullable, [name for name, _ in v.columns])
+        yield from ("", f"### {v.name}", "", v.comment, "", keys, "")
         yield from _columns((name, types[v.name, name], meaning) for name, meaning in v.columns)
     yield from ("", "## Thresholds", "", *_thresholds())
     yield from ("", "## Terms", "", *_TERMS)
     yield from ("", "## Tables", "", schema.SCHEMAS["main"])
     for t in TABLES.values():
-        yield from ("", f"### {t.name}", "", f"{t.comment} Key: {', '.join(f'`{k}`' for k in t.key)}.", "")
+        yield from ("", f"### {t.name}", "", t.comment, "", _keys(t.name, t.key, (), t.names), "")
         yield from _columns((c.name, c.type, c.comment) for c in t.columns)
     yield from _fixed("main")
     yield from ("", "## Macros", "", "Tables that take a day: `FROM students_as_of(DATE '2026-10-01')`.", "")
     yield from _table(("macro", "returns"), ((f"`{m.call}`", m.comment) for m in catalog.macros()))
-    yield from ("", "## history", "", schema.SCHEMAS["history"], "", *_versions(), "")
+    yield from ("", "## history", "", schema.SCHEMAS["history"], _KEY_OF_VERSIONS, "", *_versions(), "")
     yield from _columns((c.name, c.type, c.comment) for c in relations.VALID)
-    yield from ("", "## snapshots", "", schema.SCHEMAS["snapshots"], "", *_snapshots())
-    yield from ("", "### snapshots.observed", "", relations.OBSERVED.comment, "")
-    yield from _columns((c.name, c.type, c.comment) for c in relations.OBSERVED.columns)
+    yield from ("", "## snapshots", "", schema.SCHEMAS["snapshots"], _KEY_OF_SNAPSHOTS, "")
+    yield from _snapshots()
+    yield from _relation("snapshots.observed", relations.OBSERVED)
     yield from ("", "## ops", "", schema.SCHEMAS["ops"], *_fixed("ops"))
     yield from ("", "## spans", "", schema.SCHEMAS["spans"], *_fixed("spans"), "", *_span_tables(), "")
     yield from _columns((c.name, c.type, c.comment) for c in relations.SPAN)
@@ -87,7 +95,7 @@ def _diagram() -> Iterator[str]:
     yield from ("```mermaid", "erDiagram")
     for table, other, column in references():
         is_about = column == table.parent_key
-        yield f"    {other.name} {_relation(table, is_about=is_about)} {table.name} : {column}"
+        yield f"    {other.name} {_line(table, is_about=is_about)} {table.name} : {column}"
     for key in relations.CHANGE_KEYS:
         yield f"    {owner(key).name} |o--o{{ {relations.CHANGES.name} : {key}"
     for t in TABLES.values():
@@ -98,7 +106,7 @@ def _diagram() -> Iterator[str]:
     yield "```"
 
 
-def _relation(table: Table, *, is_about: bool) -> str:
+def _line(table: Table, *, is_about: bool) -> str:
     """Mermaid's line from a record's table to a table of its parts, or to one that only names the record."""
     if not is_about:
         return "|o--o{"
@@ -119,8 +127,21 @@ def _fixed(of: str) -> Iterator[str]:
     """The tables of a schema that do not come from a set."""
     for r in relations.KEPT:
         if r.schema == of:
-            yield from ("", f"### {r.name if of == 'main' else f'{of}.{r.name}'}", "", r.comment, "")
-            yield from _columns((c.name, c.type, c.comment) for c in r.columns)
+            yield from _relation(r.name if of == "main" else f"{of}.{r.name}", r)
+
+
+def _relation(name: str, r: Relation) -> Iterator[str]:
+    yield from ("", f"### {name}", "", r.comment, "")
+    if r.key:
+        yield from (_keys(name, r.key, r.nullable, [c.name for c in r.columns]), "")
+    yield from _columns((c.name, c.type, c.comment) for c in r.columns)
+
+
+def _keys(name: str, key: Iterable[str], nullable: Collection[str], columns: Iterable[str]) -> str:
+    """The columns that no two rows share, and which columns join which table or view."""
+    parts = (f"`{k}` (may be NULL)" if k in nullable else f"`{k}`" for k in key)
+    joined = [f"`{column}` joins `{other}`" for column, other in joins(name, columns)]
+    return f"Key: {', '.join(parts)}." + (f" {'; '.join(joined)}." if joined else "")
 
 
 def _versions() -> Iterator[str]:

@@ -40,7 +40,7 @@ def test_there_are_as_many_of_each_as_are_declared(fortnight: School) -> None:
 def test_a_view_is_told_what_a_row_is_and_its_columns_in_order(fortnight: School) -> None:
     for q in catalog.views():
         found = fortnight.rows(f"SELECT comment FROM duckdb_views() WHERE view_name = '{q.name}' AND NOT internal")
-        assert found == [(q.comment,)]
+        assert found == [(f"{q.comment} Key: {', '.join(q.key)}.",)]
         assert "row per" in q.comment
         columns = (
             f"SELECT column_name, comment FROM duckdb_columns() WHERE table_name = '{q.name}' ORDER BY column_index"

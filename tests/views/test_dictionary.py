@@ -27,6 +27,7 @@ def test_it_shows_every_table_view_macro_and_column_with_its_meaning() -> None:
         assert f"\n### {t.name}\n\n{t.comment}" in text
         for c in t.columns:
             assert f"| `{c.name}` | {c.type} | {c.comment} |" in text
+        assert f"\n### {t.name}\n\n{t.comment}\n\nKey: `{'`, `'.join(t.key)}`." in text
         for prefix in ("history", "snapshots", "spans"):
             assert f"`{prefix}.{t.name}`" in text
     for r in relations.KEPT:
@@ -35,9 +36,21 @@ def test_it_shows_every_table_view_macro_and_column_with_its_meaning() -> None:
     for q in catalog.views():
         assert f"\n### {q.name}\n\n{q.comment}" in text
         assert all(re.search(rf"\| `{name}` \| [A-Z]+ \| {re.escape(about)} \|", text) for name, about in q.columns)
+        assert f"\n### {q.name}\n\n{q.comment}\n\nKey: `{'`, `'.join(q.key)}`." in text
     for m in catalog.macros():
         assert f"| `{m.call}` | {m.comment} |" in text
     assert "erDiagram" in text
+
+
+def test_it_says_what_each_table_and_view_joins_and_where_a_key_may_be_null() -> None:
+    lines = dictionary.render().splitlines()
+    assert "Key: `student_id`, `class_id`. `student_id` joins `students`; `class_id` joins `classes`." in lines
+    assert "Key: `class_id`. `course_id` joins `courses`; `teacher_id` joins `teachers`." in lines
+    assert (
+        "Key: `snapshot_date`, `table_name`, `student_id` (may be NULL), `class_id` (may be NULL), `change`, `column_name`"
+        " (may be NULL). `student_id` joins `students`; `class_id` joins `classes`."
+    ) in lines
+    assert lines.count("Key: `course_id`.") == 1
 
 
 def test_the_cookbook_holds_twenty_questions() -> None:

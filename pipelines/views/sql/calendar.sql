@@ -1,4 +1,5 @@
 -- calendar: One row per date from the first landed day to the newest: its week, its term, and whether it was landed.
+-- key: day
 --
 --   day             The date. Join it with snapshot_date.
 --   iso_year        The year that its ISO week belongs to.

@@ -1,4 +1,5 @@
 -- class_comparison: One row per active class: itself, against the active classes of its course and of the institution.
+-- key: class_id
 --
 -- Averages are over classes, each counted once whatever its size. Ranks start at 1 for the highest; equals share one.
 --

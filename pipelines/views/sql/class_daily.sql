@@ -1,4 +1,5 @@
 -- class_daily: One row per landed day and class that was listed on it, active or not, from history.
+-- key: snapshot_date, class_id
 --
 --   snapshot_date                 The day of the snapshot.
 --   class_id                      The class's id at the records service.

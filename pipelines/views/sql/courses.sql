@@ -1,4 +1,5 @@
 -- courses: One row per course that a listed class belongs to.
+-- key: course_id
 --
 --   course_id           The course's id.
 --   course_name         The course's name.

@@ -1,4 +1,5 @@
 -- enrollment_changes: One row per student joining or leaving a class. What stood on the first landed day is no joining.
+-- key: snapshot_date, class_id, student_id
 --
 --   snapshot_date      The snapshot that first showed it.
 --   change             joined or left.

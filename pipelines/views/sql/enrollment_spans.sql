@@ -1,4 +1,5 @@
 -- enrollment_spans: One row per unbroken time that a student was in a class: since when, until when, and why it ended.
+-- key: student_id, class_id, joined_on
 --
 --   student_id       The student's id at the records service.
 --   name             The student's full name at the end of that time.

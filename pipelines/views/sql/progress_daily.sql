@@ -1,4 +1,5 @@
 -- progress_daily: One row per landed day: the whole institution as it stood on that day, from history.
+-- key: snapshot_date
 --
 -- Each version of a student adds its values on its first day and takes them back on the day it ends, so the cost grows
 -- with what changed and not with days times students. Sums are decimal: they come out the same in whatever order.

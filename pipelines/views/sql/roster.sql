@@ -1,4 +1,5 @@
 -- roster: One row per class and student in it, with the names of both, the teacher and the course.
+-- key: class_id, student_id
 --
 -- A class that is no longer listed keeps the title that its students' records give it, and has no teacher.
 --

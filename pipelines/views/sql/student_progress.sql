@@ -1,4 +1,5 @@
 -- student_progress: One row per student: the whole current state of it.
+-- key: student_id
 --
 --   student_id                   Unique student user id.
 --   name                         Full name.

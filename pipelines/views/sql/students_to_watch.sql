@@ -1,4 +1,5 @@
 -- students_to_watch: One row per student with at least one reason to look; most reasons first. See main.thresholds.
+-- key: student_id
 --
 -- The reasons are joined on one row, so that counting rows counts students; each has a flag of its own to filter by.
 -- A student without assignments has no completion that could be low or fall. Who never logged in is not also inactive.

@@ -1,4 +1,5 @@
 -- sync_log: One row per night since the first sync: what became of it, in words. Of several syncs the last one counts.
+-- key: snapshot_date
 --
 --   snapshot_date   The night, by the date of its snapshot.
 --   outcome         synced, held, failed, discarded, or missing when there was no sync.

@@ -1,4 +1,5 @@
 -- teachers: One row per primary teacher of a listed class.
+-- key: teacher_id
 --
 --   teacher_id          The primary teacher's id.
 --   teacher_name        The primary teacher's name.
