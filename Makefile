@@ -90,7 +90,7 @@ constraints: $(VENV)/.dev ## Pin the newest versions that go together (needs uv)
 
 .PHONY: clean
 clean: ## Remove the environments and caches; warehouse/ and dagster_home/ stay
-	@rm -rf $(VENV) .venv-peers build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf $(VENV) .venv-peers .venv-dbt build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	@find pipelines tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 .PHONY: help

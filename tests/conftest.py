@@ -35,6 +35,7 @@ LONGEST = (
     "test_kill.py",
     "test_browser_backfill.py",
     "test_walk_property.py",
+    "test_dbt.py",
 )
 
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -21,6 +21,7 @@ from pipelines.store.versions import PUBLISHED
 from pipelines.store.warehouse import BUILD
 from pipelines.text import count_of
 
+DICTIONARY = Path("warehouse", "README.md")
 NEWEST = "SELECT MAX(snapshot_date) FROM spans.days"
 
 
@@ -149,13 +150,26 @@ def _chosen(which: str, kept: list[Path]) -> Path:
 
 @app.command()
 def docs(
-    target: Annotated[Path, typer.Option("--out", metavar="F", help="Where to write it.")] = ROOT
-    / "warehouse"
-    / "README.md",
+    target: Annotated[
+        Path | None, typer.Option("--out", metavar="F", help="Where to write it.", show_default=str(DICTIONARY))
+    ] = None,
+    dbt_folder: Annotated[
+        Path | None,
+        typer.Option("--dbt", metavar="DIR", help="Write a sources.yml for dbt into this folder, and nothing else."),
+    ] = None,
 ) -> None:
-    """Write the data dictionary: every table, view, macro and column, and twenty questions with their SQL."""
-    from pipelines.views import dictionary
+    """Write the data dictionary: every table, view, macro and column, and twenty questions with their SQL.
 
+    With --dbt, write the same for dbt: sources with descriptions, data types and tests.
+    """
+    from pipelines.views import dbt, dictionary
+
+    if dbt_folder is not None:
+        if target is not None:
+            raise ArgumentError("--out and --dbt write different files: give one of them")
+        out.print(f"Wrote {safe(str(dbt.write(dbt_folder)))}.")
+        return
+    target = target or ROOT / DICTIONARY
     if not target.parent.is_dir():
         raise ArgumentError(f"{target.parent} is not a folder: make it first, or write elsewhere with --out")
     dictionary.write(target)

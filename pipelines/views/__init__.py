@@ -6,7 +6,7 @@
     thresholds.py   thresholds.csv, which students_to_watch uses
     terms.py        terms.csv, which calendar uses
     editable.py     how both are read, as spreadsheet programs save them
-    joins.py        which columns join which table or view
+    keys.py         the keys of tables and views, and which columns join which of them
     dictionary.py   the data dictionary, warehouse/README.md
     dbt.py          the same for dbt, sources.yml
 

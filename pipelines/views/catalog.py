@@ -15,6 +15,7 @@ from importlib.resources import files
 
 import duckdb
 
+from pipelines.store import schema
 from pipelines.store.database import literal, names
 from pipelines.store.lake import LAKE, DayRecord, Lake
 from pipelines.store.relations import OBSERVED, SNAPSHOT_DATE
@@ -113,6 +114,18 @@ def _key(name: str, header: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, 
 def views() -> tuple[View, ...]:
     """All views, in the order in which they are created."""
     return tuple(view(name) for name in VIEWS)
+
+
+@cache
+def types() -> dict[tuple[str, str], str]:
+    """The type of each (view, column), as DuckDB infers it over empty tables."""
+    with duckdb.connect() as con:
+        schema.ensure(con)
+        create_views(con)
+        rows = con.execute(
+            "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE schema_name = 'main'"
+        ).fetchall()
+    return {(view, column): kind for view, column, kind in rows}
 
 
 def macros(version: str = "") -> tuple[Macro, ...]:

@@ -7,17 +7,15 @@ The text on each table, view, macro and column is its COMMENT in the file. The c
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-import duckdb
-
 from pipelines.store import relations, schema
 from pipelines.tables import TABLES, Column, Relation, Table, owner, references
 from pipelines.views import catalog, thresholds
-from pipelines.views.joins import joins
+from pipelines.views.keys import in_words
 
 _PAIR = re.compile(r"-- (?P<question>[^\n]+)\n(?P<sql>[^;]+;)")
 
@@ -62,17 +60,17 @@ def render() -> str:
 def _lines() -> Iterator[str]:
     yield from files("pipelines.views").joinpath("dictionary.md").read_text(encoding="utf-8").rstrip().splitlines()
     yield from ("", "## How the tables relate", "", *_JOINS, "", *_diagram())
-    types = _types_of_views()
+    types = catalog.types()
     yield from ("", "## Views", "", "Views in the schema `main`: `SELECT * FROM roster`.")
     for v in catalog.views():
-        keys = _keys(v.name, v.key, v.nullable, [name for name, _ in v.columns])
+        keys = in_words(v.name, v.key, v.nullable, [name for name, _ in v.columns])
         yield from ("", f"### {v.name}", "", v.comment, "", keys, "")
         yield from _columns((name, types[v.name, name], meaning) for name, meaning in v.columns)
     yield from ("", "## Thresholds", "", *_thresholds())
     yield from ("", "## Terms", "", *_TERMS)
     yield from ("", "## Tables", "", schema.SCHEMAS["main"])
     for t in TABLES.values():
-        yield from ("", f"### {t.name}", "", t.comment, "", _keys(t.name, t.key, (), t.names), "")
+        yield from ("", f"### {t.name}", "", t.comment, "", in_words(t.name, t.key, (), t.names), "")
         yield from _columns((c.name, c.type, c.comment) for c in t.columns)
     yield from _fixed("main")
     yield from ("", "## Macros", "", "Tables that take a day: `FROM students_as_of(DATE '2026-10-01')`.", "")
@@ -133,15 +131,8 @@ def _fixed(of: str) -> Iterator[str]:
 def _relation(name: str, r: Relation) -> Iterator[str]:
     yield from ("", f"### {name}", "", r.comment, "")
     if r.key:
-        yield from (_keys(name, r.key, r.nullable, [c.name for c in r.columns]), "")
+        yield from (in_words(name, r.key, r.nullable, [c.name for c in r.columns]), "")
     yield from _columns((c.name, c.type, c.comment) for c in r.columns)
-
-
-def _keys(name: str, key: Iterable[str], nullable: Collection[str], columns: Iterable[str]) -> str:
-    """The columns that no two rows share, and which columns join which table or view."""
-    parts = (f"`{k}` (may be NULL)" if k in nullable else f"`{k}`" for k in key)
-    joined = [f"`{column}` joins `{other}`" for column, other in joins(name, columns)]
-    return f"Key: {', '.join(parts)}." + (f" {'; '.join(joined)}." if joined else "")
 
 
 def _versions() -> Iterator[str]:
@@ -172,17 +163,6 @@ def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterat
     yield "|" + "---|" * len(headings)
     for row in rows:
         yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |"
-
-
-def _types_of_views() -> dict[tuple[str, str], str]:
-    """The type of each column of each view, as DuckDB infers it over empty tables."""
-    with duckdb.connect() as con:
-        schema.ensure(con)
-        catalog.create_views(con)
-        rows = con.execute(
-            "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE schema_name = 'main'"
-        ).fetchall()
-    return {(table, column): kind for table, column, kind in rows}
 
 
 def write(path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.settings import ROOT
+from pipelines.views import dbt
 from tests.support.commands import run_command
 from tests.support.school import KEY, School
 
@@ -155,6 +156,27 @@ def test_docs_writes_what_is_committed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "README.md").read_text() == (ROOT / "warehouse" / "README.md").read_text()
     assert "is not a folder" in error(run_at(School(tmp_path), "docs", "--out", str(tmp_path / "no" / "f")), 2)
+
+
+def test_docs_writes_sources_for_dbt_and_keeps_a_file_that_is_not_its_own(tmp_path: Path) -> None:
+    done = run_at(School(tmp_path), "docs", "--dbt", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["Wrote", f"{tmp_path / 'sources.yml'}."]
+    assert (tmp_path / "sources.yml").read_text() == dbt.render()
+    (tmp_path / "sources.yml").write_text("version: 2\n")
+    message = error(run_at(School(tmp_path), "docs", "--dbt", str(tmp_path)), 2)
+    assert "was not written by Rollbook, so it is kept: move it, or name another folder" in message
+    assert (tmp_path / "sources.yml").read_text() == "version: 2\n"
+
+
+def test_docs_refuses_a_folder_for_dbt_that_does_not_exist_and_both_options_at_once(tmp_path: Path) -> None:
+    no = tmp_path / "no"
+    assert error(run_at(School(tmp_path), "docs", "--dbt", str(no)), 2) == (
+        f"Error: {no} is not a folder: make it first, for example models/rollbook in your dbt project"
+    )
+    both = run_at(School(tmp_path), "docs", "--dbt", str(tmp_path), "--out", str(tmp_path / "f"))
+    assert error(both, 2) == "Error: --out and --dbt write different files: give one of them"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_asking_for_help_loads_neither_dagster_nor_the_page() -> None:

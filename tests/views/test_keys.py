@@ -11,7 +11,7 @@ from pipelines.store import schema
 from pipelines.store.relations import OBSERVED
 from pipelines.tables import Relation
 from pipelines.views import catalog
-from pipelines.views.joins import joins
+from pipelines.views.keys import joins
 from tests.support.school import School
 
 TABLES = [r for r in (*schema.declared(), OBSERVED) if r.key]

@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.support import environments
+from tests.support.environments import EnvironmentFailedError as EnvironmentFailedError
 
 HERE = Path(__file__).parent
 PLACE = HERE.parents[2] / ".venv-peers"
 
 
-class EnvironmentFailedError(Exception):
-    """A peer could not be installed. The message gives the installer's last words."""
-
-
 def interpreter(peer: str, place: Path = PLACE) -> Path:
     """Return the Python of a peer's environment, which is made first if need be. Raises EnvironmentFailedError."""
-    pins = HERE / f"{peer}.txt"
-    folder = place / peer
-    python, stamp = folder / "bin" / "python", folder / "pins.txt"
-    wanted = f"{sys.version}\n{pins.read_text()}"
-    if not stamp.exists() or stamp.read_text() != wanted:
-        print(f"Setting up {place.name}/{peer} (once) …", file=sys.stderr)
-        shutil.rmtree(folder, ignore_errors=True)
-        for command in _commands(folder, python, pins):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                lines = (done.stderr or done.stdout).strip().splitlines()
-                raise EnvironmentFailedError(f"not installed: {lines[-1] if lines else done.returncode}")
-        stamp.write_text(wanted)  # last, so that an install that was interrupted starts over
-    return python
-
-
-def _commands(folder: Path, python: Path, pins: Path) -> list[list[str]]:
-    """Return how to make it: with uv where there is one, else with pip."""
-    if uv := shutil.which("uv"):
-        return [
-            [uv, "venv", "--quiet", "--python", sys.executable, str(folder)],
-            [uv, "pip", "install", "-qq", "--python", str(python), "--requirement", str(pins)],
-        ]
-    pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-input"]
-    return [[sys.executable, "-m", "venv", str(folder)], [*pip, "--requirement", str(pins)]]
+    return environments.interpreter(HERE / f"{peer}.txt", place / peer)

@@ -1,0 +1,42 @@
+"""Python environments of their own, for tools that do not go with Rollbook's: made once, by pinned versions."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+
+class EnvironmentFailedError(Exception):
+    """A tool could not be installed. The message gives the installer's last words."""
+
+
+def interpreter(pins: Path, folder: Path) -> Path:
+    """Return the Python of an environment, which is made first if need be. Raises EnvironmentFailedError.
+
+    It is made again when the pins or this Python change.
+    """
+    python, stamp = folder / "bin" / "python", folder / "pins.txt"
+    wanted = f"{sys.version}\n{pins.read_text()}"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        print(f"Setting up {folder.relative_to(folder.parents[1])} (once) …", file=sys.stderr)  # noqa: T201 - it takes a minute
+        shutil.rmtree(folder, ignore_errors=True)
+        for command in _commands(folder, python, pins):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                lines = (done.stderr or done.stdout).strip().splitlines()
+                raise EnvironmentFailedError(f"not installed: {lines[-1] if lines else done.returncode}")
+        stamp.write_text(wanted)  # last, so that an install that was interrupted starts over
+    return python
+
+
+def _commands(folder: Path, python: Path, pins: Path) -> list[list[str]]:
+    """Return how to make it: with uv where there is one, else with pip."""
+    if uv := shutil.which("uv"):
+        return [
+            [uv, "venv", "--quiet", "--python", sys.executable, str(folder)],
+            [uv, "pip", "install", "-qq", "--python", str(python), "--requirement", str(pins)],
+        ]
+    pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-input"]
+    return [[sys.executable, "-m", "venv", str(folder)], [*pip, "--requirement", str(pins)]]

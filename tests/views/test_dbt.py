@@ -1,0 +1,223 @@
+"""dbt's `sources.yml`: it says what the declarations say, and real dbt parses it, tests it and reads what it names."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import yaml
+
+from pipelines.errors import ArgumentError
+from pipelines.settings import ROOT
+from pipelines.store import schema
+from pipelines.tables import TABLES
+from pipelines.views import catalog, dbt
+from tests.support import environments
+from tests.support.school import School
+
+PINS = Path(__file__).with_name("dbt.txt")
+PLACE = ROOT / ".venv-dbt"
+
+PROJECT = {
+    "name": "school",
+    "version": "1.0.0",
+    "profile": "school",
+    "models": {"+materialized": "table"},  # a view would need the published file again wherever it is read
+    "flags": {"send_anonymous_usage_stats": False},
+}
+MODEL = "SELECT teacher_id, COUNT(DISTINCT student_id) AS students FROM {{ source('rollbook', 'roster') }} GROUP BY ALL"
+FEW = ("students", "student_classes", "student_summaries")
+
+
+def entries() -> dict[str, dict[str, Any]]:
+    """Each table and view of the sources, by its full name."""
+    sources = yaml.safe_load(dbt.render())["sources"]
+    assert {s["schema"]: (s["name"], s["database"]) for s in sources} == {
+        of: (name, "rollbook") for of, name in dbt.SOURCES.items()
+    }
+    return {f"{s['schema']}.{t['name']}": t for s in sources for t in s["tables"]}
+
+
+def test_it_describes_every_table_and_view_but_the_bookkeeping_with_each_column_and_type() -> None:
+    found = entries()
+    tables = {f"{r.schema}.{r.name}": r for r in schema.declared() if r.schema != "spans"}
+    views = {f"main.{v.name}": v for v in catalog.views()}
+    lake = {f"snapshots.{name}" for name in (*TABLES, "observed")}
+    assert set(found) == {*tables, *views, *lake}
+    for name, r in tables.items():
+        assert found[name]["description"].startswith(r.comment)
+        listed = [(c["name"], c["description"], c["data_type"]) for c in found[name]["columns"]]
+        assert listed == [(c.name, c.comment, c.type.lower()) for c in r.columns]
+    for name, v in views.items():
+        assert found[name]["description"].startswith(f"{v.comment} Key: `{v.key[0]}`")
+        assert tuple((c["name"], c["description"]) for c in found[name]["columns"]) == v.columns
+    assert {c["data_type"] for c in found["main.calendar"]["columns"]} == {"date", "bigint", "varchar", "boolean"}
+
+
+def test_a_tables_keys_and_references_are_its_tests() -> None:
+    def to_students(source: str) -> dict[str, Any]:
+        return {"relationships": {"arguments": {"to": f"source('{source}', 'students')", "field": "student_id"}}}
+
+    to_classes = {
+        "arguments": {"to": "source('rollbook', 'classes')", "field": "class_id"},
+        "config": {"severity": "warn"},
+    }
+    found = entries()
+    assert told(found["main.student_classes"]) == {
+        "": [{"unique": {"arguments": {"column_name": "(student_id, class_id)"}}}],
+        "student_id": ["not_null", to_students("rollbook")],
+        "class_id": ["not_null", {"relationships": to_classes}],
+    }
+    assert told(found["history.student_summaries"]) == {
+        "": [{"unique": {"arguments": {"column_name": "(student_id, valid_from)"}}}],
+        "student_id": ["not_null", to_students("rollbook_history")],
+        "valid_from": ["not_null"],
+    }
+    assert told(found["main.class_comparison"]) == {"class_id": ["not_null", "unique"]}
+    assert told(found["main.changes"]) == {
+        "": [
+            {
+                "unique": {
+                    "arguments": {
+                        "column_name": "(snapshot_date, table_name, student_id, class_id, change, column_name)"
+                    }
+                }
+            }
+        ],
+        "snapshot_date": ["not_null"],
+        "table_name": ["not_null"],
+        "change": ["not_null"],
+    }
+    assert told(found["ops.pages"]) == {}
+    assert all(told(t) == {} for name, t in found.items() if name.startswith("snapshots."))
+
+
+def told(entry: dict[str, Any]) -> dict[str, Any]:
+    """What is tested: a table's own tests (under no name) and those of each of its columns."""
+    parts = {"": entry} | {c["name"]: c for c in entry["columns"]}
+    return {name: part["data_tests"] for name, part in parts.items() if "data_tests" in part}
+
+
+def test_it_is_written_again_over_itself_and_over_nothing_else(tmp_path: Path) -> None:
+    path = dbt.write(tmp_path)
+    assert path == tmp_path / "sources.yml"
+    path.write_text(f"{dbt.MARK}\nas an earlier version wrote it")
+    assert dbt.write(tmp_path).read_text() == dbt.render()
+    path.write_text("sources: []  # somebody's own\n")
+    kept = f"{path} was not written by Rollbook, so it is kept: move it, or name another folder"
+    with pytest.raises(ArgumentError, match=f"^{kept}$"):
+        dbt.write(tmp_path)
+    assert path.read_text() == "sources: []  # somebody's own\n"
+    path.rename(tmp_path / "mine.yml")
+    path.symlink_to(tmp_path / "mine.yml")
+    with pytest.raises(ArgumentError, match=f"^{kept}$"):
+        dbt.write(tmp_path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ArgumentError, match=f"^{kept}$"):
+        dbt.write(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    """The Python of dbt's environment; where it cannot be made the tests fail in CI, and elsewhere are skipped aloud."""
+    try:
+        return environments.interpreter(PINS, PLACE)
+    except environments.EnvironmentFailedError as error:
+        message = f"dbt is {error}; nothing of sources.yml was tried with it"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+
+
+class Project:
+    """A dbt project with one model, whose profile attaches a published file read-only."""
+
+    def __init__(self, python: Path, folder: Path) -> None:
+        self.dbt, self.folder, self.attached = python.with_name("dbt"), folder, folder / "rollbook.duckdb"
+        (folder / "models").mkdir(parents=True)
+        (folder / "models" / "by_teacher.sql").write_text(MODEL)
+        attached = [{"path": str(self.attached), "alias": "rollbook", "read_only": True}]
+        output = {"type": "duckdb", "path": str(folder / "mine.duckdb"), "threads": 2, "attach": attached}
+        profile = {"school": {"target": "dev", "outputs": {"dev": output}}}
+        (folder / "dbt_project.yml").write_text(yaml.safe_dump(PROJECT))
+        (folder / "profiles.yml").write_text(yaml.safe_dump(profile))
+        dbt.write(folder / "models")
+
+    def attach(self, published: Path) -> None:
+        """Attach another file from now on. The project stays the same, which dbt does not parse again."""
+        self.attached.unlink(missing_ok=True)
+        self.attached.symlink_to(published)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One command of dbt; what it is told to deprecate is an error."""
+        command = [str(self.dbt), "--warn-error-options", "error: [Deprecations]", *arguments]
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "DO_NOT_TRACK": "1", "NO_COLOR": "1"}
+        return subprocess.run(
+            command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=300, check=False
+        )
+
+    def results(self) -> dict[str, str]:
+        """How each node of the last command went."""
+        found = json.loads((self.folder / "target" / "run_results.json").read_text())
+        return {r["unique_id"].split(".")[2]: r["status"] for r in found["results"]}
+
+
+@pytest.fixture(scope="module")
+def project(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project(python, tmp_path_factory.mktemp("dbt"))
+    parsed = made.run("parse")
+    assert parsed.returncode == 0, parsed.stdout
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_real_dbt_finds_every_source_as_it_is_described_and_builds_a_model_of_one(
+    project: Project, fortnight: School
+) -> None:
+    project.attach(fortnight.published)
+    built = project.run("build")
+    assert built.returncode == 0, built.stdout
+    statuses = project.results()
+    assert statuses.pop("by_teacher") == "success"
+    assert set(statuses.values()) == {"pass"}
+    declared = sum(len(tests) for entry in entries().values() for tests in told(entry).values())
+    assert len(statuses) == declared > 100
+    with duckdb.connect(project.folder / "mine.duckdb") as con:
+        made = con.execute("FROM by_teacher ORDER BY teacher_id").fetchall()
+    assert made == fortnight.rows(
+        "SELECT teacher_id, COUNT(DISTINCT student_id) FROM roster GROUP BY teacher_id ORDER BY teacher_id"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_real_dbt_sees_rows_that_are_wrong(project: Project, fortnight: School, tmp_path: Path) -> None:
+    wrong = tmp_path / "rollbook.duckdb"
+    shutil.copyfile(fortnight.published, wrong)
+    with duckdb.connect(wrong) as con:
+        con.execute("INSERT INTO student_classes FROM student_classes LIMIT 1")
+        con.execute(
+            "INSERT INTO student_classes SELECT student_id, 1 - class_id, 'unlisted', NULL FROM student_classes LIMIT 1"
+        )
+        con.execute("UPDATE students SET email = NULL WHERE student_id = (SELECT MIN(student_id) FROM students)")
+        con.execute("DELETE FROM students WHERE student_id = (SELECT MAX(student_id) FROM student_summaries)")
+    project.attach(wrong)
+    tested = project.run("test", "--select", *(f"source:rollbook.{name}" for name in FEW))
+    assert tested.returncode == 1, tested.stdout
+    assert {name: status for name, status in project.results().items() if status != "pass"} == {
+        "source_unique_rollbook_student_classes__student_id_class_id_": "fail",
+        "source_not_null_rollbook_students_email": "fail",
+        **{
+            f"source_relationships_rollbook_{of}_student_id__student_id__source_rollbook_students_": "fail"
+            for of in ("student_summaries", "student_activity", "student_classes")
+        },
+        "source_relationships_rollbook_student_classes_class_id__class_id__source_rollbook_classes_": "warn",
+    }
