@@ -73,8 +73,15 @@ def export(
 
 
 def _format_of(target: Path) -> Format:
+    """The format that the ending of a file's name says; CSV without one. Raises ArgumentError for another ending."""
     ending = target.suffix.removeprefix(".").lower()
-    return Format(ending) if ending in set(Format) else Format.CSV
+    if not ending:
+        return Format.CSV
+    if ending not in set(Format):
+        *most, last = (f".{form}" for form in Format)
+        known = f"{', '.join(most)} or {last}"
+        raise ArgumentError(f"{target.name} does not end in {known}: end it so, or say the format with --format")
+    return Format(ending)
 
 
 @app.command()

@@ -126,6 +126,17 @@ def test_export_writes_the_format_asked_for(
     assert (tmp_path / name).read_bytes().startswith(begins)
 
 
+@pytest.mark.parametrize("name", ["f.docx", "f.CSVX", "f.2026"])
+def test_export_refuses_a_file_of_another_kind_and_names_those_it_writes(
+    fortnight: School, tmp_path: Path, name: str
+) -> None:
+    message = error(run_at(fortnight, "export", "courses", "--out", str(tmp_path / name)), 2)
+    assert message == (
+        f"Error: {name} does not end in .csv, .xlsx or .parquet: end it so, or say the format with --format"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_export_of_an_unknown_question_names_near_ones(fortnight: School, tmp_path: Path) -> None:
     message = error(run_at(fortnight, "export", "student_to_watch", "--out", str(tmp_path / "f.csv")), 2)
     assert "did you mean students_to_watch" in message
