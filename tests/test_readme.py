@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
+import pandas as pd
 import pytest
 
 from pipelines.cli import app
@@ -49,6 +50,14 @@ def test_every_query_in_it_runs_and_gives_rows(published: Path) -> None:
     with duckdb.connect(str(published), read_only=True) as con:
         for query in queries:
             assert con.execute(query).fetchall(), query
+
+
+@pytest.mark.slow
+def test_its_python_runs_and_gives_rows(published: Path) -> None:
+    (block,) = blocks("python")
+    found: dict[str, pd.DataFrame] = {}
+    exec(block.replace("warehouse/rollbook.duckdb", str(published)), found)  # noqa: S102 - the README's own lines
+    assert not found["watch"].empty
 
 
 def test_its_settings_are_the_settings_there_are() -> None:

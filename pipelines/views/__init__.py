@@ -8,6 +8,7 @@
     editable.py     how both are read, as spreadsheet programs save them
     keys.py         the keys of tables and views, and which columns join which of them
     dictionary.py   the data dictionary, warehouse/README.md
+    connect.md      its part on how to read the file from other tools
     dbt.py          the same for dbt, sources.yml
 
 Tables and the comments on them belong to `store.schema`.

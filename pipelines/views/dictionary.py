@@ -58,7 +58,8 @@ def render() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield from files("pipelines.views").joinpath("dictionary.md").read_text(encoding="utf-8").rstrip().splitlines()
+    yield from _text("dictionary.md")
+    yield from ("", *_text("connect.md"))
     yield from ("", "## How the tables relate", "", *_JOINS, "", *_diagram())
     types = catalog.types()
     yield from ("", "## Views", "", "Views in the schema `main`: `SELECT * FROM roster`.")
@@ -86,6 +87,11 @@ def _lines() -> Iterator[str]:
     yield from ("", "## Cookbook", "", "Twenty questions; replace the dates and ids with your own.")
     for number, recipe in enumerate(cookbook(), start=1):
         yield from ("", f"### {number}. {recipe.question}", "", "```sql", *recipe.sql.splitlines(), "```")
+
+
+def _text(name: str) -> list[str]:
+    """The lines of a part that is written by hand."""
+    return files("pipelines.views").joinpath(name).read_text(encoding="utf-8").rstrip().splitlines()
 
 
 def _diagram() -> Iterator[str]:

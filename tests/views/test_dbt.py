@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -19,11 +20,15 @@ from pipelines.store import schema
 from pipelines.tables import TABLES
 from pipelines.views import catalog, dbt
 from tests.support import environments
+from tests.support.recipes import block
 from tests.support.school import School
 
 PINS = Path(__file__).with_name("dbt.txt")
 PLACE = ROOT / ".venv-dbt"
 
+# The recipe in the data dictionary, which this makes true.
+PROFILE = yaml.safe_load(block("dbt", "yaml"))
+MODEL = block("dbt", "sql")
 PROJECT = {
     "name": "school",
     "version": "1.0.0",
@@ -31,7 +36,6 @@ PROJECT = {
     "models": {"+materialized": "table"},  # a view would need the published file again wherever it is read
     "flags": {"send_anonymous_usage_stats": False},
 }
-MODEL = "SELECT teacher_id, COUNT(DISTINCT student_id) AS students FROM {{ source('rollbook', 'roster') }} GROUP BY ALL"
 FEW = ("students", "student_classes", "student_summaries")
 
 
@@ -143,9 +147,9 @@ class Project:
         self.dbt, self.folder, self.attached = python.with_name("dbt"), folder, folder / "rollbook.duckdb"
         (folder / "models").mkdir(parents=True)
         (folder / "models" / "by_teacher.sql").write_text(MODEL)
-        attached = [{"path": str(self.attached), "alias": "rollbook", "read_only": True}]
-        output = {"type": "duckdb", "path": str(folder / "mine.duckdb"), "threads": 2, "attach": attached}
-        profile = {"school": {"target": "dev", "outputs": {"dev": output}}}
+        profile = copy.deepcopy(PROFILE)
+        (attached,) = profile["school"]["outputs"]["dev"]["attach"]
+        attached["path"] = str(self.attached)
         (folder / "dbt_project.yml").write_text(yaml.safe_dump(PROJECT))
         (folder / "profiles.yml").write_text(yaml.safe_dump(profile))
         dbt.write(folder / "models")
@@ -190,7 +194,7 @@ def test_real_dbt_finds_every_source_as_it_is_described_and_builds_a_model_of_on
     assert set(statuses.values()) == {"pass"}
     declared = sum(len(tests) for entry in entries().values() for tests in told(entry).values())
     assert len(statuses) == declared > 100
-    with duckdb.connect(project.folder / "mine.duckdb") as con:
+    with duckdb.connect(project.folder / "school.duckdb") as con:
         made = con.execute("FROM by_teacher ORDER BY teacher_id").fetchall()
     assert made == fortnight.rows(
         "SELECT teacher_id, COUNT(DISTINCT student_id) FROM roster GROUP BY teacher_id ORDER BY teacher_id"

@@ -1,0 +1,24 @@
+"""The recipes of `Connect from` in the data dictionary: each tool's blocks of code."""
+
+from __future__ import annotations
+
+import re
+
+from pipelines.views import dictionary
+
+
+def recipes() -> dict[str, list[tuple[str, str]]]:
+    """Each tool's blocks of code, with the language of each."""
+    _, _, page = dictionary.render().partition("\n## Connect from\n")
+    page, _, _ = page.partition("\n## ")
+    parts = re.split(r"^### (.+)$", page, flags=re.MULTILINE)
+    return {
+        tool: re.findall(r"```(\w+)\n(.*?)```", text, flags=re.DOTALL)
+        for tool, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+def block(tool: str, language: str) -> str:
+    """A tool's only block in a language."""
+    (found,) = [text for kind, text in recipes()[tool] if kind == language]
+    return found
