@@ -30,7 +30,6 @@ app = typer.Typer(
     help="Nightly student and class records in DuckDB, with every change kept.",
     epilog="Exit codes: 0 done, 1 failed, 2 a setting or argument is missing or malformed, 3 held for approval.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
