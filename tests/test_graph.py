@@ -51,7 +51,7 @@ BLOCKING = {"keys_are_unique", "landed_is_rows_and_rejects", "rebuilt_is_live", 
 
 @pytest.fixture(scope="module")
 def module() -> Iterator[ModuleType]:
-    with loaded(EXAMPLE | {"ROLLBOOK_TIMEZONE": "Europe/Berlin"}) as found:
+    with loaded(EXAMPLE | {"ROLLBOOK_TIMEZONE": "Europe/Berlin", "ROLLBOOK_FIRST_DATE": "2026-08-01"}) as found:
         yield found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -22,6 +23,9 @@ from pipelines.store.warehouse import BUILD
 from pipelines.text import count_of
 
 DICTIONARY = Path("warehouse", "README.md")
+EXPORTS = "exports"
+# A view or table, not a query.
+_NAME = re.compile(r"\w+(\.\w+)?")
 NEWEST = "SELECT MAX(snapshot_date) FROM spans.days"
 
 
@@ -53,7 +57,14 @@ def _print(answer: Answer) -> None:
 @app.command()
 def export(
     question: Annotated[str, typer.Argument(help="A view or table (roster, history.students), or a query in SQL.")],
-    target: Annotated[Path, typer.Option("--out", metavar="F", help="The file to write; an older one is replaced.")],
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="F",
+            help="The file to write; an older one is replaced. By default one in the warehouse's folder exports/.",
+        ),
+    ] = None,
     form: Annotated[
         Format | None, typer.Option("--format", help="By default the ending of the file's name, else csv.")
     ] = None,
@@ -65,8 +76,13 @@ def export(
     """
     from pipelines.export.formats import export as write
 
-    chosen = form or _format_of(target)
     warehouse = place().warehouse_path
+    if target is None:
+        chosen = form or Format.CSV
+        name = question if _NAME.fullmatch(question) else "query"
+        target = files.folder(warehouse / EXPORTS) / f"{name}.{chosen}"
+    else:
+        chosen = form or _format_of(target)
     with files.aside(warehouse / BUILD) as scratch:
         rows = write(warehouse / PUBLISHED, question, chosen, target.expanduser(), scratch=scratch)
     out.print(f"Wrote {count_of(rows, 'row')} to {safe(str(target))}.")

@@ -18,8 +18,10 @@ from pipelines.errors import ArgumentError, HeldError, NothingLandedError
 from pipelines.landing.manifest import Hold, Manifest, TableCounts
 from pipelines.operations import discard as discards
 from pipelines.settings import Details, load
+from pipelines.source.pagination import Progress as PageProgress
 from pipelines.sync import Backfilled, Rollbook, within_hold
 from pipelines.sync.results import days_between
+from pipelines.tables import SETS
 from pipelines.text import count_of
 
 Day = Annotated[datetime, typer.Argument(formats=["%Y-%m-%d"], metavar="DAY")]
@@ -60,7 +62,7 @@ def sync(
         chosen = rollbook.partition(day_of(day) or rollbook.today())
         rollbook.start_ahead()  # while Dagster loads
     before = rollbook.landings.counted(chosen)
-    with _page_progress():
+    with _shown_progress():
         job.sync(chosen, approve=approve, details=details, fresh=fresh)
     synced = rollbook.landings.counted(chosen)[-1]
     _print_synced(synced)
@@ -81,11 +83,13 @@ def backfill(first: Day, last: Day, yes: Yes = False) -> None:
     asked = days_between(first.date(), last.date())
     days = _partitions(rollbook, asked)
     try:
-        job.backfill(*days, confirmed=yes)
+        with _shown_progress():
+            job.backfill(*days, confirmed=yes)
     except job.RunFailedError as error:
         if error.exit_code != HeldError.exit_code or not _confirmed(error.message):
             raise
-        job.backfill(*days, confirmed=True)
+        with _shown_progress():
+            job.backfill(*days, confirmed=True)
     _print_backfill(rollbook.landings.backfilled(asked, rollbook.lake.days()))
 
 
@@ -119,7 +123,9 @@ def rebuild(
     def confirm(what: Hold) -> bool:
         return yes or within_hold(what) or _confirmed_hold(what)
 
-    _print_backfill(Rollbook(load(fetches=False)).rebuild(confirm=confirm, accept_loss=accept_loss))
+    with _shown_progress() as progress:
+        done = Rollbook(load(fetches=False), progress=progress).rebuild(confirm=confirm, accept_loss=accept_loss)
+    _print_backfill(done)
 
 
 @app.command()
@@ -180,8 +186,8 @@ def sandbox(
 
 
 @contextmanager
-def _page_progress() -> Iterator[None]:
-    """Show a progress bar of the pages fetched, if there is a terminal."""
+def _shown_progress() -> Iterator[PageProgress]:
+    """Show a bar of the pages fetched, or of the days made again, if there is a terminal."""
     from pipelines.resources import Writer
 
     with Progress(
@@ -194,14 +200,16 @@ def _page_progress() -> Iterator[None]:
     ) as bars:
         tasks = {}
 
-        def on_page(name: str, page: int, pages: int) -> None:
+        def show(name: str, done: int, total: int) -> None:
             if name not in tasks:
-                tasks[name] = bars.add_task(f"pages of {name}")
-            bars.update(tasks[name], completed=page, total=pages)
+                tasks[name] = bars.add_task(f"pages of {name}" if name in SETS else name)
+            bars.update(tasks[name], completed=done, total=total)
+            if name not in SETS and done == total:
+                bars.stop()  # a person may be asked something next
 
-        Writer.progress = on_page
+        Writer.progress = show  # the job makes its own Rollbook
         try:
-            yield
+            yield show
         finally:
             Writer.progress = None
 

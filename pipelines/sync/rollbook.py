@@ -82,7 +82,6 @@ class Rollbook:
 
     def approve(self, day: date | None = None) -> Synced:
         """Merge and publish what a day's sync held (default: the newest held day), without fetching (G3).
-
         Raises ArgumentError when nothing is held.
         """
         with self.writer():
@@ -263,7 +262,6 @@ class Rollbook:
     @stage
     def evaluate(self, manifest: Manifest) -> Evaluation:
         """What would become of a landing. Nothing is recorded, and nothing is written but in `build/`.
-
         Raises ContractChangedError.
         """
         return self._evaluate(manifest, self.composer.flatten(manifest))
@@ -331,12 +329,14 @@ class Rollbook:
 
         The lake is only changed by the publish. Raises ContractChangedError.
         """
-        done, expired_days = Backfilled(), self.raw.expired()
+        done, expired_days, asked = Backfilled(), self.raw.expired(), list(days)
         staged = self.staged or StagedLake(self.lake, self.warehouse.staged_lake)
-        for day in days:
+        for number, day in enumerate(asked, start=1):
             counted = done.add_day(day, self.raw.manifests(day), expired_days)
             if counted:
                 done.rebuilt[day] = self.composer.recompose(counted, staged)
+            if self.progress is not None:
+                self.progress("days", number, len(asked))
         self.staged = staged
         return done
 

@@ -126,6 +126,25 @@ def test_export_writes_the_format_asked_for(
     assert (tmp_path / name).read_bytes().startswith(begins)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("history.students",), "history.students.csv"),
+        (("roster", "--format", "parquet"), "roster.parquet"),
+        (("FROM students LIMIT 1",), "query.csv"),
+    ],
+)
+def test_without_a_file_export_writes_into_the_warehouses_own_folder(
+    small: School, arguments: tuple[str, ...], name: str
+) -> None:
+    done = run_at(small, "export", *arguments)
+    written = small.warehouse / "exports" / name
+    assert done.returncode == 0, done.stderr
+    assert str(written) in done.stdout
+    assert (written.stat().st_size > 0, oct(written.stat().st_mode)[-3:]) == (True, "600")
+    assert oct(written.parent.stat().st_mode)[-3:] == "700"
+
+
 @pytest.mark.parametrize("name", ["f.docx", "f.CSVX", "f.2026"])
 def test_export_refuses_a_file_of_another_kind_and_names_those_it_writes(
     fortnight: School, tmp_path: Path, name: str
