@@ -171,7 +171,7 @@ DRIFT = Relation(
 MERGED_DAYS = Relation(
     "spans",
     "days",
-    "One row per landed day that the history stands on.",
+    "Internal: one row per landed day that the history stands on.",
     (
         SNAPSHOT_DATE,
         Column("digest", "VARCHAR", "Digest of the day's content."),
@@ -182,7 +182,7 @@ MERGED_DAYS = Relation(
 PROVEN_DAYS = Relation(
     "spans",
     "proven",
-    "One row per landed day and set that was proven complete.",
+    "Internal: one row per landed day and set that was proven complete.",
     (
         Column("day", "DATE", "The day."),
         _SET,
@@ -193,7 +193,7 @@ PROVEN_DAYS = Relation(
 VERSION = Relation(
     "spans",
     "version",
-    "One row: which version of the published file this is.",
+    "Internal: one row, which version of the published file this is.",
     (
         Column("id", "VARCHAR", "Another one with each publish."),
         Column("published_at", "TIMESTAMP", "When it was made, UTC."),

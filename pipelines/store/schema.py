@@ -28,7 +28,7 @@ SCHEMAS = {
     "history": "One row per version of a record: what it was, from when to when.",
     "snapshots": "All landed days' rows, read from the Parquet lake.",
     "ops": "The record of every sync.",
-    "spans": "Rollbook's own bookkeeping; not for analysis.",
+    "spans": "Internal: Rollbook's own bookkeeping, which the views read. Not for analysis.",
 }
 
 
@@ -43,7 +43,7 @@ def declared() -> Iterator[Relation]:
             (*table.versioned, *VALID),
             (*table.key, VALID[0].name),
         )
-        runs = f"Runs of days that state the same: {table.comment}"
+        runs = f"Internal: runs of days that state the same: {table.comment}"
         yield Relation("spans", table.name, runs, (*table.versioned, *SPAN))
     yield from KEPT
 

@@ -3,6 +3,7 @@
     sql/            one file per view: what a row is, what each column means, the query
     macros/         macros: a table as of a day, the changes between two days
     catalog.py      creates them in a database, together with the views of the lake
+    metrics.py      measures that several views share, each defined once
     thresholds.py   thresholds.csv, which students_to_watch uses
     terms.py        terms.csv, which calendar uses
     editable.py     how both are read, as spreadsheet programs save them

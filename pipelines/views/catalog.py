@@ -1,8 +1,9 @@
 """Creates the views and macros, with a comment on each of them and on each view's columns.
 
 A view is one file in `sql/`: its header says what a row is, which columns are its key and what each column means, and
-the query follows. To add a view, add that file and its name to `VIEWS`. The views of the lake and the macros are made
-from the declarations in `tables`. Tables, and the comments on them, belong to `schema`.
+the query follows. It is a Jinja template, so that measures which views share come from `metrics`. To add a view, add that
+file and its name to `VIEWS`. The views of the lake and the macros are made from the declarations in `tables`. Tables, and
+the comments on them, belong to `schema`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 import duckdb
 
@@ -20,28 +20,46 @@ from pipelines.store.database import literal, names
 from pipelines.store.lake import LAKE, DayRecord, Lake
 from pipelines.store.relations import OBSERVED, SNAPSHOT_DATE
 from pipelines.store.statements import statements
-from pipelines.tables import TABLES, Column, Table
+from pipelines.tables import TABLES, WALKED, Column, Table
+from pipelines.views import metrics
 
 sql = statements("pipelines.views", "macros")
+query = statements("pipelines.views")
 
 # In the order in which they are created: a later one may read an earlier one.
 VIEWS: tuple[str, ...] = (
     "roster",
     "student_progress",
+    "student_daily",
+    "student_weekly",
     "students_to_watch",
     "class_comparison",
     "progress_daily",
+    "progress_weekly",
     "class_daily",
+    "class_weekly",
     "enrollment_changes",
     "enrollment_spans",
+    "student_timeline",
     "courses",
     "teachers",
     "sync_log",
     "calendar",
+    "data_quality",
+    "metrics",
 )
 
 # For whoever opens a file that was copied away from its warehouse.
 MOVED = f"If the lake was moved: SET VARIABLE {LAKE} = '/new/place/snapshots'."
+
+# What a view's file may use besides SQL.
+PARTS: dict[str, object] = {
+    "metric": metrics.SQL,
+    "metrics": metrics.METRICS,
+    "active_days": metrics.ACTIVE_DAYS,
+    "unstated": tuple(t for t in TABLES.values() if t.may_be_unstated),
+    "walked": WALKED,
+}
 
 _FIRST = re.compile(r"-- (\w+): (.+)")
 _KEY = re.compile(r"-- key: (.+)")
@@ -88,7 +106,7 @@ class Macro:
 @cache
 def view(name: str) -> View:
     """Read one view's file. Raises ValueError when its header does not name the view."""
-    text = files("pipelines.views").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    text = query(name, **PARTS)
     header = [line for line in text.splitlines() if line.startswith("--")]
     first = _FIRST.fullmatch(header[0]) if header else None
     if first is None or first[1] != name:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipelines.store import relations, schema
 from pipelines.tables import TABLES, Column, Relation, Table, owner, references
-from pipelines.views import catalog, thresholds
+from pipelines.views import catalog, metrics, thresholds
 from pipelines.views.keys import in_words
 
 _PAIR = re.compile(r"-- (?P<question>[^\n]+)\n(?P<sql>[^;]+;)")
@@ -67,6 +67,7 @@ def _lines() -> Iterator[str]:
         keys = in_words(v.name, v.key, v.nullable, [name for name, _ in v.columns])
         yield from ("", f"### {v.name}", "", v.comment, "", keys, "")
         yield from _columns((name, types[v.name, name], meaning) for name, meaning in v.columns)
+    yield from ("", "## Measures", "", *_measures())
     yield from ("", "## Thresholds", "", *_thresholds())
     yield from ("", "## Terms", "", *_TERMS)
     yield from ("", "## Tables", "", schema.SCHEMAS["main"])
@@ -117,6 +118,16 @@ def _line(table: Table, *, is_about: bool) -> str:
     if table.is_list:
         return "||--o{"
     return "||--||" if table.path and not table.may_be_unstated else "||--o|"
+
+
+def _measures() -> Iterator[str]:
+    yield "What the views share is defined once. The view `metrics` has the SQL of each and its source."
+    yield ""
+    rows = (
+        (f"`{m.name}`", f"{', '.join(m.grain)}", m.definition, f"`{m.shown_in}`" if m.shown_in else "")
+        for m in metrics.METRICS
+    )
+    yield from _table(("measure", "one value per", "meaning", "shown in"), rows)
 
 
 def _thresholds() -> Iterator[str]:

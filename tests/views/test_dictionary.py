@@ -9,7 +9,7 @@ import pytest
 from pipelines.settings import ROOT
 from pipelines.store import relations
 from pipelines.tables import TABLES
-from pipelines.views import catalog, dictionary
+from pipelines.views import catalog, dictionary, metrics
 from pipelines.views.dictionary import Recipe
 from tests.support.school import School
 
@@ -39,6 +39,8 @@ def test_it_shows_every_table_view_macro_and_column_with_its_meaning() -> None:
         assert f"\n### {q.name}\n\n{q.comment}\n\nKey: `{'`, `'.join(q.key)}`." in text
     for m in catalog.macros():
         assert f"| `{m.call}` | {m.comment} |" in text
+    for measure in metrics.METRICS:
+        assert f"| `{measure.name}` | {', '.join(measure.grain)} | {measure.definition} |" in text
     assert "erDiagram" in text
 
 

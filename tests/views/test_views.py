@@ -3,59 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, timedelta
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from pipelines.views import catalog
+from pipelines.views import catalog, metrics
+from tests.support import findings, states
+from tests.support.frames import Base, plain, text
 from tests.support.school import DAYS, LAST, School
-
-NEVER = pd.Timestamp.max
-
-
-def text(value: Any) -> Any:
-    """A cell as plain Python, so that every way to say nothing is the same one."""
-    if value is None or value is pd.NaT or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
-        return None
-    if isinstance(value, pd.Timestamp):
-        return value.date()
-    if isinstance(value, (np.generic,)):
-        return text(value.item())
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def plain(frame: pd.DataFrame, columns: list[str]) -> list[tuple[Any, ...]]:
-    """Whole rows, sorted."""
-    rows = (tuple(map(text, row)) for row in frame[columns].itertuples(index=False, name=None))
-    return sorted(rows, key=repr)
-
-
-class Base:
-    """The base tables as frames, and what can be looked up in them."""
-
-    def __init__(self, school: School) -> None:
-        self.school = school
-
-    def __call__(self, table: str) -> pd.DataFrame:
-        frame = self.school.frame(f"SELECT * FROM {table}")
-        for column in frame.columns:
-            if frame[column].dtype.kind == "M":
-                frame[column] = frame[column].astype("datetime64[ns]")
-        return frame
-
-    def days(self) -> list[pd.Timestamp]:
-        return [pd.Timestamp(d) for d in DAYS]
-
-    def as_of(self, table: str, day: pd.Timestamp) -> pd.DataFrame:
-        frame = self(f"history.{table}")
-        return frame[(frame.valid_from <= day) & ~(frame.valid_to <= day)]
-
-    def thresholds(self) -> dict[str, float]:
-        frame = self("thresholds")
-        return dict(zip(frame.name, frame.value, strict=True))
+from tests.support.states import States
 
 
 def roster(base: Base) -> pd.DataFrame:
@@ -95,6 +55,8 @@ def student_progress(base: Base) -> pd.DataFrame:
     frame["last_activity_date"] = frame[["in_summary", "last_activity_date"]].max(axis=1)
     frame["days_inactive"] = (pd.Timestamp(LAST) - frame.last_activity_date).dt.days
     frame["unchanged_since"] = frame.valid_from
+    never = frame.has_ever_logged_in.map({False: False})
+    frame["is_active"] = (frame.days_inactive <= 7).where(frame.days_inactive.notna(), never)
     return frame
 
 
@@ -312,13 +274,57 @@ def sync_log(base: Base) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def metrics_view(_: Base) -> pd.DataFrame:
+    columns = ["name", "definition", "expression", "grain", "source", "shown_in"]
+    return pd.DataFrame(
+        [[m.name, m.definition, m.sql, ", ".join(m.grain), m.source, m.shown_in or None] for m in metrics.METRICS],
+        columns=columns,
+    )
+
+
+def by_day(view: Callable[[States], list[states.Row]]) -> Callable[[Base], pd.DataFrame]:
+    """A computation that goes from one day's state to the next."""
+    return lambda base: pd.DataFrame(view(_states(base.school)))
+
+
+@cache
+def silent(school: School) -> list[tuple[str, int, date]]:
+    """Each table that a student's record said nothing of, the student and the day."""
+    observed = "SELECT table_name, id, snapshot_date FROM snapshots.observed WHERE state = 'silent'"
+    return [(table, student, day) for table, student, day in school.rows(observed)]
+
+
+@cache
+def _states(school: School) -> States:
+    base = Base(school)
+
+    def rows(table: str, day: date) -> list[states.Row]:
+        found = base.as_of(table, pd.Timestamp(day)).to_dict("records")
+        return [{str(k): text(v) for k, v in row.items()} for row in found]
+
+    of_classes = {(day, student) for table, student, day in silent(school) if table == "student_classes"}
+    return states.of_history(rows, of_classes, DAYS)
+
+
+def data_quality(base: Base) -> pd.DataFrame:
+    return pd.DataFrame(findings.data_quality(_states(base.school), silent(base.school)))
+
+
 COMPUTED: dict[str, Callable[[Base], pd.DataFrame]] = {
     f.__name__: f
     for f in (
         *(roster, student_progress, students_to_watch, class_comparison, progress_daily),
-        *(class_daily, enrollment_changes, enrollment_spans, courses, teachers, sync_log, calendar),
+        *(class_daily, enrollment_changes, enrollment_spans, courses, teachers, sync_log, calendar, data_quality),
     )
 }
+COMPUTED |= {
+    f.__name__: by_day(f)
+    for f in (
+        *(states.student_daily, states.student_weekly, states.student_timeline),
+        *(states.class_weekly, states.progress_weekly),
+    )
+}
+COMPUTED["metrics"] = metrics_view
 
 
 def test_every_question_is_computed_here_too() -> None:

@@ -230,3 +230,29 @@ def test_a_night_is_told_by_its_last_sync_and_a_night_without_one_is_told_too(ha
             *(1, 61.5),
         ),
     ]
+
+
+def test_a_finding_counts_a_record_once_however_often_it_was_refused(hand: Hand) -> None:
+    hand.land(*D[:3])
+    for set_name in ("students", "classes"):
+        for day in D[:3]:
+            hand.put("spans.proven", day=day, set_name=set_name)
+    for day, landing, page, position, number in (
+        *((D[0], 1, 1, 1, 7), (D[0], 1, 2, 1, 7), (D[1], 2, 1, 1, 7), (D[1], 2, 1, 2, 8)),  # 7 again in a second walk
+        *((D[1], 2, 3, 9, None), (D[2], 1, 3, 9, None)),
+    ):
+        place = {"page": page, "position": position, "id": number}
+        hand.put("ops.rejects", snapshot_date=day, landing=landing, set_name="students", reason="email: null", **place)
+    for day, count in ((D[0], 90), (D[2], 70)):
+        drift = {"set_name": "classes", "field": "house", "type": "string", "count": count}
+        hand.put("ops.drift", snapshot_date=day, landing=1, **drift)
+    outcomes = (("synced", D[0]), ("held", D[1]), ("failed", D[1]), ("discarded", D[1]), ("held", D[2]))
+    for landing, (outcome, day) in enumerate(outcomes, start=1):
+        hand.put("ops.syncs", snapshot_date=day, landing=landing, outcome=outcome)
+    assert hand.ask("FROM data_quality ORDER BY kind") == [
+        ("discarded", None, 1, D[1], D[1], "syncs discarded: they count for nothing"),
+        ("drift", "classes", 70, D[0], D[2], "unknown field house (string)"),
+        ("failed", None, 1, D[1], D[1], "syncs failed: readers kept what was published before"),
+        ("held", None, 2, D[1], D[2], "syncs held: they would change more than a normal night, and wait for a person"),
+        ("reject", "students", 3, D[0], D[2], "email: null"),
+    ]

@@ -16,11 +16,11 @@ WITH listed AS (
 SELECT
     course_id,
     MAX(course_name) AS course_name,
-    COUNT(*) AS class_count,
-    COUNT(*) FILTER (WHERE class_status = 1) AS active_class_count,
+    {{ metric.class_count }} AS class_count,
+    {{ metric.active_class_count }} AS active_class_count,
     COUNT(DISTINCT teacher_id) AS teacher_count,
     COALESCE(ANY_VALUE(l.students), 0) AS student_count,
-    CAST(SUM(c.student_count) AS BIGINT) AS student_places
-FROM main.classes AS c LEFT JOIN listed AS l USING (course_id)
+    {{ metric.student_places }} AS student_places
+FROM main.classes LEFT JOIN listed AS l USING (course_id)
 WHERE course_id IS NOT NULL
 GROUP BY course_id

@@ -1,8 +1,8 @@
 -- progress_daily: One row per landed day: the whole institution as it stood on that day, from history.
 -- key: snapshot_date
 --
--- Each version of a student adds its values on its first day and takes them back on the day it ends, so the cost grows
--- with what changed and not with days times students. Sums are decimal: they come out the same in whatever order.
+-- Versions that begin and end together are summed up first; each sum counts from its first day until the day it ends. So
+-- the cost grows with what changed, not with days times students. Decimal sums are the same in whatever order.
 --
 --   snapshot_date            The day of the snapshot.
 --   students                 Students listed.
@@ -16,62 +16,86 @@
 --   active_percent           The same as a share of the students listed, percent.
 --   never_logged_in_students  Students who had never logged in.
 --   total_time_minutes       Learning time of all students listed, since they began, in minutes.
-WITH seen AS (
-    -- Activity wears off by itself: it counts until the eighth day after, or until the version ends. Summary and activity
-    -- tracking both have a last day; where they differ, the later one counts.
-    SELECT student_id, valid_from AS since, LEAST(valid_to, last_activity_date + 8) AS until
-    FROM history.student_activity WHERE last_activity_date + 8 > valid_from
-    UNION
-    SELECT student_id, valid_from, LEAST(valid_to, last_activity_date + 8)
-    FROM history.student_summaries WHERE last_activity_date + 8 > valid_from
+-- Activity wears off by itself: it counts until the eighth day after, or until the version ends.
+WITH by_summary AS MATERIALIZED (
+    SELECT student_id, valid_from AS since, LEAST(valid_to, last_activity_date + {{ active_days + 1 }}) AS until
+    FROM history.student_summaries WHERE last_activity_date + {{ active_days + 1 }} > valid_from
+),
+by_activity AS MATERIALIZED (
+    SELECT student_id, valid_from AS since, LEAST(valid_to, last_activity_date + {{ active_days + 1 }}) AS until
+    FROM history.student_activity WHERE last_activity_date + {{ active_days + 1 }} > valid_from
+),
+-- Of most students activity tracking adds nothing to the summary. Of the others the later last day counts, so their times
+-- are put together.
+differing AS MATERIALIZED (
+    SELECT DISTINCT student_id FROM by_activity ANTI JOIN by_summary USING (student_id, since, until)
 ),
 ends AS (
     SELECT student_id, day, SUM(n) AS n
-    FROM (SELECT student_id, UNNEST([since, until]) AS day, UNNEST([1, -1]) AS n FROM seen)
+    FROM (
+        SELECT student_id, UNNEST([since, until]) AS day, UNNEST([1, -1]) AS n
+        FROM (
+            SELECT * FROM by_summary SEMI JOIN differing USING (student_id)
+            UNION
+            SELECT * FROM by_activity SEMI JOIN differing USING (student_id)
+        )
+    )
     GROUP BY student_id, day
 ),
 turns AS (
     SELECT day, n, SUM(n) OVER (PARTITION BY student_id ORDER BY day) AS now
     FROM ends WHERE n <> 0
 ),
-steps AS (
-    SELECT valid_from AS day, 'students' AS what, 1 AS n, CAST(NULL AS DECIMAL(18, 6)) AS amount
-    FROM history.students
-    UNION ALL
-    SELECT valid_to, 'students', -1, NULL FROM history.students WHERE valid_to IS NOT NULL
-    UNION ALL
-    SELECT UNNEST([valid_from, valid_to]), 'completion', UNNEST([1, -1]), UNNEST([1, -1]) * completion_rate
-    FROM history.student_summaries WHERE completion_rate IS NOT NULL AND total_assignments > 0
-    UNION ALL
-    SELECT UNNEST([valid_from, valid_to]), 'low', UNNEST([1, -1]), NULL
-    FROM history.student_summaries
-    WHERE total_assignments > 0
-        AND completion_rate < (SELECT value FROM main.thresholds WHERE name = 'completion_below')
-    UNION ALL
-    SELECT UNNEST([valid_from, valid_to]), 'score', UNNEST([1, -1]), UNNEST([1, -1]) * average_score
-    FROM history.student_summaries WHERE average_score IS NOT NULL
-    UNION ALL
-    SELECT UNNEST([valid_from, valid_to]), 'time', UNNEST([1, -1]), UNNEST([1, -1]) * total_time_minutes
-    FROM history.student_summaries WHERE total_time_minutes IS NOT NULL
-    UNION ALL
-    SELECT day, 'active', CASE WHEN now = 0 THEN -1 ELSE 1 END, NULL FROM turns WHERE now = 0 OR now = n
-    UNION ALL
-    SELECT UNNEST([valid_from, valid_to]), 'never', UNNEST([1, -1]), NULL
-    FROM history.student_activity WHERE NOT has_ever_logged_in
+summed AS (
+    SELECT valid_from AS since, valid_to AS until, COUNT(*) AS students FROM history.students GROUP BY ALL
+    UNION ALL BY NAME
+    SELECT
+        valid_from AS since, valid_to AS until,
+        COUNT(completion) AS with_completion,
+        SUM(CAST(completion AS DECIMAL(18, 6))) AS completion,
+        COUNT(*) FILTER (completion < (SELECT value FROM main.thresholds WHERE name = 'completion_below')) AS low,
+        COUNT(average_score) AS scored,
+        SUM(CAST(average_score AS DECIMAL(18, 6))) AS score,
+        SUM(CAST(total_time_minutes AS DECIMAL(18, 6))) AS minutes
+    FROM (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries)
+    GROUP BY ALL
+    UNION ALL BY NAME
+    SELECT since, until, COUNT(*) AS active FROM by_summary ANTI JOIN differing USING (student_id) GROUP BY ALL
+    UNION ALL BY NAME
+    SELECT valid_from AS since, valid_to AS until, COUNT(*) AS never
+    FROM history.student_activity WHERE {{ metric.never_logged_in }} GROUP BY ALL
 ),
-per_day AS (SELECT day, what, SUM(n) AS n, SUM(amount) AS amount FROM steps WHERE day IS NOT NULL GROUP BY day, what),
+steps AS (
+    SELECT * EXCLUDE (since, until), UNNEST([since, until]) AS day, UNNEST([1, -1]) AS n FROM summed
+    UNION ALL BY NAME
+    SELECT day, CASE WHEN now = 0 THEN -1 ELSE 1 END AS n, 1 AS active FROM turns WHERE now = 0 OR now = n
+),
+per_day AS (
+    SELECT
+        day,
+        SUM(n * students) AS students,
+        SUM(n * with_completion) AS with_completion,
+        SUM(n * completion) AS completion,
+        SUM(n * low) AS low,
+        SUM(n * scored) AS scored,
+        SUM(n * score) AS score,
+        SUM(n * minutes) AS minutes,
+        SUM(n * active) AS active,
+        SUM(n * never) AS never
+    FROM steps WHERE day IS NOT NULL GROUP BY day
+),
 totals AS (
     SELECT
         d.snapshot_date,
-        SUM(p.n) FILTER (p.what = 'students') AS students,
-        SUM(p.n) FILTER (p.what = 'completion') AS with_completion,
-        SUM(p.amount) FILTER (p.what = 'completion') AS completion,
-        SUM(p.n) FILTER (p.what = 'low') AS low,
-        SUM(p.n) FILTER (p.what = 'score') AS scored,
-        SUM(p.amount) FILTER (p.what = 'score') AS score,
-        SUM(p.amount) FILTER (p.what = 'time') AS minutes,
-        SUM(p.n) FILTER (p.what = 'active') AS active,
-        SUM(p.n) FILTER (p.what = 'never') AS never
+        SUM(p.students) AS students,
+        SUM(p.with_completion) AS with_completion,
+        SUM(p.completion) AS completion,
+        SUM(p.low) AS low,
+        SUM(p.scored) AS scored,
+        SUM(p.score) AS score,
+        SUM(p.minutes) AS minutes,
+        SUM(p.active) AS active,
+        SUM(p.never) AS never
     FROM spans.days AS d LEFT JOIN per_day AS p ON p.day <= d.snapshot_date
     GROUP BY d.snapshot_date
 ),

@@ -25,6 +25,7 @@
 --   first_login_date             Day of the first login.
 --   last_activity_date           Day of the last activity: the later one, where summary and activity tracking differ.
 --   days_inactive                Days from the last activity to the newest landed day.
+--   is_active                    Whether the last activity was on that day or within the seven days before; NULL = unknown.
 --   days_since_last_activity     The same as the service counted it, when it last stated it.
 --   unchanged_since              The snapshot that first showed the present summary.
 WITH listed AS (
@@ -62,25 +63,26 @@ SELECT
     s.is_registered,
     COALESCE(l.class_count, CASE WHEN n.student_id IS NOT NULL THEN 0 END) AS class_count,
     l.class_titles,
-    m.total_assignments,
-    m.completed_assignments,
-    m.completion_rate,
-    m.average_score,
-    m.total_assessments,
-    m.completed_assessments,
-    m.total_time_minutes,
-    a.assignment_submission_count,
-    a.assignment_missing_count,
-    a.has_ever_logged_in,
-    a.first_login_date,
-    GREATEST(m.last_activity_date, a.last_activity_date) AS last_activity_date,
-    (SELECT MAX(snapshot_date) FROM spans.days)
-    - GREATEST(m.last_activity_date, a.last_activity_date) AS days_inactive,
-    a.days_since_last_activity,
+    summary.total_assignments,
+    summary.completed_assignments,
+    summary.completion_rate,
+    summary.average_score,
+    summary.total_assessments,
+    summary.completed_assessments,
+    summary.total_time_minutes,
+    activity.assignment_submission_count,
+    activity.assignment_missing_count,
+    activity.has_ever_logged_in,
+    activity.first_login_date,
+    {{ metric.last_activity_date }} AS last_activity_date,
+    {{ metric.days_inactive }} AS days_inactive,
+    {{ metric.is_active }} AS is_active,
+    activity.days_since_last_activity,
     h.valid_from AS unchanged_since
 FROM main.students AS s
-LEFT JOIN main.student_summaries AS m USING (student_id)
-LEFT JOIN main.student_activity AS a USING (student_id)
+CROSS JOIN (SELECT MAX(snapshot_date) AS snapshot_date FROM spans.days) AS landed
+LEFT JOIN main.student_summaries AS summary USING (student_id)
+LEFT JOIN main.student_activity AS activity USING (student_id)
 LEFT JOIN listed AS l USING (student_id)
 LEFT JOIN in_none AS n USING (student_id)
 LEFT JOIN history.student_summaries AS h ON h.student_id = s.student_id AND h.valid_to IS NULL

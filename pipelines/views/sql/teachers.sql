@@ -17,10 +17,10 @@ SELECT
     teacher_id,
     MAX(teacher_name) AS teacher_name,
     MAX(teacher_email) AS teacher_email,
-    COUNT(*) AS class_count,
-    COUNT(*) FILTER (WHERE class_status = 1) AS active_class_count,
+    {{ metric.class_count }} AS class_count,
+    {{ metric.active_class_count }} AS active_class_count,
     COALESCE(ANY_VALUE(l.students), 0) AS student_count,
-    CAST(SUM(c.student_count) AS BIGINT) AS student_places
-FROM main.classes AS c LEFT JOIN listed AS l USING (teacher_id)
+    {{ metric.student_places }} AS student_places
+FROM main.classes LEFT JOIN listed AS l USING (teacher_id)
 WHERE teacher_id IS NOT NULL
 GROUP BY teacher_id

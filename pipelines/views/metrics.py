@@ -1,0 +1,146 @@
+"""The measures that views share, each defined once: its name, what it means, its SQL, and what one value is about.
+
+The views' files take the SQL from here (`{{ metric.is_active }}`), the view `metrics` lists it, and the data dictionary
+shows what it means. What belongs to a single view stands in that view's file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Days after the last activity during which a student still counts as active.
+ACTIVE_DAYS = 7
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measure.
+
+    `sql` is an expression over `source`, which is what stands behind FROM. `grain` names the columns of which each
+    combination has one value. `shown_in` is the column of a view, `view.column`, that gives the same; empty for a
+    measure that is only a part of others.
+    """
+
+    name: str
+    definition: str
+    sql: str
+    grain: tuple[str, ...]
+    source: str
+    shown_in: str = ""
+    is_aggregate: bool = True
+
+    @property
+    def query(self) -> str:
+        """The query that gives every value: the grain's columns, then the value."""
+        keys = ", ".join(self.grain)
+        groups = f" GROUP BY {keys}" if self.is_aggregate else ""
+        return f"SELECT {keys}, {self.sql} AS {self.name} FROM {self.source}{groups}"
+
+
+def _of_student(name: str, definition: str, sql: str, shown_in: str = "") -> Metric:
+    """Of one student on one day: of `summary` and `activity` as they were on the day `landed`."""
+    source = (
+        "students CROSS JOIN (SELECT MAX(snapshot_date) AS snapshot_date FROM spans.days) AS landed"
+        " LEFT JOIN student_summaries AS summary USING (student_id)"
+        " LEFT JOIN student_activity AS activity USING (student_id)"
+    )
+    return Metric(name, definition, sql, ("student_id",), source, shown_in, is_aggregate=False)
+
+
+def _of_day(name: str, definition: str, sql: str) -> Metric:
+    """Of all students on one landed day."""
+    return Metric(name, definition, sql, ("snapshot_date",), "student_daily", f"progress_daily.{name}")
+
+
+def _of_course(name: str, definition: str, sql: str) -> Metric:
+    """Of a course's classes; the same holds for a teacher's."""
+    return Metric(name, definition, sql, ("course_id",), "classes WHERE course_id IS NOT NULL", f"courses.{name}")
+
+
+def _of_classes(name: str, definition: str, column: str) -> Metric:
+    """An average over the active classes of a course."""
+    source = "classes LEFT JOIN class_summaries USING (class_id) WHERE class_status = 1 AND course_id IS NOT NULL"
+    sql = f"ROUND(AVG({column}), 2)"
+    return Metric(name, definition, sql, ("course_id",), source, f"class_comparison.{name}")
+
+
+_LAST_ACTIVITY = "GREATEST(summary.last_activity_date, activity.last_activity_date)"
+_NEVER = "NOT has_ever_logged_in"
+_COMPLETION = "CASE WHEN total_assignments > 0 THEN completion_rate END"
+
+METRICS: tuple[Metric, ...] = (
+    _of_student(
+        "last_activity_date",
+        "The student's last day of activity: the later one, where summary and activity tracking differ.",
+        _LAST_ACTIVITY,
+        "student_progress.last_activity_date",
+    ),
+    _of_student(
+        "days_inactive",
+        "Days from the student's last activity to the day.",
+        f"landed.snapshot_date - {_LAST_ACTIVITY}",
+        "student_progress.days_inactive",
+    ),
+    _of_student(
+        "never_logged_in",
+        "Activity tracking says that the student has never logged in; unknown of a student without activity tracking.",
+        _NEVER,
+    ),
+    _of_student(
+        "is_active",
+        f"The student's last activity was on the day or within the {ACTIVE_DAYS} days before. Without a known last"
+        " activity, a student who never logged in is not active, and of others it is unknown.",
+        f"COALESCE(landed.snapshot_date - {_LAST_ACTIVITY} <= {ACTIVE_DAYS}, CASE WHEN {_NEVER} THEN FALSE END)",
+        "student_progress.is_active",
+    ),
+    _of_student(
+        "completion",
+        "The student's completion in percent. Of a student without assignments there is none: it counts in no average,"
+        " and is neither low nor falling.",
+        _COMPLETION,
+    ),
+    _of_day("students", "Students listed, each once, whatever the number of classes.", "COUNT(*)"),
+    _of_day(
+        "average_completion_rate",
+        "The average completion of the students who have assignments, each counted once.",
+        f"ROUND(AVG({_COMPLETION}), 2)",
+    ),
+    _of_day(
+        "average_score",
+        "The average of the students' average scores, over those who have one, each counted once.",
+        "ROUND(AVG(average_score), 2)",
+    ),
+    _of_day("scored_students", "Students who have a score.", "COUNT(average_score)"),
+    _of_day("active_students", "Students who are active.", "COUNT(*) FILTER (is_active)"),
+    _of_day(
+        "active_percent",
+        "Active students as a share of the students listed, percent.",
+        "ROUND(100.0 * COUNT(*) FILTER (is_active) / NULLIF(COUNT(*), 0), 2)",
+    ),
+    _of_day("never_logged_in_students", "Students who have never logged in.", f"COUNT(*) FILTER ({_NEVER})"),
+    _of_day(
+        "total_time_minutes",
+        "Learning time of all students listed, since they began, in minutes.",
+        "COALESCE(SUM(total_time_minutes), 0)",
+    ),
+    _of_course("class_count", "Listed classes, active or not.", "COUNT(*)"),
+    _of_course("active_class_count", "Active classes.", "COUNT(*) FILTER (class_status = 1)"),
+    _of_course(
+        "student_places",
+        "The sum of the classes' own student_count: a student in two of them counts twice.",
+        "CAST(SUM(classes.student_count) AS BIGINT)",
+    ),
+    _of_classes(
+        "course_completion_rate",
+        "The average completion of a course's active classes, each class counted once, whatever its size.",
+        "average_completion_rate",
+    ),
+    _of_classes(
+        "course_score",
+        "The average score of a course's active classes, each class counted once, whatever its size.",
+        "average_score",
+    ),
+)
+
+# The expressions by name, as the views' files use them.
+SQL: dict[str, str] = {m.name: m.sql for m in METRICS}

@@ -1,0 +1,80 @@
+{#- The students listed on each day of a relation, as they were on it: what student_daily and student_weekly share.
+
+    `landed` is a relation with the columns `keys`, of which each combination is one day, and `snapshot_date`. Each table
+    is cut to the days by itself and the cuts are joined by equality, so that a filter on a key reaches every table
+    before anything is joined: one day costs one day. -#}
+
+{#- The rows of a table's history that were valid on the days; `more` are further columns. -#}
+{%- macro on_days(landed, keys, table, more="") -%}
+(
+    SELECT {{ m.names(keys, "d.") }}, h.*{{ more }}
+    FROM {{ landed }} AS d INNER JOIN history.{{ table }} AS h
+        ON h.valid_from <= d.snapshot_date AND COALESCE(h.valid_to, DATE 'infinity') > d.snapshot_date
+)
+{%- endmacro -%}
+
+{#- CTEs: `listed`, how many classes a student lists on a day, and `in_none`, from when until when it is known of a
+    student that there is none: since the record said so, until the student left the institution. -#}
+{%- macro class_counts(landed, keys) -%}
+listed AS (
+    SELECT {{ m.names(keys) }}, student_id, COUNT(*) AS class_count
+    FROM {{ on_days(landed, keys, "student_classes") }}
+    GROUP BY {{ m.names(keys) }}, student_id
+),
+emptied AS (SELECT student_id, first_day FROM spans.student_classes WHERE span_state = 'empty'),
+versions AS (
+    SELECT student_id, valid_from, valid_to, LAG(valid_to) OVER w AS before_to
+    FROM history.students SEMI JOIN emptied USING (student_id)
+    WINDOW w AS (PARTITION BY student_id ORDER BY valid_from)
+),
+numbered AS (
+    SELECT
+        *,
+        COUNT(*) FILTER (before_to IS NULL OR before_to < valid_from)
+            OVER (PARTITION BY student_id ORDER BY valid_from) AS number
+    FROM versions
+),
+stays AS (
+    SELECT student_id, MIN(valid_from) AS since, MAX(COALESCE(valid_to, DATE 'infinity')) AS until
+    FROM numbered GROUP BY student_id, number
+),
+in_none AS (
+    SELECT s.student_id, MIN(e.first_day) AS since, s.until
+    FROM stays AS s INNER JOIN emptied AS e
+        ON e.student_id = s.student_id AND e.first_day >= s.since AND e.first_day < s.until
+    GROUP BY s.student_id, s.until
+)
+{%- endmacro -%}
+
+{#- What was known of a student on the day: the columns that both views have. -#}
+{%- macro columns() -%}
+    student_id,
+    s.name,
+    COALESCE(l.class_count, CASE WHEN n.student_id IS NOT NULL THEN 0 END) AS class_count,
+    summary.total_assignments,
+    summary.completed_assignments,
+    summary.completion_rate,
+    summary.average_score,
+    summary.total_time_minutes,
+    activity.assignment_submission_count,
+    activity.assignment_missing_count,
+    activity.has_ever_logged_in,
+    {{ metric.last_activity_date }} AS last_activity_date,
+    {{ metric.days_inactive }} AS days_inactive,
+    {{ metric.is_active }} AS is_active
+{%- endmacro -%}
+
+{#- The summaries on the days, with `completion`. -#}
+{%- macro summaries(landed, keys) -%}
+{{ on_days(landed, keys, "student_summaries", ", " ~ metric.completion ~ " AS completion") }}
+{%- endmacro -%}
+
+{%- macro joined(landed, keys) -%}
+{{ landed }} AS landed
+INNER JOIN {{ on_days(landed, keys, "students") }} AS s USING ({{ m.names(keys) }})
+LEFT JOIN {{ summaries(landed, keys) }} AS summary USING ({{ m.names(keys) }}, student_id)
+LEFT JOIN {{ on_days(landed, keys, "student_activity") }} AS activity USING ({{ m.names(keys) }}, student_id)
+LEFT JOIN listed AS l USING ({{ m.names(keys) }}, student_id)
+LEFT JOIN in_none AS n
+    ON n.student_id = s.student_id AND n.since <= landed.snapshot_date AND n.until > landed.snapshot_date
+{%- endmacro -%}

@@ -1,0 +1,92 @@
+-- class_weekly: One row per ISO week and class listed on its last landed day: that state, and the change in a week.
+--
+-- A class's own averages also move when students come and go. So the change is given for the same students, too: those
+-- whose records list the class then and now. Their completion and score are over all of their classes, as the service
+-- states them. Changes are against the last landed day of the week before; NULL if nothing was landed in that week. Ask
+-- for one week or for some classes; write weeks as dates.
+--
+--   week_begins               The Monday of the week.
+--   snapshot_date             The last landed day of the week, whose state this is.
+--   landed_days               How many days of the week were landed.
+--   class_id                  The class's id at the records service.
+--   class_title               Class name on that day.
+--   class_status              0 = inactive, 1 = active, on that day.
+--   course_id                 The course's id.
+--   course_name               The course's name.
+--   teacher_id                The primary teacher's id on that day.
+--   student_count             Number of enrolled students, as the class's record gives it.
+--   average_completion_rate   Average completion, percent, as the class's record gives it.
+--   average_score             Average score, as the class's record gives it.
+--   total_engagement_minutes  Total engagement in minutes.
+--   completion_change         Points of average_completion_rate gained since (lost: negative).
+--   score_change              Points of average_score gained since (lost: negative).
+--   minutes_change            Minutes of engagement since.
+--   same_students             Students whose records list the class then and now.
+--   same_completion_change    The average gain in completion of these, in points; of those with assignments both times.
+--   same_score_change         The average gain in average score of these, in points.
+WITH weeks AS NOT MATERIALIZED (
+    SELECT
+        CAST(DATE_TRUNC('week', snapshot_date) AS DATE) AS week_begins,
+        MAX(snapshot_date) AS snapshot_date,
+        COUNT(*) AS landed_days
+    FROM spans.days GROUP BY ALL
+),
+pairs AS NOT MATERIALIZED (
+    SELECT w.*, b.snapshot_date AS before_date FROM weeks AS w LEFT JOIN weeks AS b ON b.week_begins = w.week_begins - 7
+),
+-- One row a week, class and student in it then and now.
+same AS NOT MATERIALIZED (
+    SELECT
+        w.week_begins, now.class_id,
+        summary.completion - earlier.completion AS completion_change,
+        summary.average_score - earlier.average_score AS score_change
+    FROM pairs AS w
+    INNER JOIN history.student_classes AS now
+        ON now.valid_from <= w.snapshot_date AND COALESCE(now.valid_to, DATE 'infinity') > w.snapshot_date
+    INNER JOIN history.student_classes AS was
+        ON was.class_id = now.class_id AND was.student_id = now.student_id
+        AND was.valid_from <= w.before_date AND COALESCE(was.valid_to, DATE 'infinity') > w.before_date
+    INNER JOIN (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries) AS summary
+        ON summary.student_id = now.student_id
+        AND summary.valid_from <= w.snapshot_date AND COALESCE(summary.valid_to, DATE 'infinity') > w.snapshot_date
+    INNER JOIN (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries) AS earlier
+        ON earlier.student_id = now.student_id
+        AND earlier.valid_from <= w.before_date AND COALESCE(earlier.valid_to, DATE 'infinity') > w.before_date
+),
+moved AS NOT MATERIALIZED (
+    SELECT
+        week_begins, class_id, COUNT(*) AS same_students,
+        ROUND(AVG(completion_change), 2) AS same_completion_change,
+        ROUND(AVG(score_change), 2) AS same_score_change
+    FROM same GROUP BY week_begins, class_id
+)
+SELECT
+    w.week_begins,
+    w.snapshot_date,
+    w.landed_days,
+    c.class_id,
+    c.class_title,
+    c.class_status,
+    c.course_id,
+    c.course_name,
+    c.teacher_id,
+    c.student_count,
+    s.average_completion_rate,
+    s.average_score,
+    s.total_engagement_minutes,
+    ROUND(s.average_completion_rate - b.average_completion_rate, 2) AS completion_change,
+    ROUND(s.average_score - b.average_score, 2) AS score_change,
+    s.total_engagement_minutes - b.total_engagement_minutes AS minutes_change,
+    CASE WHEN w.before_date IS NOT NULL THEN COALESCE(m.same_students, 0) END AS same_students,
+    m.same_completion_change,
+    m.same_score_change
+FROM pairs AS w
+INNER JOIN history.classes AS c
+    ON c.valid_from <= w.snapshot_date AND COALESCE(c.valid_to, DATE 'infinity') > w.snapshot_date
+LEFT JOIN history.class_summaries AS s
+    ON s.class_id = c.class_id
+    AND s.valid_from <= w.snapshot_date AND COALESCE(s.valid_to, DATE 'infinity') > w.snapshot_date
+LEFT JOIN history.class_summaries AS b
+    ON b.class_id = c.class_id
+    AND b.valid_from <= w.before_date AND COALESCE(b.valid_to, DATE 'infinity') > w.before_date
+LEFT JOIN moved AS m ON m.week_begins = w.week_begins AND m.class_id = c.class_id

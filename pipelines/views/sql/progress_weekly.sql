@@ -1,0 +1,111 @@
+-- progress_weekly: One row per ISO week with a landed day: the institution on its last one, and the change in a week.
+--
+-- The institution's averages also move when students come and go. So the change is that of the same students: those who
+-- are listed on the last landed day of the week before and on this one. It is NULL if nothing was landed in the week
+-- before.
+--
+--   week_begins               The Monday of the week.
+--   snapshot_date             The last landed day of the week, whose state this is.
+--   landed_days               How many days of the week were landed.
+--   students                  Students listed.
+--   average_completion_rate   The average completion_rate over the students with assignments, percent.
+--   average_score             The average average_score over the students who have one.
+--   active_students           Students whose last activity was on that day or within the seven days before.
+--   active_percent            The same as a share of the students listed, percent.
+--   same_students             Students listed then and now.
+--   same_completion_change    Their average gain in completion, in points, of those with assignments then and now.
+--   same_score_change         Their average gain in average score, in points, of those with a score then and now.
+--   same_minutes_change       Their average learning time since, in minutes.
+WITH weeks AS (
+    SELECT
+        CAST(DATE_TRUNC('week', snapshot_date) AS DATE) AS week_begins,
+        MAX(snapshot_date) AS snapshot_date,
+        COUNT(*) AS landed_days
+    FROM spans.days GROUP BY ALL
+),
+-- Versions begin and end on landed days, so the last landed day of a week shows those that begin in it or before, and
+-- end after it. The weeks from `since` until before `until` show this one.
+shown AS (
+    SELECT
+        student_id,
+        CAST(DATE_TRUNC('week', valid_from) AS DATE) AS since,
+        CAST(COALESCE(DATE_TRUNC('week', valid_to), DATE 'infinity') AS DATE) AS until,
+        {{ metric.completion }} AS completion,
+        average_score,
+        total_time_minutes
+    FROM history.student_summaries
+    WHERE valid_to IS NULL OR DATE_TRUNC('week', valid_from) < DATE_TRUNC('week', valid_to)
+),
+-- Two versions of a student that meet: in the week of `since` the second one is new.
+met AS (
+    SELECT
+        since AS week_begins,
+        completion - LAG(completion) OVER w AS completion,
+        average_score - LAG(average_score) OVER w AS score,
+        total_time_minutes - LAG(total_time_minutes) OVER w AS minutes
+    FROM shown
+    WINDOW w AS (PARTITION BY student_id ORDER BY since)
+    QUALIFY LAG(until) OVER w = since
+),
+moved AS (
+    SELECT
+        week_begins,
+        COUNT(*) AS students,
+        COUNT(completion) AS completions,
+        SUM(CAST(completion AS DECIMAL(18, 6))) AS completion,
+        COUNT(score) AS scores,
+        SUM(CAST(score AS DECIMAL(18, 6))) AS score,
+        COUNT(minutes) AS times,
+        SUM(CAST(minutes AS DECIMAL(18, 6))) AS minutes
+    FROM met GROUP BY week_begins
+),
+-- Who is shown by one version in a week and in the week before has changed by nothing.
+unmoved AS (
+    SELECT UNNEST([since + 7, until]) AS week_begins, UNNEST([1, -1]) AS n, students, completions, scores, times
+    FROM (
+        SELECT
+            since, until, COUNT(*) AS students, COUNT(completion) AS completions, COUNT(average_score) AS scores,
+            COUNT(total_time_minutes) AS times
+        FROM shown WHERE until > since + 7 GROUP BY since, until
+    )
+),
+stayed AS (
+    SELECT
+        w.week_begins,
+        SUM(u.n * u.students) AS students,
+        SUM(u.n * u.completions) AS completions,
+        SUM(u.n * u.scores) AS scores,
+        SUM(u.n * u.times) AS times
+    FROM weeks AS w INNER JOIN unmoved AS u ON u.week_begins <= w.week_begins
+    GROUP BY w.week_begins
+),
+-- Of each week that follows a landed one.
+same AS (
+    SELECT
+        w.week_begins,
+        COALESCE(s.students, 0) + COALESCE(m.students, 0) AS students,
+        COALESCE(m.completion, 0)
+        / NULLIF(CAST(COALESCE(s.completions, 0) + COALESCE(m.completions, 0) AS DOUBLE), 0) AS completion,
+        COALESCE(m.score, 0) / NULLIF(CAST(COALESCE(s.scores, 0) + COALESCE(m.scores, 0) AS DOUBLE), 0) AS score,
+        COALESCE(m.minutes, 0) / NULLIF(CAST(COALESCE(s.times, 0) + COALESCE(m.times, 0) AS DOUBLE), 0) AS minutes
+    FROM weeks AS w SEMI JOIN weeks AS b ON b.week_begins = w.week_begins - 7
+    LEFT JOIN moved AS m ON m.week_begins = w.week_begins
+    LEFT JOIN stayed AS s ON s.week_begins = w.week_begins
+)
+SELECT
+    w.week_begins,
+    w.snapshot_date,
+    w.landed_days,
+    p.students,
+    p.average_completion_rate,
+    p.average_score,
+    p.active_students,
+    p.active_percent,
+    CAST(s.students AS BIGINT) AS same_students,
+    ROUND(s.completion, 2) AS same_completion_change,
+    ROUND(s.score, 2) AS same_score_change,
+    ROUND(s.minutes, 2) AS same_minutes_change
+FROM weeks AS w
+INNER JOIN main.progress_daily AS p ON p.snapshot_date = w.snapshot_date
+LEFT JOIN same AS s ON s.week_begins = w.week_begins
+ORDER BY w.week_begins

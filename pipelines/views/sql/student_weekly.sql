@@ -1,0 +1,51 @@
+-- student_weekly: One row per ISO week and student listed on its last landed day: that state, and the change in a week.
+--
+-- A change is against the last landed day of the week before; NULL if nothing was landed in that week or the student was
+-- not listed then. Ask for one week or for some students; write weeks as dates.
+--
+--   week_begins                  The Monday of the week.
+--   snapshot_date                The last landed day of the week, whose state this is.
+--   landed_days                  How many days of the week were landed.
+--   student_id                   Unique student user id.
+--   name                         Full name on that day.
+--   class_count                  Active classes the student's record listed; NULL when it had never said.
+--   total_assignments            Assignments given to the student.
+--   completed_assignments        Assignments the student had completed.
+--   completion_rate              Assignment completion, percent, 0 to 100.
+--   average_score                Average score, 0 to 100; NULL when nothing was scored.
+--   total_time_minutes           Total learning time in minutes.
+--   assignment_submission_count  Assignments submitted.
+--   assignment_missing_count     Assignments missing.
+--   has_ever_logged_in           Whether the student had ever logged in.
+--   last_activity_date           Day of the last activity: the later one, where summary and activity tracking differ.
+--   days_inactive                Days from the last activity to that day.
+--   is_active                    Whether the last activity was on that day or within the seven days before; NULL = unknown.
+--   was_listed_before            Whether the student was listed on the last landed day of the week before.
+--   completed_change             Assignments completed since.
+--   completion_change            Points of completion gained since (lost: negative); NULL without assignments then or now.
+--   score_change                 Points of average score gained since (lost: negative).
+--   minutes_change               Minutes of learning time since.
+{% import "_student_state.sql" as state with context %}
+WITH weeks AS NOT MATERIALIZED (
+    SELECT
+        CAST(DATE_TRUNC('week', snapshot_date) AS DATE) AS week_begins,
+        MAX(snapshot_date) AS snapshot_date,
+        COUNT(*) AS landed_days
+    FROM spans.days GROUP BY ALL
+),
+before AS NOT MATERIALIZED (
+    SELECT week_begins + 7 AS week_begins, snapshot_date FROM weeks
+),
+{{ state.class_counts("weeks", ["week_begins"]) }}
+SELECT
+    week_begins,
+    landed.snapshot_date,
+    landed.landed_days,
+{{ state.columns() }},
+    earlier.student_id IS NOT NULL AS was_listed_before,
+    summary.completed_assignments - earlier.completed_assignments AS completed_change,
+    ROUND(summary.completion - earlier.completion, 2) AS completion_change,
+    ROUND(summary.average_score - earlier.average_score, 2) AS score_change,
+    summary.total_time_minutes - earlier.total_time_minutes AS minutes_change
+FROM {{ state.joined("weeks", ["week_begins"]) }}
+LEFT JOIN {{ state.summaries("before", ["week_begins"]) }} AS earlier USING (week_begins, student_id)
