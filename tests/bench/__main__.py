@@ -1,5 +1,5 @@
 """`make bench`: the first night and the next one as multiples of a bare walk in the same run, with `--peers` of other
-tools as well; then the views, and what history costs as a year grows.
+tools as well; then the views, after some nights and after a year, and what history costs as a year grows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 
 from rich.console import Console
 
-from tests.bench import faulty, history, nightly, views
+from tests.bench import faulty, history, nightly, views, year
 from tests.bench.meter import RunError
 from tests.bench.tools import PEERS, ROLLBOOK
 
@@ -37,6 +37,7 @@ def main() -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--nightly", action="store_true", help="only the two nights")
     only.add_argument("--views", action="store_true", help="only the analysts' views")
+    only.add_argument("--year", action="store_true", help="only the views, looking back on a year made without nights")
     only.add_argument("--history", action="store_true", help="only the year of snapshots")
     parser.add_argument("--nights", type=int, default=views.NIGHTS, help="how many nights the views look back on")
     chosen = parser.parse_args()
@@ -46,18 +47,25 @@ def main() -> None:
         sys.exit(f"Rollbook {error}.")
 
 
+def judge(out: Console, answered: list[views.Answered], students: int, nights: int) -> None:
+    """Print how long the views take; ends the run when one takes too long."""
+    out.print(views.shown(answered, students, nights))
+    late = views.slow(answered)
+    if late and students <= JUDGED_UP_TO:
+        sys.exit(f"Slower than {views.MOST_SECONDS:g} s: {', '.join(late)}. Make it a table at publish.")
+
+
 def measure(chosen: argparse.Namespace) -> None:
     """Measure what was chosen, and print it."""
     out = Console(width=160)
-    everything = not (chosen.nightly or chosen.views or chosen.history)
+    everything = not (chosen.nightly or chosen.views or chosen.year or chosen.history)
     if chosen.nightly or everything:
         nights(chosen.students, chosen.rounds, out, peers=chosen.peers)
     if chosen.views or everything:
         answered = views.measured(chosen.students, chosen.nights)
-        out.print(views.shown(answered, chosen.students, chosen.nights))
-        late = views.slow(answered)
-        if late and chosen.students <= JUDGED_UP_TO:
-            sys.exit(f"Slower than {views.MOST_SECONDS:g} s: {', '.join(late)}. Make it a table at publish.")
+        judge(out, answered, chosen.students, chosen.nights)
+    if chosen.year or everything:
+        judge(out, views.of_year(chosen.students), chosen.students, year.DAYS)
     if chosen.history or everything:
         history.main([])
 

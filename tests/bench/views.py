@@ -22,6 +22,7 @@ from pipelines.store.database import connect
 from pipelines.store.lake import Lake
 from pipelines.store.ops import stamp
 from pipelines.views import catalog
+from tests.bench import year
 from tests.bench.meter import run
 from tests.bench.service import KEY, remote
 
@@ -32,8 +33,11 @@ THREADS = 2
 # A class and a student that are there.
 MIDDLE = """SELECT (SELECT QUANTILE_DISC(class_id, 0.5) FROM classes),
                    (SELECT QUANTILE_DISC(student_id, 0.5) FROM students)"""
-# Nobody reads these whole: a row for each student and class there ever was.
-LONG = ("enrollment_spans",)
+# Nobody reads these whole: a row for each student and class there ever was, or for each on every day or week.
+LONG = (
+    *("enrollment_spans", "student_timeline", "student_daily", "student_weekly"),
+    *("class_daily", "class_weekly"),
+)
 MACROS = ("students_as_of(DATE '{middle}')", "changes_between(DATE '{middle}', DATE '{last}')")
 
 
@@ -59,24 +63,40 @@ def measured(students: int, nights: int = NIGHTS) -> list[Answered]:
         return answers(Path(made), days[len(days) // 2], last)
 
 
+def of_year(students: int) -> list[Answered]:
+    """Ask each question of a year of such a school, made without nights."""
+    with tempfile.TemporaryDirectory() as made:
+        file = Path(made) / "rollbook.duckdb"
+        last = year.write(file, students)
+        middle = last - timedelta(days=year.DAYS // 2)
+        return [_answer(file, q) for q in _asked(file, middle, last)]
+
+
 def answers(warehouse: Path, middle: date, last: date) -> list[Answered]:
     """Each question's rows and seconds; then the seconds of making the views, and of making the page."""
     published = warehouse / "rollbook.duckdb"
-    asked = [*questions(published, middle), *(m.format(middle=middle, last=last) for m in MACROS)]
-    return [*(_answer(published, q) for q in asked), *_publish(warehouse)]
+    return [*(_answer(published, q) for q in _asked(published, middle, last)), *_publish(warehouse)]
+
+
+def _asked(published: Path, middle: date, last: date) -> list[str]:
+    return [*questions(published, middle), *(m.format(middle=middle, last=last) for m in MACROS)]
 
 
 def questions(published: Path, day: date) -> Iterator[str]:
     """Yield every view, whole unless it is long, and asked for one day, one class and one student."""
     with duckdb.connect(str(published), read_only=True) as con:
         one_class, one_student = con.execute(MIDDLE).fetchall()[0]
-    one = {"snapshot_date": f"DATE '{day}'", "class_id": one_class, "student_id": one_student}
+    monday = day - timedelta(days=day.weekday())
+    one = {"week_begins": f"DATE '{monday}'", "class_id": one_class, "student_id": one_student}
     for view in catalog.views():
         if view.name not in LONG:
             yield view.name
         for column, _ in view.columns:
             if column in one:
                 yield f"{view.name} WHERE {column} = {one[column]}"
+            # The state at a week's end is asked for by its week.
+            elif column == "snapshot_date" and "week_begins" not in dict(view.columns):
+                yield f"{view.name} WHERE {column} = DATE '{day}'"
 
 
 def _answer(published: Path, question: str) -> Answered:

@@ -19,6 +19,8 @@ from tests.support.nights import House, new_house, night
 from tests.support.records import MISSING, Records, classes, entry, school_class, student, within
 from tests.support.states import Night, States
 
+pytestmark = pytest.mark.timeout(400)  # eight whole syncs, once for all tests
+
 ALGEBRA, BIOLOGY = entry(), entry(class_id=502, class_title="Biology", course_name="Science")
 GONE = entry(class_id=599, class_title="Not in the class list")
 
