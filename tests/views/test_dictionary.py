@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import duckdb
 import pytest
 
 from pipelines.settings import ROOT
@@ -67,6 +68,18 @@ def test_a_question_of_the_cookbook_returns_rows(recipe: Recipe, fortnight: Scho
     rows = fortnight.rows(recipe.sql)
     assert rows
     assert all(any(value is not None for value in row) for row in rows)
+
+
+def test_the_newest_day_can_be_asked_for_by_a_variable(fortnight: School) -> None:
+    assert (
+        "`SET VARIABLE day = (SELECT MAX(day)\n  FROM calendar)`, then `WHERE snapshot_date = getvariable('day')`"
+        in (dictionary.render())
+    )
+    with duckdb.connect(fortnight.published, read_only=True) as con:
+        con.execute("SET VARIABLE day = (SELECT MAX(day) FROM calendar)")
+        asked = "SELECT student_id, completion_rate, class_count FROM {} ORDER BY ALL"
+        newest = con.execute(asked.format("student_daily WHERE snapshot_date = getvariable('day')")).fetchall()
+        assert newest == con.execute(asked.format("student_progress")).fetchall()
 
 
 def test_the_roster_of_a_day_is_what_was_landed_on_it(fortnight: School) -> None:
