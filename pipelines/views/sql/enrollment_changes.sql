@@ -10,22 +10,19 @@
 --   name               The student's full name on that day; of one who left the institution, the last one.
 --   is_student_listed  Whether the student was listed on that day: one who was not has left every class.
 --   is_class_listed    Whether the class was listed on that day, active or not.
-WITH enrolled AS (
-    SELECT
-        *,
-        LAG(valid_to) OVER w AS before_to,
-        LEAD(valid_from) OVER w AS after_from
-    FROM history.student_classes
-    WINDOW w AS (PARTITION BY student_id, class_id ORDER BY valid_from)
-),
-moved AS (
-    SELECT valid_from AS snapshot_date, 'joined' AS change, student_id, class_id, class_title, course_name
-    FROM enrolled
-    WHERE valid_from > (SELECT MIN(snapshot_date) FROM spans.days) AND (before_to IS NULL OR before_to < valid_from)
+-- A version of the same place that ends on the day on which another one begins is no leaving, and the other no joining.
+WITH moved AS (
+    SELECT h.valid_from AS snapshot_date, 'joined' AS change, h.student_id, h.class_id, h.class_title, h.course_name
+    FROM history.student_classes AS h
+    ANTI JOIN history.student_classes AS b
+        ON b.student_id = h.student_id AND b.class_id = h.class_id AND b.valid_to = h.valid_from
+    WHERE h.valid_from > (SELECT MIN(snapshot_date) FROM spans.days)
     UNION ALL
-    SELECT valid_to, 'left', student_id, class_id, class_title, course_name
-    FROM enrolled
-    WHERE valid_to IS NOT NULL AND (after_from IS NULL OR after_from > valid_to)
+    SELECT h.valid_to, 'left', h.student_id, h.class_id, h.class_title, h.course_name
+    FROM history.student_classes AS h
+    ANTI JOIN history.student_classes AS a
+        ON a.student_id = h.student_id AND a.class_id = h.class_id AND a.valid_from = h.valid_to
+    WHERE h.valid_to IS NOT NULL
 )
 SELECT
     m.snapshot_date,
