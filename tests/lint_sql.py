@@ -73,7 +73,7 @@ def main() -> int:
     """Print every fault; returns how many there are."""
     count = 0
     for path in sorted((ROOT / "pipelines").rglob("*.sql")):
-        if not path.name.startswith("_") and path.name != "cookbook.sql":
+        if not path.name.startswith("_") and path.name != "cookbook.sql":  # _*.sql: what statements share
             for fault in faults(path):
                 count += 1
                 print(f"{path.relative_to(ROOT)}: {fault}", file=sys.stderr)  # noqa: T201

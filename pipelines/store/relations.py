@@ -47,7 +47,7 @@ CHANGES = Relation(
 THRESHOLDS = Relation(
     "main",
     "thresholds",
-    "One row per threshold of students_to_watch, as thresholds.csv beside this file had it at the last publish.",
+    "One row per threshold of who is to watch, as thresholds.csv beside this file had it at the last publish.",
     (
         Column("name", "VARCHAR", "The threshold's name."),
         Column("value", "DOUBLE", "Where it lies: percent, points or days, as the meaning says."),

@@ -37,7 +37,8 @@ def environment(package: str, folder: str) -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     # S701 asks for HTML's escapes; this is SQL, made of our own declarations.
-    loader = ChoiceLoader([PackageLoader(package, folder), PackageLoader("pipelines.store", "sql")])
+    folders = dict.fromkeys(((package, folder), (package, "sql"), ("pipelines.store", "sql")))
+    loader = ChoiceLoader([PackageLoader(*place) for place in folders])
     made = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # noqa: S701
     made.globals["m"] = made.get_template(MACROS).module
     return made

@@ -1,9 +1,9 @@
 """Creates the views and macros, with a comment on each of them and on each view's columns.
 
 A view is one file in `sql/`: its header says what a row is, which columns are its key and what each column means, and
-the query follows. It is a Jinja template, so that measures which views share come from `metrics`. To add a view, add that
-file and its name to `VIEWS`. The views of the lake and the macros are made from the declarations in `tables`. Tables, and
-the comments on them, belong to `schema`.
+the query follows. It is a Jinja template: measures that views share come from `metrics`, and longer parts that several
+share are macros, in a file whose name begins with `_`. To add a view, add its file, and its name to `VIEWS`. The views of
+the lake and the macros are made from the declarations in `tables`. Tables, and the comments on them, belong to `schema`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipelines.store.lake import LAKE, DayRecord, Lake
 from pipelines.store.relations import OBSERVED, SNAPSHOT_DATE
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, WALKED, Column, Table
-from pipelines.views import metrics
+from pipelines.views import metrics, thresholds
 
 sql = statements("pipelines.views", "macros")
 query = statements("pipelines.views")
@@ -33,6 +33,7 @@ VIEWS: tuple[str, ...] = (
     "student_daily",
     "student_weekly",
     "students_to_watch",
+    "watch_daily",
     "class_comparison",
     "progress_daily",
     "progress_weekly",
@@ -56,6 +57,7 @@ MOVED = f"If the lake was moved: SET VARIABLE {LAKE} = '/new/place/snapshots'."
 PARTS: dict[str, object] = {
     "metric": metrics.SQL,
     "metrics": metrics.METRICS,
+    "thresholds": tuple(t.name for t in thresholds.DEFAULTS),
     "active_days": metrics.ACTIVE_DAYS,
     "unstated": tuple(t for t in TABLES.values() if t.may_be_unstated),
     "walked": WALKED,
@@ -171,7 +173,14 @@ def macros(version: str = "") -> tuple[Macro, ...]:
         sql("as_of_day", version=version),
         kind="MACRO",
     )
-    return (*as_of, between, day)
+    watch = Macro(
+        "students_to_watch_as_of",
+        ("day",),
+        "The rows of students_to_watch as they were on the last landed day on or before a day, by the present"
+        " thresholds; none before the first one.",
+        sql("students_to_watch_as_of", version=version, **PARTS),
+    )
+    return (*as_of, watch, between, day)
 
 
 def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord], version: str) -> None:

@@ -21,10 +21,9 @@ WHERE student_id = 11273
 ORDER BY snapshot_date, table_name, class_id, column_name;
 
 -- Whom should somebody talk to first?
-SELECT student_id, name, reason, class_titles
+SELECT student_id, name, severity, reason, class_titles
 FROM students_to_watch
-WHERE reason_count >= 2
-ORDER BY reason_count DESC, days_inactive DESC
+ORDER BY severity DESC, student_id
 LIMIT 25;
 
 -- How many students of each class are worth a look, and what share of it is that?

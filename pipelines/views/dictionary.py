@@ -37,6 +37,13 @@ _TERMS = (
 )
 
 
+_LIMITS = (
+    "The limits that `students_to_watch` and `watch_daily` use: edit `thresholds.csv` beside the published file; it is",
+    "read each time a sync publishes. What has no line there has its default. The defaults are chosen so that a school",
+    "of some hundred students, most of them well, lists tens of them:",
+)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A question that analysts ask, and the SQL that answers it."""
@@ -131,8 +138,7 @@ def _measures() -> Iterator[str]:
 
 
 def _thresholds() -> Iterator[str]:
-    yield "The limits that `students_to_watch` uses: edit `thresholds.csv` beside the published file; it is read each"
-    yield "time a sync publishes. The defaults:"
+    yield from _LIMITS
     yield ""
     rows = ((f"`{t.name}`", f"{t.value:g}", t.meaning) for t in thresholds.DEFAULTS)
     yield from _table(("name", "value", "meaning"), rows)

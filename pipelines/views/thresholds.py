@@ -1,7 +1,7 @@
 """`warehouse/thresholds.csv`: the limits that the view `students_to_watch` uses, for the institution to edit.
 
 Read at each publish into the table `main.thresholds`, so that a published file holds the thresholds it was made with.
-They are used in `sql/students_to_watch.sql`.
+They are used in `sql/_watch.sql`, and in `sql/progress_daily.sql`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,23 @@ class Threshold:
     most: float
 
 
+# Chosen so that a school of some hundred students, most of them well, lists tens and not most. They pass over what
+# happens to everybody: a holiday of two weeks and some days more (21), a new student's first two weeks (14), and the
+# first assignments of a term, each of which moves completion by more than falling_points (5). A line that a file lacks
+# has its default, so that older files stay valid.
 DEFAULTS: tuple[Threshold, ...] = (
     Threshold("completion_below", 30, "Low completion: completion_rate under this, percent.", 100),
     Threshold("score_below", 50, "Low score: average_score under this.", 100),
-    Threshold("inactive_days", 30, "Inactive: the last activity this many days ago or longer.", 36_500),
-    Threshold("never_logged_in_days", 7, "Never logged in, and registered this many days ago or longer.", 36_500),
+    Threshold("inactive_days", 21, "Inactive: the last activity this many days ago or longer.", 36_500),
+    Threshold("never_logged_in_days", 14, "Never logged in, and registered this many days ago or longer.", 36_500),
     Threshold("falling_points", 20, "Falling fast: completion or score fell by this many points or more.", 100),
     Threshold("falling_days", 7, "Falling fast: within this many days.", 36_500),
+    Threshold(
+        "least_assignments",
+        5,
+        "Low or falling completion: from this many assignments on; of fewer, one moves it by more than 20 points.",
+        36_500,
+    ),
 )
 
 

@@ -36,9 +36,12 @@ MIDDLE = """SELECT (SELECT QUANTILE_DISC(class_id, 0.5) FROM classes),
 # Nobody reads these whole: a row for each student and class there ever was, or for each on every day or week.
 LONG = (
     *("enrollment_spans", "student_timeline", "student_daily", "student_weekly"),
-    *("class_daily", "class_weekly"),
+    *("class_daily", "class_weekly", "watch_daily"),
 )
-MACROS = ("students_as_of(DATE '{middle}')", "changes_between(DATE '{middle}', DATE '{last}')")
+MACROS = (
+    *("students_as_of(DATE '{middle}')", "students_to_watch_as_of(DATE '{middle}')"),
+    "changes_between(DATE '{middle}', DATE '{last}')",
+)
 
 
 class Answered(NamedTuple):

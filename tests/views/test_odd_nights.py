@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import faults
 from tests.support.nights import House, new_house, night
-from tests.support.records import MISSING, classes, student, students
+from tests.support.records import MISSING, classes, student, students, within
 
 ONE_DAY = timedelta(days=1)
 
@@ -68,7 +68,7 @@ def test_a_change_of_enrollment_says_who_was_listed_on_its_day(house: House) -> 
 @pytest.fixture
 def two_files(house: House, tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to last night's file, with the file of the night before attached as `earlier`."""
-    house.night(1, students(3), classes(1))
+    house.night(1, [*students(2), student(3, **within("summary", average_score=20.0))], classes(1))
     earlier = tmp_path / "earlier.duckdb"
     earlier.write_bytes(house.published.read_bytes())
     house.night(2, students(2))
@@ -81,6 +81,7 @@ def two_files(house: House, tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnectio
     "call",
     [
         *("students_as_of(DATE '2030-01-01')", "student_classes_as_of(DATE '1999-01-01')"),
+        "students_to_watch_as_of(DATE '2030-01-01')",
         "changes_between(DATE '2000-01-01', DATE '2030-01-01')",
     ],
 )
@@ -104,3 +105,37 @@ def test_which_landed_day_a_day_is_answered_by(house: House) -> None:
     asked = ", ".join(f"as_of_day(DATE '{day}')" for day in days)
     assert house.query(f"SELECT {asked}") == [(None, night(1), night(1), night(4), night(4))]
     assert house.query(f"SELECT COUNT(*) FROM students_as_of(DATE '{days[0]}')") == [(0,)]
+
+
+def test_who_is_to_watch_on_each_night_that_was_landed_whatever_it_left_unsaid(house: House) -> None:
+    low, worse = (within("summary", completion_rate=rate) for rate in (15.0, 0.0))
+    house.night(1, [student(1, **low), student(2), student(3, **within("summary", average_score=40.0))], classes(1))
+    house.service.on(faults.moved_total(1), path="students", page=1, times=None)
+    house.night(2, [student(1, **low), student(2, **low)])  # unproven: it shows no 3, and removes nobody
+    house.service.mend()
+    # Nothing was landed on night 3. The record of 1 is refused; what 2 leaves unsaid changes nothing.
+    refused = student(1, **within("summary", completion_rate="worse"))
+    unstated = student(2, activity_tracking=MISSING, classes=MISSING)
+    house.night(4, [refused, unstated, student(3, **within("summary", average_score=40.0))])
+    house.night(5, [student(1, **worse), student(2)])  # proven: 3 has left
+    low_words, low_score = "low completion (15 %, under 30)", "low score (40, under 50)"
+    asked = "SELECT snapshot_date, student_id, change, severity, reason, reason_before, is_listed FROM watch_daily"
+    told = [
+        (night(1), 1, None, 1.5, low_words, None, True),
+        (night(1), 3, None, 1.2, low_score, None, True),
+        (night(2), 1, "still to watch", 1.5, low_words, low_words, True),
+        (night(2), 2, "newly to watch", 1.5, low_words, None, True),
+        (night(2), 3, "still to watch", 1.2, low_score, low_score, True),
+        (night(4), 1, "still to watch", 1.5, low_words, low_words, True),
+        (night(4), 2, "no longer to watch", None, None, low_words, True),
+        (night(4), 3, "still to watch", 1.2, low_score, low_score, True),
+        (night(5), 1, "still to watch", 2.0, "low completion (0 %, under 30)", low_words, True),
+        (night(5), 3, "no longer to watch", None, None, low_score, False),
+    ]
+    assert house.query(f"{asked} ORDER BY snapshot_date, student_id") == told
+    for number in (1, 2, 4, 5):
+        one = f"{asked} WHERE snapshot_date = DATE '{night(number)}' ORDER BY student_id"
+        assert house.query(one) == [row for row in told if row[0] == night(number)]
+        as_of = f"SELECT student_id, severity FROM students_to_watch_as_of(DATE '{night(number)}') ORDER BY 1"
+        assert house.query(as_of) == [(row[1], row[3]) for row in told if row[0] == night(number) and row[3]]
+    assert house.query("SELECT student_id, severity FROM students_to_watch") == [(1, 2.0)]

@@ -17,6 +17,8 @@ from tests.support.frames import Base, plain, text
 from tests.support.school import DAYS, LAST, School
 from tests.support.states import States
 
+NEWEST = pd.Timestamp(LAST)
+
 
 def roster(base: Base) -> pd.DataFrame:
     listed = base("student_classes").rename(columns={"class_title": "own_title", "course_name": "own_course"})
@@ -60,44 +62,87 @@ def student_progress(base: Base) -> pd.DataFrame:
     return frame
 
 
-def students_to_watch(base: Base) -> pd.DataFrame:
+REASONS = ("is_low_completion", "is_low_score", "is_inactive", "is_never_logged_in", "is_falling")
+
+
+def times_over(beyond: float, threshold: float) -> float:
+    """What one reason counts: 1 at its threshold, 2 at twice it or with nothing left."""
+    return 1 + min(beyond / threshold, 1)
+
+
+def judged(row: dict[Any, Any], t: dict[str, float], day: pd.Timestamp) -> dict[Any, Any]:
+    """One student's reasons to be watched, and how severe they are, if there are any."""
+    rate = row["completion_rate"] if row["total_assignments"] > 0 else None
+    rate_was = row["completion_rate_was"] if row["total_assignments_was"] > 0 else None
+    is_enough, was_enough = (row[c] >= t["least_assignments"] for c in ("total_assignments", "total_assignments_was"))
+    score, score_was = text(row["average_score"]), text(row["average_score_was"])
+    last = max((d for d in (row["last_activity_date"], row["last_activity_date_a"]) if text(d)), default=None)
+    idle = None if last is None else (day - last).days
+    reasons: list[str] = []
+    counted: dict[str, float] = {}
+    age = (day - row["registration_date"]).days
+    if row["has_ever_logged_in"] is False and age >= t["never_logged_in_days"]:
+        reasons.append(f"never logged in, registered {row['registration_date'].date()}")
+        counted["is_never_logged_in"] = times_over(age - t["never_logged_in_days"], t["never_logged_in_days"])
+    if row["has_ever_logged_in"] is not False and idle is not None and idle >= t["inactive_days"]:
+        reasons.append(f"inactive for {idle:.0f} days")
+        counted["is_inactive"] = times_over(idle - t["inactive_days"], t["inactive_days"])
+    falls = []
+    if is_enough and was_enough and rate is not None and rate_was is not None:
+        falls.append(
+            (rate_was - rate, f"completion fell from {rate_was:g} to {rate:g} % in {t['falling_days']:g} days")
+        )
+    if score is not None and score_was is not None:
+        falls.append((score_was - score, f"score fell from {score_was:g} to {score:g} in {t['falling_days']:g} days"))
+    if deep := [(points, words) for points, words in falls if points >= t["falling_points"]]:
+        reasons += [words for _, words in deep]
+        counted["is_falling"] = times_over(max(deep)[0] - t["falling_points"], t["falling_points"])
+    if is_enough and rate is not None and rate < t["completion_below"]:
+        reasons.append(f"low completion ({rate:g} %, under {t['completion_below']:g})")
+        counted["is_low_completion"] = times_over(t["completion_below"] - rate, t["completion_below"])
+    if score is not None and score < t["score_below"]:
+        reasons.append(f"low score ({score:g}, under {t['score_below']:g})")
+        counted["is_low_score"] = times_over(t["score_below"] - score, t["score_below"])
+    return (
+        {"reason": "; ".join(reasons), "reason_count": len(counted), "severity": sum(counted.values())}
+        | {"completion_rate": rate, "completion_rate_before": rate_was, "average_score_before": score_was}
+        | {"last_activity_date": last, "days_inactive": idle}
+        | {reason: reason in counted for reason in REASONS}
+    )
+
+
+def students_to_watch(base: Base, day: pd.Timestamp = NEWEST) -> pd.DataFrame:
     t = base.thresholds()
-    before = base.as_of("student_summaries", pd.Timestamp(LAST) - pd.Timedelta(days=t["falling_days"]))
-    before = before.set_index("student_id")
-    found = []
-    for row in student_progress(base).to_dict("records"):
-        was = before.loc[row["student_id"]] if row["student_id"] in before.index else None
-        rate = row["completion_rate"] if row["total_assignments"] > 0 else None
-        rate_was = was.completion_rate if was is not None and was.total_assignments > 0 else None
-        score, score_was = text(row["average_score"]), text(was.average_score) if was is not None else None
-        idle, reasons, flags = text(row["days_inactive"]), [], set()
-        age = (pd.Timestamp(LAST) - row["registration_date"]).days
-        if row["has_ever_logged_in"] is False and age >= t["never_logged_in_days"]:
-            reasons.append(f"never logged in, registered {row['registration_date'].date()}")
-            flags.add("is_never_logged_in")
-        if row["has_ever_logged_in"] is not False and idle is not None and idle >= t["inactive_days"]:
-            reasons.append(f"inactive for {idle:.0f} days")
-            flags.add("is_inactive")
-        if rate is not None and rate_was is not None and rate_was - rate >= t["falling_points"]:
-            reasons.append(f"completion fell from {rate_was:g} to {rate:g} % in {t['falling_days']:g} days")
-            flags.add("is_falling")
-        if score is not None and score_was is not None and score_was - score >= t["falling_points"]:
-            reasons.append(f"score fell from {score_was:g} to {score:g} in {t['falling_days']:g} days")
-            flags.add("is_falling")
-        if rate is not None and rate < t["completion_below"]:
-            reasons.append(f"low completion ({rate:g} %, under {t['completion_below']:g})")
-            flags.add("is_low_completion")
-        if score is not None and score < t["score_below"]:
-            reasons.append(f"low score ({score:g}, under {t['score_below']:g})")
-            flags.add("is_low_score")
-        if flags:
-            kinds = ("is_low_completion", "is_low_score", "is_inactive", "is_never_logged_in", "is_falling")
+    frame = base.as_of("students", day)
+    before = base.as_of("student_summaries", day - pd.Timedelta(days=t["falling_days"]))
+    listed = base.as_of("student_classes", day).sort_values(["class_title", "class_id"])
+    for other, suffix in (
+        *((base.as_of("student_summaries", day), "_s"), (base.as_of("student_activity", day), "_a")),
+        *((before, "_was"), (listed.groupby("student_id").class_title.agg("; ".join).rename("class_titles"), "_c")),
+    ):
+        frame = frame.merge(other, on="student_id", how="left", suffixes=("", suffix))
+    found = [row | judged(row, t, day) for row in frame.to_dict("records")]
+    return pd.DataFrame([row for row in found if row["reason_count"]])
+
+
+def watch_daily(base: Base) -> pd.DataFrame:
+    found: list[dict[str, Any]] = []
+    before: dict[Any, dict[Any, Any]] | None = None
+    for day in base.days():
+        now = {row["student_id"]: row for row in students_to_watch(base, day).to_dict("records")}
+        names: dict[Any, str] = base.as_of("students", day).set_index("student_id").name.to_dict()
+        for student in now.keys() | (before or {}).keys():
+            row, was = now.get(student, {}), (before or {}).get(student, {})
+            change = "still to watch" if row and was else "newly to watch" if row else "no longer to watch"
             found.append(
-                row
-                | {"reason": "; ".join(reasons), "reason_count": len(flags), "completion_rate": rate}
-                | {"completion_rate_before": rate_was, "average_score_before": score_was}
-                | {kind: kind in flags for kind in kinds}
+                {"snapshot_date": day, "student_id": student, "name": names.get(student, was.get("name"))}
+                | {"change": None if before is None else change, "is_listed": student in names}
+                | {column: row.get(column) for column in ("severity", "reason")}
+                | {f"{column}_before": was.get(column) for column in ("severity", "reason")}
+                | {"reason_count": row.get("reason_count", 0)}
+                | {reason: row.get(reason, False) for reason in REASONS}
             )
+        before = now
     return pd.DataFrame(found)
 
 
@@ -120,7 +165,8 @@ def class_comparison(base: Base) -> pd.DataFrame:
 
 
 def progress_daily(base: Base) -> pd.DataFrame:
-    low = base.thresholds()["completion_below"]
+    limits = base.thresholds()
+    low, least = limits["completion_below"], limits["least_assignments"]
     rows, before = [], None
     for day in base.days():
         students = set(base.as_of("students", day).student_id)
@@ -135,7 +181,9 @@ def progress_daily(base: Base) -> pd.DataFrame:
                 "students_added": None if before is None else len(students - before),
                 "students_removed": None if before is None else len(before - students),
                 "average_completion_rate": round(assigned.completion_rate.mean(), 2),
-                "low_completion_students": int((assigned.completion_rate < low).sum()),
+                "low_completion_students": int(
+                    ((assigned.completion_rate < low) & (assigned.total_assignments >= least)).sum()
+                ),
                 "average_score": round(summaries.average_score.mean(), 2),
                 "scored_students": int(summaries.average_score.count()),
                 "active_students": active,
@@ -313,7 +361,7 @@ def data_quality(base: Base) -> pd.DataFrame:
 COMPUTED: dict[str, Callable[[Base], pd.DataFrame]] = {
     f.__name__: f
     for f in (
-        *(roster, student_progress, students_to_watch, class_comparison, progress_daily),
+        *(roster, student_progress, students_to_watch, watch_daily, class_comparison, progress_daily),
         *(class_daily, enrollment_changes, enrollment_spans, courses, teachers, sync_log, calendar, data_quality),
     )
 }
@@ -344,9 +392,11 @@ def test_a_view_says_what_pandas_says(name: str, fortnight: School) -> None:
 
 def test_the_fortnight_has_something_of_each_kind(fortnight: School) -> None:
     """Else the comparison above would prove less than it seems to."""
-    kinds = ("is_low_completion", "is_low_score", "is_inactive", "is_never_logged_in", "is_falling")
-    for kind in kinds:
+    for kind in REASONS:
         assert fortnight.rows(f"SELECT COUNT(*) FROM students_to_watch WHERE {kind}")[0][0], kind
+    assert {r[0] for r in fortnight.rows("SELECT change FROM watch_daily")} == {
+        *(None, "newly to watch", "still to watch", "no longer to watch"),
+    }
     assert {r[0] for r in fortnight.rows("SELECT change FROM enrollment_changes")} == {"joined", "left"}
     assert fortnight.rows("SELECT COUNT(*) FROM enrollment_changes WHERE NOT is_student_listed")[0][0]
     assert fortnight.rows("SELECT COUNT(DISTINCT class_status) FROM class_daily")[0][0] == 2
@@ -357,9 +407,23 @@ def test_the_fortnight_has_something_of_each_kind(fortnight: School) -> None:
 
 
 def test_worst_first(fortnight: School) -> None:
-    counts = [r[0] for r in fortnight.rows("SELECT reason_count FROM students_to_watch")]
-    assert counts == sorted(counts, reverse=True)
-    assert counts[0] > 1
+    severities = [r[0] for r in fortnight.rows("SELECT severity FROM students_to_watch")]
+    assert severities == sorted(severities, reverse=True)
+    assert severities[0] > 2
+    assert severities[-1] >= 1
+
+
+def test_each_landed_day_of_watch_daily_is_students_to_watch_as_of_that_day(fortnight: School) -> None:
+    columns = ", ".join(("student_id", "name", "severity", "reason", "reason_count", *REASONS))
+    told = f"SELECT {columns} FROM watch_daily WHERE change IS DISTINCT FROM 'no longer to watch' AND snapshot_date"
+    for day in (DAYS[0], DAYS[7], LAST):
+        as_of = fortnight.rows(f"SELECT {columns} FROM students_to_watch_as_of(DATE '{day}') ORDER BY student_id")
+        assert fortnight.rows(f"{told} = DATE '{day}' ORDER BY student_id") == as_of
+    newest = fortnight.rows(f"SELECT {columns} FROM students_to_watch ORDER BY student_id")
+    assert fortnight.rows(f"{told} = DATE '{LAST}' ORDER BY student_id") == newest
+    whole = "SELECT * FROM students_to_watch"
+    assert fortnight.rows(whole) == fortnight.rows(f"{whole}_as_of(DATE '2100-01-01')")
+    assert fortnight.rows(f"{whole}_as_of(DATE '{DAYS[0] - timedelta(days=1)}')") == []
 
 
 def test_nobody_is_on_the_list_twice_and_counting_rows_counts_students(fortnight: School) -> None:

@@ -150,11 +150,13 @@ def test_who_falls_fast_is_told_by_completion_and_by_score(hand: Hand) -> None:
     assert hand.ask(asked) == [(n, reason, 1, True) for n, (_, reason) in cases.items() if reason]
 
 
-def test_a_student_without_assignments_is_not_behind_with_them(hand: Hand) -> None:
+def test_a_student_with_few_assignments_is_not_behind_with_them(hand: Hand) -> None:
     hand.land(*D)
     hand.student(1, "Ada", total_assignments=0, completion_rate=0.0)
-    hand.student(2, "Bob", total_assignments=1, completion_rate=0.0)
-    assert hand.ask("SELECT student_id, reason FROM students_to_watch") == [(2, "low completion (0 %, under 30)")]
+    hand.student(2, "Bob", total_assignments=4, completion_rate=0.0)
+    hand.student(3, "Cyd", total_assignments=5, completion_rate=0.0)
+    asked = "SELECT student_id, severity, reason FROM students_to_watch"
+    assert hand.ask(asked) == [(3, 2.0, "low completion (0 %, under 30)")]
     assert hand.ask("SELECT low_completion_students FROM progress_daily ORDER BY snapshot_date DESC LIMIT 1") == [(1,)]
 
 
@@ -162,11 +164,67 @@ def test_who_never_logged_in_is_given_some_days_and_is_not_also_inactive(hand: H
     hand.land(*D)
     hand.student(1, "Ada")
     hand.student(2, "Bob")
-    hand.con.execute("UPDATE main.students SET registration_date = ? WHERE student_id = 2", [D[-1] - timedelta(days=6)])
-    for number in (1, 2):
+    days = {1: 21, 2: 13}
+    for number, before in days.items():
+        registered = D[-1] - timedelta(days=before)
+        hand.con.execute("UPDATE history.students SET registration_date = ? WHERE student_id = ?", [registered, number])
         last = D[-1] - timedelta(days=60)  # an odd record: it was never there, and yet it was
-        hand.put("main.student_activity", student_id=number, has_ever_logged_in=False, last_activity_date=last)
-    assert hand.ask("SELECT student_id, reason FROM students_to_watch") == [(1, f"never logged in, registered {D[0]}")]
+        activity = {"has_ever_logged_in": False, "last_activity_date": last}
+        hand.put("history.student_activity", student_id=number, valid_from=D[0], **activity)
+    asked = "SELECT student_id, severity, reason FROM students_to_watch"
+    assert hand.ask(asked) == [(1, 1.5, f"never logged in, registered {D[-1] - timedelta(days=21)}")]
+
+
+def test_severity_is_one_at_a_threshold_two_at_twice_it_and_adds_up_over_the_reasons(hand: Hand) -> None:
+    hand.land(*D)
+    good = {"total_assignments": 10, "completion_rate": 80.0, "average_score": 80.0}
+    cases: dict[int, tuple[dict[str, Any], float]] = {
+        1: (good | {"completion_rate": 29.99}, 1.0),
+        2: (good | {"completion_rate": 15.0}, 1.5),
+        3: (good | {"average_score": 0.0}, 2.0),
+        4: (good | {"last_activity_date": D[-1] - timedelta(days=21)}, 1.0),
+        5: (good | {"last_activity_date": D[-1] - timedelta(days=400)}, 2.0),
+        6: (good | {"completion_rate": 0.0, "average_score": 25.0}, 3.5),
+        7: (good, 0.0),
+    }
+    for number, (now, _) in cases.items():
+        hand.student(number, f"S{number}", **now)
+    found: dict[int, float] = dict(hand.ask("SELECT student_id, severity FROM students_to_watch"))
+    assert found == {number: severity for number, (_, severity) in cases.items() if severity}
+    assert list(found) == [6, 3, 5, 2, 1, 4]
+    for name in ("inactive_days", "falling_points", "never_logged_in_days"):  # 0 is no limit to be twice over
+        hand.con.execute("UPDATE main.thresholds SET value = 0 WHERE name = ?", [name])
+    assert hand.ask("SELECT severity FROM students_to_watch WHERE student_id = 4") == [(2.0,)]
+
+
+def test_who_is_newly_still_and_no_longer_to_watch_and_who_left(hand: Hand) -> None:
+    hand.land(D[0], D[2], D[3])  # nothing was landed on D[1]
+    low, fine = ({"total_assignments": 10, "completion_rate": rate} for rate in (15.0, 80.0))
+    versions = {
+        1: ((low, D[0], None),),
+        2: ((fine, D[0], D[2]), (low, D[2], D[3]), (fine, D[3], None)),
+        3: ((low, D[0], D[2]),),
+        4: ((fine, D[0], None),),
+    }
+    for number, told in versions.items():
+        hand.put("history.students", student_id=number, name=f"S{number}", valid_from=D[0], valid_to=told[-1][2])
+        for values, valid_from, valid_to in told:
+            span = {"valid_from": valid_from, "valid_to": valid_to}
+            hand.put("history.student_summaries", student_id=number, **span, **values)
+    why, fell = "low completion (15 %, under 30)", "completion fell from 80 to 15 % in 1 days"
+    hand.con.execute("UPDATE main.thresholds SET value = 1 WHERE name = 'falling_days'")
+    asked = """SELECT snapshot_date, student_id, name, change, severity, severity_before, reason, reason_before,
+                   reason_count, is_low_completion, is_falling, is_listed
+               FROM watch_daily ORDER BY snapshot_date, student_id"""
+    assert hand.ask(asked) == [
+        (D[0], 1, "S1", None, 1.5, None, why, None, 1, True, False, True),
+        (D[0], 3, "S3", None, 1.5, None, why, None, 1, True, False, True),
+        (D[2], 1, "S1", "still to watch", 1.5, 1.5, why, why, 1, True, False, True),
+        (D[2], 2, "S2", "newly to watch", 3.5, None, f"{fell}; {why}", None, 2, True, True, True),
+        (D[2], 3, "S3", "no longer to watch", None, 1.5, None, why, 0, False, False, False),
+        (D[3], 1, "S1", "still to watch", 1.5, 1.5, why, why, 1, True, False, True),
+        (D[3], 2, "S2", "no longer to watch", None, 3.5, None, f"{fell}; {why}", 0, False, False, True),
+    ]
 
 
 def test_a_class_without_a_course_or_a_score_is_compared_with_what_there_is(hand: Hand) -> None:

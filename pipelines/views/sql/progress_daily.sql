@@ -9,7 +9,7 @@
 --   students_added           Students who were new or back on that day; NULL on the first landed day.
 --   students_removed         Students no longer listed since that day; NULL on the first landed day.
 --   average_completion_rate  The average completion_rate over the students with assignments, percent.
---   low_completion_students  Students under the present threshold completion_below, those without assignments left out.
+--   low_completion_students  Students under the present threshold completion_below, of those with least_assignments or more.
 --   average_score            The average average_score over the students who have one.
 --   scored_students          Students who have a score.
 --   active_students          Students whose last activity was on that day or within the seven days before.
@@ -53,7 +53,10 @@ summed AS (
         valid_from AS since, valid_to AS until,
         COUNT(completion) AS with_completion,
         SUM(CAST(completion AS DECIMAL(18, 6))) AS completion,
-        COUNT(*) FILTER (completion < (SELECT value FROM main.thresholds WHERE name = 'completion_below')) AS low,
+        COUNT(*) FILTER (
+            completion < (SELECT value FROM main.thresholds WHERE name = 'completion_below')
+            AND total_assignments >= (SELECT value FROM main.thresholds WHERE name = 'least_assignments')
+        ) AS low,
         COUNT(average_score) AS scored,
         SUM(CAST(average_score AS DECIMAL(18, 6))) AS score,
         SUM(CAST(total_time_minutes AS DECIMAL(18, 6))) AS minutes

@@ -1,0 +1,8 @@
+-- students_to_watch_as_of(day): students_to_watch as it was on the last landed day on or before that day.
+{% import "_watch.sql" as watch with context %}
+CREATE OR REPLACE MACRO main.students_to_watch_as_of(day) AS TABLE
+WITH asked AS (
+    SELECT {{ m.own(version, "(SELECT MAX(snapshot_date) FROM spans.days WHERE snapshot_date <= CAST(day AS DATE))") }}
+        AS on_day
+),
+{{ watch.students() }}

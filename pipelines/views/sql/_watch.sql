@@ -1,0 +1,145 @@
+{#- Who is to watch, and why: the one place that says it, for students_to_watch, students_to_watch_as_of and watch_daily.
+
+    A statement imports this as `watch` and begins `WITH asked AS (...), {{ watch.watched() }}`, where `asked` has one row
+    per day to judge by, in the column `on_day`; its other columns are passed on. -#}
+
+{#- The flags, each with what it means. -#}
+{%- set flags = ("is_low_completion", "is_low_score", "is_inactive", "is_never_logged_in", "is_falling") -%}
+
+{#- A version was valid on a day. -#}
+{%- macro valid(version, day) -%}
+{{ version }}.valid_from <= {{ day }} AND COALESCE({{ version }}.valid_to, DATE 'infinity') > {{ day }}
+{%- endmacro -%}
+
+{#- What a reason counts: from 1 where its threshold is just met, to 2 where it is met twice over. -#}
+{%- macro counts(flag, beyond, threshold) -%}
+CASE WHEN {{ flag }} THEN 1 + LEAST(COALESCE(({{ beyond }}) / NULLIF({{ threshold }}, 0), 1), 1) ELSE 0 END
+{%- endmacro -%}
+
+{#- The CTEs that end with `watched`, one row per asked day and student to watch on it. -#}
+{%- macro watched() -%}
+limits AS (
+    SELECT
+        {% for name in thresholds %}
+        MAX(value) FILTER (name = '{{ name }}') AS {{ name }}{{ "," if not loop.last }}
+        {% endfor %}
+    FROM main.thresholds
+),
+-- First what was valid on the day, then whose: of a year of versions, a day's are few.
+state AS (
+    SELECT d.*, l.*, v.*
+    FROM asked AS d CROSS JOIN limits AS l, LATERAL (
+        SELECT
+            s.student_id, s.name, s.email, s.reference_id, s.registration_date,
+            a.has_ever_logged_in,
+            m.total_assignments,
+            CASE WHEN m.total_assignments > 0 THEN m.completion_rate END AS completion_rate,
+            m.average_score,
+            b.total_assignments AS total_assignments_before,
+            CASE WHEN b.total_assignments > 0 THEN b.completion_rate END AS completion_rate_before,
+            b.average_score AS average_score_before,
+            GREATEST(m.last_activity_date, a.last_activity_date) AS last_activity_date,
+            d.on_day - GREATEST(m.last_activity_date, a.last_activity_date) AS days_inactive
+        FROM (SELECT * FROM history.students AS h WHERE {{ valid("h", "d.on_day") }}) AS s
+        LEFT JOIN (SELECT * FROM history.student_summaries AS h WHERE {{ valid("h", "d.on_day") }}) AS m USING (student_id)
+        LEFT JOIN (SELECT * FROM history.student_activity AS h WHERE {{ valid("h", "d.on_day") }}) AS a USING (student_id)
+        LEFT JOIN (
+            SELECT * FROM history.student_summaries AS h
+            WHERE {{ valid("h", "(d.on_day - CAST(l.falling_days AS INTEGER))") }}
+        ) AS b USING (student_id)
+    ) AS v
+),
+judged AS (
+    SELECT
+        *,
+        COALESCE(completion_rate < completion_below AND total_assignments >= least_assignments, FALSE)
+            AS is_low_completion,
+        COALESCE(average_score < score_below, FALSE) AS is_low_score,
+        COALESCE(days_inactive >= inactive_days AND has_ever_logged_in IS DISTINCT FROM FALSE, FALSE) AS is_inactive,
+        COALESCE(NOT has_ever_logged_in AND on_day - registration_date >= never_logged_in_days, FALSE)
+            AS is_never_logged_in,
+        COALESCE(
+            completion_rate_before - completion_rate >= falling_points
+            AND LEAST(total_assignments_before, total_assignments) >= least_assignments, FALSE
+        ) AS is_completion_falling,
+        COALESCE(average_score_before - average_score >= falling_points, FALSE) AS is_score_falling,
+        is_completion_falling OR is_score_falling AS is_falling
+    FROM state
+),
+weighed AS (
+    SELECT
+        *,
+        {% for flag in flags %}CAST({{ flag }} AS INTEGER){{ " + " if not loop.last }}{% endfor %} AS reason_count,
+        ROUND(
+            {{ counts("is_low_completion", "completion_below - completion_rate", "completion_below") }}
+            + {{ counts("is_low_score", "score_below - average_score", "score_below") }}
+            + {{ counts("is_inactive", "days_inactive - inactive_days", "inactive_days") }}
+            + {{ counts(
+                "is_never_logged_in", "on_day - registration_date - never_logged_in_days", "never_logged_in_days"
+            ) }}
+            + GREATEST(
+                {{ counts(
+                    "is_completion_falling", "completion_rate_before - completion_rate - falling_points", "falling_points"
+                ) }},
+                {{ counts("is_score_falling", "average_score_before - average_score - falling_points", "falling_points") }}
+            ),
+            2
+        ) AS severity
+    FROM judged
+),
+watched AS (
+    SELECT
+        *,
+        CONCAT_WS(
+            '; ',
+            CASE WHEN is_never_logged_in THEN 'never logged in, registered ' || registration_date END,
+            CASE WHEN is_inactive THEN FORMAT('inactive for {} days', days_inactive) END,
+            CASE WHEN is_completion_falling
+                THEN FORMAT(
+                    'completion fell from {:g} to {:g} % in {:g} days',
+                    completion_rate_before, completion_rate, falling_days
+                ) END,
+            CASE WHEN is_score_falling
+                THEN FORMAT(
+                    'score fell from {:g} to {:g} in {:g} days', average_score_before, average_score, falling_days
+                ) END,
+            CASE WHEN is_low_completion
+                THEN FORMAT('low completion ({:g} %, under {:g})', completion_rate, completion_below) END,
+            CASE WHEN is_low_score THEN FORMAT('low score ({:g}, under {:g})', average_score, score_below) END
+        ) AS reason
+    FROM weighed
+    WHERE reason_count > 0
+)
+{%- endmacro -%}
+
+{#- The rows of students_to_watch, from the CTEs above. -#}
+{%- macro students() -%}
+{{ watched() }},
+titles AS (
+    SELECT e.student_id, STRING_AGG(e.class_title, '; ' ORDER BY e.class_title, e.class_id) AS class_titles
+    FROM asked AS d
+    INNER JOIN history.student_classes AS e ON {{ valid("e", "d.on_day") }}
+    SEMI JOIN watched AS w ON w.student_id = e.student_id
+    GROUP BY e.student_id
+)
+SELECT
+    w.student_id,
+    w.name,
+    w.email,
+    w.reference_id,
+    t.class_titles,
+    w.severity,
+    w.reason,
+    w.reason_count,
+    {% for flag in flags %}
+    w.{{ flag }},
+    {% endfor %}
+    w.completion_rate,
+    w.completion_rate_before,
+    w.average_score,
+    w.average_score_before,
+    w.last_activity_date,
+    w.days_inactive
+FROM watched AS w LEFT JOIN titles AS t USING (student_id)
+ORDER BY w.severity DESC, w.student_id
+{%- endmacro -%}
