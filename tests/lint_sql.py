@@ -21,9 +21,9 @@ from pipelines.views import catalog
 RELATION = "SELECT * FROM some_relation"
 # What code puts into a statement besides its table, in every variant.
 VARIANTS: tuple[dict[str, object], ...] = (
-    {"lake": True, "touched": False, "observations": RELATION, "by_delta": False, "since": True},
-    {"lake": False, "touched": False, "observations": None, "by_delta": True, "since": False},
-    {"lake": False, "touched": True, "observations": RELATION, "by_delta": True, "since": False},
+    {"lake": True, "touched": False, "observations": RELATION, "by_delta": False, "since": True, "names": True},
+    {"lake": False, "touched": False, "observations": None, "by_delta": True, "since": False, "names": False},
+    {"lake": False, "touched": True, "observations": RELATION, "by_delta": True, "since": False, "names": False},
 )
 ALWAYS: dict[str, object] = {
     "rows": RELATION,
@@ -39,6 +39,8 @@ ALWAYS: dict[str, object] = {
     "least": 10,
     "most": 10,
     "version": "a1b2",
+    "flags": ("is_falling", "is_inactive"),
+    "day": "DATE '2026-10-07'",
     **catalog.PARTS,
 }
 

@@ -101,20 +101,22 @@ def draw(morning: Morning) -> tuple[Chart, ...]:
 
 
 def _watch(shown: tuple[Watched, ...]) -> Chart:
-    told = (f"{w.class_title}: {w.several + w.one} of {w.students}, {w.several} for several reasons" for w in shown)
+    told = (f"{w.class_title}: {w.watched} of {w.students}, {w.new} new" for w in shown)
+    legend = ((SQUARE, "strong", "newly to watch"),) if any(w.new for w in shown) else ()
     chart = Chart(
         "watch",
         "Students to watch, by class",
         f"Bars, one per class, of its students to watch. {'; '.join(told)}.",
-        LEGEND + ROW * len(shown),
-        ((SQUARE, "strong", "several reasons +"), (SQUARE, "soft", "one, of all students")),
+        LEGEND * bool(legend) + ROW * len(shown),
+        (*legend, (SQUARE, "soft", "as before")) if legend else (),
     )
-    across = _scale(0, max(w.several + w.one for w in shown), 0, 100)
-    for y, w in zip(range(LEGEND, chart.height, ROW), shown, strict=True):
-        several, both = across(w.several), across(w.several + w.one)
+    across = _scale(0, max(w.watched for w in shown), 0, 100)
+    for y, w in zip(range(LEGEND * bool(legend), chart.height, ROW), shown, strict=True):
+        new, both = across(w.new), across(w.watched)
         chart.titles.append(Title(w.class_title, 0, y, 62))
-        chart.labels.append(Label(f"{w.several} + {w.one} of {w.students}", 100, y + 14, anchor="end"))
-        chart.bars += [Bar(0, y + 20, several, 9, "strong"), Bar(several, y + 20, both - several, 9, "soft")]
+        more = f", {w.new} new" if w.new else ""
+        chart.labels.append(Label(f"{w.watched} of {w.students}{more}", 100, y + 14, anchor="end"))
+        chart.bars += [Bar(0, y + 20, new, 9, "strong"), Bar(new, y + 20, both - new, 9, "soft")]
     return chart
 
 
@@ -160,7 +162,7 @@ def _trend(days: tuple[Day, ...]) -> Chart:
     # As many dates as have room on the narrowest phone.
     weeks = [last - timedelta(days=n) for n in range(0, span + 1, min(span, 7 if span < 21 else 14))]
     bottom = PANEL * len(_VALUES)
-    chart = Chart("trend", "The last month", f"Three lines from {_short(first)} to {_short(last)}. ", bottom + 12)
+    chart = Chart("trend", last_days(days), f"Three lines from {_short(first)} to {_short(last)}. ", bottom + 12)
     chart.labels = [Label(_short(day), across(day.toordinal()), bottom + 4, anchor="middle") for day in weeks]
     told = []
     for top, (heading, value) in zip(range(0, bottom, PANEL), _VALUES, strict=True):
@@ -179,6 +181,12 @@ def _trend(days: tuple[Day, ...]) -> Chart:
         told.append(f"{heading.lower()}: {known[0][1]:.1f} to {known[-1][1]:.1f}")
     chart.alt += f"{'; '.join(told)}."
     return chart
+
+
+def last_days(days: tuple[Day, ...]) -> str:
+    """What the days of a trend are called: how many they are, and of how many there are records."""
+    span = (days[-1].day - days[0].day).days + 1
+    return f"The last {span} days" + (f", {len(days)} of them with records" if len(days) < span else "")
 
 
 def _up(values: list[float], bottom: float, top: float) -> Callable[[float], float]:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import duckdb
@@ -19,6 +21,8 @@ CLASSES_TO_WATCH = 10
 CLASSES_LISTED = 25
 CLASSES_COMPARED = 6
 NAMED = 400
+# The students to watch are counted by severity, from one of these up to the one before.
+SEVERITIES = (4, 3, 2, 1)
 # With fewer students, a class's average says more about single students than about the class.
 LEAST_STUDENTS = 5
 
@@ -34,13 +38,13 @@ sql = statements("pipelines.report")
 
 
 class Watched(NamedTuple):
-    """A class, the number of its students, and how many are to be watched for one reason or for several."""
+    """A class, the number of its students, how many are to be watched, and how many of these only since last night."""
 
     class_id: int
     class_title: str
     students: int
-    one: int
-    several: int
+    watched: int
+    new: int
 
 
 class Compared(NamedTuple):
@@ -65,25 +69,47 @@ class Day(NamedTuple):
 
 
 class Night(NamedTuple):
-    """One night: synced, unproven, held, failed, missing or discarded, with a sentence on what happened."""
+    """One night: synced, unproven, held, failed, missing or discarded; what happened, in words; what came."""
 
     day: date
     outcome: str
     text: str
     seconds: float | None
+    students: int | None = None
+    classes: int | None = None
+
+
+class Turned(NamedTuple):
+    """Who is newly and no longer to watch since a landed day: counts, and for each reason how many newly watched."""
+
+    since: date
+    newly: int
+    no_longer: int
+    by_reason: tuple[tuple[str, int], ...]
 
 
 class Named(NamedTuple):
-    """A student to watch, by name, with the titles of their classes."""
+    """A student to watch, by name, and whether only since last night."""
 
     name: str
-    classes: str
+    is_new: bool
     reason: str
+
+
+class NamedClass(NamedTuple):
+    """The students to watch of a class, by name: first who is new, then by severity."""
+
+    class_title: str
+    new: int
+    students: tuple[Named, ...]
 
 
 @dataclass(frozen=True)
 class Morning:
-    """All data of the page. `named` is empty unless names were requested."""
+    """All data of the page. `turned` is None on the first night; `named` is empty unless names were requested.
+
+    `by_severity` has, for each of SEVERITIES that somebody has, how many are to watch and how many of them are new.
+    """
 
     school: str
     day: date
@@ -92,14 +118,16 @@ class Morning:
     changes: tuple[str, ...]
     to_watch: int
     several_reasons: int
+    turned: Turned | None
     by_reason: tuple[tuple[str, int], ...]
+    by_severity: tuple[tuple[int, int, int], ...]
     watched: tuple[Watched, ...]
     watched_classes: int
     ahead: tuple[Compared, ...]
     behind: tuple[Compared, ...]
     trend: tuple[Day, ...]
     nights: tuple[Night, ...]
-    named: tuple[Named, ...] = ()
+    named: tuple[NamedClass, ...] = ()
 
     def before(self, days: int) -> Day | None:
         """The day of the trend about `days` days before the newest; None if none within a day of that was landed."""
@@ -111,13 +139,9 @@ class Morning:
 def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Morning:
     """Query all of it; students' names only if `names`."""
     # Queried once and used several times. Names and texts, which cost most, are left out unless requested.
-    flags = ", ".join(flag for flag, _ in REASONS) + (", name, class_titles, reason" if names else "")
-    watch = f"SELECT student_id, reason_count, {flags} FROM main.students_to_watch"
-    con.execute(f"CREATE OR REPLACE TEMP TABLE to_watch AS {watch}")
     day = _one(con, "SELECT MAX(snapshot_date) FROM spans.days")
-    sums = ", ".join(f"COUNT(*) FILTER ({flag})" for flag, _ in REASONS)
-    counted = con.execute(f"SELECT COUNT(*), COUNT(*) FILTER (reason_count > 1), {sums} FROM to_watch").fetchone()
-    to_watch, several, *by_reason = counted or (0, 0, *(0 for _ in REASONS))
+    con.execute(sql("to_watch", flags=[flag for flag, _ in REASONS], names=names, day=f"DATE '{day}'"))
+    to_watch, several, *by_reason = _counted(con, "change IS DISTINCT FROM 'no longer to watch'")
     watched = _watched(con)
     compared = _compared(con)
     return Morning(
@@ -128,7 +152,9 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Morn
         changes=tuple(_changes(con, day)),
         to_watch=to_watch,
         several_reasons=several,
-        by_reason=tuple((reason, n) for (_, reason), n in zip(REASONS, by_reason, strict=True)),
+        turned=_turned(con, day),
+        by_reason=_reasons(by_reason),
+        by_severity=_severities(con),
         watched=tuple(watched[:CLASSES_LISTED]),
         watched_classes=len(watched),
         ahead=tuple(c for c in compared[:CLASSES_COMPARED] if c.points > 0),
@@ -137,6 +163,30 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Morn
         nights=_nights(con),
         named=_named(con) if names else (),
     )
+
+
+def _counted(con: duckdb.DuckDBPyConnection, which: str) -> tuple[int, ...]:
+    """Of some students: how many, how many for several reasons, and how many for each reason."""
+    sums = ", ".join(f"COUNT(*) FILTER ({flag})" for flag, _ in REASONS)
+    query = f"SELECT COUNT(*), COUNT(*) FILTER (reason_count > 1), {sums} FROM to_watch WHERE {which}"
+    return con.execute(query).fetchall()[0]
+
+
+def _reasons(counts: Iterable[int]) -> tuple[tuple[str, int], ...]:
+    return tuple((reason, n) for (_, reason), n in zip(REASONS, counts, strict=True))
+
+
+def _severities(con: duckdb.DuckDBPyConnection) -> tuple[tuple[int, int, int], ...]:
+    return tuple(con.execute(sql("severities", most=str(SEVERITIES[0]))).fetchall())
+
+
+def _turned(con: duckdb.DuckDBPyConnection, day: date) -> Turned | None:
+    since = _one(con, f"SELECT MAX(snapshot_date) FROM spans.days WHERE snapshot_date < DATE '{day}'")
+    if since is None:
+        return None
+    newly, _, *by_reason = _counted(con, "change = 'newly to watch'")
+    no_longer = _one(con, "SELECT COUNT(*) FROM to_watch WHERE change = 'no longer to watch'")
+    return Turned(since, newly, no_longer, _reasons(by_reason))
 
 
 def _watched(con: duckdb.DuckDBPyConnection) -> list[Watched]:
@@ -159,9 +209,11 @@ def _nights(con: duckdb.DuckDBPyConnection) -> tuple[Night, ...]:
     return tuple(Night(*row) for row in reversed(rows))
 
 
-def _named(con: duckdb.DuckDBPyConnection) -> tuple[Named, ...]:
+def _named(con: duckdb.DuckDBPyConnection) -> tuple[NamedClass, ...]:
     rows = con.execute(sql("named", most=str(NAMED))).fetchall()
-    return tuple(Named(*row) for row in rows)
+    by_class = groupby(rows, key=lambda row: (row[0], row[1]))
+    found = [(title, tuple(Named(*row[2:]) for row in of_class)) for (_, title), of_class in by_class]
+    return tuple(NamedClass(title, sum(n.is_new for n in students), students) for title, students in found)
 
 
 def _changes(con: duckdb.DuckDBPyConnection, day: date) -> list[str]:

@@ -10,8 +10,8 @@ from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from pipelines.report.charts import KEYS, Chart
-from pipelines.report.morning import LEAST_STUDENTS, NAMED, Day, Morning
+from pipelines.report.charts import KEYS, Chart, last_days
+from pipelines.report.morning import CLASSES_TO_WATCH, LEAST_STUDENTS, NAMED, SEVERITIES, Day, Morning, Night
 from pipelines.text import markdown, printable
 
 # After this many hours without a new page, the page itself says that it is old.
@@ -45,13 +45,18 @@ def render(morning: Morning, charts: Sequence[Chart], *, at: datetime, trouble: 
         morning=morning,
         charts={chart.name: chart for chart in charts},
         figures=_figures(morning),
-        sentence=_last_night(morning),
-        trouble=trouble,
+        verdict=_verdict(morning),
+        sentence=_last_night(morning, is_old=bool(trouble)),
+        trouble=trouble or _trouble(morning),
+        syncs=_syncs(morning.nights),
         at=f"{at:%Y-%m-%d %H:%M} UTC",
         made=f"{at:%Y-%m-%dT%H:%M:%SZ}",
         stale_hours=STALE_HOURS,
         least_students=LEAST_STUDENTS,
         most_named=NAMED,
+        classes_named=CLASSES_TO_WATCH,
+        most_severe=SEVERITIES[0],
+        trend=last_days(morning.trend) if morning.trend else "",
     )
 
 
@@ -61,28 +66,67 @@ def picture(chart: Chart) -> str:
     return f"![{markdown(chart.alt)}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
 
 
-def _last_night(morning: Morning) -> str:
-    """How the newest night went, in a sentence."""
+def _verdict(morning: Morning) -> str:
+    """The page's answer, in a sentence: who is newly to watch."""
+    turned = morning.turned
+    if turned is None:
+        return f"{_students(morning.to_watch)} to watch on this first night."
+    if not turned.newly:
+        return f"Nobody is newly to watch; {_students(morning.to_watch)} to watch as before."
+    return f"{_students(turned.newly)} newly to watch, of {morning.to_watch:,} in all."
+
+
+def _last_night(morning: Morning, *, is_old: bool) -> str:
+    """How the newest night went, in a sentence; if the page shows older records (`is_old`), only whose they are."""
     counted = f"{morning.students:,} students and {morning.active_classes:,} active classes"
     last = morning.nights[-1] if morning.nights else None
-    if last is None or last.outcome == "synced":
-        return f"Last night's sync is complete: {counted}."
-    if last.outcome == "unproven":
+    if is_old or (last and last.outcome not in ("synced", "unproven")):
+        return f"These are the records of {_day(morning.day)}: {counted}."
+    if last and last.outcome == "unproven":
         return f"Last night's sync could not be proven complete, so nobody was removed from the lists: {counted}."
-    return f"The night of {_day(last.day)}: {last.text} This page shows {_day(morning.day)}: {counted}."
+    return f"Last night's sync is complete: {counted}."
+
+
+# What a reader is told of a night that brought nothing, where no error says more.
+_NOTHING_NEW = {
+    "held": "brought more changes than a normal night does, so a person must approve it first.",
+    "failed": "failed; whoever runs Rollbook sees why in its log.",
+    "missing": "did not take place.",
+    "discarded": "was discarded by a person.",
+}
+
+
+def _trouble(morning: Morning) -> str:
+    """Why the newest night is not what the page shows, in a sentence; empty if it is."""
+    last = morning.nights[-1] if morning.nights else None
+    if last is None or last.outcome not in _NOTHING_NEW:
+        return ""
+    came = f" It brought {last.students:,} students and {last.classes:,} classes." if last.students else ""
+    return f"The sync of {_day(last.day)} {_NOTHING_NEW[last.outcome]}{came}"
+
+
+def _syncs(nights: Sequence[Night]) -> str:
+    """How the last nights' syncs went, in a line."""
+    synced = sum(night.outcome == "synced" for night in nights)
+    others = [f"{night.day.day} {night.day:%b} {night.outcome}" for night in nights if night.outcome != "synced"]
+    return "; ".join([f"{synced} of {len(nights)} nights synced", *others]) + "."
 
 
 def _figures(morning: Morning) -> list[tuple[str, str, str]]:
-    """The key figures: name, value, and comparison with a week ago."""
+    """The key figures: name, value, and comparison with one day about a week ago, the same for all."""
     now = morning.trend[-1] if morning.trend else Day(morning.day, morning.students, None, None, None)
     then = morning.before(7)
     share = f"{100 * morning.to_watch / morning.students:.0f} % of {morning.students:,}" if morning.students else ""
     return [
         ("students to watch", f"{morning.to_watch:,}", f"{share}; {morning.several_reasons:,} for several reasons"),
-        ("average completion", _percent(now.completion), _since(now.completion, then and then.completion)),
-        ("average score", _score(now.score), _since(now.score, then and then.score)),
-        ("active within 7 days", _percent(now.active), _since(now.active, then and then.active)),
+        ("average completion", _percent(now.completion), _since(now.completion, then, then and then.completion)),
+        ("average score", _score(now.score), _since(now.score, then, then and then.score)),
+        ("active within 7 days", _percent(now.active), _since(now.active, then, then and then.active)),
     ]
+
+
+def _students(count: int) -> str:
+    return "1 student is" if count == 1 else f"{count:,} students are"
 
 
 def _percent(value: float | None) -> str:
@@ -93,12 +137,13 @@ def _score(value: float | None) -> str:
     return "\N{EN DASH}" if value is None else f"{value:.1f}"
 
 
-def _since(now: float | None, then: float | None) -> str:
-    if now is None or then is None:
+def _since(now: float | None, day: Day | None, then: float | None) -> str:
+    if now is None or day is None or then is None:
         return "nothing from a week ago to compare with"
+    since = f"{day.day.day} {day.day:%B}"
     if abs(now - then) < 0.05:
-        return "as a week ago"
-    return f"{abs(now - then):.1f} points {'up' if now > then else 'down'} in a week"
+        return f"as on {since}"
+    return f"{abs(now - then):.1f} points {'up' if now > then else 'down'} since {since}"
 
 
 def _day(day: date) -> str:

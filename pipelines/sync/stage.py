@@ -19,6 +19,7 @@ from pipelines.errors import (
     ServiceError,
     SettingError,
 )
+from pipelines.sync import messages
 
 if TYPE_CHECKING:
     from pipelines.sync.rollbook import Rollbook
@@ -69,7 +70,7 @@ def reported_stage(work: Stage[P, T]) -> Stage[P, T]:
             return inner(self, *args, **kwargs)
         except TROUBLE as error:
             if self.is_writer:
-                self.publisher.write_report(error.message)
+                self.publisher.write_report(messages.on_page(error))
             raise
 
     return reported

@@ -21,7 +21,7 @@ MINUS, CROSS, DASH = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 SVG = "{http://www.w3.org/2000/svg}"
 EMPTY = Morning(
     school="Linden Vale", day=FIRST, students=0, active_classes=0, changes=(), to_watch=0, several_reasons=0,
-    by_reason=(), watched=(), watched_classes=0, ahead=(), behind=(), trend=(), nights=(),
+    turned=None, by_reason=(), by_severity=(), watched=(), watched_classes=0, ahead=(), behind=(), trend=(), nights=(),
 )  # fmt: skip
 
 
@@ -31,8 +31,8 @@ def drawn(**data: Any) -> Chart:
     return chart
 
 
-def watched(title: str, students: int, one: int, several: int) -> Watched:
-    return Watched(1, title, students, one, several)
+def watched(title: str, students: int, watched: int, new: int) -> Watched:
+    return Watched(1, title, students, watched, new)
 
 
 def compared(title: str, points: float) -> Compared:
@@ -57,18 +57,33 @@ def test_a_morning_without_data_has_no_chart() -> None:
     assert charts.draw(replace(EMPTY, trend=month(50))) == ()
 
 
-def test_a_class_has_a_bar_for_several_reasons_and_goes_on_with_one_for_one_reason() -> None:
-    chart = drawn(watched=(watched("Physics 1D", 27, 9, 18), watched("Music 1B", 38, 19, 17)))
+def test_a_class_has_a_bar_for_who_is_new_and_goes_on_with_who_was_to_watch_before() -> None:
+    chart = drawn(watched=(watched("Physics 1D", 38, 36, 18), watched("Music 1B", 27, 27, 0)))
     assert [(bar.x, bar.width, bar.colour) for bar in chart.bars] == [
-        (0, 50, "strong"), (50, 25, "soft"),
-        (0, 47.22, "strong"), (47.22, pytest.approx(52.78), "soft"),
+        (0, 50, "strong"), (50, 50, "soft"),
+        (0, 0, "strong"), (0, 75, "soft"),
     ]  # fmt: skip
     assert [title.text for title in chart.titles] == ["Physics 1D", "Music 1B"]
-    assert texts(chart) == ["18 + 9 of 27", "17 + 19 of 38"]
+    assert texts(chart) == ["36 of 38, 18 new", "27 of 27"]
+    assert [words for _, _, words in chart.legend] == ["newly to watch", "as before"]
     assert chart.alt == (
-        "Bars, one per class, of its students to watch. Physics 1D: 27 of 27, 18 for several reasons;"
-        " Music 1B: 36 of 38, 17 for several reasons."
+        "Bars, one per class, of its students to watch. Physics 1D: 36 of 38, 18 new; Music 1B: 27 of 27, 0 new."
     )
+
+
+def test_where_nobody_is_new_there_is_nothing_to_tell_apart() -> None:
+    chart = drawn(watched=(watched("Music 1B", 27, 27, 0),))
+    assert chart.legend == ()
+    assert [title.y for title in chart.titles] == [0]
+
+
+@pytest.mark.parametrize(
+    ("days", "called"),
+    [((0, 1, 13), "The last 14 days, 3 of them with records"), ((0, 1, 2), "The last 3 days")],
+)
+def test_the_trend_says_how_many_days_it_has(days: tuple[int, ...], called: str) -> None:
+    landed = tuple(Day(FIRST + timedelta(days=n), 600, None, 60.0, None) for n in days)
+    assert drawn(trend=landed).title == called
 
 
 def test_classes_are_compared_from_the_furthest_ahead_to_the_furthest_behind() -> None:
@@ -140,15 +155,34 @@ def test_the_outcomes_of_nights_are_drawn_and_told() -> None:
         "A row of squares, one per night: 1 of 6 synced."
         " 24 Oct unproven; 25 Oct held; 26 Oct failed; 27 Oct missing; 28 Oct discarded."
     )
-    html = page.render(replace(EMPTY, nights=nights("missing")), [chart], at=datetime(2026, 10, 24, tzinfo=UTC))
-    assert "The night of Friday, 23 October 2026: missing. This page shows Friday, 23 October 2026" in html
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        ("held", "brought more changes than a normal night does, so a person must approve it first."),
+        ("failed", "failed; whoever runs Rollbook sees why in its log."),
+        ("missing", "did not take place."),
+        ("discarded", "was discarded by a person."),
+    ],
+)
+def test_a_night_that_brought_nothing_replaces_the_verdict(outcome: str, said: str) -> None:
+    (night,) = nights(outcome)
+    came = night._replace(students=1600, classes=40, text="12 of 20 rows of class_summaries would change")
+    html = page.render(replace(EMPTY, nights=(came,)), [], at=datetime(2026, 10, 24, tzinfo=UTC))
+    sentence = f"The sync of Friday, 23 October 2026 {said} It brought 1,600 students and 40 classes."
+    assert f"<strong>This page shows older records.</strong> {sentence}</p>" in html
+    assert "These are the records of Friday, 23 October 2026: 0 students and 0 active classes." in html
+    assert "complete" not in html
+    assert "to watch on this first night" not in html
+    assert "class_summaries" not in html
 
 
 @pytest.mark.parametrize(
     "title", ["<script>alert(1)</script> & $5", "x](http://evil.example) ![", "bell\a, \u202eturned"]
 )
 def test_a_picture_shows_a_title_as_text_whatever_it_says(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = page.picture(drawn(watched=(watched(title, 27, 9, 18),)))
+    shown = page.picture(drawn(watched=(watched(title, 27, 18, 9),)))
     reader = MarkdownIt()
     monkeypatch.setattr(reader, "validateLink", lambda url: True)  # as Dagster's UI, it shall take such an image
     html = reader.render(shown)

@@ -69,25 +69,37 @@ def test_its_figures_are_those_of_the_views(fortnight: School) -> None:
     assert f"active within 7 days {now[9]:.1f} %" in shown
     then = fortnight.rows("SELECT average_completion_rate FROM progress_daily WHERE snapshot_date = DATE '2026-09-30'")
     moved = now[4] - then[0][0]
-    said = f"{abs(moved):.1f} points {'up' if moved > 0 else 'down'} in a week"
-    assert f"average completion {now[4]:.1f} % {said if abs(moved) >= 0.05 else 'as a week ago'}" in shown
+    said = f"{abs(moved):.1f} points {'up' if moved > 0 else 'down'} since 30 September"
+    assert f"average completion {now[4]:.1f} % {said if abs(moved) >= 0.05 else 'as on 30 September'}" in shown
+    assert shown.count("30 September") == 3  # one date for all that went up or down
 
 
 def test_the_students_to_watch_of_a_class_are_counted_as_its_roster_has_them(fortnight: School) -> None:
     with duckdb.connect(str(fortnight.published), read_only=True) as con:
         data = morning.load_morning(con)
     roster = fortnight.frame("SELECT class_id, class_title, student_id FROM roster")
-    watch = (
-        fortnight.frame("SELECT student_id, reason_count FROM students_to_watch").set_index("student_id").reason_count
-    )
-    roster["reasons"] = roster.student_id.map(watch).fillna(0)
+    asked = f"SELECT student_id, change FROM watch_daily WHERE snapshot_date = '{LAST}' AND severity IS NOT NULL"
+    roster["change"] = roster.student_id.map(fortnight.frame(asked).set_index("student_id").change)
     by_class = roster.groupby("class_id")
     for w in data.watched:
         mine = by_class.get_group(w.class_id)
         assert (w.class_title, w.students) == (mine.class_title.iloc[0], len(mine))
-        assert (w.one, w.several) == (int((mine.reasons == 1).sum()), int((mine.reasons > 1).sum()))
-    assert data.watched_classes == by_class.reasons.sum().gt(0).sum()
-    assert [w.several for w in data.watched] == sorted((w.several for w in data.watched), reverse=True)
+        assert (w.watched, w.new) == (mine.change.notna().sum(), (mine.change == "newly to watch").sum())
+    assert data.watched_classes == (by_class.change.count() > 0).sum()
+    assert [w.watched for w in data.watched] == sorted((w.watched for w in data.watched), reverse=True)
+
+
+def test_its_verdict_and_what_is_new_are_those_of_the_newest_day_of_watch_daily(fortnight: School) -> None:
+    shown = text(made(fortnight))
+    counts = dict(
+        fortnight.rows(f"SELECT change, COUNT(*) FROM watch_daily WHERE snapshot_date = '{LAST}' GROUP BY change")
+    )
+    new, still, gone = (counts[f"{change} to watch"] for change in ("newly", "still", "no longer"))
+    assert f"{new} students are newly to watch, of {new + still} in all." in shown
+    assert f"New since Tuesday, 6 October 2026 {new} newly to watch : " in shown
+    assert f"{gone} no longer to watch" in shown
+    bands = fortnight.rows("SELECT severity >= 4, COUNT(*) FROM students_to_watch GROUP BY 1 ORDER BY 1")
+    assert f"4 and more {bands[1][1]} " in shown
 
 
 def test_what_changed_last_night_is_what_changes_hold(fortnight: School) -> None:
@@ -107,11 +119,24 @@ def test_it_names_nobody_unless_told_to(fortnight: School) -> None:
     html = made(fortnight)
     assert [name for name in names(fortnight) if name in html] == []
     named = made(fortnight, names=True)
-    watched = fortnight.rows("SELECT name FROM students_to_watch WHERE reason_count > 1")
-    assert watched
-    assert [name for (name,) in watched if name not in text(named)] == []
     assert "This page names pupils" in named
     assert not any(mail in named for (mail,) in fortnight.rows("SELECT email FROM students"))
+
+
+def test_it_names_the_new_ones_first_then_the_most_severe_folded_by_class(fortnight: School) -> None:
+    html = made(fortnight, names=True)
+    asked = f"""SELECT class_title, name, reason, change = 'newly to watch' FROM watch_daily
+                JOIN student_classes USING (student_id) WHERE snapshot_date = '{LAST}' AND severity IS NOT NULL
+                ORDER BY change = 'newly to watch' DESC, severity DESC, name"""
+    shown = re.findall(r'<details class="names"><summary>(.*?)</details>', html, re.DOTALL)
+    by_title = {unescape(part.split(" <")[0]): text(part) for part in shown}
+    new = [(title, name, reason) for title, name, reason, is_new in fortnight.rows(asked) if is_new]
+    assert new
+    for title, name, reason in new:
+        _, _, listed = by_title[title].partition("new ")
+        assert f"{name} new {reason}" in by_title[title]
+        assert listed.startswith(tuple(n for t, n, _ in new if t == title))
+    assert "<details open" not in html
 
 
 def test_the_setting_is_what_makes_it_name_them(small: School) -> None:
@@ -126,7 +151,7 @@ def test_the_charts_never_hold_a_name_whatever_the_page_does(fortnight: School) 
         found = report.make(con, at=AT, names=True)
     assert found is not None
     assert list(found.charts) == [
-        *("Students to watch, by class", "Classes against their course", "The last month", "The nightly syncs"),
+        *("Students to watch, by class", "Classes against their course", "The last 14 days", "The nightly syncs"),
     ]
     for shown in found.charts.values():
         parts = re.fullmatch(r"!\[(.+)\]\(data:image/svg\+xml;base64,([\w+/=]+)\)", shown)
@@ -171,7 +196,10 @@ def test_the_first_night_has_a_page_too(tmp_path: Path) -> None:
         school = School(tmp_path / "w", sandbox)
         school.sync(FIRST)
     shown = text((school.warehouse / "report.html").read_text())
-    assert "This is the first night" in shown
+    (count,) = school.rows("SELECT COUNT(*) FROM students_to_watch")[0]
+    assert f"{count} students are to watch on this first night." in shown
+    assert "There is no night before to compare with" in shown
+    assert "The nightly syncs: 1 of 1 nights synced." in shown
     assert "A trend needs a second night" in shown
     assert "nothing from a week ago to compare with" in shown
 
@@ -183,8 +211,10 @@ def test_a_held_night_is_on_the_page_until_it_is_approved(small: School) -> None
     with pytest.raises(HeldError):
         small.sync(DAYS[4], hold_changed_percent=0)
     html = (small.warehouse / "report.html").read_text()
-    assert "This page shows older records." in html
-    assert "Readers keep what was published" in text(html)
+    assert "This page shows older records. More would change than on a normal night, so a person must" in text(html)
+    assert re.search(r"the records of \d+ students( and \d+ classes)? would change\.", text(html))
+    assert "complete" not in text(html).split("average completion")[0]
+    assert not re.search("student_|class_|rows of", text(html))
     assert f"{DAYS[3].day} September 2026</h1>" in html
     small.rollbook(DAYS[4]).approve(DAYS[4])
     html = (small.warehouse / "report.html").read_text()
@@ -220,7 +250,11 @@ def test_a_discarded_night_is_on_the_page(small: School) -> None:
     discard(small.rollbook(DAYS[1]), DAYS[1], reason="the service served another school")
     html = (small.warehouse / "report.html").read_text()
     assert "<h1>Thursday, 24 September 2026</h1>" in html
-    assert f"{DAYS[1]} discarded Discarded: the service served another school. It counts for nothing." in text(html)
+    said = (
+        r"The sync of Friday, 25 September 2026 was discarded by a person\. It brought \d+ students and \d+ classes\."
+    )
+    assert re.search(said, text(html))
+    assert "The nightly syncs: 1 of 2 nights synced; 25 Sep discarded." in text(html)
 
 
 @pytest.mark.parametrize("mode", ["600", "640"])

@@ -1,10 +1,10 @@
--- For the morning page: per class the students in it, and those to watch for one reason and for several.
+-- For the morning page: per class the students in it, those to watch, and those newly so. The most to watch first.
 SELECT
     e.class_id, ANY_VALUE(COALESCE(c.class_title, e.class_title)), COUNT(*),
-    COUNT(*) FILTER (w.reason_count = 1), COUNT(*) FILTER (w.reason_count > 1) AS several
+    COUNT(w.student_id) AS watched, COUNT(*) FILTER (w.change = 'newly to watch') AS new
 FROM main.student_classes AS e
-LEFT JOIN to_watch AS w USING (student_id)
+LEFT JOIN to_watch AS w ON w.student_id = e.student_id AND w.severity IS NOT NULL
 LEFT JOIN main.classes AS c USING (class_id)
 GROUP BY e.class_id
 HAVING COUNT(w.student_id) > 0
-ORDER BY several DESC, COUNT(w.student_id) DESC, e.class_id
+ORDER BY watched DESC, new DESC, e.class_id
