@@ -180,7 +180,13 @@ def macros(version: str = "") -> tuple[Macro, ...]:
         " thresholds; none before the first one.",
         sql("students_to_watch_as_of", version=version, **PARTS),
     )
-    return (*as_of, watch, between, day)
+    of_class = Macro(
+        "watch_daily_of_class",
+        ("class",),
+        "The rows of watch_daily of the students whose records list a class now, by its class_id.",
+        _macro("watch_daily_of_class", version=version, thresholds=_THRESHOLDS),
+    )
+    return (*as_of, watch, of_class, between, day)
 
 
 def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord], version: str) -> None:

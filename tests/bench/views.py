@@ -40,7 +40,10 @@ LONG = (
 )
 MACROS = (
     *("students_as_of(DATE '{middle}')", "students_to_watch_as_of(DATE '{middle}')"),
-    "changes_between(DATE '{middle}', DATE '{last}')",
+    *(
+        "changes_between(DATE '{middle}', DATE '{last}')",
+        "watch_daily_of_class((SELECT QUANTILE_DISC(class_id, 0.5) FROM classes))",
+    ),
 )
 
 

@@ -16,6 +16,7 @@ from tests.support import findings, states
 from tests.support.frames import Base, plain, text
 from tests.support.school import DAYS, LAST, School
 from tests.support.states import States
+from tests.support.watch import REASONS, judged
 
 NEWEST = pd.Timestamp(LAST)
 
@@ -60,55 +61,6 @@ def student_progress(base: Base) -> pd.DataFrame:
     never = frame.has_ever_logged_in.map({False: False})
     frame["is_active"] = (frame.days_inactive <= 7).where(frame.days_inactive.notna(), never)
     return frame
-
-
-REASONS = ("is_low_completion", "is_low_score", "is_inactive", "is_never_logged_in", "is_falling")
-
-
-def times_over(beyond: float, threshold: float) -> float:
-    """What one reason counts: 1 at its threshold, 2 at twice it or with nothing left."""
-    return 1 + min(beyond / threshold, 1)
-
-
-def judged(row: dict[Any, Any], t: dict[str, float], day: pd.Timestamp) -> dict[Any, Any]:
-    """One student's reasons to be watched, and how severe they are, if there are any."""
-    rate = row["completion_rate"] if row["total_assignments"] > 0 else None
-    rate_was = row["completion_rate_was"] if row["total_assignments_was"] > 0 else None
-    is_enough, was_enough = (row[c] >= t["least_assignments"] for c in ("total_assignments", "total_assignments_was"))
-    score, score_was = text(row["average_score"]), text(row["average_score_was"])
-    last = max((d for d in (row["last_activity_date"], row["last_activity_date_a"]) if text(d)), default=None)
-    idle = None if last is None else (day - last).days
-    reasons: list[str] = []
-    counted: dict[str, float] = {}
-    age = (day - row["registration_date"]).days
-    if row["has_ever_logged_in"] is False and age >= t["never_logged_in_days"]:
-        reasons.append(f"never logged in, registered {row['registration_date'].date()}")
-        counted["is_never_logged_in"] = times_over(age - t["never_logged_in_days"], t["never_logged_in_days"])
-    if row["has_ever_logged_in"] is not False and idle is not None and idle >= t["inactive_days"]:
-        reasons.append(f"inactive for {idle:.0f} days")
-        counted["is_inactive"] = times_over(idle - t["inactive_days"], t["inactive_days"])
-    falls = []
-    if is_enough and was_enough and rate is not None and rate_was is not None:
-        falls.append(
-            (rate_was - rate, f"completion fell from {rate_was:g} to {rate:g} % in {t['falling_days']:g} days")
-        )
-    if score is not None and score_was is not None:
-        falls.append((score_was - score, f"score fell from {score_was:g} to {score:g} in {t['falling_days']:g} days"))
-    if deep := [(points, words) for points, words in falls if points >= t["falling_points"]]:
-        reasons += [words for _, words in deep]
-        counted["is_falling"] = times_over(max(deep)[0] - t["falling_points"], t["falling_points"])
-    if is_enough and rate is not None and rate < t["completion_below"]:
-        reasons.append(f"low completion ({rate:g} %, under {t['completion_below']:g})")
-        counted["is_low_completion"] = times_over(t["completion_below"] - rate, t["completion_below"])
-    if score is not None and score < t["score_below"]:
-        reasons.append(f"low score ({score:g}, under {t['score_below']:g})")
-        counted["is_low_score"] = times_over(t["score_below"] - score, t["score_below"])
-    return (
-        {"reason": "; ".join(reasons), "reason_count": len(counted), "severity": sum(counted.values())}
-        | {"completion_rate": rate, "completion_rate_before": rate_was, "average_score_before": score_was}
-        | {"last_activity_date": last, "days_inactive": idle}
-        | {reason: reason in counted for reason in REASONS}
-    )
 
 
 def students_to_watch(base: Base, day: pd.Timestamp = NEWEST) -> pd.DataFrame:
@@ -424,6 +376,15 @@ def test_each_landed_day_of_watch_daily_is_students_to_watch_as_of_that_day(fort
     whole = "SELECT * FROM students_to_watch"
     assert fortnight.rows(whole) == fortnight.rows(f"{whole}_as_of(DATE '2100-01-01')")
     assert fortnight.rows(f"{whole}_as_of(DATE '{DAYS[0] - timedelta(days=1)}')") == []
+
+
+def test_watch_daily_of_a_class_is_that_of_its_students(fortnight: School) -> None:
+    ((largest,),) = fortnight.rows("SELECT class_id FROM roster GROUP BY class_id ORDER BY COUNT(*) DESC, 1 LIMIT 1")
+    listed = f"SELECT student_id FROM student_classes WHERE class_id = {largest}"
+    found = fortnight.rows(f"FROM watch_daily_of_class({largest})")
+    assert len(found) > len(DAYS)
+    assert found == fortnight.rows(f"FROM watch_daily WHERE student_id IN ({listed})")
+    assert fortnight.rows("FROM watch_daily_of_class(-1)") == []
 
 
 def test_nobody_is_on_the_list_twice_and_counting_rows_counts_students(fortnight: School) -> None:

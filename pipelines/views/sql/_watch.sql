@@ -1,4 +1,4 @@
-{#- Who is to watch, and why: the one place that says it, for students_to_watch, students_to_watch_as_of and watch_daily.
+{#- Who is to watch, and why: the one place that says it, for students_to_watch, watch_daily and their macros.
 
     A statement imports this as `watch` and begins `WITH asked AS (...), {{ watch.watched() }}`, where `asked` has one row
     per day to judge by, in the column `on_day`; its other columns are passed on. -#}
@@ -11,13 +11,22 @@
 {{ version }}.valid_from <= {{ day }} AND COALESCE({{ version }}.valid_to, DATE 'infinity') > {{ day }}
 {%- endmacro -%}
 
+{#- The versions of some students alone, materialized: DuckDB would join all days with all versions first. -#}
+{%- macro versions(whose) -%}
+{% for table in ("students", "student_summaries", "student_activity") %}
+their_{{ table }} AS MATERIALIZED (SELECT * FROM history.{{ table }} WHERE student_id IN ({{ whose }})),
+{% endfor %}
+{%- endmacro -%}
+
 {#- What a reason counts: from 1 where its threshold is just met, to 2 where it is met twice over. -#}
 {%- macro counts(flag, beyond, threshold) -%}
 CASE WHEN {{ flag }} THEN 1 + LEAST(COALESCE(({{ beyond }}) / NULLIF({{ threshold }}, 0), 1), 1) ELSE 0 END
 {%- endmacro -%}
 
-{#- The CTEs that end with `watched`, one row per asked day and student to watch on it. -#}
-{%- macro watched() -%}
+{#- The CTEs that end with `watched`, one row per asked day and student to watch on it. `whose` is a query of the ids of
+    the students that it is asked for; without, all. -#}
+{%- macro watched(whose="") -%}
+{{ versions(whose) if whose }}
 limits AS (
     SELECT
         {% for name in thresholds %}
@@ -40,11 +49,11 @@ state AS (
             b.average_score AS average_score_before,
             GREATEST(m.last_activity_date, a.last_activity_date) AS last_activity_date,
             d.on_day - GREATEST(m.last_activity_date, a.last_activity_date) AS days_inactive
-        FROM (SELECT * FROM history.students AS h WHERE {{ valid("h", "d.on_day") }}) AS s
-        LEFT JOIN (SELECT * FROM history.student_summaries AS h WHERE {{ valid("h", "d.on_day") }}) AS m USING (student_id)
-        LEFT JOIN (SELECT * FROM history.student_activity AS h WHERE {{ valid("h", "d.on_day") }}) AS a USING (student_id)
+        FROM (SELECT * FROM {{ "their_" if whose else "history." }}students AS h WHERE {{ valid("h", "d.on_day") }}) AS s
+        LEFT JOIN (SELECT * FROM {{ "their_" if whose else "history." }}student_summaries AS h WHERE {{ valid("h", "d.on_day") }}) AS m USING (student_id)
+        LEFT JOIN (SELECT * FROM {{ "their_" if whose else "history." }}student_activity AS h WHERE {{ valid("h", "d.on_day") }}) AS a USING (student_id)
         LEFT JOIN (
-            SELECT * FROM history.student_summaries AS h
+            SELECT * FROM {{ "their_" if whose else "history." }}student_summaries AS h
             WHERE {{ valid("h", "(d.on_day - CAST(l.falling_days AS INTEGER))") }}
         ) AS b USING (student_id)
     ) AS v
@@ -142,4 +151,49 @@ SELECT
     w.days_inactive
 FROM watched AS w LEFT JOIN titles AS t USING (student_id)
 ORDER BY w.severity DESC, w.student_id
+{%- endmacro -%}
+
+{#- The rows of watch_daily; `whose` as in `watched`. -#}
+{%- macro daily(whose="") -%}
+WITH landed AS (
+    SELECT snapshot_date, LAG(snapshot_date) OVER (ORDER BY snapshot_date) AS day_before FROM spans.days
+),
+asked AS (SELECT snapshot_date, day_before, UNNEST([snapshot_date, day_before]) AS on_day FROM landed),
+{{ watched(whose) }},
+paired AS (
+    SELECT
+        snapshot_date, student_id, day_before,
+        {% for column in ("name", "severity", "reason") %}
+        ANY_VALUE({{ column }}) FILTER (on_day = snapshot_date) AS {{ column }},
+        ANY_VALUE({{ column }}) FILTER (on_day < snapshot_date) AS {{ column }}_before,
+        {% endfor %}
+        {% for flag in flags %}
+        COALESCE(BOOL_OR({{ flag }}) FILTER (on_day = snapshot_date), FALSE) AS {{ flag }},
+        {% endfor %}
+        COALESCE(MAX(reason_count) FILTER (on_day = snapshot_date), 0) AS reason_count
+    FROM watched
+    GROUP BY snapshot_date, student_id, day_before
+)
+SELECT
+    p.snapshot_date,
+    p.student_id,
+    COALESCE(s.name, p.name_before) AS name,
+    CASE
+        WHEN p.day_before IS NULL THEN NULL
+        WHEN p.severity IS NULL THEN 'no longer to watch'
+        WHEN p.severity_before IS NULL THEN 'newly to watch'
+        ELSE 'still to watch'
+    END AS change,
+    p.severity,
+    p.severity_before,
+    p.reason,
+    p.reason_before,
+    p.reason_count,
+    {% for flag in flags %}
+    p.{{ flag }},
+    {% endfor %}
+    s.student_id IS NOT NULL AS is_listed
+FROM paired AS p
+LEFT JOIN history.students AS s ON s.student_id = p.student_id AND {{ valid("s", "p.snapshot_date") }}
+ORDER BY p.snapshot_date, p.severity DESC NULLS LAST, p.student_id
 {%- endmacro -%}
