@@ -2,8 +2,10 @@
 
 A view is one file in `sql/`: its header says what a row is, which columns are its key and what each column means, and
 the query follows. It is a Jinja template: measures that views share come from `metrics`, and longer parts that several
-share are macros, in a file whose name begins with `_`. To add a view, add its file, and its name to `VIEWS`. The views of
-the lake and the macros are made from the declarations in `tables`. Tables, and the comments on them, belong to `schema`.
+share are macros, in a file whose name begins with `_`. To add a view, add its file, and its name to `VIEWS`.
+
+The views of the lake and the macros are made from the declarations in `tables`. Tables, and the comments on them, belong
+to `schema`.
 """
 
 from __future__ import annotations
@@ -184,7 +186,7 @@ def macros(version: str = "") -> tuple[Macro, ...]:
         "watch_daily_of_class",
         ("class",),
         "The rows of watch_daily of the students whose records list a class now, by its class_id.",
-        _macro("watch_daily_of_class", version=version, thresholds=_THRESHOLDS),
+        sql("watch_daily_of_class", version=version, **PARTS),
     )
     return (*as_of, watch, of_class, between, day)
 
