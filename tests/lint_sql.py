@@ -42,7 +42,18 @@ ALWAYS: dict[str, object] = {
     "flags": ("is_falling", "is_inactive"),
     "day": "DATE '2026-10-07'",
     **catalog.PARTS,
+    "relation": '"main"."roster"',
+    "filtered": '"name"',
+    "kind": "VARCHAR",
+    "sorted_by": '"name"',
+    "descending": True,
 }
+# Of the filters of `rollbook explore`, one of each kind.
+FILTERS: tuple[dict[str, object], ...] = (
+    {"comparison": "contains", "whole": False},
+    {"comparison": "is at least", "whole": True},
+    {"comparison": "is empty", "whole": False},
+)
 
 
 def rendered(path: Path) -> Iterator[str]:
@@ -50,9 +61,11 @@ def rendered(path: Path) -> Iterator[str]:
     package = ".".join(path.parent.parent.relative_to(ROOT).parts)
     template = environment(package, path.parent.name).get_template(path.name)
     yield from dict.fromkeys(
-        template.render(ALWAYS | variant | {"table": table, "columns": table.versioned, "tracked": table.tracked})
+        template.render(
+            ALWAYS | variant | filters | {"table": table, "columns": table.versioned, "tracked": table.tracked}
+        )
         for table in TABLES.values()
-        for variant in VARIANTS
+        for variant, filters in zip(VARIANTS, FILTERS, strict=True)
     )
 
 

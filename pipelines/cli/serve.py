@@ -55,7 +55,7 @@ def serve(
         workspace = ["-w", str(ROOT / "workspace.yaml")]
         web = [sys.executable, "-m", "pipelines.guard", host, str(port), *settings.ui_names]
         daemon = [sys.executable, "-m", DAEMON_MODULE, "run", *workspace]
-        stack.enter_context(_stopping_on_signals())
+        stack.enter_context(stopping_on_signals())
         _create_dagster_tables()
         children = [stack.enter_context(_child(command)) for command in (web, daemon)]
         out.print(f"The UI is at http://{host}:{port}; the nightly sync runs at {settings.cron} ({settings.timezone}).")
@@ -77,7 +77,9 @@ class _Stop(Exception):  # noqa: N818 - not an error: a request to stop
 
 
 @contextmanager
-def _stopping_on_signals() -> Iterator[None]:
+def stopping_on_signals() -> Iterator[None]:
+    """End the block, and the command with it, when SIGTERM or Ctrl-C comes."""
+
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the handler's signature
         raise _Stop
 

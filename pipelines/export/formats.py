@@ -45,12 +45,21 @@ class Format(StrEnum):
     PARQUET = "parquet"
 
 
-def export(published: Path, question: str, form: Format, out: Path, *, scratch: Path) -> int:
+def export(
+    published: Path,
+    question: str,
+    form: Format,
+    out: Path,
+    *,
+    scratch: Path,
+    values: dict[str, Any] | None = None,
+) -> int:
     """Write the rows of `question` (a view, a table, or a query that reads) to a file, whole or not at all.
 
-    Only the owner may read the file. What does not fit into memory is spilled to `scratch`, a private folder. Returns
-    the number of rows. Raises NothingLandedError before the first publish, and ArgumentError when the view, table or
-    query is invalid, the target folder does not exist, or there are more rows than an Excel sheet holds.
+    `values` are the query's parameters. Only the owner may read the file. What does not fit into memory is spilled to
+    `scratch`, a private folder. Returns the number of rows. Raises NothingLandedError before the first publish, and
+    ArgumentError when the view, table or query is invalid, the target folder does not exist, or there are more rows
+    than an Excel sheet holds.
     """
     if not out.parent.is_dir():
         raise ArgumentError(f"{out.parent} is not a folder: make it first, or write elsewhere with --out")
@@ -60,7 +69,7 @@ def export(published: Path, question: str, form: Format, out: Path, *, scratch: 
     with open_published(published) as con:
         statement = lock(con, published, query_of(con, question), scratch=scratch)
         with refusals(), files.handing_out(out) as file:
-            return write(con.sql(statement), file, scratch)
+            return write(con.sql(statement, params=values or {}), file, scratch)
 
 
 def _batches(reader: pa.RecordBatchReader) -> Iterator[Any]:

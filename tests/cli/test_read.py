@@ -212,7 +212,7 @@ def test_docs_refuses_a_folder_for_dbt_that_does_not_exist_and_both_options_at_o
 def test_asking_for_help_loads_neither_dagster_nor_the_page() -> None:
     program = (
         "import sys; import pipelines.cli;"
-        "heavy = ('dagster', 'jinja2', 'pandas', 'xlsxwriter');"
+        "heavy = ('dagster', 'jinja2', 'marimo', 'pandas', 'xlsxwriter');"
         "print([m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from pipelines.door import FOREIGN, ONLY_POST, WRONG_HOST, Guard, allowed_hosts
 from pipelines.errors import SettingError
-from pipelines.guard import FOREIGN, ONLY_POST, WRONG_HOST, Guard, allowed_hosts
 from pipelines.settings import load
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a name, and nothing listens

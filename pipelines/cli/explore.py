@@ -1,0 +1,41 @@
+"""`rollbook explore`: the published file as a small web app, for people who do not write SQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.app import app, out, safe
+from pipelines.cli.serve import stopping_on_signals
+from pipelines.errors import NothingLandedError
+from pipelines.settings import place
+from pipelines.store.warehouse import PUBLISHED
+
+
+@app.command()
+def explore(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 3001,
+    edit: Annotated[
+        bool, typer.Option("--edit", help="Open your own copy of it in this folder as a notebook, to change it.")
+    ] = False,
+) -> None:
+    """Show the school, its classes and students in the browser, until Ctrl-C or SIGTERM. It only reads.
+
+    It listens on this machine only and asks for the token in the address that it prints.
+    """
+    published = place().warehouse_path / PUBLISHED
+    if not published.exists():
+        raise NothingLandedError(f"{published} does not exist yet: run `rollbook sync` first")
+    from pipelines.explore import server
+
+    with stopping_on_signals():
+        if edit:
+            server.edit(port, Path.cwd(), _say_where)
+        else:
+            server.serve(port, _say_where)
+
+
+def _say_where(address: str) -> None:
+    out.print(f"Open {safe(address)} in a browser on this machine; Ctrl-C stops it.", soft_wrap=True)

@@ -1,0 +1,10 @@
+"""`rollbook explore`: a small web app on loopback over the published file, for people who do not write SQL.
+
+    server.py      serves it behind the guard of `door`, or opens a copy of the notebook to edit
+    notebook.py    the app itself, a marimo notebook: menu, controls and pages
+    questions.py   what the pages ask of the published file, in pages of rows; the SQL is in `sql/`
+    show.py        how rows, figures and lines are drawn, as HTML
+
+It only reads: each question is a read-only query on a connection of its own, so a newer night is seen at once. Only
+`server.py` and `notebook.py` import marimo, which comes with the extra `explore`.
+"""

@@ -1,0 +1,321 @@
+"""The app of `rollbook explore`, a marimo notebook: each function is a cell, which runs again when its inputs change.
+
+What is asked is in `questions`, what stands on a page in `pages`; here are the menu and the controls.
+"""
+
+import marimo
+
+__generated_with = "0.25.2"
+app = marimo.App(width="medium", app_title="Rollbook")
+
+
+@app.cell
+def _():
+    from functools import partial
+
+    import marimo as mo
+
+    from pipelines.explore import pages, questions, show
+
+    def html(parts):
+        return mo.vstack([mo.Html(part) for part in parts if part])
+
+    def page_of(ask, first, pager):
+        return first if pager.value == 1 else ask(page=pager.value)
+
+    address = mo.query_params()
+    asked = dict(address.to_dict())  # as it was when the page was opened
+    get_page, set_page = mo.state(pages.page_asked(asked), allow_self_loops=True)
+    book = questions.Book()
+    return address, asked, book, get_page, html, mo, page_of, pages, partial, questions, set_page, show
+
+
+@app.cell
+def _(address, book, get_page, html, mo, pages, partial, set_page, show):
+    # The menu. Which page is shown stands in the address, too, so that it can be kept as a bookmark.
+    def open_page(key, _):
+        address.set("page", key)
+        set_page(pages.PAGES[key])
+
+    shown = get_page()
+    menu = mo.ui.array(
+        [
+            mo.ui.button(label=name, kind="success" if name == shown else "neutral", on_change=partial(open_page, key))
+            for key, name in pages.PAGES.items()
+        ]
+    )
+    mo.vstack([html([show.style(), pages.heading(book)]), mo.hstack(list(menu), justify="start", wrap=True)])
+    return (shown,)
+
+
+@app.cell
+def _(book, html, mo, pages, shown):
+    # The school today
+    mo.stop(shown != pages.SCHOOL)
+    html(pages.school(book))
+    return
+
+
+@app.cell
+def _(asked, mo, pages, shown):
+    # A class: which one
+    mo.stop(shown != pages.CLASS)
+    class_text = mo.ui.text(
+        value=str(asked.get("class_id", "")),
+        label="Find a class",
+        placeholder="title, code, course, teacher or id",
+        debounce=400,
+        full_width=True,
+    )
+    class_text
+    return (class_text,)
+
+
+@app.cell
+def _(book, class_text, mo, questions):
+    classes = questions.find(book, "find_classes", class_text.value)
+    mo.stop(not classes, mo.md("No class fits."))
+    class_choice = mo.ui.dropdown(
+        classes, value=next(iter(classes)), label="Class", full_width=True, allow_select_none=False
+    )
+    class_choice
+    return (class_choice,)
+
+
+@app.cell
+def _(book, class_choice, html, pages):
+    html(pages.one_class(book, class_choice.value))
+    return
+
+
+@app.cell
+def _(class_choice, mo):
+    class_choice
+    roster_text = mo.ui.text(label="Name", placeholder="a part of it", debounce=400)
+    return (roster_text,)
+
+
+@app.cell
+def _(book, class_choice, mo, partial, roster_text):
+    ask_roster = partial(book.listing, "class_roster", class_id=class_choice.value, text=roster_text.value.strip())
+    first_roster = ask_roster()
+    roster_page = mo.ui.number(1, first_roster.pages, step=1, label="Page")
+    mo.hstack([roster_text, roster_page], justify="start", wrap=True)
+    return ask_roster, first_roster, roster_page
+
+
+@app.cell
+def _(ask_roster, first_roster, html, page_of, pages, roster_page):
+    html(pages.roster(page_of(ask_roster, first_roster, roster_page), roster_page.value))
+    return
+
+
+@app.cell
+def _(asked, mo, pages, shown):
+    # A student: which one
+    mo.stop(shown != pages.STUDENT)
+    student_text = mo.ui.text(
+        value=str(asked.get("student_id", "")),
+        label="Find a student",
+        placeholder="name, email, reference or id",
+        debounce=400,
+        full_width=True,
+    )
+    student_text
+    return (student_text,)
+
+
+@app.cell
+def _(book, mo, questions, student_text):
+    students = questions.find(book, "find_students", student_text.value)
+    mo.stop(not students, mo.md("No student fits."))
+    student_choice = mo.ui.dropdown(
+        students, value=next(iter(students)), label="Student", full_width=True, allow_select_none=False
+    )
+    student_choice
+    return (student_choice,)
+
+
+@app.cell
+def _(book, html, pages, student_choice):
+    html(pages.student(book, student_choice.value))
+    return
+
+
+@app.cell
+def _(book, mo, partial, student_choice):
+    ask_timeline = partial(book.listing, "student_timeline", student_id=student_choice.value)
+    first_timeline = ask_timeline()
+    timeline_page = mo.ui.number(1, first_timeline.pages, step=1, label="Page of changes")
+    timeline_page if first_timeline.pages > 1 else None
+    return ask_timeline, first_timeline, timeline_page
+
+
+@app.cell
+def _(ask_timeline, first_timeline, html, page_of, pages, timeline_page):
+    html(pages.timeline(page_of(ask_timeline, first_timeline, timeline_page), timeline_page.value))
+    return
+
+
+@app.cell
+def _(book, html, mo, partial, show, student_choice):
+    ask_history = partial(book.listing, "student_history", student_id=student_choice.value)
+    first_history = ask_history()
+    history_page = mo.ui.number(1, first_history.pages, step=1, label="Page of versions")
+    mo.vstack([html([show.subtitle("History of the summary")]), history_page if first_history.pages > 1 else ""])
+    return ask_history, first_history, history_page
+
+
+@app.cell
+def _(ask_history, first_history, history_page, html, page_of, pages):
+    html(pages.history(page_of(ask_history, first_history, history_page), history_page.value))
+    return
+
+
+@app.cell
+def _(book, mo, pages, shown):
+    # Newly to watch
+    mo.stop(shown != pages.WATCH)
+    mo.stop(len(book.days) < 2, mo.md(pages.ONE_DAY))
+    watch_day = mo.ui.dropdown(
+        {str(d): d for d in book.days[:-1]}, value=str(book.days[0]), label="On", allow_select_none=False
+    )
+    watch_turn = mo.ui.dropdown(
+        {"newly to watch": True, "no longer to watch": False},
+        value="newly to watch",
+        label="Students",
+        allow_select_none=False,
+    )
+    watch_text = mo.ui.text(label="Name or reason", placeholder="a part of it", debounce=400)
+    return watch_day, watch_text, watch_turn
+
+
+@app.cell
+def _(book, mo, partial, watch_day, watch_text, watch_turn):
+    ask_watch = partial(
+        book.listing,
+        "watch_turns",
+        day=watch_day.value,
+        before=book.before(watch_day.value),
+        newly=watch_turn.value,
+        text=watch_text.value.strip(),
+    )
+    first_watch = ask_watch()
+    watch_page = mo.ui.number(1, first_watch.pages, step=1, label="Page")
+    mo.vstack(
+        [
+            mo.md(f"Compared with the landed day before, {book.before(watch_day.value)}."),
+            mo.hstack([watch_turn, watch_day, watch_text, watch_page], justify="start", wrap=True),
+        ]
+    )
+    return ask_watch, first_watch, watch_page
+
+
+@app.cell
+def _(ask_watch, first_watch, html, page_of, pages, watch_page):
+    html(pages.watch(page_of(ask_watch, first_watch, watch_page), watch_page.value))
+    return
+
+
+@app.cell
+def _(book, mo, pages, shown):
+    # Two dates compared
+    mo.stop(shown != pages.COMPARE)
+    mo.stop(len(book.days) < 2, mo.md(pages.ONE_DAY))
+    landed = {str(d): d for d in book.days}
+    one_day = mo.ui.dropdown(landed, value=str(book.days[-1]), label="Compare", allow_select_none=False)
+    other_day = mo.ui.dropdown(landed, value=str(book.days[0]), label="with", allow_select_none=False)
+    mo.hstack([one_day, other_day], justify="start", wrap=True)
+    return one_day, other_day
+
+
+@app.cell
+def _(book, html, mo, one_day, other_day, pages):
+    mo.stop(one_day.value == other_day.value, mo.md("Choose two different days."))
+    before, day = sorted((one_day.value, other_day.value))
+    compared_text = mo.ui.text(label="Name", placeholder="a part of it", debounce=400)
+    html(pages.compared(book, before, day))
+    return before, compared_text, day
+
+
+@app.cell
+def _(before, book, compared_text, day, mo, partial):
+    ask_compared = partial(book.listing, "compared_students", day=day, before=before, text=compared_text.value.strip())
+    first_compared = ask_compared()
+    compared_page = mo.ui.number(1, first_compared.pages, step=1, label="Page")
+    mo.hstack([compared_text, compared_page], justify="start", wrap=True)
+    return ask_compared, compared_page, first_compared
+
+
+@app.cell
+def _(ask_compared, compared_page, first_compared, html, page_of, pages):
+    html(pages.compared_students(page_of(ask_compared, first_compared, compared_page), compared_page.value))
+    return
+
+
+@app.cell
+def _(book, mo, pages, shown):
+    # Any table or view
+    mo.stop(shown != pages.TABLES)
+    relations = book.relations()
+    relation = mo.ui.dropdown(
+        relations, value="roster", label="Table or view", searchable=True, allow_select_none=False
+    )
+    relation
+    return (relation,)
+
+
+@app.cell
+def _(book, mo, questions, relation):
+    everything = book.select(relation.value)
+    column_names = [name for name, _, _ in everything.columns]
+    filtered = mo.ui.dropdown(column_names, label="Only rows where", searchable=True)
+    comparison = mo.ui.dropdown(questions.COMPARISONS, value=questions.COMPARISONS[0], allow_select_none=False)
+    filter_value = mo.ui.text(placeholder="value", debounce=400)
+    sorted_by = mo.ui.dropdown(column_names, label="Sorted by", searchable=True)
+    descending = mo.ui.checkbox(label="highest first")
+    mo.vstack(
+        [
+            mo.md(relation.value.comment),
+            mo.hstack([filtered, comparison, filter_value], justify="start", wrap=True),
+            mo.hstack([sorted_by, descending], justify="start", wrap=True),
+        ]
+    )
+    return comparison, descending, everything, filter_value, filtered, sorted_by
+
+
+@app.cell
+def _(book, comparison, descending, everything, filter_value, filtered, mo, pages, partial, questions, sorted_by):
+    selection = everything.narrowed(
+        filtered.value, comparison.value, filter_value.value.strip(), sorted_by.value, descending.value
+    )
+    ask_rows = partial(book.selected, selection)
+    first_rows = ask_rows()
+    rows_page = mo.ui.number(1, first_rows.pages, step=1, label="Page")
+    download = (
+        mo.download(
+            partial(book.csv, selection),
+            filename=f"{selection.relation.title}.csv",
+            mimetype="text/csv",
+            label="Download all of these rows as CSV",
+        )
+        if first_rows.total <= questions.DOWNLOADED
+        else mo.md(pages.too_many(selection))
+    )
+    mo.hstack([rows_page, download], justify="start", wrap=True)
+    return ask_rows, first_rows, rows_page, selection
+
+
+@app.cell
+def _(ask_rows, first_rows, html, mo, page_of, pages, rows_page, selection):
+    mo.vstack(
+        [
+            html(pages.rows(page_of(ask_rows, first_rows, rows_page), rows_page.value)),
+            mo.accordion({"What the columns mean": mo.Html(pages.meanings(selection))}),
+        ]
+    )
+    return
+
+
+if __name__ == "__main__":
+    app.run()

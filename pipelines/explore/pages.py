@@ -1,0 +1,224 @@
+"""The pages, as parts in HTML: what stands on each, and in which words. The controls are the notebook's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+
+from pipelines.explore import show
+from pipelines.explore.questions import DAYS, DOWNLOADED, Book, Listing, Selection
+
+SCHOOL, CLASS, STUDENT, WATCH, COMPARE, TABLES = (
+    "School today", "A class", "A student", "Newly to watch", "Two dates", "Any table",
+)  # fmt: skip
+PAGES = {"school": SCHOOL, "class": CLASS, "student": STUDENT, "watch": WATCH, "compare": COMPARE, "tables": TABLES}
+REASONS = ("falling fast", "never logged in", "inactive", "low completion", "low score")
+
+ONE_DAY = "Only one day has been landed so far: from the second one on, this page compares it with the day before."
+VERDICTS = {
+    "synced": "Last night is complete.",
+    "unproven": "Last night could not be proven complete, so nobody was removed from the lists.",
+    "held": "Last night is held for approval: these figures are those of the night before.",
+    "failed": "Last night failed: these figures are those of the last good night.",
+    "missing": "There was no sync last night: these figures are those of the last good night.",
+    "discarded": "Last night was discarded: these figures are those of the last good night.",
+}
+
+
+P = ParamSpec("P")
+
+
+def _one_reading(page: Callable[Concatenate[Book, P], list[str]]) -> Callable[Concatenate[Book, P], list[str]]:
+    """Have all that a page asks answered on one connection: faster, and all of it from one night."""
+
+    @wraps(page)
+    def read(book: Book, /, *args: P.args, **kwargs: P.kwargs) -> list[str]:
+        with book.reading():
+            return page(book, *args, **kwargs)
+
+    return read
+
+
+def page_asked(address: Mapping[str, Any]) -> str:
+    """The page that the address asks for; the first one if it asks for none."""
+    return PAGES.get(str(address.get("page")), SCHOOL)
+
+
+def heading(book: Book) -> str:
+    """The institution's name, and the day that all pages but one show."""
+    return show.heading(book.school, f"as of {book.days[0]:%A, %d %B %Y}")
+
+
+@_one_reading
+def school(book: Book) -> list[str]:
+    """The verdict on the newest night, the key figures and their trend."""
+    day = book.days[0]
+    night = book.row("night")
+    trend = book.rows("trend", most=DAYS)
+    now, then = trend[-1], trend[-2] if len(trend) > 1 else (None,) * 7
+    watched = book.rows("watch_counts", day=day, before=book.before(day))
+    earlier = watched[1][1] if len(watched) > 1 else None
+    _, students, added, removed, completion, score, active = now
+    moved = f"{added:,} new or back, {removed:,} gone" if added is not None else "the first landed day"
+    ((active_classes,),) = book.rows("active_classes")
+    figures = [
+        ("students", students, moved),
+        ("active classes", active_classes, ""),
+        ("students to watch", watched[0][1], show.since(watched[0][1], earlier, then[0], "students")),
+        ("average completion, %", completion, show.since(completion, then[4], then[0])),
+        ("average score", score, show.since(score, then[5], then[0])),
+        ("active within 7 days, %", active, show.since(active, then[6], then[0])),
+    ]
+    return [
+        show.verdict(VERDICTS.get(night[1], ""), night[2], night[1] == "synced") if night else "",
+        show.figures(figures),
+        show.lines(
+            show.line("Average completion, %", [(row[0], row[4]) for row in trend]),
+            show.line("Average score", [(row[0], row[5]) for row in trend]),
+            show.line("Active within 7 days, %", [(row[0], row[6]) for row in trend]),
+            show.line("Students", [(row[0], row[1]) for row in trend]),
+        ),
+        show.subtitle("Why students are to be watched"),
+        show.table(("reason", "students"), list(zip(REASONS, watched[0][2:], strict=True))),
+        show.note("A student may be counted under several reasons."),
+    ]
+
+
+@_one_reading
+def one_class(book: Book, class_id: int) -> list[str]:
+    """A class: its facts, its trend."""
+    found = book.row("class", class_id=class_id)
+    if found is None:
+        return [show.note("This class is not listed.")]
+    title, code, course, teacher, room, status, students, completion, score, assignments, submitted = found
+    trend = book.rows("class_trend", class_id=class_id, most=DAYS)
+    told = (code, course, teacher and f"taught by {teacher}", room and f"room {room}", status)
+    return [
+        show.heading(title, ", ".join(part for part in told if part)),
+        show.figures(
+            [
+                ("students", students, "as the class's record gives it"),
+                ("average completion, %", completion, ""),
+                ("average score", score, ""),
+                ("assignments", assignments, f"{show.cell(submitted)} students have submitted"),
+            ]
+        ),
+        show.lines(
+            show.line("Average completion, %", [(row[0], row[2]) for row in trend]),
+            show.line("Average score", [(row[0], row[3]) for row in trend]),
+            show.line("Students", [(row[0], row[1]) for row in trend]),
+        ),
+        show.subtitle("Students of the class"),
+    ]
+
+
+def roster(listing: Listing, page: int) -> list[str]:
+    """The students of a class."""
+    headings = ("student", "completion, %", "score", "last active")
+    return _listed(headings, show.linked(listing.rows, "student", "student_id"), listing, page, "students")
+
+
+@_one_reading
+def student(book: Book, student_id: int) -> list[str]:
+    """A student: the facts, the trend, the classes."""
+    found = book.row("student", student_id=student_id)
+    if found is None:
+        return [show.note("This student is not known.")]
+    name, email, reference, registered, gone, completion, done, given, score, minutes, active, logged_in = found
+    trend = book.rows("student_trend", student_id=student_id, most=DAYS)
+    classes = book.rows("student_classes", student_id=student_id)
+    told = (
+        reference, email, registered and f"registered {registered}", gone and f"no longer listed since {gone}",
+    )  # fmt: skip
+    return [
+        show.heading(name, ", ".join(part for part in told if part)),
+        show.figures(
+            [
+                ("completion, %", completion, f"{show.cell(done)} of {show.cell(given)} assignments"),
+                ("average score", score, ""),
+                ("last active", active, "never logged in" if logged_in is False else ""),
+                ("learning time, minutes", minutes, ""),
+            ]
+        ),
+        show.lines(
+            show.line("Completion, %", [(row[0], row[1]) for row in trend]),
+            show.line("Average score", [(row[0], row[2]) for row in trend]),
+        ),
+        show.subtitle("Classes"),
+        show.table(("class", "course", "joined", "left"), show.linked(classes, "class", "class_id"))
+        if classes
+        else show.note("In no class."),
+        show.subtitle("What changed, day by day"),
+    ]
+
+
+def timeline(listing: Listing, page: int) -> list[str]:
+    """What changed for a student."""
+    return _listed(("day", "what changed", "before", "after"), listing.rows, listing, page, "changes")
+
+
+def history(listing: Listing, page: int) -> list[str]:
+    """The versions of a student's summary."""
+    headings = ("from", "until", "assignments", "completed", "completion, %", "score", "minutes")
+    return _listed(headings, listing.rows, listing, page, "versions")
+
+
+def watch(listing: Listing, page: int) -> list[str]:
+    """The students who are newly to watch, or no longer, with the reasons."""
+    return _listed(("student", "why"), show.linked(listing.rows, "student", "student_id"), listing, page, "students")
+
+
+@_one_reading
+def compared(book: Book, before: date, day: date) -> list[str]:
+    """The institution on two dates, and what changed between them."""
+    found = {row[0]: row[1:] for row in book.rows("compared_days", day=day, before=before)}
+    names = (
+        "students", "average completion, %", "average score", "active within 7 days, %", "students with low completion",
+        "students who never logged in", "learning time, minutes",
+    )  # fmt: skip
+    rows = [
+        (name, then, now, None if then is None or now is None else round(now - then, 2))
+        for name, then, now in zip(names, found[before], found[day], strict=True)
+    ]
+    changes = book.rows("compared_changes", day=day, before=before, most=DAYS)
+    return [
+        show.table(("the institution", str(before), str(day), "difference"), rows),
+        show.subtitle("What changed in between"),
+        show.table(("records", "field", "change", "how often"), changes) if changes else show.note("Nothing changed."),
+        show.subtitle("Students whose completion or score differs, the largest fall first"),
+    ]
+
+
+def compared_students(listing: Listing, page: int) -> list[str]:
+    """The students who differ between two dates."""
+    headings = ("student", "completion before, %", "after, %", "score before", "after")
+    return _listed(headings, show.linked(listing.rows, "student", "student_id"), listing, page, "students")
+
+
+def rows(listing: Listing, page: int) -> list[str]:
+    """The rows of a table or view as they are."""
+    ids = [n for n, name in enumerate(listing.columns) if name.endswith("_id")]
+    return [
+        show.note(show.said_of(listing, page, "rows")),
+        show.table(listing.columns, listing.rows, ids) if listing.rows else "",
+    ]
+
+
+def meanings(selection: Selection) -> str:
+    """What the columns of a table or view mean."""
+    return show.table(("column", "type", "meaning"), selection.columns)
+
+
+def too_many(selection: Selection) -> str:
+    """What to do instead of a download that is too large for the browser."""
+    name = selection.relation.title
+    return (
+        f"More than {DOWNLOADED:,} rows are too many to download here: filter them, or run"
+        f" `rollbook export {name} --out {name}.csv`."
+    )
+
+
+def _listed(headings: tuple[str, ...], shown: list[Any], listing: Listing, page: int, noun: str) -> list[str]:
+    return [show.note(show.said_of(listing, page, noun)), show.table(headings, shown) if shown else ""]

@@ -1,0 +1,116 @@
+"""Serves the app behind the guard of `door`, or opens a copy of the notebook in marimo's editor behind the same guard.
+
+Both listen on loopback only and ask for a token: the pages name pupils, and on a machine with several accounts each of
+them can reach a port on loopback. The editor runs any code that is typed into it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import socket
+from collections.abc import Callable
+from functools import partial
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from pipelines.door import Guard, allowed_hosts
+from pipelines.errors import ArgumentError
+
+HOST = "127.0.0.1"
+COPY = "rollbook_explore.py"
+STOP_WITHIN = 3  # seconds that open pages have
+
+WRONG_HOST = (
+    "This is `rollbook explore`, and it answers to this machine's own names only: open the address that it printed.\n"
+)
+FOREIGN = "Another web site sent this request; only the pages of `rollbook explore` may.\n"
+
+
+def serve(port: int, ready: Callable[[str], None]) -> None:
+    """Serve the app until SIGTERM or Ctrl-C. `ready` is told its address when the port is open.
+
+    Raises ArgumentError when marimo is not installed or the port is taken.
+    """
+    marimo = _marimo()
+    with _listening(port) as listening, as_file(files("pipelines.explore").joinpath("notebook.py")) as notebook:
+        token = secrets.token_urlsafe(16)
+        app = marimo.create_asgi_app(quiet=True, token=token).with_app(path="/", root=str(notebook)).build()
+        config = uvicorn.Config(_guard(app, port), log_level="error", timeout_graceful_shutdown=STOP_WITHIN)
+        ready(f"http://{HOST}:{port}/?access_token={token}")
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        finally:
+            for mounted in app.routes:  # each open page has a thread, which the process would wait for
+                mounted.app.state.session_manager.close_all_sessions()
+
+
+def edit(port: int, folder: Path, ready: Callable[[str], None]) -> None:
+    """Open a copy of the notebook in `folder` in marimo's editor; one that is there is opened as it is.
+
+    `ready` is told its address. Raises ArgumentError when marimo is not installed or the port is taken, or the folder
+    cannot be written to.
+    """
+    _marimo()
+    from marimo._cli.cli import main
+    from marimo._server import start
+
+    _listening(port).close()
+    token = secrets.token_urlsafe(16)
+    # marimo has no public way to put a middleware before its editor: by this name, `start` makes the app (0.25.2).
+    editor: Any = start
+    editor.create_starlette_app = partial(_guarded_editor, editor.create_starlette_app, port)
+    copy = own_copy(folder)
+    ready(f"http://{HOST}:{port}/?access_token={token}")
+    options = ("--headless", "--skip-update-check", "--no-sandbox", "--host", HOST, "--port", str(port))
+    main(["-q", "-y", "edit", str(copy), *options, "--token-password", token], standalone_mode=False)
+
+
+def own_copy(folder: Path) -> Path:
+    """The analyst's own copy of the notebook in a folder, made unless it is there; it is never overwritten."""
+    copy = folder / COPY
+    if not copy.exists():
+        try:
+            with as_file(files("pipelines.explore").joinpath("notebook.py")) as notebook:
+                shutil.copyfile(notebook, copy)
+        except OSError as error:
+            raise ArgumentError(
+                f"A copy of the notebook cannot be made in {folder} ({error.strerror}): run `rollbook explore --edit`"
+                " in a folder of yours"
+            ) from None
+    return copy
+
+
+def _guarded_editor(make: Callable[..., Any], port: int, **options: Any) -> Any:
+    """The app that marimo makes, with the guard before all else."""
+    app = make(**options)
+    app.add_middleware(_guard, port=port)
+    return app
+
+
+def _guard(app: ASGIApp, port: int) -> Guard:
+    return Guard(app, allowed_hosts(HOST, port), wrong_host=WRONG_HOST, foreign=FOREIGN)
+
+
+def _listening(port: int) -> socket.socket:
+    """The port, open on loopback. Raises ArgumentError when it is taken."""
+    try:
+        return socket.create_server((HOST, port))
+    except OSError as error:
+        raise ArgumentError(
+            f"Port {port} of {HOST} cannot be opened ({error.strerror}): choose another one with --port, such as"
+            f" `rollbook explore --port {port + 1 if port < 65535 else port - 1}`"
+        ) from None
+
+
+def _marimo() -> Any:
+    """marimo, or ArgumentError that says what to install."""
+    try:
+        import marimo
+    except ModuleNotFoundError:
+        raise ArgumentError("`rollbook explore` needs the extra `explore`: pip install 'rollbook[explore]'") from None
+    return marimo

@@ -1,0 +1,176 @@
+"""How rows, key figures and lines over time are drawn: as HTML that escapes all it is given, with no marimo in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+from pipelines.explore.questions import ROWS, Listing
+from pipelines.text import printable
+
+NOTHING = "\N{EN DASH}"
+# A line covers at least this many units, so that a change of a tenth does not look dramatic.
+LEAST_SPAN = 5.0
+
+Point = tuple[date, float | None]
+
+
+class Link(NamedTuple):
+    """A cell that leads to another page."""
+
+    text: str
+    href: str
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(_read),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["printable"] = printable
+    environment.filters["cell"] = cell
+    return environment
+
+
+def _read(name: str) -> str:
+    return files("pipelines.explore").joinpath(name).read_text(encoding="utf-8")
+
+
+def _render(template: str, **values: object) -> str:
+    # One line: a notebook would take an indented one for Markdown's code.
+    return _environment().get_template(template).render(values).replace("\n", "")
+
+
+def style() -> str:
+    """The style sheet, as an element."""
+    return f"<style>{_read('explore.css')}</style>"
+
+
+def cell(value: object) -> str:
+    """A value in words: what is unknown is a dash, numbers have at most two places, dates are ISO's."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float | Decimal):
+        return f"{value:,.2f}".rstrip("0").rstrip(".")
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return printable(str(value))
+
+
+def page_of(page: str, **chosen: object) -> str:
+    """The address of a page of the app, with what is chosen on it."""
+    return f"?{urlencode({'page': page, **chosen})}"
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], ids: Sequence[int] = ()) -> str:
+    """Rows under headings; numbers are to the right. `ids` are places of numbers without separators."""
+    listed = [[str(v) if n in ids and v is not None else v for n, v in enumerate(row)] for row in rows]
+    numeric = {n for n in range(len(headings)) if _is_numeric([row[n] for row in listed])}
+    return _render("table.html", headings=headings, rows=listed, numeric=numeric)
+
+
+def _is_numeric(values: Sequence[object]) -> bool:
+    known = [v for v in values if v is not None]
+    return bool(known) and all(isinstance(v, int | float | Decimal) and not isinstance(v, bool) for v in known)
+
+
+def linked(rows: Iterable[Sequence[Any]], page: str, key: str, at: int = 1) -> list[list[Any]]:
+    """Rows whose first value, an id, becomes a link to its page on the value at `at`; the id itself goes."""
+    made = []
+    for row in rows:
+        values = list(row)
+        values[at] = Link(str(values[at] or values[0]), page_of(page, **{key: values[0]}))
+        made.append(values[1:])
+    return made
+
+
+def figures(listed: Sequence[tuple[str, object, str]]) -> str:
+    """Key figures: what it is, how much, and a note."""
+    return _render("figures.html", figures=listed)
+
+
+def said_of(listing: Listing, page: int, noun: str) -> str:
+    """Which rows of a list are shown, in words."""
+    if not listing.rows:
+        return f"No {noun}."
+    first = (page - 1) * ROWS + 1
+    return f"{first:,} to {first + len(listing.rows) - 1:,} of {listing.total:,} {noun}"
+
+
+def heading(title: str, below: str) -> str:
+    """A title, with a line below it."""
+    return _render("words.html", tag="h2", text=title, below=below, kind="heading")
+
+
+def subtitle(text: str) -> str:
+    """The title of a part."""
+    return _render("words.html", tag="h3", text=text, below="", kind="subtitle")
+
+
+def note(text: str) -> str:
+    """A remark."""
+    return _render("words.html", tag="p", text=text, below="", kind="note")
+
+
+def verdict(text: str, below: str, good: bool) -> str:
+    """How the newest night went: in a sentence, and what exactly happened."""
+    return _render("words.html", tag="p", text=text, below=below, kind="verdict" if good else "verdict rb-bad")
+
+
+def since(now: float | None, then: float | None, day: date | None, unit: str = "points") -> str:
+    """How a figure compares with an earlier day's, in words."""
+    if now is None or then is None or day is None:
+        return "nothing earlier to compare with"
+    change = now - then
+    if abs(change) < 0.005:
+        return f"as on {day:%d %b}"
+    return f"{cell(round(abs(change), 2))} {unit} {'up' if change > 0 else 'down'} since {day:%d %b}"
+
+
+def lines(*drawn: str) -> str:
+    """Several lines side by side, or one below the other where there is no room."""
+    return f'<div class="rb-lines">{"".join(drawn)}</div>'
+
+
+def line(title: str, points: Sequence[Point], unit: str = "") -> str:
+    """One value over landed days. Days on which it is not known have no point."""
+    known = [(day, value) for day, value in points if value is not None]
+    if len({day for day, _ in known}) < 2:
+        return _render("line.html", title=title, points=(), labels=(), told="Too few days for a line so far.")
+    (first, begin), (last, end) = known[0], known[-1]
+    values = [value for _, value in known]
+    spare = max(LEAST_SPAN - (max(values) - min(values)), 0) / 2
+    across = _scale(first.toordinal(), last.toordinal(), 0, 100)
+    up = _scale(min(values) - spare, max(values) + spare, 100, 0)
+    labels = (
+        (14, 8 + up(begin) * 0.98 + 4, _figure(begin), "end", -6),
+        (86, 8 + up(end) * 0.98 + 4, _figure(end), "start", 6),
+        (14, 124, f"{first:%d %b}", "middle", 0),
+        (86, 124, f"{last:%d %b}", "middle", 0),
+    )
+    told = f"{title}: {_figure(begin)}{unit} on {first}, {_figure(end)}{unit} on {last}"
+    drawn = [(across(day.toordinal()), up(value)) for day, value in known]
+    return _render("line.html", title=title, points=drawn, labels=labels, told=told)
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}"
+
+
+def _scale(low: float, high: float, start: float, stop: float) -> Callable[[float], float]:
+    return lambda value: start + (value - low) / (high - low) * (stop - start)

@@ -1,0 +1,5 @@
+-- Explore: the columns of a table or view, in order, with what they mean.
+SELECT column_name, data_type, comment
+FROM duckdb_columns()
+WHERE NOT internal AND schema_name = $schema_name AND table_name = $table_name
+ORDER BY column_index
