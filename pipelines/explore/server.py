@@ -6,6 +6,7 @@ them can reach a port on loopback. The editor runs any code that is typed into i
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import socket
@@ -102,8 +103,8 @@ def _listening(port: int) -> socket.socket:
         return socket.create_server((HOST, port))
     except OSError as error:
         raise ArgumentError(
-            f"Port {port} of {HOST} cannot be opened ({error.strerror}): choose another one with --port, such as"
-            f" `rollbook explore --port {port + 1 if port < 65535 else port - 1}`"
+            f"Port {port} of {HOST} cannot be opened ({os.strerror(error.errno or 0)}): choose another one with --port,"
+            f" such as `rollbook explore --port {port + 1 if port < 65535 else port - 1}`"
         ) from None
 
 

@@ -1,0 +1,301 @@
+"""The pages of `rollbook explore` in a real browser, on a desk and on a phone: right rows, and no request elsewhere."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, WebSocket, expect
+
+from pipelines.explore.questions import ROWS
+from pipelines.explore.server import COPY
+from pipelines.explore.show import cell
+from tests.support.exploring import Explored, exploring
+from tests.support.school import DAYS, LAST, School
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
+slow = pytest.mark.slow
+
+
+@contextmanager
+def staying_home(page: Page, explored: Explored) -> Iterator[None]:
+    """Fails when the page, or the server, asks anything of another host or port while the block runs."""
+    asked: list[str] = []
+
+    def heard(socket: WebSocket) -> None:
+        asked.append(socket.url)
+
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("websocket", heard)
+    yield
+    assert asked
+    own = f"127.0.0.1:{explored.port}"
+    assert [url for url in asked if urlsplit(url).scheme not in ("data", "blob") and urlsplit(url).netloc != own] == []
+    assert explored.asks_elsewhere() == []
+
+
+def texts(cells: Locator) -> list[str]:
+    return [text.strip() for text in cells.all_inner_texts()]
+
+
+def rows(table: Locator) -> list[list[str]]:
+    """The rows of a table below its headings, read at one moment."""
+    found: list[list[str]] = table.locator("tbody").evaluate(
+        "body => [...body.rows].map(row => [...row.cells].map(cell => cell.innerText.trim()))"
+    )
+    return found
+
+
+def has_rows(table: Locator, expected: list[list[str]]) -> None:
+    """Wait until a table has these rows, and fail if it never does."""
+    deadline = time.monotonic() + 60
+    while rows(table) != expected and time.monotonic() < deadline:
+        table.page.wait_for_timeout(200)
+    assert rows(table) == expected
+
+
+def table(page: Page, *headings: str) -> Locator:
+    """The table that has these headings."""
+    found = page.locator("table.rb-table").filter(has=page.get_by_text(headings[0], exact=True))
+    for heading in headings[1:]:
+        found = found.filter(has=page.get_by_text(heading, exact=True))
+    return found
+
+
+def figures(page: Page) -> dict[str, str]:
+    names, values = (texts(page.locator(f".rb-figures {part}")) for part in ("dt", "dd:not(.rb-note)"))
+    return dict(zip(names, values, strict=True))
+
+
+def as_shown(found: list[tuple[Any, ...]]) -> list[list[str]]:
+    return [[cell(value) for value in row] for row in found]
+
+
+def fits(page: Page) -> bool:
+    """Whether nothing makes the page itself scroll sideways."""
+    return bool(page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
+
+
+def open_page(page: Page, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def type_into(page: Page, label: str, text: str) -> None:
+    page.get_by_label(label).fill(text)
+    page.get_by_label(label).press("Enter")
+
+
+def test_from_the_school_to_a_student_to_watch(browser: Browser, explored: Explored, fortnight: School) -> None:
+    with browser.new_context(viewport={"width": 390, "height": 844}) as context:
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        with staying_home(page, explored):
+            page.goto(explored.address)
+            expect(page.locator(".rb-verdict p").first).to_have_text("Last night is complete.")
+            ((said,),) = fortnight.rows(f"SELECT said FROM sync_log WHERE snapshot_date = '{LAST}'")
+            expect(page.locator(".rb-verdict p").nth(1)).to_have_text(said)
+            shown = figures(page)
+            ((students, completion, score, active),) = fortnight.rows(
+                "SELECT students, average_completion_rate, average_score, active_percent FROM progress_daily"
+                f" WHERE snapshot_date = '{LAST}'"
+            )
+            ((classes, watched),) = fortnight.rows(
+                "SELECT (SELECT COUNT(*) FROM classes WHERE class_status = 1), (SELECT COUNT(*) FROM students_to_watch)"
+            )
+            assert shown == {
+                "students": cell(students),
+                "active classes": cell(classes),
+                "students to watch": cell(watched),
+                "average completion, %": cell(completion),
+                "average score": cell(score),
+                "active within 7 days, %": cell(active),
+            }
+            assert fits(page)
+            open_page(page, "Newly to watch")
+            first = table(page, "student", "why").locator("a").first
+            name = first.inner_text()
+            first.click()
+            expect(page.locator(".rb-heading h2").nth(1)).to_have_text(name)
+            expect(page.get_by_text("History of the summary").first).to_be_visible()
+
+
+@slow
+def test_a_class_has_its_facts_its_trend_and_its_roster(page: Page, explored: Explored, fortnight: School) -> None:
+    ((key, title, teacher),) = fortnight.rows(
+        "SELECT class_id, class_title, teacher_name FROM classes WHERE class_status = 1 ORDER BY student_count DESC, 1 LIMIT 1"
+    )
+    listed = (
+        "SELECT name, CASE WHEN total_assignments > 0 THEN completion_rate END AS c, average_score, last_activity_date"
+        f" FROM student_progress JOIN student_classes USING (student_id) WHERE class_id = {key}"
+    )
+    with staying_home(page, explored):
+        page.goto(explored.page("class"))
+        type_into(page, "Find a class", str(key))
+        expect(page.locator(".rb-heading h2").nth(1)).to_have_text(title)
+        expect(page.locator(".rb-heading p").nth(1)).to_contain_text(f"taught by {teacher}")
+        expect(page.locator("figure.rb-line polyline")).to_have_count(3)
+        roster = table(page, "student", "last active")
+        order = f"{listed} ORDER BY c NULLS LAST, name, student_id LIMIT {ROWS}"
+        has_rows(roster, as_shown(fortnight.rows(order)))
+        ((part,),) = fortnight.rows(f"SELECT UPPER(LEFT(name, 4)) FROM ({listed}) ORDER BY name LIMIT 1")
+        some = fortnight.rows(f"{listed} AND UPPER(name) LIKE '%{part}%' ORDER BY c NULLS LAST, name, student_id")
+        type_into(page, "Name", part)
+        expect(page.get_by_text(f"1 to {len(some)} of {len(some)} students")).to_be_visible()
+        has_rows(roster, as_shown(some))
+        assert fits(page)
+        type_into(page, "Find a class", "no class is called this")
+        expect(page.get_by_text("No class fits.")).to_be_visible()
+
+
+@slow
+def test_a_student_has_a_timeline_and_a_history(page: Page, explored: Explored, fortnight: School) -> None:
+    ((key, name),) = fortnight.rows(
+        "SELECT student_id, ANY_VALUE(name) FROM history.student_summaries JOIN students USING (student_id)"
+        " GROUP BY student_id ORDER BY COUNT(*) DESC, student_id LIMIT 1"
+    )
+    with staying_home(page, explored):
+        page.goto(explored.page("student", student_id=key))
+        expect(page.locator(".rb-heading h2").nth(1)).to_have_text(name)
+        history = table(page, "from", "until")
+        expect(history).to_be_visible()
+        versions = as_shown(
+            fortnight.rows(
+                "SELECT valid_from, valid_to, total_assignments, completed_assignments,"
+                " CASE WHEN total_assignments > 0 THEN completion_rate END, average_score, total_time_minutes"
+                f" FROM history.student_summaries WHERE student_id = {key} ORDER BY valid_from DESC LIMIT {ROWS}"
+            )
+        )
+        has_rows(history, versions)
+        changes = table(page, "day", "what changed")
+        of_fields = [
+            row for row in rows(changes) if not row[1].startswith(("joined", "left", "new", "back", "no longer"))
+        ]
+        expected = fortnight.rows(
+            "SELECT snapshot_date::VARCHAR, REPLACE(column_name, '_', ' '), old_value, new_value FROM changes"
+            f" WHERE student_id = {key} AND change = 'changed' AND snapshot_date > '{DAYS[0]}'"
+            " AND table_name NOT IN ('students', 'student_classes')"
+        )
+        assert of_fields
+        assert {tuple(row) for row in of_fields} <= {tuple(row) for row in as_shown(expected)}
+        found = fortnight.rows(f"SELECT class_title FROM student_classes WHERE student_id = {key}")
+        now = [row[0] for row in rows(table(page, "class", "course", "joined")) if row[3] == cell(None)]
+        assert sorted(now) == sorted(title for (title,) in found)
+        assert fits(page)
+        table(page, "class", "course", "joined").locator("a").first.click()
+        expect(page.get_by_text("Students of the class").first).to_be_visible()
+
+
+@slow
+def test_two_dates_are_compared_whichever_way_round(page: Page, explored: Explored, fortnight: School) -> None:
+    day = DAYS[3]
+    with staying_home(page, explored):
+        page.goto(explored.page("compare"))
+        page.get_by_label("Compare").select_option(str(LAST))
+        page.get_by_label("with", exact=True).select_option(str(day))
+        compared = table(page, "the institution", str(day), str(LAST))
+        expect(compared).to_be_visible()
+        values = fortnight.rows(
+            "SELECT students, average_completion_rate FROM progress_daily"
+            f" WHERE snapshot_date IN ('{day}', '{LAST}') ORDER BY snapshot_date"
+        )
+        assert [row[:3] for row in rows(compared)[:2]] == [
+            ["students", cell(values[0][0]), cell(values[1][0])],
+            ["average completion, %", cell(values[0][1]), cell(values[1][1])],
+        ]
+        ((most,),) = fortnight.rows(
+            f"SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM changes_between('{day}', '{LAST}')"
+            " GROUP BY table_name, column_name, change)"
+        )
+        assert rows(table(page, "records", "how often"))[0][3] == cell(most)
+        ((differ,),) = fortnight.rows(
+            f"SELECT COUNT(*) FROM student_summaries_as_of('{LAST}') AS a"
+            f" JOIN student_summaries_as_of('{day}') AS b USING (student_id)"
+            " WHERE CASE WHEN a.total_assignments > 0 THEN a.completion_rate END IS DISTINCT FROM"
+            " CASE WHEN b.total_assignments > 0 THEN b.completion_rate END"
+            " OR a.average_score IS DISTINCT FROM b.average_score"
+        )
+        expect(page.get_by_text(f"of {differ:,} students")).to_be_visible()
+        assert fits(page)
+
+
+@slow
+def test_any_table_is_filtered_sorted_turned_over_and_downloaded(
+    page: Page, explored: Explored, fortnight: School, tmp_path: Path
+) -> None:
+    with staying_home(page, explored):
+        page.goto(explored.page("tables"))
+        ((total,),) = fortnight.rows("SELECT COUNT(*) FROM roster")
+        expect(page.get_by_text(f"1 to {ROWS} of {total:,} rows")).to_be_visible()
+        number = page.locator("input[aria-roledescription='Number field']")
+        number.fill("2")
+        number.press("Enter")
+        expect(page.get_by_text(f"{ROWS + 1} to {2 * ROWS} of {total:,} rows")).to_be_visible()
+        page.get_by_label("Only rows where").click()
+        page.get_by_role("option", name="class_title", exact=True).click()
+        page.get_by_placeholder("value").fill("bio")
+        page.get_by_placeholder("value").press("Enter")
+        page.get_by_label("Sorted by").click()
+        page.get_by_role("option", name="student_id", exact=True).click()
+        page.get_by_text("highest first").click()
+        some = "FROM roster WHERE class_title ILIKE '%bio%' ORDER BY student_id DESC"
+        ((fitting,),) = fortnight.rows(f"SELECT COUNT(*) {some.partition(' ORDER')[0]}")
+        assert 0 < fitting < total
+        expect(page.get_by_text(f"of {fitting:,} rows")).to_be_visible()
+        ((highest,),) = fortnight.rows("SELECT MAX(student_id) FROM roster WHERE class_title ILIKE '%bio%'")
+        shown = table(page, "class_title", "student_id")
+        expect(shown.locator("tbody tr").first).to_contain_text(str(highest))
+        assert [row[9] for row in rows(shown)] == [str(row[9]) for row in fortnight.rows(f"{some} LIMIT {ROWS}")]
+        assert fits(page)
+        with page.expect_download() as download:
+            page.get_by_text("Download all of these rows as CSV").click()
+        assert download.value.suggested_filename == "roster.csv"
+        download.value.save_as(tmp_path / "roster.csv")
+        lines = (tmp_path / "roster.csv").read_text(encoding="utf-8-sig").splitlines()
+        assert len(lines) == fitting + 1
+        assert lines[0].startswith("class_id,class_title,")
+        assert f'"{highest}"' in lines[1]
+
+
+@slow
+def test_a_page_that_is_loaded_again_sees_the_newer_night(browser: Browser, small: School, tmp_path: Path) -> None:
+    with exploring(small.warehouse, tmp_path / "run") as explored, browser.new_context() as context:
+        first = context.new_page()
+        first.goto(explored.page("watch"))
+        expect(first.get_by_text("Only one day has been landed so far")).to_be_visible()
+        small.sync(DAYS[1])
+        second = context.new_page()
+        second.goto(explored.page("watch"))
+        expect(second.get_by_text(f"Compared with the landed day before, {DAYS[0]}.")).to_be_visible()
+        first.reload()
+        expect(first.get_by_text(f"Compared with the landed day before, {DAYS[0]}.")).to_be_visible()
+        assert explored.stop() == 0
+
+
+@slow
+def test_a_copy_is_edited_and_run_behind_the_same_door(browser: Browser, fortnight: School, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with exploring(fortnight.warehouse, folder, "--edit") as explored, browser.new_context() as context:
+        page = context.new_page()
+        with staying_home(page, explored):
+            page.goto(explored.address)
+            expect(page.get_by_text("questions.Book()").first).to_be_visible()
+            page.get_by_test_id("run-button").last.wait_for()
+            page.keyboard.press("Control+Shift+R")
+            expect(page.locator(".rb-verdict p").first).to_have_text("Last night is complete.")
+        assert (folder / COPY).is_file()
+        for header in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+            connection = http.client.HTTPConnection("127.0.0.1", explored.port, timeout=60)
+            connection.request("GET", f"/?access_token={explored.token}", headers=header)
+            assert connection.getresponse().status == 403
+            connection.close()
+        connection = http.client.HTTPConnection("127.0.0.1", explored.port, timeout=60)
+        connection.request("GET", "/")
+        assert connection.getresponse().status == 303  # to a form that asks for the token
+        connection.close()
+        assert explored.stop() == 0

@@ -1,0 +1,125 @@
+"""How `rollbook explore` is started, whom it lets in, and how it ends; what is on its pages is tested in a browser."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pipelines.explore.server import COPY, FOREIGN, WRONG_HOST, own_copy
+from tests.support.commands import COMMAND
+from tests.support.exploring import Explored, exploring
+from tests.support.school import School
+
+pytestmark = pytest.mark.timeout(300)
+
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+}
+
+
+def ended(warehouse: Path, *arguments: str, **env: str) -> tuple[int, str]:
+    """What the command ends with and says, where it does not get as far as serving."""
+    done = subprocess.run(
+        [*COMMAND, "explore", *arguments],
+        env={**os.environ, "COLUMNS": "400", "ROLLBOOK_WAREHOUSE": str(warehouse), **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+def ask(explored: Explored, headers: Mapping[str, str], path: str = "/", method: str = "GET") -> tuple[int, str]:
+    """The status and the text that come back for a request with these headers."""
+    connection = http.client.HTTPConnection("127.0.0.1", explored.port, timeout=60)
+    connection.putrequest(method, path, skip_host=True)
+    body = b"{}" if method == "POST" else b""
+    for name, value in {"Host": f"127.0.0.1:{explored.port}", "Content-Length": str(len(body)), **headers}.items():
+        connection.putheader(name, value)
+    connection.endheaders(body)
+    answer = connection.getresponse()
+    said = "" if answer.status == 101 else answer.read().decode()
+    connection.close()
+    return answer.status, said
+
+
+def test_before_the_first_sync_it_says_what_to_do(tmp_path: Path) -> None:
+    missing = f"{tmp_path / 'rollbook.duckdb'} does not exist yet: run `rollbook sync` first"
+    assert ended(tmp_path) == (1, f"Error: {missing}\n")
+
+
+def test_without_its_extra_it_says_what_to_install(fortnight: School, tmp_path: Path) -> None:
+    (tmp_path / "marimo.py").write_text("raise ModuleNotFoundError('marimo')")
+    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    said = "Error: `rollbook explore` needs the extra `explore`: pip install 'rollbook[explore]'\n"
+    assert ended(fortnight.warehouse, PYTHONPATH=path) == (2, said)
+    assert ended(fortnight.warehouse, "--edit", PYTHONPATH=path) == (2, said)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--edit",)])
+def test_of_a_taken_port_it_says_how_to_choose_another(fortnight: School, arguments: tuple[str, ...]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = ended(fortnight.warehouse, "--port", str(port), *arguments)
+    other = port + 1 if port < 65535 else port - 1
+    assert (code, said) == (
+        2,
+        f"Error: Port {port} of 127.0.0.1 cannot be opened (Address already in use): choose another one with --port,"
+        f" such as `rollbook explore --port {other}`\n",
+    )
+
+
+def test_only_its_own_pages_get_in_and_only_with_the_token(explored: Explored) -> None:
+    own, known = f"http://127.0.0.1:{explored.port}", f"/?access_token={explored.token}"
+    assert ask(explored, {"Host": "evil.example"}, known) == (403, WRONG_HOST)
+    assert ask(explored, {"Host": f"evil.example:{explored.port}"}, known) == (403, WRONG_HOST)
+    for origin in ("http://evil.example", "http://127.0.0.1:1", "null"):
+        assert ask(explored, {"Origin": origin}, known) == (403, FOREIGN)
+        socketed = f"/ws?session_id=s_1&access_token={explored.token}"
+        assert ask(explored, {**UPGRADE, "Origin": origin}, socketed) == (403, FOREIGN)
+    assert ask(explored, {**UPGRADE, "Origin": own}, f"/ws?session_id=s_1&access_token={explored.token}")[0] == 101
+    as_page = {"Authorization": f"Bearer {explored.token}"}
+    assert ask(explored, as_page)[0] == 200
+    assert ask(explored, as_page | {"Origin": own})[0] == 200
+    # Any account of this machine can reach the port: without the token there is a form that asks for it.
+    assert [ask(explored, {}, path)[0] for path in ("/", "/?access_token=guessed")] == [303, 303]
+    assert ask(explored, {"Authorization": "Bearer guessed"})[0] == 303
+    assert ask(explored, {**UPGRADE, "Origin": own}, "/ws?session_id=s_2")[0] == 403
+
+
+def test_no_code_that_is_sent_to_it_is_run(explored: Explored) -> None:
+    as_page = {"Authorization": f"Bearer {explored.token}", "Content-Type": "application/json"}
+    assert ask(explored, as_page)[0] == 200
+    for path in ("/api/kernel/run", "/api/kernel/save", "/api/kernel/scratchpad/run", "/api/files/list_files"):
+        assert ask(explored, as_page, path, "POST")[0] == 401, path
+
+
+def test_sigterm_stops_it_with_success_though_pages_are_open(fortnight: School, tmp_path: Path) -> None:
+    with exploring(fortnight.warehouse, tmp_path / "run") as explored:
+        connection = http.client.HTTPConnection("127.0.0.1", explored.port, timeout=60)
+        path = f"/ws?session_id=s_1&access_token={explored.token}"
+        connection.request("GET", path, headers={**UPGRADE, "Origin": f"http://127.0.0.1:{explored.port}"})
+        assert connection.getresponse().status == 101
+        assert explored.stop() == 0
+        connection.close()
+        assert explored.log.read_text().splitlines()[-1] == "Stopping."
+        assert explored.asks_elsewhere() == []
+        assert "socket.bind" in explored.asked.read_text()  # the record was kept
+
+
+def test_a_copy_to_edit_is_made_once_and_never_overwritten(tmp_path: Path) -> None:
+    copy = own_copy(tmp_path)
+    assert copy == tmp_path / COPY
+    assert "app = marimo.App(" in copy.read_text()
+    copy.write_text("mine")
+    assert own_copy(tmp_path).read_text() == "mine"

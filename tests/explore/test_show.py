@@ -1,0 +1,71 @@
+"""How values are put into words and rows into HTML."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from pipelines.explore import show
+from pipelines.explore.questions import Listing
+
+HOSTILE = '<img src=x onerror="alert(1)">'
+SAFE = "&lt;img src=x onerror=&#34;alert(1)&#34;&gt;"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "\N{EN DASH}"), (True, "yes"), (False, "no"), (0, "0"), (12345, "12,345"), (50.0, "50"), (66.666, "66.67"),
+        (date(2026, 10, 7), "2026-10-07"), (datetime(2026, 10, 7, 2, 16, 5, tzinfo=UTC), "2026-10-07 02:16:05"), ("a\nb", r"a\nb"),
+    ],
+)  # fmt: skip
+def test_a_value_is_put_into_words(value: Any, said: str) -> None:
+    assert show.cell(value) == said
+
+
+def test_what_came_from_outside_is_text_wherever_it_stands() -> None:
+    drawn = [
+        show.table((HOSTILE,), [(HOSTILE,), (show.Link(HOSTILE, "?page=student&student_id=7"),)]),
+        show.figures([(HOSTILE, HOSTILE, HOSTILE)]),
+        show.heading(HOSTILE, HOSTILE),
+        show.verdict(HOSTILE, HOSTILE, good=False),
+        show.line(HOSTILE, [(date(2026, 10, 6), 1.0), (date(2026, 10, 7), 2.0)]),
+    ]
+    for part in drawn:
+        assert "<img" not in part
+        assert SAFE in part
+
+
+def test_numbers_stand_to_the_right_and_ids_without_separators() -> None:
+    made = show.table(("class_id", "students", "title"), [(500000, 1234, "A"), (None, 5, "B")], ids=(0,))
+    row = '<tr><td>500000</td><td class="rb-number">1,234</td><td>A</td></tr>'
+    assert row in made
+    assert '<th class="rb-number">students</th>' in made
+
+
+def test_a_row_leads_to_the_page_that_its_id_names() -> None:
+    ((name, score),) = show.linked([(7, "Ada", 50.0)], "student", "student_id")
+    assert (name, score) == (show.Link("Ada", "?page=student&student_id=7"), 50.0)
+
+
+def test_a_line_needs_two_days_on_which_the_value_is_known() -> None:
+    first, second = date(2026, 10, 6), date(2026, 10, 7)
+    assert "Too few days" in show.line("Score", [(first, 1.0), (second, None)])
+    drawn = show.line("Score", [(first, 50.0), (second, 60.0)])
+    assert 'aria-label="Score: 50.0 on 2026-10-06, 60.0 on 2026-10-07"' in drawn
+    assert 'points="0.0,100.0 100.0,0.0 "' in drawn
+
+
+def test_a_list_says_which_of_its_rows_are_shown() -> None:
+    assert show.said_of(Listing(("name",), [("Ada",)] * 3, 53), 3, "students") == "51 to 53 of 53 students"
+    assert show.said_of(Listing(("name",), [], 0), 1, "students") == "No students."
+
+
+def test_a_comparison_says_since_when() -> None:
+    day = date(2026, 10, 6)
+    assert show.since(51.5, 50.0, day) == "1.5 points up since 06 Oct"
+    assert show.since(50.0, 51.5, day) == "1.5 points down since 06 Oct"
+    assert show.since(50.0, 50.0, day) == "as on 06 Oct"
+    assert show.since(50.0, None, None) == "nothing earlier to compare with"

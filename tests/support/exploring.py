@@ -1,0 +1,95 @@
+"""`rollbook explore` as a person starts it, with a record of whom its process asks for anything."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.support.commands import COMMAND
+from tests.support.servers import free_port, until
+
+START_WITHIN = 120.0  # seconds, on a busy machine
+
+# Python's own record of what a process connects to, looks up, and listens on; for each of its children, too.
+_RECORD = """
+import os, sys
+def _record(event, args):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.bind"):
+        said = args[0] if event == "socket.getaddrinfo" else args[1]
+        with open(os.environ["ASKED"], "a") as log:
+            log.write(f"{event} {said!r}\\n")
+sys.addaudithook(_record)
+"""
+
+
+@dataclass
+class Explored:
+    """A running `rollbook explore`: the address that it printed, its output, and whom it asked."""
+
+    process: subprocess.Popen[bytes]
+    address: str
+    log: Path
+    asked: Path
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return urlsplit(self.address).port or 0
+
+    @property
+    def token(self) -> str:
+        """What it asks for."""
+        return self.address.partition("access_token=")[2]
+
+    def page(self, name: str, **chosen: object) -> str:
+        """The address of one of its pages."""
+        more = "".join(f"&{key}={value}" for key, value in chosen.items())
+        return f"{self.address}&page={name}{more}"
+
+    def asks_elsewhere(self) -> list[str]:
+        """What its process asked of anything but this machine."""
+        own = re.compile(r"socket\.\w+ (\('127\.0\.0\.1', \d+\)|\('::1', .*\)|'/.*'|b?'127\.0\.0\.1'|b?'localhost'|'')")
+        return [line for line in self.asked.read_text().splitlines() if not own.fullmatch(line)]
+
+    def stop(self) -> int:
+        """Ask it to stop, as a service manager does, and return what it ends with."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+@contextmanager
+def exploring(warehouse: Path, folder: Path, *arguments: str) -> Iterator[Explored]:
+    """`rollbook explore` over a warehouse, started in a folder; ended when the block is left."""
+    (folder / "site").mkdir(parents=True)
+    (folder / "site" / "sitecustomize.py").write_text(_RECORD)
+    log, asked = folder / "explore.log", folder / "asked.log"
+    path = os.pathsep.join(filter(None, (str(folder / "site"), os.environ.get("PYTHONPATH"))))
+    env = {**os.environ, "ROLLBOOK_WAREHOUSE": str(warehouse), "PYTHONPATH": path, "ASKED": str(asked)}
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*COMMAND, "explore", "--port", str(free_port()), *arguments],
+            cwd=folder,
+            env=env,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+
+    def address() -> str | None:
+        assert process.poll() is None, log.read_text()
+        found = re.search(r"http://\S+", log.read_text())
+        return found[0] if found else None
+
+    try:
+        yield Explored(process, until(address, START_WITHIN), log, asked)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(30)
