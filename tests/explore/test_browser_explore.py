@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,9 +63,9 @@ def has_rows(table: Locator, expected: list[list[str]]) -> None:
 
 def table(page: Page, *headings: str) -> Locator:
     """The table that has these headings."""
-    found = page.locator("table.rb-table").filter(has=page.get_by_text(headings[0], exact=True))
-    for heading in headings[1:]:
-        found = found.filter(has=page.get_by_text(heading, exact=True))
+    found = page.locator("table.rb-table")
+    for heading in headings:
+        found = found.filter(has=page.locator("th", has_text=re.compile(f"^{re.escape(heading)}$")))
     return found
 
 

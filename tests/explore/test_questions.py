@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ WATCHED = "SELECT student_id FROM students_to_watch"
 SECOND = FIRST + timedelta(days=1)
 
 
-def ids(book: Book, question: str, **values: object) -> set[int]:
+def ids(book: Book, question: str, **values: Any) -> set[int]:
     """The ids of a whole list."""
     first = book.listing(question, **values)
     return {row[0] for page in range(1, first.pages + 1) for row in book.listing(question, page, **values).rows}
@@ -24,7 +25,6 @@ def ids(book: Book, question: str, **values: object) -> set[int]:
 
 def test_who_is_newly_to_watch_is_who_the_view_named_tonight_and_not_the_night_before(small: School) -> None:
     before = {key for (key,) in small.rows(WATCHED)}
-    # A threshold that the second night moves nobody across would prove little.
     small.sync(FIRST + timedelta(days=9))
     now = {key for (key,) in small.rows(WATCHED)}
     book = Book(small.warehouse)

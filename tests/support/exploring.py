@@ -54,8 +54,10 @@ class Explored:
         return f"{self.address}&page={name}{more}"
 
     def asks_elsewhere(self) -> list[str]:
-        """What its process asked of anything but this machine."""
-        own = re.compile(r"socket\.\w+ (\('127\.0\.0\.1', \d+\)|\('::1', .*\)|'/.*'|b?'127\.0\.0\.1'|b?'localhost'|'')")
+        """What its process, and those that it started, looked up or connected to that is not this machine."""
+        own = re.compile(
+            r"socket\.(bind .*|\w+ (None|b?'(127\.0\.0\.1|localhost|::1)'|\('(127\.0\.0\.1|::1)', .*\)|'/.*'))"
+        )
         return [line for line in self.asked.read_text().splitlines() if not own.fullmatch(line)]
 
     def stop(self) -> int:
