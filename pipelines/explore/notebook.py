@@ -32,6 +32,8 @@ def _():
 
 @app.cell
 def _(address, book, get_page, html, mo, pages, partial, set_page, show):
+    mo.stop(book.trouble != "", mo.md(book.trouble))
+
     # The menu. Which page is shown stands in the address, too, so that it can be kept as a bookmark.
     def open_page(key, _):
         address.set("page", key)

@@ -48,7 +48,7 @@ def page_asked(address: Mapping[str, Any]) -> str:
 
 def heading(book: Book) -> str:
     """The institution's name, and the day that all pages but one show."""
-    return show.heading(book.school, f"as of {book.days[0]:%A, %d %B %Y}")
+    return show.heading(book.school, f"as of {book.days[0]:%A}, {book.days[0].day} {book.days[0]:%B %Y}")
 
 
 @_one_reading

@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 
 from pipelines import files
-from pipelines.errors import NothingLandedError
+from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.export.formats import Format, export
 from pipelines.settings import place
 from pipelines.store.database import connect
@@ -170,6 +170,14 @@ class Book:
     def days(self) -> list[date]:
         """The landed days, the newest first."""
         return self._school[1] or []
+
+    @cached_property
+    def trouble(self) -> str:
+        """Why nothing can be shown, in a sentence; empty if all is well."""
+        try:
+            return "" if self.days else f"{self.published} holds no day yet: run `rollbook sync` first"
+        except RollbookError as error:
+            return error.message
 
     def before(self, day: date) -> date | None:
         """The landed day before a landed day."""

@@ -138,8 +138,8 @@ def since(now: float | None, then: float | None, day: date | None, unit: str = "
         return "nothing earlier to compare with"
     change = now - then
     if abs(change) < 0.005:
-        return f"as on {day:%d %b}"
-    return f"{cell(round(abs(change), 2))} {unit} {'up' if change > 0 else 'down'} since {day:%d %b}"
+        return f"as on {_short(day)}"
+    return f"{cell(round(abs(change), 2))} {unit} {'up' if change > 0 else 'down'} since {_short(day)}"
 
 
 def lines(*drawn: str) -> str:
@@ -160,16 +160,20 @@ def line(title: str, points: Sequence[Point], unit: str = "") -> str:
     labels = (
         (14, 8 + up(begin) * 0.98 + 4, _figure(begin), "end", -6),
         (86, 8 + up(end) * 0.98 + 4, _figure(end), "start", 6),
-        (14, 124, f"{first:%d %b}", "middle", 0),
-        (86, 124, f"{last:%d %b}", "middle", 0),
+        (14, 124, _short(first), "middle", 0),
+        (86, 124, _short(last), "middle", 0),
     )
     told = f"{title}: {_figure(begin)}{unit} on {first}, {_figure(end)}{unit} on {last}"
     drawn = [(across(day.toordinal()), up(value)) for day, value in known]
     return _render("line.html", title=title, points=drawn, labels=labels, told=told)
 
 
+def _short(day: date) -> str:
+    return f"{day.day} {day:%b}"
+
+
 def _figure(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}"
+    return f"{value:,.0f}" if isinstance(value, int) else f"{value:.1f}"
 
 
 def _scale(low: float, high: float, start: float, stop: float) -> Callable[[float], float]:

@@ -275,6 +275,9 @@ def test_a_page_that_is_loaded_again_sees_the_newer_night(browser: Browser, smal
         expect(second.get_by_text(f"Compared with the landed day before, {DAYS[0]}.")).to_be_visible()
         first.reload()
         expect(first.get_by_text(f"Compared with the landed day before, {DAYS[0]}.")).to_be_visible()
+        small.published.unlink()
+        first.reload()
+        expect(first.get_by_text("rollbook.duckdb does not exist yet: run")).to_be_visible()
         assert explored.stop() == 0
 
 

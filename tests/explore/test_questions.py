@@ -151,3 +151,4 @@ def test_without_a_published_file_there_is_a_sentence(small: School) -> None:
     small.published.unlink()
     with pytest.raises(NothingLandedError, match="does not exist yet: run `rollbook sync` first$"):
         Book(small.warehouse).rows("days")
+    assert Book(small.warehouse).trouble == f"{small.published} does not exist yet: run `rollbook sync` first"

@@ -65,7 +65,7 @@ def test_a_list_says_which_of_its_rows_are_shown() -> None:
 
 def test_a_comparison_says_since_when() -> None:
     day = date(2026, 10, 6)
-    assert show.since(51.5, 50.0, day) == "1.5 points up since 06 Oct"
-    assert show.since(50.0, 51.5, day) == "1.5 points down since 06 Oct"
-    assert show.since(50.0, 50.0, day) == "as on 06 Oct"
+    assert show.since(51.5, 50.0, day) == "1.5 points up since 6 Oct"
+    assert show.since(50.0, 51.5, day) == "1.5 points down since 6 Oct"
+    assert show.since(50.0, 50.0, day) == "as on 6 Oct"
     assert show.since(50.0, None, None) == "nothing earlier to compare with"
