@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -18,6 +19,8 @@ from pipelines.text import printable
 NOTHING = "\N{EN DASH}"
 # A line covers at least this many units, so that a change of a tenth does not look dramatic.
 LEAST_SPAN = 5.0
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 Point = tuple[date, float | None]
 
@@ -40,6 +43,7 @@ def _environment() -> Environment:
     )
     environment.filters["printable"] = printable
     environment.filters["cell"] = cell
+    environment.tests["day"] = lambda value: bool(_DAY.fullmatch(str(value)))
     return environment
 
 

@@ -152,3 +152,14 @@ def test_without_a_published_file_there_is_a_sentence(small: School) -> None:
     with pytest.raises(NothingLandedError, match="does not exist yet: run `rollbook sync` first$"):
         Book(small.warehouse).rows("days")
     assert Book(small.warehouse).trouble == f"{small.published} does not exist yet: run `rollbook sync` first"
+
+
+def test_why_names_what_fell_and_nothing_that_rose(fortnight: School) -> None:
+    book = Book(fortnight.warehouse)
+    asked = {"day": LAST, "before": DAYS[0], "newly": True, "text": "fell from"}
+    found = book.listing("watch_turns", **asked)
+    assert found.rows
+    expected = dict(fortnight.rows("SELECT student_id, reason FROM students_to_watch"))
+    for student, _, why in found.rows:
+        said = expected[student]
+        assert ("completion fell" in why, "score fell" in why) == ("completion fell" in said, "score fell" in said)

@@ -41,8 +41,9 @@ listed AS (
 SELECT
     l.day, l.student_id, l.name, l.registration_date, l.days_inactive,
     l.completion_rate, l.completion_rate_before, l.average_score, l.average_score_before,
-    COALESCE(l.completion_rate_before - l.completion_rate >= t.falling_points, FALSE)
-    OR COALESCE(l.average_score_before - l.average_score >= t.falling_points, FALSE) AS is_falling,
+    COALESCE(l.completion_rate_before - l.completion_rate >= t.falling_points, FALSE) AS is_completion_falling,
+    COALESCE(l.average_score_before - l.average_score >= t.falling_points, FALSE) AS is_score_falling,
+    is_completion_falling OR is_score_falling AS is_falling,
     COALESCE(NOT l.has_ever_logged_in AND l.day - l.registration_date >= t.never_logged_in_days, FALSE)
         AS is_never_logged_in,
     COALESCE(l.days_inactive >= t.inactive_days AND l.has_ever_logged_in IS DISTINCT FROM FALSE, FALSE) AS is_inactive,

@@ -4,14 +4,10 @@ WITH watched AS (
         *,
         LIST_FILTER(
             [
-                CASE WHEN is_falling THEN CONCAT(
-                    'falling fast: ',
-                    CONCAT_WS(
-                        ', ',
-                        FORMAT('completion {:g} to {:g} %', completion_rate_before, completion_rate),
-                        FORMAT('score {:g} to {:g}', average_score_before, average_score)
-                    )
-                ) END,
+                CASE WHEN is_completion_falling
+                    THEN FORMAT('completion fell from {:g} to {:g} %', completion_rate_before, completion_rate) END,
+                CASE WHEN is_score_falling
+                    THEN FORMAT('score fell from {:g} to {:g}', average_score_before, average_score) END,
                 CASE WHEN is_never_logged_in THEN 'never logged in, registered ' || registration_date END,
                 CASE WHEN is_inactive THEN FORMAT('inactive for {} days', days_inactive) END,
                 CASE WHEN is_low_completion THEN FORMAT('low completion ({:g} %)', completion_rate) END,
