@@ -4,8 +4,8 @@ A view is one file in `sql/`: its header says what a row is, which columns are i
 the query follows. It is a Jinja template: measures that views share come from `metrics`, and longer parts that several
 share are macros, in a file whose name begins with `_`. To add a view, add its file, and its name to `VIEWS`.
 
-The views of the lake and the macros are made from the declarations in `tables`. Tables, and the comments on them, belong
-to `schema`.
+The views of the lake and the macros are made from the declarations in `tables`. Tables, and the comments on them,
+belong to `schema`.
 """
 
 from __future__ import annotations
