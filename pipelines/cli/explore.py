@@ -11,7 +11,7 @@ from pipelines.cli.app import app, out, safe
 from pipelines.cli.serve import stopping_on_signals
 from pipelines.errors import NothingLandedError
 from pipelines.settings import place
-from pipelines.store.warehouse import PUBLISHED
+from pipelines.store.versions import PUBLISHED
 
 
 @app.command()

@@ -198,7 +198,6 @@ def _(book, mo, partial, watch_day, watch_text, watch_turn):
         book.listing,
         "watch_turns",
         day=watch_day.value,
-        before=book.before(watch_day.value),
         newly=watch_turn.value,
         text=watch_text.value.strip(),
     )

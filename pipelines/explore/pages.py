@@ -156,7 +156,7 @@ def student(book: Book, student_id: int) -> list[str]:
 
 def timeline(listing: Listing, page: int) -> list[str]:
     """What changed for a student."""
-    return _listed(("day", "what changed", "before", "after"), listing.rows, listing, page, "changes")
+    return _listed(("day", "what changed"), listing.rows, listing, page, "changes")
 
 
 def history(listing: Listing, page: int) -> list[str]:

@@ -22,7 +22,8 @@ from pipelines.export.formats import Format, export
 from pipelines.settings import place
 from pipelines.store.database import connect
 from pipelines.store.statements import statements
-from pipelines.store.warehouse import BUILD, PUBLISHED
+from pipelines.store.versions import PUBLISHED
+from pipelines.store.warehouse import BUILD
 
 sql = statements("pipelines.explore")
 

@@ -28,7 +28,7 @@ def test_who_is_newly_to_watch_is_who_the_view_named_tonight_and_not_the_night_b
     small.sync(FIRST + timedelta(days=9))
     now = {key for (key,) in small.rows(WATCHED)}
     book = Book(small.warehouse)
-    asked = {"day": FIRST + timedelta(days=9), "before": FIRST, "text": ""}
+    asked = {"day": FIRST + timedelta(days=9), "text": ""}
     assert now - before
     assert ids(book, "watch_turns", newly=True, **asked) == now - before
     listed = {key for (key,) in small.rows("SELECT student_id FROM students")}
@@ -156,8 +156,7 @@ def test_without_a_published_file_there_is_a_sentence(small: School) -> None:
 
 def test_why_names_what_fell_and_nothing_that_rose(fortnight: School) -> None:
     book = Book(fortnight.warehouse)
-    asked = {"day": LAST, "before": DAYS[0], "newly": True, "text": "fell from"}
-    found = book.listing("watch_turns", **asked)
+    found = book.listing("watch_turns", day=LAST, newly=True, text="fell from")
     assert found.rows
     expected = dict(fortnight.rows("SELECT student_id, reason FROM students_to_watch"))
     for student, _, why in found.rows:

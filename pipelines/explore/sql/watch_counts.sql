@@ -1,12 +1,17 @@
 -- Explore: how many students are to be watched on a day and on the one before, by reason.
 SELECT
-    day,
-    COUNT(*) FILTER (is_falling OR is_never_logged_in OR is_inactive OR is_low_completion OR is_low_score),
-    COUNT(*) FILTER (is_falling),
-    COUNT(*) FILTER (is_never_logged_in),
-    COUNT(*) FILTER (is_inactive),
-    COUNT(*) FILTER (is_low_completion),
-    COUNT(*) FILTER (is_low_score)
-FROM ({% include "judged.sql" %})
-GROUP BY day
-ORDER BY day DESC
+    d.day,
+    COUNT(w.student_id),
+    COUNT(*) FILTER (w.is_falling),
+    COUNT(*) FILTER (w.is_never_logged_in),
+    COUNT(*) FILTER (w.is_inactive),
+    COUNT(*) FILTER (w.is_low_completion),
+    COUNT(*) FILTER (w.is_low_score)
+FROM (SELECT UNNEST([CAST($day AS DATE), CAST($before AS DATE)]) AS day) AS d
+LEFT JOIN (
+    FROM main.watch_daily
+    WHERE snapshot_date IN (CAST($day AS DATE), CAST($before AS DATE)) AND change IS DISTINCT FROM 'no longer to watch'
+) AS w ON w.snapshot_date = d.day
+WHERE d.day IS NOT NULL
+GROUP BY d.day
+ORDER BY d.day DESC
