@@ -19,7 +19,7 @@ from typing import Any
 
 import dagster as dg
 
-from pipelines import runs
+from pipelines import report, runs
 from pipelines.cron import due
 from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.landing.manifest import Manifest, TableCounts
@@ -340,7 +340,9 @@ def publish(context: dg.OpExecutionContext, options: Options, writer: Writer) ->
     shared = {"path": dg.MetadataValue.path(published), "bytes": published.stat().st_size, "seconds": clock.seconds}
     days = [d for d in days_of(context) if d in in_lake]
     # The morning page's charts, which show only counts. For the newest day only: Dagster keeps metadata for good.
-    charts = {title: dg.MetadataValue.md(chart) for title, chart in page.charts.items()} if page else {}
+    drawn: Mapping[str, str] = page.charts if page else {}
+    charts: Metadata = {title: dg.MetadataValue.md(chart) for title, chart in drawn.items()}
+    shared["morning page"] = dg.MetadataValue.url(f"/{report.FILE}")  # where `rollbook serve` shows it
     PUBLISH.log_materializations(context, days, lambda _name, day: {**shared, **(charts if day == max(days) else {})})
 
 

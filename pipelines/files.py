@@ -26,6 +26,8 @@ PARTIAL = ".partial"
 
 # A process's temporary folder, and the lock in it that shows whether the process still runs.
 ASIDE, LOCK = "aside-", "lock"
+# What locking a file in a folder raises that another process removes meanwhile.
+_REMOVED = (FileNotFoundError, FileExistsError)
 
 
 def keep_private(home: str | None) -> None:
@@ -136,7 +138,7 @@ def aside(within: Path) -> Iterator[Path]:
     while True:
         made = Path(tempfile.mkdtemp(prefix=ASIDE, dir=place))
         lock = FileLock(made / LOCK, mode=PRIVATE_FILE)
-        with suppress(FileNotFoundError):  # removed by a sweep before it was locked
+        with suppress(*_REMOVED):  # by a sweep, before it was locked
             lock.acquire()
             break
     try:
@@ -149,7 +151,7 @@ def aside(within: Path) -> Iterator[Path]:
 def sweep_aside(within: Path) -> None:
     """Remove the `aside` folders of killed processes; keeps those of running ones."""
     for left in within.glob(f"{ASIDE}*"):
-        with suppress(Timeout, FileNotFoundError), FileLock(left / LOCK, timeout=0):  # in use, or already gone
+        with suppress(Timeout, *_REMOVED), FileLock(left / LOCK, timeout=0):  # in use, or already gone
             shutil.rmtree(left, ignore_errors=True)
 
 

@@ -18,13 +18,26 @@ from dagster_webserver.cli import (
     DEFAULT_POOL_MAX_OVERFLOW,
     DEFAULT_POOL_RECYCLE,
 )
+from starlette.requests import Request
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
-from pipelines import files
+from pipelines import files, report
 from pipelines.dagster_internals import WorkspaceFileTarget, WorkspaceProcessContext, setup_interrupt_handlers
 from pipelines.door import Guard, allowed_hosts
-from pipelines.settings import ROOT
+from pipelines.settings import ROOT, place
 
+# The morning page may run its own script, and is a stranger to the UI beside which it is served.
+REPORT_HEADERS = {"Content-Security-Policy": "sandbox allow-scripts"}
 POLL_MS = 2000  # how often the UI polls for changes; Dagster's own default
+
+
+def report_page(_: Request) -> Response:
+    """The morning page as it is now."""
+    page = place().warehouse_path / report.FILE
+    if not page.is_file():
+        return PlainTextResponse("There is no morning page yet: it is written with each sync.\n", 404)
+    return FileResponse(page, headers=REPORT_HEADERS)
 
 
 def serve(host: str, port: int, names: Iterable[str] = ()) -> None:
@@ -36,6 +49,8 @@ def serve(host: str, port: int, names: Iterable[str] = ()) -> None:
         workspace = WorkspaceFileTarget([str(ROOT / "workspace.yaml")])
         with WorkspaceProcessContext(instance, workspace, version=__version__) as context:
             app = create_app_from_workspace_process_context(context, live_data_poll_rate=POLL_MS)
+            # First, since Dagster's last route takes every path.
+            app.routes.insert(0, Route(f"/{report.FILE}", report_page))
             uvicorn.run(Guard(app, allowed_hosts(host, port, names)), host=host, port=port, log_level="warning")
 
 

@@ -9,11 +9,12 @@ import errno
 import getpass
 import os
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipelines.errors import MachineError
+from pipelines.errors import ArgumentError, MachineError
 
 MB = 10**6
 NOTHING_LOST = "Readers keep what was published, and the next sync goes on from there."
@@ -81,6 +82,17 @@ def in_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit in ("bytes", "kB") else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def listening(host: str, port: int, command: str) -> socket.socket:
+    """The port, open at this host. Raises ArgumentError when it is taken, naming another for the command."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise ArgumentError(
+            f"Port {port} of {host} cannot be opened ({os.strerror(error.errno or 0)}): choose another one with --port,"
+            f" such as `rollbook {command} --port {port + 1 if port < 65535 else port - 1}`"
+        ) from None
 
 
 def account() -> str:

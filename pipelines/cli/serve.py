@@ -21,6 +21,7 @@ import typer
 
 from pipelines.cli.app import app, err, out
 from pipelines.errors import RollbookError
+from pipelines.machine import listening
 from pipelines.settings import DEMO, ROOT, load
 
 STOP_WITHIN = 20.0  # seconds
@@ -55,6 +56,7 @@ def serve(
         workspace = ["-w", str(ROOT / "workspace.yaml")]
         web = [sys.executable, "-m", "pipelines.guard", host, str(port), *settings.ui_names]
         daemon = [sys.executable, "-m", DAEMON_MODULE, "run", *workspace]
+        listening(host, port, "serve").close()
         stack.enter_context(stopping_on_signals())
         _create_dagster_tables()
         children = [stack.enter_context(_child(command)) for command in (web, daemon)]

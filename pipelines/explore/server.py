@@ -6,10 +6,8 @@ them can reach a port on loopback. The editor runs any code that is typed into i
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
-import socket
 from collections.abc import Callable
 from functools import partial
 from importlib.resources import as_file, files
@@ -21,6 +19,7 @@ from starlette.types import ASGIApp
 
 from pipelines.door import Guard, allowed_hosts
 from pipelines.errors import ArgumentError
+from pipelines.machine import listening
 
 HOST = "127.0.0.1"
 COPY = "rollbook_explore.py"
@@ -38,13 +37,14 @@ def serve(port: int, ready: Callable[[str], None]) -> None:
     Raises ArgumentError when marimo is not installed or the port is taken.
     """
     marimo = _marimo()
-    with _listening(port) as listening, as_file(files("pipelines.explore").joinpath("notebook.py")) as notebook:
+    packaged = files("pipelines.explore").joinpath("notebook.py")
+    with listening(HOST, port, "explore") as opened, as_file(packaged) as notebook:
         token = secrets.token_urlsafe(16)
         app = marimo.create_asgi_app(quiet=True, token=token).with_app(path="/", root=str(notebook)).build()
         config = uvicorn.Config(_guard(app, port), log_level="error", timeout_graceful_shutdown=STOP_WITHIN)
         ready(f"http://{HOST}:{port}/?access_token={token}")
         try:
-            uvicorn.Server(config).run(sockets=[listening])
+            uvicorn.Server(config).run(sockets=[opened])
         finally:
             for mounted in app.routes:  # each open page has a thread, which the process would wait for
                 mounted.app.state.session_manager.close_all_sessions()
@@ -60,7 +60,7 @@ def edit(port: int, folder: Path, ready: Callable[[str], None]) -> None:
     from marimo._cli.cli import main
     from marimo._server import start
 
-    _listening(port).close()
+    listening(HOST, port, "explore").close()
     token = secrets.token_urlsafe(16)
     # marimo has no public way to put a middleware before its editor: by this name, `start` makes the app (0.25.2).
     editor: Any = start
@@ -95,17 +95,6 @@ def _guarded_editor(make: Callable[..., Any], port: int, **options: Any) -> Any:
 
 def _guard(app: ASGIApp, port: int) -> Guard:
     return Guard(app, allowed_hosts(HOST, port), wrong_host=WRONG_HOST, foreign=FOREIGN)
-
-
-def _listening(port: int) -> socket.socket:
-    """The port, open on loopback. Raises ArgumentError when it is taken."""
-    try:
-        return socket.create_server((HOST, port))
-    except OSError as error:
-        raise ArgumentError(
-            f"Port {port} of {HOST} cannot be opened ({os.strerror(error.errno or 0)}): choose another one with --port,"
-            f" such as `rollbook explore --port {port + 1 if port < 65535 else port - 1}`"
-        ) from None
 
 
 def _marimo() -> Any:

@@ -21,7 +21,8 @@ PUBLISHED, FOLDER, POINTER = "rollbook.duckdb", "published", "newest.txt"
 # How many versions are kept besides the newest.
 KEPT = 3
 
-_NAME = "rollbook-%Y-%m-%dT%H-%M-%S.%f.duckdb"
+# DuckDB names a database by its file up to the first dot: `rollbook.main.students` holds for every version.
+_NAME = "rollbook.%Y-%m-%dT%H-%M-%S-%f.duckdb"
 
 
 class Versions:
@@ -39,7 +40,7 @@ class Versions:
         files.folder(self.folder, self.folder_mode)
         self.folder.chmod(self.folder_mode)
         for kept in earlier.glob("*.duckdb"):
-            kept.rename(self.folder / f"rollbook-{kept.name}")
+            kept.rename(self.folder / f"rollbook.{kept.stem.replace('.', '-')}.duckdb")
         for version in self.all():
             version.chmod(self.mode)
         with suppress(OSError):  # not there, or not empty
@@ -47,7 +48,7 @@ class Versions:
 
     def all(self) -> list[Path]:
         """Every version, the newest first."""
-        return sorted(self.folder.glob("rollbook-*.duckdb"), reverse=True)
+        return sorted(self.folder.glob("rollbook.*.duckdb"), reverse=True)
 
     def newest(self) -> Path | None:
         """The version that readers get; None when `rollbook.duckdb` does not lead to one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -208,6 +209,14 @@ def test_a_sync_again_within_minutes_says_that_nothing_was_asked(rollbook: Run, 
     fresh = rollbook("sync", "--fresh", **settings)
     assert (fresh.returncode, "was not asked" in fresh.stdout) == (0, False)
     assert len(service.requests) > before
+
+
+def test_serve_says_which_option_to_use_when_the_port_is_taken(rollbook: Run, service: Service) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = one_line(rollbook("serve", "--port", str(port), **at(service)), 2)
+    assert line.startswith(f"Error: Port {port} of 127.0.0.1 cannot be opened (Address already in use)")
+    assert f"rollbook serve --port {port + 1}" in line
 
 
 def test_the_demo_shows_what_was_synced_and_asks_three_questions(rollbook: Run, tmp_path: Path) -> None:

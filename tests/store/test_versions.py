@@ -65,9 +65,9 @@ def test_no_name_is_used_twice_wherever_the_clock_is_set_to(versions: Versions) 
         with time_machine.travel(at, tick=False):
             named.append(publish(versions, str(at)).name)
     assert named == [
-        "rollbook-2026-11-20T02-00-00.000000.duckdb",
-        "rollbook-2026-11-20T02-00-00.000001.duckdb",
-        "rollbook-2026-11-20T02-00-00.000002.duckdb",
+        "rollbook.2026-11-20T02-00-00-000000.duckdb",
+        "rollbook.2026-11-20T02-00-00-000001.duckdb",
+        "rollbook.2026-11-20T02-00-00-000002.duckdb",
     ]
 
 

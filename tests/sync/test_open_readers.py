@@ -61,6 +61,15 @@ def test_a_process_that_stays_open_sees_the_newer_night_when_it_connects_again(
     assert connects(reader) == [5, 7, 8]
 
 
+def test_whichever_version_it_is_the_database_is_called_rollbook(house: House) -> None:
+    for number in (1, 2):
+        house.at(number).sync()
+        assert house.query("SELECT current_database(), COUNT(*) FROM rollbook.main.students") == [("rollbook", 5)]
+        with duckdb.connect() as con:
+            con.execute(f"ATTACH '{house.published}' (READ_ONLY)")
+            assert con.execute("SELECT COUNT(*) FROM rollbook.history.students").fetchone() == (5,)
+
+
 def test_it_sees_an_older_file_that_is_put_back_and_then_the_next_night(
     house: House, reader: subprocess.Popen[str]
 ) -> None:

@@ -82,13 +82,29 @@ def test_the_published_file_shows_its_checks_by_plain_names_and_that_it_is_fresh
 
 def test_the_published_file_shows_the_charts_of_the_morning_page(page: Page, demo: Demo) -> None:
     page.goto(f"{demo.served.url}/assets/published/rollbook?view=events")
-    for title in ("Students to watch, by class", "Classes against their course", "The last month", "The nightly syncs"):
+    for title in (
+        "Students to watch, by class",
+        "Classes against their course",
+        "The last 3 days",
+        "The nightly syncs",
+    ):
         page.get_by_role("row").filter(has_text=title).get_by_text("Show Markdown").click()
         shown = page.get_by_role("dialog").locator("img")
         expect(shown).to_be_visible()
         assert shown.evaluate("image => image.decode().then(() => image.naturalWidth)") == 504
         page.get_by_role("button", name="Close").click()
         expect(shown).to_have_count(0)
+
+
+def test_the_published_file_links_to_the_morning_page_which_is_a_stranger_to_the_ui(page: Page, demo: Demo) -> None:
+    page.goto(f"{demo.served.url}/assets/published/rollbook?view=events")
+    with page.expect_popup() as opened:
+        page.get_by_role("link", name="/report.html").first.click()
+    morning = opened.value
+    assert morning.url == f"{demo.served.url}/report.html"
+    expect(morning.locator(".verdict, .trouble").first).to_be_visible()
+    assert morning.evaluate("() => window.origin") == "null"
+    morning.close()
 
 
 def test_a_failed_run_says_what_to_do_where_one_looks_first(page: Page, demo: Demo) -> None:

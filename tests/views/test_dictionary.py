@@ -37,7 +37,8 @@ def test_it_shows_every_table_view_macro_and_column_with_its_meaning() -> None:
     for q in catalog.views():
         assert f"\n### {q.name}\n\n{q.comment}" in text
         assert all(re.search(rf"\| `{name}` \| [A-Z]+ \| {re.escape(about)} \|", text) for name, about in q.columns)
-        assert f"\n### {q.name}\n\n{q.comment}\n\nKey: `{'`, `'.join(q.key)}`." in text
+        key = ", ".join(f"`{k}` (may be NULL)" if k in q.nullable else f"`{k}`" for k in q.key)
+        assert f"\n### {q.name}\n\n{q.comment}\n\nKey: {key}." in text
     for m in catalog.macros():
         assert f"| `{m.call}` | {m.comment} |" in text
     for measure in metrics.METRICS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
 
 import pytest
 
@@ -50,29 +49,28 @@ def test_of_the_tables_only_pages_rejects_and_the_runs_have_no_key() -> None:
     assert without == {"ops.pages", "ops.rejects"}
 
 
-def test_a_view_is_told_where_its_key_may_be_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = read(tmp_path, monkeypatch, "-- key: snapshot_date, class_id (may be NULL)")
+def test_a_view_is_told_where_its_key_may_be_null(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = read(monkeypatch, "-- key: snapshot_date, class_id (may be NULL)")
     assert (made.key, made.nullable) == (("snapshot_date", "class_id"), ("class_id",))
     assert made.described == "One row per day and class. Key: snapshot_date, class_id."
 
 
-def test_a_view_without_a_key_is_read_and_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = read(tmp_path, monkeypatch, "--")
+def test_a_view_without_a_key_is_read_and_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = read(monkeypatch, "--")
     assert (made.key, made.described) == ((), "One row per day and class.")
 
 
 @pytest.mark.parametrize("line", ["-- key: a,b", "-- key: a b", "-- key: a, b.", "-- key: a\n-- key: b"])
-def test_a_key_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+def test_a_key_that_cannot_be_read_is_refused(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     message = "views/sql/daily.sql: write its key as '-- key: day, class_id (may be NULL)', on one line"
     with pytest.raises(ValueError, match=f"^{message.replace('(', '.').replace(')', '.')}$"):
-        read(tmp_path, monkeypatch, line)
+        read(monkeypatch, line)
 
 
-def read(folder: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> catalog.View:
+def read(monkeypatch: pytest.MonkeyPatch, line: str) -> catalog.View:
     """A view with this line in its header."""
-    (folder / "sql").mkdir()
-    (folder / "sql" / "daily.sql").write_text(f"-- daily: One row per day and class.\n{line}\nSELECT 1\n")
-    monkeypatch.setattr(catalog, "files", lambda package: folder)
+    text = f"-- daily: One row per day and class.\n{line}\nSELECT 1\n"
+    monkeypatch.setattr(catalog, "query", lambda name, **parts: text)
     return catalog.view.__wrapped__("daily")
 
 

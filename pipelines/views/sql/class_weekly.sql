@@ -1,4 +1,5 @@
 -- class_weekly: One row per ISO week and class listed on its last landed day: that state, and the change in a week.
+-- key: week_begins, class_id
 --
 -- A class's own averages also move when students come and go. So the change is given for the same students, too: those
 -- whose records list the class then and now. Their completion and score are over all of their classes, as the service

@@ -1,4 +1,5 @@
 -- metrics: One row per measure that the views share: what it means, its SQL, and what one value is about.
+-- key: name
 --
 --   name        The measure's name.
 --   definition  What it means, in words.

@@ -1,4 +1,5 @@
 -- progress_weekly: One row per ISO week with a landed day: the institution on its last one, and the change in a week.
+-- key: week_begins
 --
 -- The institution's averages also move when students come and go. So the change is that of the same students: those who
 -- are listed on the last landed day of the week before and on this one. It is NULL if nothing was landed in the week

@@ -1,4 +1,5 @@
 -- student_daily: One row per landed day and student listed on it, as the student was that day, from history.
+-- key: snapshot_date, student_id
 --
 -- It is the state: what a night left out or did not prove stands as it was known before. Ask for one day, some days or
 -- some students. Write days as dates: a filter by a subquery makes all days before it chooses.

@@ -1,4 +1,5 @@
 -- student_timeline: One row per change of a student, in words. What stood on the first landed day is no change.
+-- key: snapshot_date, student_id, what, said, class_id (may be NULL)
 --
 -- Made to be filtered by student_id; sort it by snapshot_date. A value that is not known is "unknown"; without a scored
 -- assignment the score is "none".

@@ -1,4 +1,5 @@
 -- student_weekly: One row per ISO week and student listed on its last landed day: that state, and the change in a week.
+-- key: week_begins, student_id
 --
 -- A change is against the last landed day of the week before; NULL if nothing was landed in that week or the student was
 -- not listed then. Ask for one week or for some students; write weeks as dates.
