@@ -139,6 +139,7 @@ class Stage:
                 with translate_errors():
                     work(context, options, writer)
                 if last:
+                    context.log.addFilter(runs.drop_notes_on_outputs)
                     _log_checks(context, writer, checks)
             except dg.Failure as failure:
                 # Dagster shows a check without a result as failed, so the file that readers still have is checked.

@@ -83,6 +83,7 @@ def test_a_sync_marks_every_asset_on_its_day_with_its_counts(house: House, job: 
     assert about["history/students"] | {"seconds": 0} == {
         "dagster/row_count": 60, "added": 60, "changed": 0, "removed": 0, "seconds": 0,
     }  # fmt: skip
+    assert about["published/rollbook"]["morning page"] == "/report.html"
     assert about["published/rollbook"]["bytes"] == house.published.stat().st_size
     assert all(about[key]["seconds"] >= 0 for key in about)
 
@@ -106,6 +107,7 @@ def test_what_is_marked_names_no_pupil(house: House, job: Job) -> None:
         result = job.run(day, tags=SYNC)
     log = "\n".join(map(dg.serialize_value, job.instance.all_logs(result.run_id)))
     assert "snapshots" in log
+    assert "did not yield" not in log  # nor does Dagster wonder aloud about outputs that are logged instead
     for personal in (
         "pupil.7@",
         "Pupil Number7",

@@ -130,4 +130,5 @@ def show(rollbook: Rollbook, last: date) -> None:
     shown = published.relative_to(ROOT) if published.is_relative_to(ROOT) else published
     out.print(f"\n[bold]The file[/]  {safe(str(shown))} ({size:.1f} MB): open it with anything that speaks DuckDB.")
     out.print("[bold]The UI[/]    .venv/bin/rollbook serve --demo, then http://127.0.0.1:3000: the graph, the runs.")
+    out.print("[bold]Explore[/]   .venv/bin/rollbook explore --demo: the school, its classes, its students.")
     out.print("[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then .venv/bin/rollbook sync")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pipelines.cli.app import app, out, safe
+from pipelines.cli.demo import choose_warehouse
 from pipelines.cli.serve import stopping_on_signals
 from pipelines.errors import NothingLandedError
 from pipelines.settings import place
@@ -20,11 +21,14 @@ def explore(
     edit: Annotated[
         bool, typer.Option("--edit", help="Open your own copy of it in this folder as a notebook, to change it.")
     ] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Of the demo's school.")] = False,
 ) -> None:
     """Show the school, its classes and students in the browser, until Ctrl-C or SIGTERM. It only reads.
 
     It listens on this machine only and asks for the token in the address that it prints.
     """
+    if demo:
+        choose_warehouse()
     published = place().warehouse_path / PUBLISHED
     if not published.exists():
         raise NothingLandedError(f"{published} does not exist yet: run `rollbook sync` first")

@@ -121,6 +121,11 @@ def test_the_launchpad_offers_the_three_options_with_their_meaning(page: Page, d
         expect(page.get_by_text(line).first).to_be_visible()
 
 
+def test_the_runs_of_the_command_line_are_in_the_timeline_with_their_job(page: Page, demo: Demo) -> None:
+    page.goto(f"{demo.served.url}/overview/activity/timeline")
+    expect(page.get_by_role("link", name="nightly_sync").first).to_be_visible()
+
+
 def test_no_window_of_dagsters_own_covers_it(page: Page, demo: Demo) -> None:
     page.goto(demo.served.url)
     expect(page.get_by_text("Runs").first).to_be_visible()
