@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.logging import RichHandler
 from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
@@ -53,6 +52,19 @@ class Terminal(Console):
             yield segment if segment.control else segment._replace(text=printable(segment.text, lines=True))
 
 
+class LogLines(logging.Handler):
+    """Prints what is logged as the commands print theirs: one line each, which the terminal alone wraps."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record."""
+        level = "[bold red]Error" if record.levelno >= logging.ERROR else "[yellow]Warning"
+        self.terminal.print(f"{level}:[/] {escape(printable(self.format(record), lines=True))}")
+
+
 out = Terminal()
 err = Terminal(stderr=True)
 
@@ -78,9 +90,7 @@ def main() -> None:
     A traceback is shown only for an unforeseen error and when ROLLBOOK_DEBUG is set: it may quote records.
     """
     files.keep_private(os.environ.setdefault("DAGSTER_HOME", str(ROOT / "dagster_home")))
-    logging.basicConfig(
-        level=logging.WARNING, format="%(message)s", handlers=[RichHandler(console=err, show_path=False)]
-    )
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[LogLines(err)])
     try:
         app()
     except RollbookError as error:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
-from rich.logging import RichHandler
 from rich.progress import Progress
 from rich.text import Text
 from typer.testing import CliRunner
@@ -21,7 +20,7 @@ from typer.testing import CliRunner
 from pipelines import __version__
 from pipelines.assets import preview
 from pipelines.cli import app
-from pipelines.cli.app import Terminal, table
+from pipelines.cli.app import LogLines, Terminal, table
 from pipelines.landing.manifest import Hold, TableCounts
 from pipelines.resources import hold_table
 from pipelines.text import markdown, printable
@@ -74,13 +73,20 @@ def test_whatever_is_printed_passes_through_the_same_place() -> None:
     terminal.print(f"[bold]Why:[/] {EVIL}")
     terminal.print(Text(EVIL))
     record = logging.LogRecord("x", logging.WARNING, "f", 1, "%s", (EVIL,), None)
-    RichHandler(console=terminal, show_path=False, show_time=False).handle(record)
+    LogLines(terminal).handle(record)
     assert "owned" in file.getvalue()
     assert not any(obeyed in file.getvalue() for obeyed in ("\x1b]0;", "\x1b[31m", "\x1b[2K", "\x9b", "\u202e", "\x07"))
     output = io.StringIO()
     with Progress(console=Terminal(file=output, width=200)) as bars:
         bars.add_task(EVIL)
     assert harmless(output.getvalue())
+
+
+def test_a_warning_is_one_line_however_narrow_the_terminal_and_no_markup() -> None:
+    file = io.StringIO()
+    record = logging.LogRecord("x", logging.WARNING, "f", 1, "[red]page %d[/] %s", (3, "again " * 30), None)
+    LogLines(Terminal(file=file, width=40)).handle(record)
+    assert file.getvalue() == f"Warning: [red]page 3[/] {'again ' * 30}\n"
 
 
 @pytest.fixture(scope="module")
