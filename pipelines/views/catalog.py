@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 
 import duckdb
 
@@ -64,6 +65,9 @@ PARTS: dict[str, object] = {
     "unstated": tuple(t for t in TABLES.values() if t.may_be_unstated),
     "walked": WALKED,
 }
+
+# A macro that says which views are in a file.
+_MADE = "views_digest"
 
 _FIRST = re.compile(r"-- (\w+): (.+)")
 _KEY = re.compile(r"-- key: (.+)")
@@ -198,7 +202,24 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
     """
     create_snapshots(con, lake, days)
     create_macros(con, version)
-    create_views(con)
+    if _views_made(con) != _views_digest():  # a night's file begins as a copy of the last one, mostly with these views
+        create_views(con)
+        con.execute(f"CREATE OR REPLACE MACRO spans.{_MADE}() AS '{_views_digest()}'")
+        con.execute(f"COMMENT ON MACRO spans.{_MADE} IS 'Internal: which views this file holds.'")
+
+
+def _views_made(con: duckdb.DuckDBPyConnection) -> str | None:
+    """The digest of the views that a file holds; None if it does not say."""
+    query = "SELECT macro_definition FROM duckdb_functions() WHERE schema_name = 'spans' AND function_name = $1"
+    row = con.execute(query, [_MADE]).fetchone()
+    return str(row[0]).strip("'") if row else None
+
+
+@cache
+def _views_digest() -> str:
+    """Of all that the analysts' views are made from: their text, the tables they read, and DuckDB, which binds them."""
+    columns = [(r.schema, r.name, [(c.name, c.type) for c in r.columns]) for r in schema.declared()]
+    return sha256(repr((views(), columns, duckdb.__version__)).encode()).hexdigest()
 
 
 def create_snapshots(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord]) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import duckdb
+import pytest
 
 from pipelines.store import schema
+from pipelines.store.lake import Lake
 from pipelines.tables import TABLES
 from pipelines.views import catalog
 from tests.support.school import School
@@ -34,7 +38,30 @@ def test_there_are_as_many_of_each_as_are_declared(fortnight: School) -> None:
                   (SELECT COUNT(*) FROM duckdb_functions() WHERE NOT internal)"""
     )
     tables = len(list(schema.declared()))
-    assert counted == [(tables, len(catalog.VIEWS) + len(TABLES) + 1, len(catalog.macros()))]
+    assert counted == [(tables, len(catalog.VIEWS) + len(TABLES) + 1, len(catalog.macros()) + 1)]
+
+
+def test_views_are_made_again_only_when_they_or_what_they_read_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(catalog, "create_views", lambda con: made.append("views"))
+    with duckdb.connect() as con:
+        schema.ensure(con)
+        lake = Lake(tmp_path)
+        for version in ("1", "2"):
+            catalog.create(con, lake, [], version)
+        assert made == ["views"]
+        for of, name, value in (
+            (catalog, "VIEWS", catalog.VIEWS[:-1]),
+            (schema, "declared", tuple),
+            (duckdb, "__version__", "9.9.9"),
+        ):
+            monkeypatch.setattr(of, name, value)
+            catalog._views_digest.cache_clear()
+            catalog.create(con, lake, [], "3")
+        assert made == ["views"] * 4
+    catalog._views_digest.cache_clear()
 
 
 def test_a_view_is_told_what_a_row_is_and_its_columns_in_order(fortnight: School) -> None:
