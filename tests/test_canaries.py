@@ -309,7 +309,9 @@ def test_a_group_of_analysts_may_read_what_is_published_and_nothing_else(since: 
                 house.at(number).sync(over={"published_mode": "640" if number >= since else "600"})
             public = {n for n in files_of(house.warehouse) if n.startswith("snapshots/")}
             assert len(public) == 2 * (len(TABLES) + 3)  # what was observed, the days, and the record of the day
-            public |= {"rollbook.duckdb", "report.html"}
+            versions = {n for n in files_of(house.warehouse) if n.startswith("published/")}
+            assert len(versions) == 2
+            public |= versions | {"rollbook.duckdb", "report.html"}
             assert group_reads(house.warehouse) - {"thresholds.csv", "terms.csv"} == public
     finally:
         os.umask(umask)

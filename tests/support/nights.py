@@ -80,15 +80,16 @@ def folder() -> Iterator[Path]:
 
 
 @contextmanager
-def without_views() -> Iterator[None]:
-    """Publish without views, morning page and checks of the finished file: half of a small sync.
+def without_views(*, checked: bool = False) -> Iterator[None]:
+    """Publish without views, morning page and checks of the finished file (but when `checked`): half of a small sync.
 
     For tests of many nights that compare the tables themselves; the rest has tests of its own.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipelines.views.catalog.create", lambda *_: None)
         patch.setattr("pipelines.report.make", lambda *_, **__: None)
-        patch.setattr("pipelines.store.checks.examine", lambda *_: {})
+        if not checked:
+            patch.setattr("pipelines.store.checks.examine", lambda *_: {})
         yield
 
 

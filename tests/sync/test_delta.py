@@ -12,7 +12,7 @@ import pytest
 from pipelines.errors import HeldError
 from pipelines.store.history import Delta
 from tests.support import faults
-from tests.support.nights import House
+from tests.support.nights import House, without_views
 from tests.support.records import MISSING, school_class, student
 from tests.support.service import Service
 
@@ -54,7 +54,8 @@ STORIES: tuple[tuple[Night, ...], ...] = (
 
 def played(folder: Path, story: tuple[Night, ...]) -> tuple[Any, list[Any]]:
     """The tables after some nights, and each night's counts."""
-    with Service([student(n) for n in range(1, 41)], [school_class(n) for n in (501, 502, 503)]) as service:
+    listed = [student(n) for n in range(1, 41)]
+    with without_views(), Service(listed, [school_class(n) for n in (501, 502, 503)]) as service:
         house, counted = House(folder, service, hold_changed_percent=100), []
         for number, happens in enumerate(story, 1):
             happens(service)

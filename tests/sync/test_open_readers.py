@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from pipelines.store.lake import LAKE
-from tests.support.nights import House, new_house
+from tests.support.nights import House, new_house, without_views
 from tests.support.records import classes, students
 
 # A notebook or a dashboard: it keeps one connection, and makes another one whenever it is told to.
@@ -28,6 +28,13 @@ for _ in sys.stdin:
 
 @pytest.fixture
 def house() -> Iterator[House]:
+    with without_views(), new_house(students(5), classes(2)) as made:
+        yield made
+
+
+@pytest.fixture
+def viewed() -> Iterator[House]:
+    """With the views of the snapshots."""
     with new_house(students(5), classes(2)) as made:
         yield made
 
@@ -113,13 +120,12 @@ SNAPSHOTS = "SELECT snapshot_date, COUNT(*) FROM snapshots.students GROUP BY ALL
 
 
 @pytest.fixture
-def moved(house: House, tmp_path: Path) -> House:
+def moved(viewed: House, tmp_path: Path) -> House:
     """A warehouse of two nights, in another place."""
-    house.at(1).sync()
-    house.night(2, students(7))
-    expected = house.query(SNAPSHOTS)
-    assert [count for _, count in expected] == [5, 7]
-    other = House(Path(shutil.move(house.warehouse, tmp_path / "moved")), house.service, **house.over)
+    viewed.at(1).sync()
+    viewed.night(2, students(7))
+    assert [count for _, count in viewed.query(SNAPSHOTS)] == [5, 7]
+    other = House(Path(shutil.move(viewed.warehouse, tmp_path / "moved")), viewed.service, **viewed.over)
     return other.at(2)
 
 
@@ -141,9 +147,9 @@ def test_the_next_sync_leads_the_views_to_the_new_place(moved: House) -> None:
     assert [count for _, count in moved.query(SNAPSHOTS)] == [5, 7, 7]
 
 
-def test_a_folder_whose_name_has_a_quote_is_a_place_as_well(tmp_path: Path, house: House) -> None:
-    house.at(1).sync()
-    odd = House(Path(shutil.move(house.warehouse, tmp_path / "St. Mary's")), house.service, **house.over)
+def test_a_folder_whose_name_has_a_quote_is_a_place_as_well(tmp_path: Path, viewed: House) -> None:
+    viewed.at(1).sync()
+    odd = House(Path(shutil.move(viewed.warehouse, tmp_path / "St. Mary's")), viewed.service, **viewed.over)
     with odd.rollbook().writer():
         odd.rollbook().publish()
     assert [count for _, count in odd.query(SNAPSHOTS)] == [5]

@@ -14,13 +14,13 @@ import pytest
 
 from pipelines.errors import ContractChangedError
 from tests.support import faults
-from tests.support.nights import Expected, House, new_house, night
+from tests.support.nights import Expected, House, new_house, night, without_views
 from tests.support.records import Record, classes, school_class, student, students
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with new_house(students(9), classes(2)) as made:
+    with without_views(checked=True), new_house(students(9), classes(2)) as made:
         yield made
 
 

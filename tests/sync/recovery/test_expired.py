@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 
 import duckdb
 import pytest
 
 from pipelines.errors import ExpiredError
 from pipelines.operations.prune import prune as prune_now
-from tests.support.nights import Expected, House, night
-from tests.support.records import classes, student, students
+from tests.support.nights import Expected, House, new_house, night, without_views
+from tests.support.records import Records, classes, student, students
 from tests.sync.recovery.losses import change_rows, delete
 
 
+def tonight(number: int) -> Records:
+    return [*students(60), student(100), student(100 + number)]
+
+
+@pytest.fixture(scope="module")
+def eight_nights(three_nights: Path) -> Iterator[Path]:
+    """Eight nights, of which the first five are in the history alone. To be copied, not changed."""
+    with new_house(classes=classes(4), keep_days=2) as made:
+        shutil.copytree(three_nights, made.warehouse, symlinks=True)
+        with without_views():
+            for number in range(4, 9):
+                made.night(number, tonight(number))
+        yield made.warehouse
+
+
 @pytest.fixture
-def expired(house: House, expected: Expected) -> Expected:
-    """Eight nights, of which the first five are in the history alone."""
-    house.over = {"keep_days": 2}
+def expired(house: House, expected: Expected, eight_nights: Path) -> Expected:
+    """Those nights, in the test's own house, and what its tables must hold."""
+    shutil.rmtree(house.warehouse)
+    shutil.copytree(eight_nights, house.warehouse, symlinks=True)
+    house.over, house.service.students = {"keep_days": 2}, tonight(8)
     for number in range(4, 9):
-        tonight = [*students(60), student(100), student(100 + number)]
-        house.night(number, tonight)
-        expected.night(number, tonight, classes(4))
+        expected.night(number, tonight(number), classes(4))
     assert house.rollbook().raw.days() == [night(n) for n in (6, 7, 8)]
     house.at(9)
     return expected
