@@ -197,6 +197,7 @@ def _shown_progress() -> Iterator[PageProgress]:
         TimeElapsedColumn(),
         console=err,
         transient=True,
+        disable=not err.is_terminal,
     ) as bars:
         tasks = {}
 

@@ -9,6 +9,7 @@ Where the disk knows no links, `rollbook.duckdb` is a copy, and `published/newes
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from contextlib import suppress
@@ -20,6 +21,8 @@ from pipelines import files
 PUBLISHED, FOLDER, POINTER = "rollbook.duckdb", "published", "newest.txt"
 # How many versions are kept besides the newest.
 KEPT = 3
+# How a disk says that it knows no links.
+_WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 # DuckDB names a database by its file up to the first dot: `rollbook.main.students` holds for every version.
 _NAME = "rollbook.%Y-%m-%dT%H-%M-%S-%f.duckdb"
@@ -88,7 +91,9 @@ class Versions:
         aside.unlink(missing_ok=True)
         try:
             aside.symlink_to(Path(FOLDER, version.name))  # relative, so that the warehouse can be moved
-        except OSError:  # a disk without links
+        except OSError as error:
+            if error.errno not in _WITHOUT_LINKS:
+                raise
             shutil.copyfile(version, aside)
             aside.chmod(self.mode)
             files.sync(aside)
@@ -103,9 +108,9 @@ class Versions:
                 if version.name > newest.name:
                     remove(version)
 
-    def retire(self) -> None:
-        """Remove all but the last few; readers who have one of them open keep it."""
-        for version in self.kept()[KEPT:]:
+    def retire(self, leaving: int = KEPT) -> None:
+        """Remove all that is kept but the last few; readers who have one of them open keep it."""
+        for version in self.kept()[leaving:]:
             with suppress(PermissionError):  # a system where a file in use cannot be removed: the next night
                 remove(version)
 

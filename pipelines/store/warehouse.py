@@ -188,6 +188,7 @@ class Warehouse:
 
     def swap(self) -> None:
         """Put the next file in the published one's place, and keep that one."""
+        self.versions.retire(leaving=KEPT - 1)  # the present one will be the third: the disk need not hold them all
         altered = self._set_aside_altered()
         self.own.note(self.next, unread=True)
         self._show(self.versions.add(self.next), instead_of=altered)

@@ -119,7 +119,7 @@ def test_a_malformed_date_is_an_argument_to_mend(rollbook: Run, service: Service
 
 
 def test_a_past_day_is_not_fetched(rollbook: Run, service: Service) -> None:
-    line = one_line(rollbook("sync", "--date", str(YESTERDAY), **at(service)), 1)
+    line = one_line(rollbook("sync", "--date", str(YESTERDAY), ROLLBOOK_FIRST_DATE=str(YESTERDAY), **at(service)), 1)
     assert f"Nothing can be fetched for {YESTERDAY}" in line
     assert [r.path for r in service.requests] == ["auth"]
 
@@ -146,10 +146,11 @@ def test_a_landslide_is_held_with_exit_3_and_approved_without_fetching(
 
 def test_a_second_sync_changes_nothing_and_the_next_day_exactly_what_changed(rollbook: Run, tmp_path: Path) -> None:
     with Sandbox(120, day=YESTERDAY, api_key=KEY) as sandbox:
-        first = rollbook("sync", "--date", str(YESTERDAY), **at(sandbox))
+        given = at(sandbox) | {"ROLLBOOK_FIRST_DATE": str(YESTERDAY)}
+        first = rollbook("sync", "--date", str(YESTERDAY), **given)
         assert first.returncode == 0, first.stderr
         history = published(tmp_path, "FROM history.student_summaries ORDER BY ALL")
-        again = rollbook("sync", "--date", str(YESTERDAY), **at(sandbox))
+        again = rollbook("sync", "--date", str(YESTERDAY), **given)
         assert "Nothing changed." in again.stdout
         assert published(tmp_path, "FROM history.student_summaries ORDER BY ALL") == history
         before = {s["id"]: s["summary"] for s in sandbox.institution.on(YESTERDAY).students}
