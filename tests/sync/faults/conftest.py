@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.machines import Disk, disk
+from tests.support.machines import MB, Disk, disk
 from tests.support.nights import Expected, House, folder
 from tests.support.records import classes, students
 from tests.support.recovery import COUNT, TONIGHT, two_nights
@@ -27,8 +27,8 @@ def house(service: Service) -> Iterator[House]:
 
 @pytest.fixture
 def small(service: Service) -> Iterator[tuple[House, Disk]]:
-    """The same on a disk of its own."""
-    with disk() as mounted:
+    """The same on a disk of its own, which has room for the versions that are kept."""
+    with disk(96 * MB) as mounted:
         yield two_nights(House(mounted.path / "w", service)), mounted
 
 
