@@ -36,7 +36,7 @@ def report_page(_: Request) -> Response:
     """The morning page as it is now."""
     page = place().warehouse_path / report.FILE
     if not page.is_file():
-        return PlainTextResponse("There is no morning page yet: it is written with each sync.\n", 404)
+        return PlainTextResponse("There is no morning page yet: run `rollbook sync`, which writes it.\n", 404)
     return FileResponse(page, headers=REPORT_HEADERS)
 
 

@@ -42,4 +42,4 @@ def explore(
 
 
 def _say_where(address: str) -> None:
-    out.print(f"Open {safe(address)} in a browser on this machine; Ctrl-C stops it.", soft_wrap=True)
+    out.print(f"Open {safe(address)} in a browser on this machine; Ctrl-C stops it.")

@@ -21,12 +21,9 @@ log = logging.getLogger(__name__)
 
 JOB = "nightly_sync"
 # Without these the run is listed among the runs, but not on the page of its job.
-IN_THE_UI = {
-    ".dagster/repository": "__repository__@rollbook",
-    "dagster/code_location": "rollbook",
-    # Whoever ran the command saw how it ended: the daemon shall not try again behind their back.
-    "dagster/max_retries": "0",
-}
+IN_THE_UI = {".dagster/repository": "__repository__@rollbook", "dagster/code_location": "rollbook"}
+# The person at the prompt saw how the run ended: the daemon must not try again behind their back.
+NO_RETRY = {"dagster/max_retries": "0"}
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 
@@ -65,7 +62,7 @@ def _run(tags: dict[str, str], *, options: dict[str, Any], partition_key: str | 
             instance=instance,
             raise_on_error=False,
             run_id=run_id,
-            tags={**tags, **IN_THE_UI, **runs.process_tags(run_id)},
+            tags={**tags, **IN_THE_UI, **NO_RETRY, **runs.process_tags(run_id)},
             run_config={
                 "resources": {"options": {"config": options}},
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},

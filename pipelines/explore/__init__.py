@@ -2,6 +2,7 @@
 
     server.py      serves it behind the guard of `door`, or opens a copy of the notebook to edit
     notebook.py    the app itself, a marimo notebook: menu, controls and pages
+    pages.py       what stands on each page, and in which words
     questions.py   what the pages ask of the published file, in pages of rows; the SQL is in `sql/`
     show.py        how rows, figures and lines are drawn, as HTML
 

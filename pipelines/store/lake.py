@@ -35,9 +35,8 @@ OBSERVED = "observed"
 LAKE = "rollbook_lake"
 # Which days were landed, and which sets were proven complete on them: for engines that read the lake by themselves.
 DAYS = "days"
-PART = "part-0.parquet"
+PART, _DAY = "part-0.parquet", "snapshot_date="
 # Engines pass over files whose names begin with an underscore. Before 0.2 it was called day.json.
-_DAY = "snapshot_date="
 DAY_RECORD, OLD_DAY_RECORD = "_day.json", "day.json"
 
 _COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 122880)"
@@ -200,7 +199,6 @@ class Lake:
 
     def days(self) -> dict[date, DayRecord]:
         """Every whole day of the lake, in order. One whose files are missing or cut short is not whole.
-
         Checks every file of the lake, so call it once a stage.
         """
         found, root = {}, str(self.root)
@@ -327,10 +325,8 @@ class Lake:
 
     def preview(self, table: Table, day: date, rows: int = 5) -> list[dict[str, object]]:
         """A day's first rows, without the columns that hold personal data."""
-        shown = [c.name for c in table.columns if not c.personal]
-        found: list[dict[str, object]] = (
-            pq.read_table(self._part(table.name, day), columns=shown).slice(0, rows).to_pylist()
-        )
+        shown = pq.read_table(self._part(table.name, day), columns=[c.name for c in table.columns if not c.personal])
+        found: list[dict[str, object]] = shown.slice(0, rows).to_pylist()
         return found
 
     def _part(self, name: str, day: date) -> Path:

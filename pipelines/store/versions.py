@@ -137,7 +137,7 @@ def set_aside(path: Path, aside: Path) -> None:
     if found is not None:
         if not aside.exists():
             _same_file(found, aside)
-    elif os.path.lexists(path) and not (path.is_symlink() and not path.exists()):
+    else:
         path.rename(aside)
 
 

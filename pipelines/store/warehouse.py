@@ -8,7 +8,6 @@ of `history` and `ops`.
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -227,7 +226,7 @@ class Warehouse:
             if self.versions.newest() is None:  # not a link: as earlier Rollbooks published, or from a backup
                 self.versions.again(self.published)
             return None
-        if not os.path.lexists(self.published):
+        if not self.published.exists():  # not there, or a link to a version that is gone
             return None
         aside = files.folder(self.altered) / f"{PUBLISHED}-{_taken(self.published)}"
         versions.set_aside(self.published, aside)

@@ -53,7 +53,7 @@ VIEWS: tuple[str, ...] = (
     "metrics",
 )
 
-# For whoever opens a file that was copied away from its warehouse.
+# For people who open a file that was copied away from its warehouse.
 MOVED = f"If the lake was moved: SET VARIABLE {LAKE} = '/new/place/snapshots'."
 
 # What a view's file may use besides SQL.

@@ -19,11 +19,11 @@ from pipelines.store import schema
 from pipelines.store.relations import OBSERVED, SNAPSHOT_DATE
 from pipelines.tables import TABLES, Column, Relation, references
 from pipelines.views import catalog
-from pipelines.views.keys import in_words
+from pipelines.views.keys import describe
 
 FILE = "sources.yml"
 # The first line of a file that may be written over.
-MARK = "# Made by `rollbook docs --dbt`: it is written anew each time, so keep your own sources in another file."
+MARK = "# Made by `rollbook docs --dbt`: it is written again each time, so keep your own sources in another file."
 
 # Each schema's source. `spans` is bookkeeping, not for analysis.
 SOURCES = {"main": "rollbook", "history": "rollbook_history", "snapshots": "rollbook_snapshots", "ops": "rollbook_ops"}
@@ -80,7 +80,7 @@ def _relations() -> Iterator[Relation]:
 
 
 def _table(r: Relation) -> Entry:
-    about = in_words(r.name, r.key, r.nullable, (c.name for c in r.columns))
+    about = describe(r.name, r.key, r.nullable, (c.name for c in r.columns))
     entry: Entry = {"name": r.name, "description": f"{r.comment} {about}".rstrip()}
     is_tested = r.schema != "snapshots"
     if is_tested and len(r.key) > 1:

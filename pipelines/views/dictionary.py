@@ -15,7 +15,7 @@ from pathlib import Path
 from pipelines.store import relations, schema
 from pipelines.tables import TABLES, Column, Relation, Table, owner, references
 from pipelines.views import catalog, metrics, thresholds
-from pipelines.views.keys import in_words
+from pipelines.views.keys import describe
 
 _PAIR = re.compile(r"-- (?P<question>[^\n]+)\n(?P<sql>[^;]+;)")
 
@@ -71,7 +71,7 @@ def _lines() -> Iterator[str]:
     types = catalog.types()
     yield from ("", "## Views", "", "Views in the schema `main`: `SELECT * FROM roster`.")
     for v in catalog.views():
-        keys = in_words(v.name, v.key, v.nullable, [name for name, _ in v.columns])
+        keys = describe(v.name, v.key, v.nullable, [name for name, _ in v.columns])
         yield from ("", f"### {v.name}", "", v.comment, "", keys, "")
         yield from _columns((name, types[v.name, name], meaning) for name, meaning in v.columns)
     yield from ("", "## Measures", "", *_measures())
@@ -79,7 +79,7 @@ def _lines() -> Iterator[str]:
     yield from ("", "## Terms", "", *_TERMS)
     yield from ("", "## Tables", "", schema.SCHEMAS["main"])
     for t in TABLES.values():
-        yield from ("", f"### {t.name}", "", t.comment, "", in_words(t.name, t.key, (), t.names), "")
+        yield from ("", f"### {t.name}", "", t.comment, "", describe(t.name, t.key, (), t.names), "")
         yield from _columns((c.name, c.type, c.comment) for c in t.columns)
     yield from _fixed("main")
     yield from ("", "## Macros", "", "Tables that take a day: `FROM students_as_of(DATE '2026-10-01')`.", "")
@@ -154,7 +154,7 @@ def _fixed(of: str) -> Iterator[str]:
 def _relation(name: str, r: Relation) -> Iterator[str]:
     yield from ("", f"### {name}", "", r.comment, "")
     if r.key:
-        yield from (in_words(name, r.key, r.nullable, [c.name for c in r.columns]), "")
+        yield from (describe(name, r.key, r.nullable, [c.name for c in r.columns]), "")
     yield from _columns((c.name, c.type, c.comment) for c in r.columns)
 
 

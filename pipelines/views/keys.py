@@ -28,7 +28,7 @@ def joins(name: str, columns: Iterable[str]) -> tuple[tuple[str, str], ...]:
     return tuple((c, known[c]) for c in columns if known.get(c, name) != name)
 
 
-def in_words(name: str, key: Collection[str], nullable: Collection[str], columns: Iterable[str]) -> str:
+def describe(name: str, key: Collection[str], nullable: Collection[str], columns: Iterable[str]) -> str:
     """The columns that no two rows share, and which columns join which table or view, as Markdown.
 
     Empty without a key.

@@ -24,6 +24,11 @@
 {%- else %}FALSE{% endfor -%}
 {%- endmacro -%}
 
+{#- A version of a record was valid on a day: it begins on valid_from and ends before valid_to. -#}
+{%- macro valid_on(version, day) -%}
+{{ version }}.valid_from <= {{ day }} AND COALESCE({{ version }}.valid_to, DATE 'infinity') > {{ day }}
+{%- endmacro -%}
+
 {#- What was observed of a record says nothing of its rows in a table: it was refused, or silent about that table (G5).
 
     This decides what removes a row, for the change guard (compare.sql) and for the history (observations.sql) alike. A

@@ -9,7 +9,7 @@
 (
     SELECT {{ m.names(keys, "d.") }}, h.*{{ more }}
     FROM {{ landed }} AS d INNER JOIN history.{{ table }} AS h
-        ON h.valid_from <= d.snapshot_date AND COALESCE(h.valid_to, DATE 'infinity') > d.snapshot_date
+        ON {{ m.valid_on("h", "d.snapshot_date") }}
 )
 {%- endmacro -%}
 

@@ -3,13 +3,8 @@
     A statement imports this as `watch` and begins `WITH asked AS (...), {{ watch.watched() }}`, where `asked` has one row
     per day to judge by, in the column `on_day`; its other columns are passed on. -#}
 
-{#- The flags, each with what it means. -#}
+{#- The five reasons. -#}
 {%- set flags = ("is_low_completion", "is_low_score", "is_inactive", "is_never_logged_in", "is_falling") -%}
-
-{#- A version was valid on a day. -#}
-{%- macro valid(version, day) -%}
-{{ version }}.valid_from <= {{ day }} AND COALESCE({{ version }}.valid_to, DATE 'infinity') > {{ day }}
-{%- endmacro -%}
 
 {#- The versions of some students alone, materialized: DuckDB would join all days with all versions first. -#}
 {%- macro versions(whose) -%}
@@ -26,6 +21,7 @@ CASE WHEN {{ flag }} THEN 1 + LEAST(COALESCE(({{ beyond }}) / NULLIF({{ threshol
 {#- The CTEs that end with `watched`, one row per asked day and student to watch on it. `whose` is a query of the ids of
     the students that it is asked for; without, all. -#}
 {%- macro watched(whose="") -%}
+{%- set from = "their_" if whose else "history." -%}
 {{ versions(whose) if whose }}
 limits AS (
     SELECT
@@ -42,19 +38,24 @@ state AS (
             s.student_id, s.name, s.email, s.reference_id, s.registration_date,
             a.has_ever_logged_in,
             m.total_assignments,
-            CASE WHEN m.total_assignments > 0 THEN m.completion_rate END AS completion_rate,
+            m.completion AS completion_rate,
             m.average_score,
             b.total_assignments AS total_assignments_before,
-            CASE WHEN b.total_assignments > 0 THEN b.completion_rate END AS completion_rate_before,
+            b.completion AS completion_rate_before,
             b.average_score AS average_score_before,
             GREATEST(m.last_activity_date, a.last_activity_date) AS last_activity_date,
             d.on_day - GREATEST(m.last_activity_date, a.last_activity_date) AS days_inactive
-        FROM (SELECT * FROM {{ "their_" if whose else "history." }}students AS h WHERE {{ valid("h", "d.on_day") }}) AS s
-        LEFT JOIN (SELECT * FROM {{ "their_" if whose else "history." }}student_summaries AS h WHERE {{ valid("h", "d.on_day") }}) AS m USING (student_id)
-        LEFT JOIN (SELECT * FROM {{ "their_" if whose else "history." }}student_activity AS h WHERE {{ valid("h", "d.on_day") }}) AS a USING (student_id)
+        FROM (SELECT * FROM {{ from }}students AS h WHERE {{ m.valid_on("h", "d.on_day") }}) AS s
         LEFT JOIN (
-            SELECT * FROM {{ "their_" if whose else "history." }}student_summaries AS h
-            WHERE {{ valid("h", "(d.on_day - CAST(l.falling_days AS INTEGER))") }}
+            SELECT *, {{ metric.completion }} AS completion FROM {{ from }}student_summaries AS h
+            WHERE {{ m.valid_on("h", "d.on_day") }}
+        ) AS m USING (student_id)
+        LEFT JOIN (
+            SELECT * FROM {{ from }}student_activity AS h WHERE {{ m.valid_on("h", "d.on_day") }}
+        ) AS a USING (student_id)
+        LEFT JOIN (
+            SELECT *, {{ metric.completion }} AS completion FROM {{ from }}student_summaries AS h
+            WHERE {{ m.valid_on("h", "(d.on_day - CAST(l.falling_days AS INTEGER))") }}
         ) AS b USING (student_id)
     ) AS v
 ),
@@ -127,7 +128,7 @@ watched AS (
 titles AS (
     SELECT e.student_id, STRING_AGG(e.class_title, '; ' ORDER BY e.class_title, e.class_id) AS class_titles
     FROM asked AS d
-    INNER JOIN history.student_classes AS e ON {{ valid("e", "d.on_day") }}
+    INNER JOIN history.student_classes AS e ON {{ m.valid_on("e", "d.on_day") }}
     SEMI JOIN watched AS w ON w.student_id = e.student_id
     GROUP BY e.student_id
 )
@@ -194,6 +195,6 @@ SELECT
     {% endfor %}
     s.student_id IS NOT NULL AS is_listed
 FROM paired AS p
-LEFT JOIN history.students AS s ON s.student_id = p.student_id AND {{ valid("s", "p.snapshot_date") }}
+LEFT JOIN history.students AS s ON s.student_id = p.student_id AND {{ m.valid_on("s", "p.snapshot_date") }}
 ORDER BY p.snapshot_date, p.severity DESC NULLS LAST, p.student_id
 {%- endmacro -%}

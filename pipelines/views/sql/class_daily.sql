@@ -32,10 +32,10 @@ SELECT
     a.students_without_submissions
 FROM spans.days AS d
 INNER JOIN history.classes AS c
-    ON c.valid_from <= d.snapshot_date AND COALESCE(c.valid_to, DATE 'infinity') > d.snapshot_date
+    ON {{ m.valid_on("c", "d.snapshot_date") }}
 LEFT JOIN history.class_summaries AS s
     ON s.class_id = c.class_id
-    AND s.valid_from <= d.snapshot_date AND COALESCE(s.valid_to, DATE 'infinity') > d.snapshot_date
+    AND {{ m.valid_on("s", "d.snapshot_date") }}
 LEFT JOIN history.class_assignment_activity AS a
     ON a.class_id = c.class_id
-    AND a.valid_from <= d.snapshot_date AND COALESCE(a.valid_to, DATE 'infinity') > d.snapshot_date
+    AND {{ m.valid_on("a", "d.snapshot_date") }}

@@ -25,12 +25,9 @@
 --   same_students             Students whose records list the class then and now.
 --   same_completion_change    The average gain in completion of these, in points; of those with assignments both times.
 --   same_score_change         The average gain in average score of these, in points.
+{% import "_weeks.sql" as week %}
 WITH weeks AS NOT MATERIALIZED (
-    SELECT
-        CAST(DATE_TRUNC('week', snapshot_date) AS DATE) AS week_begins,
-        MAX(snapshot_date) AS snapshot_date,
-        COUNT(*) AS landed_days
-    FROM spans.days GROUP BY ALL
+    {{ week.landed() }}
 ),
 pairs AS NOT MATERIALIZED (
     SELECT w.*, b.snapshot_date AS before_date FROM weeks AS w LEFT JOIN weeks AS b ON b.week_begins = w.week_begins - 7
@@ -43,16 +40,16 @@ same AS NOT MATERIALIZED (
         summary.average_score - earlier.average_score AS score_change
     FROM pairs AS w
     INNER JOIN history.student_classes AS now
-        ON now.valid_from <= w.snapshot_date AND COALESCE(now.valid_to, DATE 'infinity') > w.snapshot_date
+        ON {{ m.valid_on("now", "w.snapshot_date") }}
     INNER JOIN history.student_classes AS was
         ON was.class_id = now.class_id AND was.student_id = now.student_id
-        AND was.valid_from <= w.before_date AND COALESCE(was.valid_to, DATE 'infinity') > w.before_date
+        AND {{ m.valid_on("was", "w.before_date") }}
     INNER JOIN (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries) AS summary
         ON summary.student_id = now.student_id
-        AND summary.valid_from <= w.snapshot_date AND COALESCE(summary.valid_to, DATE 'infinity') > w.snapshot_date
+        AND {{ m.valid_on("summary", "w.snapshot_date") }}
     INNER JOIN (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries) AS earlier
         ON earlier.student_id = now.student_id
-        AND earlier.valid_from <= w.before_date AND COALESCE(earlier.valid_to, DATE 'infinity') > w.before_date
+        AND {{ m.valid_on("earlier", "w.before_date") }}
 ),
 moved AS NOT MATERIALIZED (
     SELECT
@@ -83,11 +80,11 @@ SELECT
     m.same_score_change
 FROM pairs AS w
 INNER JOIN history.classes AS c
-    ON c.valid_from <= w.snapshot_date AND COALESCE(c.valid_to, DATE 'infinity') > w.snapshot_date
+    ON {{ m.valid_on("c", "w.snapshot_date") }}
 LEFT JOIN history.class_summaries AS s
     ON s.class_id = c.class_id
-    AND s.valid_from <= w.snapshot_date AND COALESCE(s.valid_to, DATE 'infinity') > w.snapshot_date
+    AND {{ m.valid_on("s", "w.snapshot_date") }}
 LEFT JOIN history.class_summaries AS b
     ON b.class_id = c.class_id
-    AND b.valid_from <= w.before_date AND COALESCE(b.valid_to, DATE 'infinity') > w.before_date
+    AND {{ m.valid_on("b", "w.before_date") }}
 LEFT JOIN moved AS m ON m.week_begins = w.week_begins AND m.class_id = c.class_id

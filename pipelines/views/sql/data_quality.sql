@@ -1,5 +1,5 @@
 -- data_quality: One row per finding: what the service leaves out or contradicts, what was refused, which nights lack.
--- key: kind, about
+-- key: kind, about (may be NULL), since, said
 --
 -- Contradictions (count mismatch, unlisted class, more completed than given, submissions) are those that stand on the
 -- newest landed day. What was left out, refused or not landed stays in the list, with the last day of it. It names ids,

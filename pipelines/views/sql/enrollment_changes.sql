@@ -10,7 +10,7 @@
 --   name               The student's full name on that day; of one who left the institution, the last one.
 --   is_student_listed  Whether the student was listed on that day: one who was not has left every class.
 --   is_class_listed    Whether the class was listed on that day, active or not.
--- A version of the same place that ends on the day on which another one begins is no leaving, and the other no joining.
+-- A version of the same place that ends on the day on which another one begins has not been left, and the other not joined.
 WITH moved AS (
     SELECT h.valid_from AS snapshot_date, 'joined' AS change, h.student_id, h.class_id, h.class_title, h.course_name
     FROM history.student_classes AS h

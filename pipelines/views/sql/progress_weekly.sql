@@ -17,12 +17,9 @@
 --   same_completion_change    Their average gain in completion, in points, of those with assignments then and now.
 --   same_score_change         Their average gain in average score, in points, of those with a score then and now.
 --   same_minutes_change       Their average learning time since, in minutes.
+{% import "_weeks.sql" as week %}
 WITH weeks AS (
-    SELECT
-        CAST(DATE_TRUNC('week', snapshot_date) AS DATE) AS week_begins,
-        MAX(snapshot_date) AS snapshot_date,
-        COUNT(*) AS landed_days
-    FROM spans.days GROUP BY ALL
+    {{ week.landed() }}
 ),
 -- Versions begin and end on landed days, so the last landed day of a week shows those that begin in it or before, and
 -- end after it. The weeks from `since` until before `until` show this one.

@@ -27,12 +27,9 @@
 --   score_change                 Points of average score gained since (lost: negative).
 --   minutes_change               Minutes of learning time since.
 {% import "_student_state.sql" as state with context %}
+{% import "_weeks.sql" as week %}
 WITH weeks AS NOT MATERIALIZED (
-    SELECT
-        CAST(DATE_TRUNC('week', snapshot_date) AS DATE) AS week_begins,
-        MAX(snapshot_date) AS snapshot_date,
-        COUNT(*) AS landed_days
-    FROM spans.days GROUP BY ALL
+    {{ week.landed() }}
 ),
 before AS NOT MATERIALIZED (
     SELECT week_begins + 7 AS week_begins, snapshot_date FROM weeks
