@@ -24,6 +24,7 @@ from pipelines.report import Report
 from pipelines.settings import Details, Settings
 from pipelines.source.fetch import Draft, fetch, utc_now
 from pipelines.source.pagination import Progress
+from pipelines.store.database import reuse_instances
 from pipelines.store.lake import DayRecord, StagedLake
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import messages, policy
@@ -150,7 +151,7 @@ class Rollbook:
         """
         with machine.translate_errors(self.warehouse.root):
             self.warehouse.prepare()
-            with writer_lock(self.warehouse.build, self.clock()):
+            with writer_lock(self.warehouse.build, self.clock()), reuse_instances(self.warehouse.scratch):
                 self.is_writer, self.staged, self._blocked = True, None, None
                 try:
                     if recover:

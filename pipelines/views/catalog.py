@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -210,9 +211,11 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
 
 def _views_made(con: duckdb.DuckDBPyConnection) -> str | None:
     """The digest of the views that a file holds; None if it does not say."""
-    query = "SELECT macro_definition FROM duckdb_functions() WHERE schema_name = 'spans' AND function_name = $1"
-    row = con.execute(query, [_MADE]).fetchone()
-    return str(row[0]).strip("'") if row else None
+    (file,) = con.execute("SELECT current_database()").fetchone() or ("",)
+    with con.cursor() as aside, suppress(duckdb.CatalogException):  # which would end a transaction of `con`
+        row = aside.execute(f"SELECT {file}.spans.{_MADE}()").fetchone()
+        return str(row[0]) if row else None
+    return None
 
 
 @cache
