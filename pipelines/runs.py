@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 # A year back, and a month to look at the year before.
 KEEP_DAYS = 400
 # The process that does a run's work. Its value names the run, too: a retried run starts with the previous run's tags.
-PROCESS_TAG = "rollbook/process"
+PROCESS_TAG = ".dagster/rollbook_process"  # Dagster hides tags of this prefix
 # Runs deleted at once; a first pruning after years continues the next night.
 MOST_AT_ONCE = 1000
 

@@ -68,7 +68,7 @@ def make(con: duckdb.DuckDBPyConnection, *, at: datetime, names: bool = False, t
         content = morning.load_morning(con, names=names)
         drawn = charts.draw(content)
         html = page.render(content, drawn, at=at, trouble=trouble)
-        return Report(html, {chart.title: page.picture(chart) for chart in drawn})
+        return Report(html, {chart.heading: page.picture(chart) for chart in drawn})
     except Exception as error:  # noqa: BLE001 - see above; only its type is logged, its text may hold pupils' data
         log.warning("The morning page could not be made (%s); the data are published without it", type(error).__name__)
         return None

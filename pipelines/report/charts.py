@@ -87,6 +87,11 @@ class Chart:
     titles: list[Title] = field(default_factory=list)
     labels: list[Label] = field(default_factory=list)
 
+    @property
+    def heading(self) -> str:
+        """What it is called where its title may not differ from night to night."""
+        return "Completion, score and activity" if self.name == "trend" else self.title
+
 
 def draw(morning: Morning) -> tuple[Chart, ...]:
     """Lay out all charts that have data."""

@@ -151,7 +151,8 @@ def test_the_charts_never_hold_a_name_whatever_the_page_does(fortnight: School) 
         found = report.make(con, at=AT, names=True)
     assert found is not None
     assert list(found.charts) == [
-        *("Students to watch, by class", "Classes against their course", "The last 14 days", "The nightly syncs"),
+        *("Students to watch, by class", "Classes against their course"),
+        *("Completion, score and activity", "The nightly syncs"),
     ]
     for shown in found.charts.values():
         parts = re.fullmatch(r"!\[(.+)\]\(data:image/svg\+xml;base64,([\w+/=]+)\)", shown)

@@ -17,7 +17,7 @@ from tests.support.records import classes, students
 
 pytestmark = pytest.mark.slow
 
-TITLES = {"Students to watch, by class", "The last 2 days", "The nightly syncs"}
+TITLES = {"Students to watch, by class", "Completion, score and activity", "The nightly syncs"}
 
 
 def test_the_publish_asset_shows_the_charts_of_the_page_without_a_name(tmp_path: Path) -> None:

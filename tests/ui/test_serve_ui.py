@@ -85,7 +85,7 @@ def test_the_published_file_shows_the_charts_of_the_morning_page(page: Page, dem
     for title in (
         "Students to watch, by class",
         "Classes against their course",
-        "The last 3 days",
+        "Completion, score and activity",
         "The nightly syncs",
     ):
         page.get_by_role("row").filter(has_text=title).get_by_text("Show Markdown").click()
