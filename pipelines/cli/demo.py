@@ -24,6 +24,7 @@ from pipelines.export.query import run_query
 from pipelines.settings import DEMO, PREFIX, ROOT, Settings, load, place
 from pipelines.store.statements import statements
 from pipelines.sync import Rollbook
+from pipelines.views import terms
 
 sql = statements("pipelines.cli")
 
@@ -42,6 +43,7 @@ def demo(
 ) -> None:
     """Sync two weeks of a made-up school, day by day, and show the result."""
     from pipelines.sandbox import DEFAULT_SCHOOL, Sandbox
+    from pipelines.sandbox.clock import terms as terms_between
 
     started = time.monotonic()
     with Sandbox(students, api_key=KEY) as sandbox:
@@ -49,6 +51,8 @@ def demo(
         rollbook = Rollbook(settings)
         remove_earlier_demo(rollbook, DEFAULT_SCHOOL.id)
         played = [rollbook.today() - timedelta(days=n) for n in reversed(range(days))]
+        known = [terms.Term(*term) for term in terms_between(played[0], played[-1] + timedelta(days=365))]
+        terms.ensure(rollbook.warehouse.root / terms.FILE, known=known)
         out.print(
             f"A made-up school of {students} students, on {sandbox.base_url}; {days} nights, each a run of the job."
         )

@@ -9,15 +9,17 @@ the tests have other servers for faults.
     work.py         what they have done
     timetable.py    classes, courses, teachers
     names.py        the pools of names
-    clock.py        school days, weekends, moments
+    clock.py        terms and holidays, school days, moments
     rng.py          every random draw: a function of seed, stream, key and turn
     catalogue.py    a day's records encoded, filtered, searched, cut into pages
     service.py      the endpoints
     server.py       runs the service
 
-**The institution changes daily.** On a school day about 2 to 3 % of the students change in something other than
-`days_since_last_activity`, at weekends less than 1 %. 0.2 to 0.3 % are no longer listed, and as many are new or back.
-Others change their names or move to another class. Classes close, stay listed as inactive for three weeks, then
+**The institution changes daily**, as schools do. In term nine students in ten are active every week; four in ten change
+overnight in something other than `days_since_last_activity`, at weekends two, in the holidays fewer than one
+(`clock.py` has the terms). One in ten would be watched: some struggle, some stay away, a few never logged in. A `quiet`
+institution is the same with 2 to 3 % of changes a night. 0.2 to 0.3 % are no longer listed, and as many are new or
+back. Others change their names or move to another class. Classes close, stay listed as inactive for three weeks, then
 disappear; successors open; now and then a teacher changes. What the contract says "may be absent" is omitted for a few
 students for a while. Events are spaced evenly instead of randomly, so that every fortnight of a school of 500 has some
 of each, and no night of a school of 50 or more is a mass change (in a smaller one, a leaver or two are a tenth of the
@@ -46,9 +48,10 @@ roster). The same seed, size, opening and day always give the same records, in w
 - The institution table of the auth check names a field `{base_url}` but clearly means `school.id`: served as that.
 - The auth check's `timestamp`: the date is the day being played, the time is now, in UTC. If no day is given, it
   plays today in UTC.
-- A summary's assignments are those of the student's current unit; submitted and missing ones are counted over all
-  units. `average_score` is null until something in the unit is scored. A student who has never logged in has null dates
-  and null `days_since_last_activity` in `activity_tracking`, and no `last_activity_date` in the summary.
+- A summary's assignments are those of the student's current unit that are set so far; submitted and missing ones are
+  counted over all units. `average_score` is null until something in the unit is scored. A student who has never logged
+  in has null dates and null `days_since_last_activity` in `activity_tracking`, and no `last_activity_date` in the
+  summary.
 - A class's `average_score` is 0 if nobody in it has one. Its summary is computed once a week, on a weekday of its own;
   the counts beside it are the day's. Without assignments, the first and last date are null.
 """

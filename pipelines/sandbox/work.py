@@ -1,12 +1,14 @@
 """What pupils have done by a given day: visits, assignments, scores, minutes. No names, no classes, no records.
 
 A pupil visits once in each stretch of `pace` moments, at a moment drawn for that stretch. So the number of visits up to
-any moment takes one division and one draw, without a simulation from the opening day on.
+any moment takes one division and one draw, without a simulation from the opening day on. A school week has sixty
+moments, so most pupils visit every week, and few in the holidays.
 
-The summary's assignments are those of a pupil's current unit. A unit takes five to nine visits; then the next one
-begins with nothing completed, which is how a completion rate falls. Submitted and missing assignments are counted over
-all units. A unit's size is the difference of two running totals with jitter, so that the total and the unit are known
-without summing over the units.
+The summary's assignments are those of a pupil's current unit that have been set so far. A unit takes five to nine
+visits; then the next one begins with nothing completed, which is how a completion rate falls. Most pupils complete
+nearly all; one in fifteen struggles, completes a third, and scores low. Submitted and missing assignments are counted
+over all units. A unit's size is the difference of two running totals with jitter, so that the total and the unit are
+known without summing over the units.
 """
 
 from __future__ import annotations
@@ -18,12 +20,16 @@ import numpy as np
 from pipelines.sandbox.clock import MOMENTS_OF_A_SCHOOL_DAY, day_of_moment, moments
 from pipelines.sandbox.rng import Flags, Floats, Ints, Rng
 
-# Share of pupils, and how many school days apart their visits are on average. Together 1.4 % of pupils work on a
-# school day, which with everything else that changes gives the 2 to 3 % that a sync should find.
-_PACES = ((0.06, 10), (0.60, 90), (0.31, 250))
-_NEVER_VISIT = 1 - sum(share for share, _ in _PACES)
+# Share of pupils, and how many school days apart their visits are on average. What is left of the shares never visits.
+Paces = tuple[tuple[float, float], ...]
+LIVELY: Paces = ((0.45, 2), (0.39, 3), (0.11, 7), (0.035, 40))
+# 1.4 % of the pupils work on a school day, which with everything else makes 2 to 3 % of changes: what a service that
+# pupils seldom use has overnight, and what large benchmarks compare by.
+QUIET: Paces = ((0.06, 10), (0.60, 90), (0.31, 250))
+
 _FIRST_VISIT_WITHIN = 15 * MOMENTS_OF_A_SCHOOL_DAY
 _WITHOUT_SCORES = 0.02  # pupils whose teachers give no scores
+_STRUGGLES = 0.07
 
 
 @dataclass(frozen=True)
@@ -44,23 +50,29 @@ class Work:
     missing: Ints
 
 
-def work_until(rng: Rng, pupil: Ints, joined: Ints, today: int) -> Work:
+def work_until(rng: Rng, paces: Paces, pupil: Ints, joined: Ints, today: int) -> Work:
     """Return what each pupil has done by the end of today; `joined` has their day numbers of joining."""
-    visits, first, last = _visits(rng, pupil, joined, today)
+    visits, first, last = _visits(rng, paces, pupil, joined, today)
     latest = np.maximum(visits - 1, 0)
     length = 5 + rng.below("unit length", pupil, 5)
     unit, step = np.divmod(latest, length)
 
-    done = _Running(rng, "done", pupil, 4 + rng.below("unit size", pupil, 9))
-    missed = _Running(rng, "missed", pupil, rng.below("carelessness", pupil, 4))
+    struggles = rng.share("struggles", pupil) < _STRUGGLES
+    done = _Running(rng, "done", pupil, np.where(struggles, 2, 6) + rng.below("unit size", pupil, 9) // (1 + struggles))
+    missed = _Running(rng, "missed", pupil, np.where(struggles, 6, 0) + rng.below("carelessness", pupil, 3))
     has_visited = visits > 0
     completed = np.where(has_visited, done.of_unit(unit) * (step + 1) // length, 0)
+    # What is set but not yet due: two when the unit begins, then one now and then, none at its end.
+    open_one = (step + 1 < length) & (rng.share("open", pupil, visits) < 0.5)
+    due = np.where(step == 0, 2, open_one)
     # Half of those who never visited have no assignments yet.
     given = has_visited | (rng.share("given", pupil) < 0.5)
-    total = np.where(given, done.of_unit(unit) + missed.of_unit(unit), 0)
+    overdue = missed.of_unit(unit) * (step + 1) // length
+    total = np.where(has_visited, completed + overdue + due, np.where(given, done.of_unit(unit), 0))
 
     skill = rng.share("skill", pupil)
-    score = np.round(40 + 55 * skill + 10 * (rng.share("score", pupil, visits) - 0.5), 1)
+    usual = np.where(struggles, 32 + 20 * skill, 58 + 35 * skill)
+    score = np.round(usual + 10 * (rng.share("score", pupil, visits) - 0.5), 1)
     unscored = (completed == 0) | (rng.share("unscored", pupil) < _WITHOUT_SCORES)
     minutes = (15 + 45 * rng.share("stamina", pupil)) * (visits + 0.8 * rng.share("minutes", pupil, visits))
     return Work(
@@ -75,24 +87,24 @@ def work_until(rng: Rng, pupil: Ints, joined: Ints, today: int) -> Work:
         completed_assessments=np.where(has_visited, 2 * unit + (2 * step >= length), 0),
         minutes=np.where(has_visited, np.round(minutes, 1), 0.0),
         submitted=done.before(unit) + completed,
-        missing=missed.before(unit),
+        missing=missed.before(unit) + np.where(has_visited, overdue, 0),
     )
 
 
-def _visits(rng: Rng, pupil: Ints, joined: Ints, today: int) -> tuple[Ints, Ints, Ints]:
+def _visits(rng: Rng, paces: Paces, pupil: Ints, joined: Ints, today: int) -> tuple[Ints, Ints, Ints]:
     """Return each pupil's number of visits, and the days of the first and the last.
 
     The first is within three weeks of joining, whatever the pace: it would be odd if most newcomers took half a year to
     log in. The paced visits count from there.
     """
     kind = rng.share("pace", pupil)
-    limits = np.cumsum([share for share, _ in _PACES])
-    apart = np.array([days for _, days in _PACES] + [_PACES[-1][1]]) * MOMENTS_OF_A_SCHOOL_DAY
+    limits = np.cumsum([share for share, _ in paces])
+    apart = np.array([round(days * MOMENTS_OF_A_SCHOOL_DAY) for _, days in (*paces, paces[-1])])
     pace = apart[np.searchsorted(limits, kind, side="right")]
 
     now = moments(np.full_like(joined, today))
     first = moments(joined - 1) + rng.below("first visit", pupil, _FIRST_VISIT_WITHIN)
-    has_visited = (first < now) & (kind < 1 - _NEVER_VISIT)
+    has_visited = (first < now) & (kind < limits[-1])
     paced_before = _paced(rng, pupil, pace, first + 1)
     paced = _paced(rng, pupil, pace, now)
     newest = _moment_of(rng, pupil, pace, paced - 1)

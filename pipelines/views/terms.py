@@ -32,9 +32,9 @@ class Term:
     last_day: date
 
 
-def ensure(path: Path, mode: int = files.PRIVATE_FILE) -> None:
-    """Write the file without a term if there is none."""
-    editable.ensure(path, render(), mode)
+def ensure(path: Path, mode: int = files.PRIVATE_FILE, *, known: Iterable[Term] = ()) -> None:
+    """Write the file if there is none: without a term, or with those that are known."""
+    editable.ensure(path, render(known), mode)
 
 
 def render(terms: Iterable[Term] = ()) -> str:

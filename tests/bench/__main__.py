@@ -17,11 +17,11 @@ from tests.bench.tools import PEERS, ROLLBOOK
 JUDGED_UP_TO = 100_000
 
 
-def nights(students: int, rounds: int, out: Console, *, peers: bool) -> None:
+def nights(students: int, rounds: int, out: Console, *, peers: bool, lively: bool) -> None:
     """Measure the nights and what faults cost, and print the tables."""
     tools = (ROLLBOOK, *(PEERS if peers else ()))
     problems = {tool.name: words for tool in tools if (words := tool.problem())}
-    found = nightly.measured(students, rounds, tools, problems)
+    found = nightly.measured(students, rounds, tools, problems, lively=lively)
     lost = faulty.outcomes([tool for tool in tools if tool.name not in problems], nightly.school_days())
     out.print(nightly.compared(found, lost))
     out.print(nightly.details(found))
@@ -34,6 +34,7 @@ def main() -> None:
     parser.add_argument("--students", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3, help="of Rollbook; each peer plays one")
     parser.add_argument("--peers", action="store_true", help="compare with other tools (make bench PEERS=1)")
+    parser.add_argument("--lively", action="store_true", help="four students in ten change overnight, not one in forty")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--nightly", action="store_true", help="only the two nights")
     only.add_argument("--views", action="store_true", help="only the analysts' views")
@@ -60,7 +61,7 @@ def measure(chosen: argparse.Namespace) -> None:
     out = Console(width=160)
     everything = not (chosen.nightly or chosen.views or chosen.year or chosen.history)
     if chosen.nightly or everything:
-        nights(chosen.students, chosen.rounds, out, peers=chosen.peers)
+        nights(chosen.students, chosen.rounds, out, peers=chosen.peers, lively=chosen.lively)
     if chosen.views or everything:
         answered = views.measured(chosen.students, chosen.nights)
         judge(out, answered, chosen.students, chosen.nights)

@@ -59,7 +59,7 @@ def outcomes(tools: Iterable[Tool], days: tuple[date, date]) -> dict[tuple[str, 
 
 
 def _played(tool: Tool, fault: Fault, days: tuple[date, date]) -> Outcome | str:
-    school = Institution(STUDENTS)
+    school = Institution(STUDENTS, quiet=True)
     first, second = (school.on(day) for day in days)
     with tempfile.TemporaryDirectory() as made, Service(first.students, first.classes, key=KEY) as service:
         folder = Path(made)

@@ -24,7 +24,7 @@ from pipelines.sandbox.institution import Institution
 from tests.bench.faulty import FAULTS, Outcome
 from tests.bench.faulty import STUDENTS as FAULTY_STUDENTS
 from tests.bench.meter import Ran, RunError, run
-from tests.bench.service import KEY, SEED, Remote, remote
+from tests.bench.service import KEY, Remote, remote, school
 from tests.bench.tools import BARE, ROLLBOOK, Tool
 from tests.bench.truth import Changes, changed, loss
 
@@ -76,15 +76,17 @@ def school_days() -> tuple[date, date]:
     return wednesday - timedelta(days=1), wednesday
 
 
-def measured(students: int, rounds: int, tools: Sequence[Tool], problems: Mapping[str, str]) -> Nightly:
+def measured(
+    students: int, rounds: int, tools: Sequence[Tool], problems: Mapping[str, str], *, lively: bool = False
+) -> Nightly:
     """Play the two nights with every tool that has no problem. A peer that fails plays no more; Rollbook must not fail.
 
     `tools` begins with Rollbook.
     """
     found = Nightly(students, rounds, [Measured(tool, failed=problems.get(tool.name, "")) for tool in tools])
     days = school_days()
-    listed = set(Institution(students, SEED).on(days[1]).student_ids)
-    with remote(students, days[0]) as service:
+    listed = set(school(students, lively=lively).on(days[1]).student_ids)
+    with remote(students, days[0], lively=lively) as service:
         for number in range(rounds):
             with tempfile.TemporaryDirectory() as made:
                 playing = found.tools[:1] if number else found.tools
@@ -95,7 +97,7 @@ def measured(students: int, rounds: int, tools: Sequence[Tool], problems: Mappin
                 for each in playing:
                     if each.next:
                         _look_at(each, Path(made) / each.tool.name, days[1], listed)
-    found.truth = _truth(students, days)
+    found.truth = _truth(school(students, lively=lively), days)
     return found
 
 
@@ -132,9 +134,9 @@ def _walk(service: Remote) -> Ran:
     return run([sys.executable, str(BARE), service.base_url], KEY)
 
 
-def _truth(students: int, days: tuple[date, date]) -> Changes:
+def _truth(institution: Institution, days: tuple[date, date]) -> Changes:
     """Compare the school's own records of both days, one by one."""
-    before, after = (Institution(students, SEED).on(day) for day in days)
+    before, after = (institution.on(day) for day in days)
     of_students = changed(before.student_records(), after.student_records(), "id")
     of_classes = changed(before.class_records(), after.class_records(), "class_id")
     return Changes(of_students.anything + of_classes.anything, of_students.tracked + of_classes.tracked)

@@ -8,10 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 
+from pipelines.sandbox.institution import Institution
 from pipelines.sandbox.server import Sandbox
 
 KEY = "bench-key"
 SEED = 1
+
+
+def school(students: int, *, lively: bool = False) -> Institution:
+    """Make the school that is measured: a quiet one, of which 2 to 3 % change overnight, or one as in term."""
+    return Institution(students, SEED, quiet=not lively)
 
 
 class Remote:
@@ -33,9 +39,9 @@ class Remote:
 
 
 @contextmanager
-def remote(students: int, day: date) -> Iterator[Remote]:
+def remote(students: int, day: date, *, lively: bool = False) -> Iterator[Remote]:
     """Serve an institution from another process for as long as the block lasts."""
-    command = [sys.executable, "-m", "tests.bench.service", str(students), str(day)]
+    command = [sys.executable, "-m", "tests.bench.service", str(students), str(day), *(["lively"] if lively else [])]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Remote(process)
@@ -48,7 +54,8 @@ def remote(students: int, day: date) -> Iterator[Remote]:
 def main() -> None:
     """Serve until the input ends; each line of it is the next day to play."""
     students, day = int(sys.argv[1]), date.fromisoformat(sys.argv[2])
-    with Sandbox(students=students, seed=SEED, day=day, api_key=KEY) as sandbox:
+    institution = school(students, lively="lively" in sys.argv[3:])
+    with Sandbox(day=day, api_key=KEY, institution=institution) as sandbox:
         print(sandbox.base_url, flush=True)
         for line in sys.stdin:
             sandbox.day = date.fromisoformat(line.strip())

@@ -1,11 +1,13 @@
 """From one day to the next the school lives: enough happens, and never a mass change."""
 
-from datetime import date
+from datetime import date, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from pipelines.sandbox import Day, Institution
+from pipelines.sandbox.clock import is_holiday, terms
 from tests.sandbox.rows import Tables, changed_keys, days_until, nights, tables_of, tracked_students
 
 MUST_HAPPEN = {
@@ -89,7 +91,8 @@ def moved_class(before: Day, after: Day) -> set[int]:
     return left & entered
 
 
-LATEST_ENDS = [date(2026, 10, 25), date(2027, 6, 20), date(2029, 2, 11)]
+# The last in a term, over the autumn's week off, in the middle of a term, in the summer holidays.
+LATEST_ENDS = [date(2026, 10, 25), date(2027, 6, 20), date(2029, 2, 11), date(2026, 8, 23)]
 
 
 @pytest.mark.parametrize("latest_end", LATEST_ENDS)
@@ -127,18 +130,70 @@ def nights_of_5000() -> list[tuple[Day, Day]]:
     return nights(Institution(5000), days_until(date(2026, 11, 20), 15))
 
 
-@pytest.mark.slow
-def test_two_to_three_percent_of_5000_students_change_on_a_school_day_and_fewer_at_weekends(
-    nights_of_5000: list[tuple[Day, Day]],
-) -> None:
+def changed_shares(played: list[tuple[Day, Day]]) -> dict[bool, list[float]]:
+    """Percent of the students who changed overnight, of school days (True) and of days at the weekend."""
     shares: dict[bool, list[float]] = {True: [], False: []}
-    for before, after in nights_of_5000:
+    for before, after in played:
         old, new = tracked_students(before), tracked_students(after)
         shares[after.date.weekday() < 5].append(100 * len(changed_keys(old, new)) / len(old))
+    return shares
+
+
+@pytest.mark.slow
+def test_four_in_ten_of_5000_students_change_on_a_day_in_term_and_half_as_many_at_weekends(
+    nights_of_5000: list[tuple[Day, Day]],
+) -> None:
+    shares = changed_shares(nights_of_5000)
     assert len(shares[True]) == 10
+    assert all(30 < share < 45 for share in shares[True]), shares
+    assert all(12 < share < 25 for share in shares[False]), shares
+
+
+@pytest.mark.slow
+def test_two_to_three_percent_of_5000_students_change_in_a_quiet_school_on_a_school_day_and_fewer_at_weekends() -> None:
+    shares = changed_shares(nights(Institution(5000, quiet=True), days_until(date(2026, 11, 20), 15)))
     assert all(1 < share < 5 for share in shares[True]), shares
     assert 2 < sum(shares[True]) / 10 < 3.2, shares
     assert all(0.1 < share < 1.5 for share in shares[False]), shares
+
+
+def last_seen(day: Day) -> list[int]:
+    """How many days ago each student was last active, of those of whom it is known."""
+    activity = [student.get("activity_tracking", {}) for student in day.students]
+    return [own["days_since_last_activity"] for own in activity if own.get("has_ever_logged_in")]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_in_term_most_students_are_active_every_week_and_few_struggle(seed: int) -> None:
+    day = Institution(500, seed=seed).on(date(2026, 11, 20))
+    assert sum(age < 7 for age in last_seen(day)) > 0.8 * 500
+    summaries = [student["summary"] for student in day.students]
+    struggling = [
+        own
+        for own in summaries
+        if (own["completion_rate"] < 30 and own["total_assignments"] >= 5) or (own["average_score"] or 100) < 50
+    ]
+    assert 0.03 * 500 < len(struggling) < 0.10 * 500
+    assert 65 < sum(own["completion_rate"] for own in summaries) / len(summaries) < 85
+
+
+@pytest.mark.parametrize("holiday", [date(2026, 1, 3), date(2026, 8, 15)])
+def test_in_the_holidays_a_fifth_of_the_work_is_done(holiday: date) -> None:
+    school = Institution(500)
+    night = nights(school, [holiday - timedelta(days=1), holiday])[0]
+    assert 0 < len(changed_keys(*map(tracked_students, night))) < 0.1 * 500
+    assert sum(age < 7 for age in last_seen(school.on(holiday))) < 0.6 * 500
+
+
+def test_terms_and_holidays_take_turns() -> None:
+    first, last = date(2026, 1, 1), date(2028, 12, 31)
+    found = terms(first, last)
+    assert [term.name for term in found[:3]] == ["Spring 2026", "Summer 2026", "Autumn 2026"]
+    assert all(before.last_day < after.first_day for before, after in pairwise(found))
+    assert terms(found[1].first_day, found[1].last_day) == [found[1]]
+    for day in (first + timedelta(days=n) for n in range((last - first).days)):
+        if not is_holiday(day) and day.weekday() < 5:
+            assert sum(term.first_day <= day <= term.last_day for term in found) == 1, day
 
 
 @pytest.mark.slow
@@ -154,8 +209,8 @@ def test_a_few_in_a_thousand_students_leave_and_as_many_come_on_a_school_day(
             assert old == new
 
 
-def test_days_since_last_activity_is_all_that_changes_for_most() -> None:
-    before, after = nights(Institution(500), days_until(date(2026, 11, 20), 2))[0]
+def test_days_since_last_activity_is_all_that_changes_for_most_in_a_quiet_school() -> None:
+    before, after = nights(Institution(500, quiet=True), days_until(date(2026, 11, 20), 2))[0]
     old = {own["id"]: own for own in before.students}
     only_clock = 0
     for student in after.students:
