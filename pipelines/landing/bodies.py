@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -245,6 +246,5 @@ def damaged(folder: Path, file: str, what: str) -> DamagedError:
 
 
 def _create(path: Path) -> BinaryIO:
-    file = path.open("xb")
-    path.chmod(files.PRIVATE_FILE)
-    return file
+    # Private from the first moment, whatever the umask.
+    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, files.PRIVATE_FILE))

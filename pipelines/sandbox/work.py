@@ -62,12 +62,13 @@ def work_until(rng: Rng, paces: Paces, pupil: Ints, joined: Ints, today: int) ->
     missed = _Running(rng, "missed", pupil, np.where(struggles, 6, 0) + rng.below("carelessness", pupil, 3))
     has_visited = visits > 0
     completed = np.where(has_visited, done.of_unit(unit) * (step + 1) // length, 0)
+    overdue = missed.of_unit(unit) * (step + 1) // length
     # What is set but not yet due: two when the unit begins, then one now and then, none at its end.
+    begins = (step == 0) | (completed + overdue == 0)
     open_one = (step + 1 < length) & (rng.share("open", pupil, visits) < 0.5)
-    due = np.where(step == 0, 2, open_one)
+    due = np.where(begins, 2, open_one)
     # Half of those who never visited have no assignments yet.
     given = has_visited | (rng.share("given", pupil) < 0.5)
-    overdue = missed.of_unit(unit) * (step + 1) // length
     total = np.where(has_visited, completed + overdue + due, np.where(given, done.of_unit(unit), 0))
 
     skill = rng.share("skill", pupil)

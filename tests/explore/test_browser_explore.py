@@ -20,7 +20,7 @@ from pipelines.explore.show import cell
 from tests.support.exploring import Explored, exploring
 from tests.support.school import DAYS, LAST, School
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(400)]
 slow = pytest.mark.slow
 
 

@@ -15,6 +15,7 @@ from pipelines.explore.server import COPY, FOREIGN, WRONG_HOST, own_copy
 from tests.support.commands import COMMAND
 from tests.support.exploring import Explored, exploring
 from tests.support.school import School
+from tests.support.tiers import daily
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -66,7 +67,7 @@ def test_without_its_extra_it_says_what_to_install(fortnight: School, tmp_path: 
     assert ended(fortnight.warehouse, "--edit", PYTHONPATH=path) == (2, said)
 
 
-@pytest.mark.parametrize("arguments", [(), ("--edit",)])
+@pytest.mark.parametrize("arguments", daily([(), ("--edit",)], ()))
 def test_of_a_taken_port_it_says_how_to_choose_another(fortnight: School, arguments: tuple[str, ...]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

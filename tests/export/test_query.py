@@ -11,6 +11,7 @@ from pipelines.errors import ArgumentError
 from pipelines.export.formats import Format, export
 from pipelines.export.query import run_query
 from tests.support.school import School
+from tests.support.tiers import daily
 
 SECRET = "SECRET-KEY-7"
 
@@ -100,7 +101,7 @@ def school(fortnight: School, tmp_path_factory: pytest.TempPathFactory) -> Schoo
     return fortnight.copy(tmp_path_factory.mktemp("ask") / "w")
 
 
-@pytest.fixture(params=["sql", "export"])
+@pytest.fixture(params=daily(["sql", "export"], "sql"))
 def asked(request: pytest.FixtureRequest, school: School, tmp_path: Path) -> Callable[[str], str]:
     """Puts a query both ways; what came of it, as text."""
 

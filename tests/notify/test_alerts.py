@@ -152,6 +152,7 @@ def test_a_service_that_is_down_is_tried_again_and_told_once(house: House, hook:
     assert (len(hook.requests), len(hook.posted)) == (3, 1)
 
 
+@pytest.mark.slow
 def test_nobody_listening_is_a_warning_and_is_given_up_after_a_day(
     house: House, caplog: pytest.LogCaptureFixture
 ) -> None:

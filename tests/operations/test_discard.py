@@ -18,6 +18,7 @@ from pipelines.sync import always
 from tests.support import faults
 from tests.support.nights import Expected, House, new_house, night, without_views
 from tests.support.records import Records, classes, school_class, student, students
+from tests.support.tiers import daily
 
 TONIGHT: dict[int, tuple[Records, Records]] = {
     1: (students(12), classes(2)),
@@ -52,7 +53,7 @@ def of(*numbers: int) -> Expected:
     return expected
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("number", daily([1, 2, 3, 4, 5], 1, 5))
 def test_a_discarded_day_is_as_if_it_had_never_been_landed(house: House, number: int) -> None:
     gone = discard(house.rollbook(), night(number), reason="nonsense", confirm=always)
     assert (gone.snapshot_date, gone.landing) == (night(number), 1)
@@ -66,7 +67,7 @@ def test_a_discarded_day_is_as_if_it_had_never_been_landed(house: House, number:
     assert house.tables() == of(*left).night(6, *TONIGHT[5]).tables()
 
 
-@pytest.mark.parametrize("number", [1, 3, 5])
+@pytest.mark.parametrize("number", daily([1, 3, 5], 3))
 def test_undo_puts_it_back(house: House, number: int) -> None:
     before = house.tables()
     discard(house.rollbook(), night(number), reason="nonsense", confirm=always)

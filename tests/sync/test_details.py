@@ -14,6 +14,7 @@ from tests.support import faults
 from tests.support.nights import Expected, House, asked, new_house, night, pages, without_views
 from tests.support.records import MISSING, Records, classes, student, students
 from tests.support.service import Bend, Reply
+from tests.support.tiers import daily
 
 LISTS = ["auth", *pages("students", 1), *pages("classes", 1)]
 
@@ -74,7 +75,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("what", daily(CHANGES, "a name", "a class more"))
 def test_of_the_changed_students_alone_details_are_fetched(house: House, what: str) -> None:
     assert tonight(house, 1, students(4), "changed") == [f"student/{i}" for i in (1, 2, 3, 4)]
     records = [student(1), student(2, **CHANGES[what]), *students(2, first=3), student(5)]

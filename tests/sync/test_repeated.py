@@ -16,6 +16,7 @@ from pipelines.errors import ContractChangedError
 from tests.support import faults
 from tests.support.nights import Expected, House, new_house, night, without_views
 from tests.support.records import Record, classes, school_class, student, students
+from tests.support.tiers import daily
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ COPIES: dict[str, tuple[list[Record], Record]] = {
 }
 
 
-@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("name", daily(COPIES, "another, later", "a refused one after a good one"))
 def test_a_record_twice_on_a_page_lands_and_the_later_readable_copy_counts(house: House, name: str) -> None:
     copies, counts = COPIES[name]
     everybody = students(9)

@@ -29,6 +29,11 @@
 {{ version }}.valid_from <= {{ day }} AND COALESCE({{ version }}.valid_to, DATE 'infinity') > {{ day }}
 {%- endmacro -%}
 
+{#- A difference, rounded; a tiny loss is 0, not -0. -#}
+{%- macro difference(value) -%}
+ROUND({{ value }}, 2) + 0
+{%- endmacro -%}
+
 {#- What was observed of a record says nothing of its rows in a table: it was refused, or silent about that table (G5).
 
     This decides what removes a row, for the change guard (compare.sql) and for the history (observations.sql) alike. A

@@ -54,8 +54,8 @@ same AS NOT MATERIALIZED (
 moved AS NOT MATERIALIZED (
     SELECT
         week_begins, class_id, COUNT(*) AS same_students,
-        ROUND(AVG(completion_change), 2) AS same_completion_change,
-        ROUND(AVG(score_change), 2) AS same_score_change
+        {{ m.difference("AVG(completion_change)") }} AS same_completion_change,
+        {{ m.difference("AVG(score_change)") }} AS same_score_change
     FROM same GROUP BY week_begins, class_id
 )
 SELECT
@@ -72,8 +72,8 @@ SELECT
     s.average_completion_rate,
     s.average_score,
     s.total_engagement_minutes,
-    ROUND(s.average_completion_rate - b.average_completion_rate, 2) AS completion_change,
-    ROUND(s.average_score - b.average_score, 2) AS score_change,
+    {{ m.difference("s.average_completion_rate - b.average_completion_rate") }} AS completion_change,
+    {{ m.difference("s.average_score - b.average_score") }} AS score_change,
     s.total_engagement_minutes - b.total_engagement_minutes AS minutes_change,
     CASE WHEN w.before_date IS NOT NULL THEN COALESCE(m.same_students, 0) END AS same_students,
     m.same_completion_change,

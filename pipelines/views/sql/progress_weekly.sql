@@ -100,9 +100,9 @@ SELECT
     p.active_students,
     p.active_percent,
     CAST(s.students AS BIGINT) AS same_students,
-    ROUND(s.completion, 2) AS same_completion_change,
-    ROUND(s.score, 2) AS same_score_change,
-    ROUND(s.minutes, 2) AS same_minutes_change
+    {{ m.difference("s.completion") }} AS same_completion_change,
+    {{ m.difference("s.score") }} AS same_score_change,
+    {{ m.difference("s.minutes") }} AS same_minutes_change
 FROM weeks AS w
 INNER JOIN main.progress_daily AS p ON p.snapshot_date = w.snapshot_date
 LEFT JOIN same AS s ON s.week_begins = w.week_begins

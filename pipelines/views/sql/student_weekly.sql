@@ -42,8 +42,8 @@ SELECT
 {{ state.columns() }},
     earlier.student_id IS NOT NULL AS was_listed_before,
     summary.completed_assignments - earlier.completed_assignments AS completed_change,
-    ROUND(summary.completion - earlier.completion, 2) AS completion_change,
-    ROUND(summary.average_score - earlier.average_score, 2) AS score_change,
+    {{ m.difference("summary.completion - earlier.completion") }} AS completion_change,
+    {{ m.difference("summary.average_score - earlier.average_score") }} AS score_change,
     summary.total_time_minutes - earlier.total_time_minutes AS minutes_change
 FROM {{ state.joined("weeks", ["week_begins"]) }}
 LEFT JOIN {{ state.summaries("before", ["week_begins"]) }} AS earlier USING (week_begins, student_id)

@@ -20,6 +20,7 @@ from pipelines.sync import always
 from pipelines.tables import TABLES
 from tests.support.nights import Expected, House, night
 from tests.support.records import classes, school_class, student, students
+from tests.support.tiers import daily
 from tests.sync.recovery.losses import (
     LOSSES,
     change_rows,
@@ -44,7 +45,7 @@ def test_a_mass_removal_is_held_whatever_became_of_the_published_file(
     assert house.tables() == expected.tables()
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", daily(LOSSES, delete, restore_the_first_night))
 def test_a_record_that_a_search_finds_is_not_removed_whatever_became_of_the_published_file(
     house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
@@ -57,7 +58,7 @@ def test_a_record_that_a_search_finds_is_not_removed_whatever_became_of_the_publ
     assert house.tables() == expected.tables()
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", daily(LOSSES, delete, restore_the_first_night))
 def test_a_record_that_is_gone_is_searched_for_and_then_removed(
     house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
@@ -210,7 +211,7 @@ def test_a_rebuild_that_would_lose_a_day_or_many_rows_asks_first(house: House, e
     assert house.tables()["main.students"] == [r for r in expected.tables()["main.students"] if r[0] <= 20]
 
 
-@pytest.mark.parametrize("loss", [delete, cut_short, empty, make_a_folder_of_it, change_rows])
+@pytest.mark.parametrize("loss", daily([delete, cut_short, empty, make_a_folder_of_it, change_rows], delete))
 def test_a_rebuild_needs_no_published_file_and_still_asks(
     house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
