@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import time_machine
+from filelock import FileLock
 
 from pipelines import __version__
 from pipelines.errors import BusyError, MachineError, NothingLandedError
@@ -37,7 +38,7 @@ def told(root: Path) -> list[tuple[str, int | None, str]]:
 
 
 @pytest.fixture
-def clock() -> Iterator[time_machine.Coordinates]:
+def clock() -> Iterator[time_machine.Traveller]:
     """A clock that stands still until it is moved."""
     with time_machine.travel(NOW, tick=False) as travelling:
         yield travelling
@@ -46,7 +47,7 @@ def clock() -> Iterator[time_machine.Coordinates]:
 # --- one line --------------------------------------------------------------------------------------------------------
 
 
-def test_a_reading_is_one_line(tmp_path: Path, clock: time_machine.Coordinates) -> None:
+def test_a_reading_is_one_line(tmp_path: Path, clock: time_machine.Traveller) -> None:
     before = os.umask(0)
     try:
         access.note(tmp_path, "sql", students=3, what="FROM roster")
@@ -144,7 +145,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
 def test_a_lock_that_is_kept_ends_the_reading_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "LOCK_SECONDS", 0.05)
     (tmp_path / "private").mkdir()
-    with access.FileLock(tmp_path / "private" / ".access.lock"), pytest.raises(BusyError, match="run it again"):
+    with FileLock(tmp_path / "private" / ".access.lock"), pytest.raises(BusyError, match="run it again"):
         access.note(tmp_path, "sql")
 
 
@@ -176,7 +177,7 @@ def test_only_who_may_not_write_there_reads_without_a_line_and_is_told_once(
 
 
 def test_a_month_is_closed_and_goes_after_its_time(
-    tmp_path: Path, clock: time_machine.Coordinates, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: time_machine.Traveller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROLLBOOK_ACCESS_LOG_DAYS", "60")
     for day in (0, 31, 32, 70, 92, 93):
@@ -187,7 +188,7 @@ def test_a_month_is_closed_and_goes_after_its_time(
     assert len(list((tmp_path / "private").glob("access-*.jsonl"))) == 1
 
 
-def test_entries_are_in_order_and_from_a_day_on(tmp_path: Path, clock: time_machine.Coordinates) -> None:
+def test_entries_are_in_order_and_from_a_day_on(tmp_path: Path, clock: time_machine.Traveller) -> None:
     for day in (3, 1, 40, 2):
         clock.move_to(NOW + timedelta(days=day))
         access.note(tmp_path, f"day {day}")
@@ -204,7 +205,7 @@ def test_without_a_log_there_are_no_entries(tmp_path: Path) -> None:
 
 
 def run_at(school: School, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    own = {"ROLLBOOK_WAREHOUSE": str(small.warehouse), "COLUMNS": "250"}
+    own = {"ROLLBOOK_WAREHOUSE": str(school.warehouse), "COLUMNS": "250"}
     return run_command(*arguments, env=own | env, cwd=Path("/"))
 
 
