@@ -1,16 +1,56 @@
-"""What a data-protection officer types: access, subject."""
+"""What a data-protection officer types: subject, access."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pipelines.cli.app import Terminal, app, day_of, err, out, table
+from pipelines.cli.app import Terminal, app, day_of, err, out, safe, table
 from pipelines.privacy import access as log
 from pipelines.settings import place
 from pipelines.text import count_of
+
+
+@app.command()
+def subject(
+    student: Annotated[int, typer.Argument(min=1, help="The student's id at the records service (student_id).")],
+    target: Annotated[Path, typer.Option("--out", metavar="FILE.zip", help="The ZIP file to write.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Write over a file that is there.")] = False,
+) -> None:
+    """Write everything that is held about one student into a ZIP file: a page to read, and JSON and CSV.
+
+    It holds the present rows, the history, every change in words, the student's own records in the raw answers, refused
+    ones among them, and what is known of copies. It is readable by its owner only. Read it before you hand it over: it
+    names the student's teachers, and the accounts that exported records.
+    """
+    from pipelines.privacy import bundle
+    from pipelines.privacy.subject import gather
+
+    warehouse, target = place().warehouse_path, target.expanduser()
+    bundle.check_target(target, replace=replace)
+    with _shown_progress() as progress:
+        found = gather(warehouse, student, progress)
+    log.note(warehouse, "subject", students=1)
+    bundle.write(found, target, replace=replace)
+    rows = sum(len(section.rows) for section in found.sections)
+    out.print(f"Wrote {count_of(rows, 'row')} about the student to {safe(str(target))}.")
+    for remark in found.remarks:
+        out.print(f"- {remark}")
+
+
+@contextmanager
+def _shown_progress() -> Iterator[Callable[[int, int], None]]:
+    """Show how many landings were looked through, where there is a terminal."""
+    columns = (TextColumn("Looking through what was landed"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @app.command()
