@@ -202,13 +202,23 @@ def docs(
         Path | None,
         typer.Option("--dbt", metavar="DIR", help="Write a sources.yml for dbt into this folder, and nothing else."),
     ] = None,
+    processing: Annotated[
+        bool,
+        typer.Option("--processing", help="Write the record of processing to standard output, or into the --out file."),
+    ] = False,
 ) -> None:
     """Write the data dictionary: every table, view, macro and column, and twenty questions with their SQL.
 
-    With --dbt, write the same for dbt: sources with descriptions, data types and tests.
+    With --dbt, write the same for dbt: sources with descriptions, data types and tests. With --processing, write the
+    record of processing that a data-protection officer keeps: what is held, why, where, how long, and who may read it.
     """
     from pipelines.views import dbt, dictionary
 
+    if processing:
+        if dbt_folder is not None:
+            raise ArgumentError("--processing and --dbt write different files: give one of them")
+        _write_processing(target)
+        return
     if dbt_folder is not None:
         if target is not None:
             raise ArgumentError("--out and --dbt write different files: give one of them")
@@ -218,4 +228,19 @@ def docs(
     if not target.parent.is_dir():
         raise ArgumentError(f"{target.parent} is not a folder: make it first, or write elsewhere with --out")
     dictionary.write(target)
+    out.print(f"Wrote {safe(str(target))}.")
+
+
+def _write_processing(target: Path | None) -> None:
+    from pipelines.cli.diagnostics import home
+    from pipelines.privacy.processing import render
+    from pipelines.runs import KEEP_DAYS
+
+    text = render(load(fetches=False), at=datetime.now(UTC), home=home(), run_days=KEEP_DAYS)
+    if target is None:
+        sys.stdout.write(text)
+        return
+    if not target.parent.is_dir():
+        raise ArgumentError(f"{target.parent} is not a folder: make it first, or write elsewhere with --out")
+    files.write(target, text.encode())
     out.print(f"Wrote {safe(str(target))}.")

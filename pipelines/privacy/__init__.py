@@ -11,4 +11,8 @@ What is held about one student:
     excerpts.py     the student's own records in the raw landings
     copies.py       who got copies, as far as that is known
     bundle.py       the ZIP file to hand over; `subject.html` is its page
+
+What is done with all records:
+
+    processing.py   the record of processing, from the declarations and the settings; `processing.md` has its words
 """
