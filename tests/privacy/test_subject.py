@@ -37,7 +37,7 @@ for _ in range(70):
     DEEP = [DEEP]
 
 
-def neighbour(ident: int, **over: Any) -> Record:
+def neighbour(ident: Any, **over: Any) -> Record:
     """A student of whom nothing may be handed out: every text says so."""
     return student(
         ident, name=f"NEIGHBOUR {ident}", first_name="NEIGHBOUR", last_name=f"NEIGHBOUR{ident}",
@@ -214,8 +214,8 @@ def test_the_files_hold_what_was_found(found: Subject, files: dict[str, bytes]) 
         numbers = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
         for row in rows:
             assert not [c for c in row if c.startswith(("=", "+", "-", "@", "\t", "\r")) and not numbers.fullmatch(c)]
-    (row,) = list(csv.DictReader(io.StringIO(files["csv/main.students.csv"].decode("utf-8-sig"))))
-    assert (row["name"], row["reference_id"]) == (f"'{EVIL}", "'+ME")
+    (mine,) = list(csv.DictReader(io.StringIO(files["csv/main.students.csv"].decode("utf-8-sig"))))
+    assert (mine["name"], mine["reference_id"]) == (f"'{EVIL}", "'+ME")
 
 
 def test_the_page_shows_names_as_text_and_loads_nothing(files: dict[str, bytes]) -> None:
