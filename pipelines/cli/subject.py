@@ -11,15 +11,19 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from pipelines import machine
 from pipelines.cli.app import Terminal, app, day_of, err, out, safe, table
 from pipelines.privacy import access as log
+from pipelines.records import MAX_ID
 from pipelines.settings import place
 from pipelines.text import count_of
 
 
 @app.command()
 def subject(
-    student: Annotated[int, typer.Argument(min=1, help="The student's id at the records service (student_id).")],
+    student: Annotated[
+        int, typer.Argument(min=1, max=MAX_ID, help="The student's id at the records service (student_id).")
+    ],
     target: Annotated[Path, typer.Option("--out", metavar="FILE.zip", help="The ZIP file to write.")],
     replace: Annotated[bool, typer.Option("--replace", help="Write over a file that is there.")] = False,
 ) -> None:
@@ -34,10 +38,11 @@ def subject(
 
     warehouse, target = place().warehouse_path, target.expanduser()
     bundle.check_target(target, replace=replace)
-    with _shown_progress() as progress:
+    with machine.translate_errors(warehouse), _shown_progress() as progress:
         found = gather(warehouse, student, progress)
     log.note(warehouse, "subject", students=1)
-    bundle.write(found, target, replace=replace)
+    with machine.translate_errors(target.parent):
+        bundle.write(found, target, replace=replace)
     rows = sum(len(section.rows) for section in found.sections)
     out.print(f"Wrote {count_of(rows, 'row')} about the student to {safe(str(target))}.")
     for remark in found.remarks:

@@ -21,7 +21,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from getpass import getuser
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from filelock import FileLock, Timeout
@@ -54,7 +54,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     question without its values. `at` is UTC.
     """
 
-    at: datetime
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
     user: str
     login: str = ""
     kind: str
@@ -89,6 +89,7 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
             line = msgspec.json.encode(entry) + b"\n"
             _rotate(folder, len(line), entry.at)
             _append(folder / LOG, line)
+            _give_back(root, folder, folder / LOCK, folder / LOG)
     except Timeout:
         raise BusyError(
             f"{folder / LOG} is locked by another process, so this reading could not be logged and was not done:"
@@ -148,6 +149,15 @@ def _open_folder(folder: Path) -> None:
     files.folder(folder)
     if folder.stat().st_mode & 0o077:
         folder.chmod(files.PRIVATE_FOLDER)
+
+
+def _give_back(root: Path, *made: Path) -> None:
+    """Make what root wrote the warehouse's owner's: else nobody but root could log a reading from then on."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        owner = root.stat()
+        for path in made:
+            if path.stat().st_uid != owner.st_uid:
+                os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _rotate(folder: Path, more: int, now: datetime) -> None:

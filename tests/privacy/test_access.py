@@ -112,10 +112,11 @@ def test_readings_at_once_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_line_that_was_never_finished_costs_only_itself(tmp_path: Path) -> None:
     access.note(tmp_path, "sql", students=1)
     with (tmp_path / "private" / "access.jsonl").open("ab") as file:
+        file.write(b'{"at":"2026-11-22T02:15:00","user":"without a zone","kind":"sql"}\n')
         file.write(b'{"at":"2026-11-2\xff')
     access.note(tmp_path, "sql", students=2)
     found = access.entries(tmp_path)
-    assert ([e.students for e in found.entries], found.unreadable) == ([1, 2], 1)
+    assert ([e.students for e in found.entries], found.unreadable) == ([1, 2], 2)
 
 
 # --- a log that cannot be written ------------------------------------------------------------------------------------
@@ -296,6 +297,16 @@ def test_access_shows_the_log_and_escapes_it(small: School) -> None:
     assert ("1,234" in one.stdout, "1 older" in one.stderr) == (False, True)
     tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}"
     assert "export" not in run_at(small, "access", "--since", tomorrow).stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
+def test_what_root_logs_stays_the_owners(tmp_path: Path) -> None:
+    os.chown(tmp_path, 65534, 65534)
+    access.note(tmp_path, "sql")
+    made = [tmp_path / "private", *(tmp_path / "private").iterdir()]
+    assert {path.name: path.stat().st_uid for path in made} == dict.fromkeys(
+        ("private", "access.jsonl", ".access.lock"), 65534
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
