@@ -62,6 +62,12 @@ _PART_OF = {
     "snapshots.observed": INTERNAL,
 }
 
+# What a reader shall see first in its part; the rest follows by name.
+_FIRST = (
+    "main.student_progress", "main.students_to_watch", "main.student_timeline", "main.enrollment_spans",
+    "main.watch_daily", "main.student_daily", "raw.records",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Field:
@@ -95,7 +101,9 @@ class Subject:
 
     def of(self, part: str) -> list[Section]:
         """The sections of one part."""
-        return [section for section in self.sections if section.part == part]
+        ranks = {name: rank for rank, name in enumerate(_FIRST)}
+        found = (section for section in self.sections if section.part == part)
+        return sorted(found, key=lambda section: (ranks.get(section.name, len(ranks)), section.name))
 
 
 def gather(root: Path, student: int, progress: Callable[[int, int], None] = lambda *_: None) -> Subject:
