@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,8 @@ from pipelines.cli.app import Terminal, app, err, out, safe, table
 from pipelines.errors import ArgumentError
 from pipelines.export.formats import Format
 from pipelines.export.query import Answer, run_query
+from pipelines.privacy import access
+from pipelines.privacy.queries import without_values
 from pipelines.settings import ROOT, load, place
 from pipelines.store.versions import PUBLISHED
 from pipelines.store.warehouse import BUILD
@@ -36,10 +39,24 @@ def sql(
 ) -> None:
     """Run one SQL query on the published file and print the result as a table. It only reads."""
     text = sys.stdin.read() if query == "-" else query
-    answer = run_query(place().warehouse_path / PUBLISHED, text, most=rows)
+    warehouse = place().warehouse_path
+    with _noted_if_refused(warehouse, "sql", text):
+        answer = run_query(warehouse / PUBLISHED, text, most=rows)
+    students = access.students_in(answer.columns, answer.rows)
+    access.note(warehouse, "sql", students=students, what=without_values(text))
     _print(answer)
     if answer.more:
         err.print(f"There are more than {rows:,} rows: raise --rows, or write all to a file with `rollbook export`.")
+
+
+@contextmanager
+def _noted_if_refused(warehouse: Path, kind: str, query: str) -> Iterator[None]:
+    """Write a query that DuckDB refuses into the access log, too: its message may quote a record."""
+    try:
+        yield
+    except ArgumentError:
+        access.note(warehouse, kind, what=without_values(query))
+        raise
 
 
 def _print(answer: Answer) -> None:
@@ -83,8 +100,13 @@ def export(
         target = files.folder(warehouse / EXPORTS) / f"{name}.{chosen}"
     else:
         chosen = form or _format_of(target)
-    with files.aside(warehouse / BUILD) as scratch:
-        rows = write(warehouse / PUBLISHED, question, chosen, target.expanduser(), scratch=scratch)
+
+    def note(students: int | None) -> None:
+        asked = f"FROM {question}" if _NAME.fullmatch(question) else question
+        access.note(warehouse, "export", students=students, what=without_values(asked))
+
+    with files.aside(warehouse / BUILD) as scratch, _noted_if_refused(warehouse, "export", question):
+        rows = write(warehouse / PUBLISHED, question, chosen, target.expanduser(), scratch=scratch, before=note)
     out.print(f"Wrote {count_of(rows, 'row')} to {safe(str(target))}.")
 
 
@@ -180,13 +202,23 @@ def docs(
         Path | None,
         typer.Option("--dbt", metavar="DIR", help="Write a sources.yml for dbt into this folder, and nothing else."),
     ] = None,
+    processing: Annotated[
+        bool,
+        typer.Option("--processing", help="Write the record of processing to standard output, or into the --out file."),
+    ] = False,
 ) -> None:
     """Write the data dictionary: every table, view, macro and column, and twenty questions with their SQL.
 
-    With --dbt, write the same for dbt: sources with descriptions, data types and tests.
+    With --dbt, write the same for dbt: sources with descriptions, data types and tests. With --processing, write the
+    record of processing that a data-protection officer keeps: what is held, why, where, how long, and who may read it.
     """
     from pipelines.views import dbt, dictionary
 
+    if processing:
+        if dbt_folder is not None:
+            raise ArgumentError("--processing and --dbt write different files: give one of them")
+        _write_processing(target)
+        return
     if dbt_folder is not None:
         if target is not None:
             raise ArgumentError("--out and --dbt write different files: give one of them")
@@ -196,4 +228,19 @@ def docs(
     if not target.parent.is_dir():
         raise ArgumentError(f"{target.parent} is not a folder: make it first, or write elsewhere with --out")
     dictionary.write(target)
+    out.print(f"Wrote {safe(str(target))}.")
+
+
+def _write_processing(target: Path | None) -> None:
+    from pipelines.cli.diagnostics import home
+    from pipelines.privacy.processing import render
+    from pipelines.runs import KEEP_DAYS
+
+    text = render(load(fetches=False), at=datetime.now(UTC), home=home(), run_days=KEEP_DAYS)
+    if target is None:
+        sys.stdout.write(text)
+        return
+    if not target.parent.is_dir():
+        raise ArgumentError(f"{target.parent} is not a folder: make it first, or write elsewhere with --out")
+    files.write(target, text.encode())
     out.print(f"Wrote {safe(str(target))}.")

@@ -19,6 +19,8 @@ import duckdb
 from pipelines import files
 from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.export.formats import Format, export
+from pipelines.privacy import access
+from pipelines.privacy.queries import without_values
 from pipelines.settings import place
 from pipelines.store.database import connect
 from pipelines.store.statements import statements
@@ -36,6 +38,9 @@ DOWNLOADED = 100_000  # rows of a download at most: it passes through the browse
 MEMORY_LIMIT = "1GB"
 # An export locks the settings of the database that it opens by its path, so only one at a time.
 _EXPORTING = Lock()
+
+# What is asked of the file for the menus: the days and the tables there are.
+WITHOUT_PUPILS = ("days", "relations", "columns")
 
 COMPARISONS = ("contains", "is", "is not", "is at least", "is at most", "is empty", "is not empty")
 WITHOUT_VALUE = ("is empty", "is not empty")
@@ -156,7 +161,10 @@ class Book:
     def rows(self, question: str, **values: Any) -> list[tuple[Any, ...]]:
         """The rows that answer a question of `sql/`."""
         with self.reading() as con:
-            return con.execute(sql(question), values).fetchall()
+            columns, found = _fetched(con.execute(sql(question), values))
+        if question not in WITHOUT_PUPILS:
+            self._note(question, columns, found, values)
+        return found
 
     def row(self, question: str, **values: Any) -> tuple[Any, ...] | None:
         """The first of them, or None."""
@@ -165,7 +173,7 @@ class Book:
 
     def listing(self, question: str, page: int = 1, **values: Any) -> Listing:
         """One page, from 1, of the rows that answer a question; its last column is how many there are in all."""
-        return self._page(sql(question), page, values)
+        return self._page(question, sql(question), page, values)
 
     @cached_property
     def days(self) -> list[date]:
@@ -205,17 +213,29 @@ class Book:
 
     def selected(self, selection: Selection, page: int = 1) -> Listing:
         """One page, from 1, of what was selected."""
-        return self._page(selection.query(), page, selection.parameters)
+        query = selection.query()
+        return self._page(without_values(query), query, page, selection.parameters)
 
-    def _page(self, query: str, page: int, values: dict[str, Any]) -> Listing:
+    def _page(self, what: str, query: str, page: int, values: dict[str, Any]) -> Listing:
         with self.reading() as con:
-            answer = con.execute(query, {**values, "most": ROWS, "skip": (page - 1) * ROWS})
-            columns = tuple(column[0] for column in answer.description or ())
-            found = answer.fetchall()
+            columns, found = _fetched(con.execute(query, {**values, "most": ROWS, "skip": (page - 1) * ROWS}))
+        self._note(what, columns, found, values)
         return Listing(columns[:-1], [row[:-1] for row in found], found[0][-1] if found else 0)
+
+    def _note(self, what: str, columns: Sequence[str], found: list[tuple[Any, ...]], values: dict[str, Any]) -> None:
+        """Write what is about to be shown into the access log."""
+        students = access.students_in(columns, found)
+        if students is None and access.STUDENT_ID in values:
+            students = 1
+        access.note(self.warehouse, "explore", students=students, what=what)
 
     def csv(self, selection: Selection) -> bytes:
         """All that was selected as Rollbook's own CSV, in which no text is a formula to a spreadsheet program."""
+        what = without_values(selection.query(whole=True))
+
+        def note(students: int | None) -> None:
+            access.note(self.warehouse, "explore download", students=students, what=what)
+
         with _EXPORTING, files.aside(self.warehouse / BUILD) as scratch:
             out = scratch / "selected.csv"
             export(
@@ -225,6 +245,7 @@ class Book:
                 out,
                 scratch=scratch,
                 values=selection.parameters,
+                before=note,
             )
             return out.read_bytes()
 
@@ -236,6 +257,11 @@ def find(book: Book, question: str, text: str) -> dict[str, int]:
     for key, name in rows:  # two of one name stay apart
         counted[name if name not in counted else f"{name} ({key})"] = key
     return counted
+
+
+def _fetched(answer: duckdb.DuckDBPyConnection) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """The names of the columns, and all rows."""
+    return tuple(column[0] for column in answer.description or ()), answer.fetchall()
 
 
 def _quoted(name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -19,6 +19,7 @@ from typing import IO, Any
 
 import duckdb
 import pyarrow as pa
+from pyarrow import compute
 
 from pipelines import files
 from pipelines.errors import ArgumentError
@@ -53,10 +54,13 @@ def export(
     *,
     scratch: Path,
     values: dict[str, Any] | None = None,
+    before: Callable[[int | None], None] | None = None,
 ) -> int:
     """Write the rows of `question` (a view, a table, or a query that reads) to a file, whole or not at all.
 
-    `values` are the query's parameters. Only the owner may read the file. What does not fit into memory is spilled to
+    `values` are the query's parameters. `before` is called when all rows are written and nobody can see them yet, with
+    how many different students they name by a column `student_id` (None without one); if it raises, there is no file.
+    Only the owner may read the file. What does not fit into memory is spilled to
     `scratch`, a private folder. Returns the number of rows. Raises NothingLandedError before the first publish, and
     ArgumentError when the view, table or query is invalid, the target folder does not exist, or there are more rows
     than an Excel sheet holds.
@@ -68,19 +72,53 @@ def export(
     write = {Format.CSV: _csv, Format.XLSX: _xlsx, Format.PARQUET: _parquet}[form]
     with open_published(published) as con:
         statement = lock(con, published, query_of(con, question), scratch=scratch)
-        with refusals(), files.handing_out(out) as file:
-            return write(con.sql(statement, params=values or {}), file, scratch)
+        with files.handing_out(out) as file:
+            with refusals():
+                rows = con.sql(statement, params=values or {})
+                students = Students(rows.columns)
+                count = write(rows, file, scratch, students)
+            if before is not None:
+                before(students.count)
+    return count
 
 
-def _batches(reader: pa.RecordBatchReader) -> Iterator[Any]:
-    """The rows in batches. Raises ArgumentError when the query fails midway."""
+class Students:
+    """Counts the different students in batches of rows, by the first column that is called `student_id`."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._at = next((n for n, name in enumerate(columns) if name.lower() == "student_id"), None)
+        self._ids: set[Any] = set()
+
+    def add(self, batch: Any) -> None:
+        """Count those of a batch, too."""
+        if self._at is not None:
+            try:
+                self._ids.update(compute.unique(batch.column(self._at)).to_pylist())
+            except pa.ArrowException:  # a list of ids, say
+                self._at = None
+
+    @property
+    def count(self) -> int | None:
+        """How many there were; None where no column says so."""
+        return None if self._at is None else len(self._ids - {None})
+
+
+def _batches(reader: pa.RecordBatchReader, students: Students) -> Iterator[Any]:
+    """The rows in batches, each of which is counted. Raises ArgumentError when the query fails midway."""
     try:
-        yield from reader
+        for batch in reader:
+            students.add(batch)
+            yield batch
     except OSError as error:  # how Arrow passes on DuckDB's errors
         raise ArgumentError(f"DuckDB refused the query: {error}") from None
 
 
-def _csv(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:  # noqa: ARG001 - one signature for all
+def _csv(
+    rows: duckdb.DuckDBPyRelation,
+    file: IO[bytes],
+    scratch: Path,  # noqa: ARG001 - one signature for all
+    students: Students,
+) -> int:
     from pyarrow.csv import CSVWriter, WriteOptions
 
     heading = io.StringIO()
@@ -91,7 +129,7 @@ def _csv(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int: 
     columns = (_disarmed(n, kind) for n, kind in enumerate(rows.types, start=1))
     texts, count = rows.project(", ".join(columns)).to_arrow_reader(BATCH), 0
     with CSVWriter(file, texts.schema, write_options=WriteOptions(include_header=False)) as writer:
-        for batch in _batches(texts):
+        for batch in _batches(texts, students):
             writer.write_batch(batch)
             count += batch.num_rows
     return count
@@ -106,13 +144,18 @@ def _disarmed(number: int, kind: Any) -> str:
     return f"CASE WHEN {starts} THEN CHR(39) || {text} ELSE {text} END AS c{number}"
 
 
-def _parquet(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:  # noqa: ARG001 - one signature
+def _parquet(
+    rows: duckdb.DuckDBPyRelation,
+    file: IO[bytes],
+    scratch: Path,  # noqa: ARG001 - one signature for all
+    students: Students,
+) -> int:
     from pyarrow.parquet import ParquetWriter
 
     reader, count = rows.to_arrow_reader(ROW_GROUP), 0
     try:
         with ParquetWriter(file, reader.schema, compression="zstd") as writer:
-            for batch in _batches(reader):
+            for batch in _batches(reader, students):
                 writer.write_batch(batch)
                 count += batch.num_rows
     except pa.ArrowNotImplementedError as error:
@@ -120,7 +163,7 @@ def _parquet(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> i
     return count
 
 
-def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:
+def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path, students: Students) -> int:
     try:
         import xlsxwriter
     except ModuleNotFoundError:
@@ -139,7 +182,7 @@ def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:
             sheet.set_column(column, column, {"VARCHAR": 24, "DATE": 12, "TIMESTAMP": 20}.get(str(kind), 14))
             sheet.write_string(0, column, name, heading)
         sheet.freeze_panes(1, 0)
-        for batch in _batches(rows.to_arrow_reader(BATCH)):
+        for batch in _batches(rows.to_arrow_reader(BATCH), students):
             if count + batch.num_rows > EXCEL_ROWS:
                 raise ArgumentError(
                     f"This is more than the {EXCEL_ROWS:,} rows that an Excel sheet holds: use --format csv or parquet,"

@@ -192,9 +192,13 @@ class LandingFolder:
             and (body.kind != "walk" or body.walk in counted)
             and (body.kind != "search" or body.sought in found)
         ]
-        return self._read(pages)
+        return (landed(body, content) for body, content in self._read(pages))
 
-    def _read(self, pages: list[Body]) -> Iterator[Landed]:
+    def everything(self, set_name: str) -> Iterator[tuple[Body, bytes]]:
+        """Return all bodies of one set, whether or not they count, each as it was received. Raises DamagedError."""
+        return self._read([body for body in self.pages() if body.set == set_name])
+
+    def _read(self, pages: list[Body]) -> Iterator[tuple[Body, bytes]]:
         codec = _codec()
         try:
             file = (self.path / BODIES).open("rb")
@@ -202,7 +206,7 @@ class LandingFolder:
             raise damaged(self.path, BODIES, type(error).__name__) from None
         with file:
             for body in pages:
-                yield landed(body, self._content(file, codec, body))
+                yield body, self._content(file, codec, body)
 
     def _content(self, file: BinaryIO, codec: pa.Codec, body: Body) -> bytes:
         try:

@@ -99,6 +99,10 @@ class RawStore:
         """
         return self._open(manifest).bodies(set_name)
 
+    def everything(self, manifest: Manifest, set_name: str) -> Iterator[tuple[Body, bytes]]:
+        """Yield all bodies of one set, whether or not they count, each as it was received. Raises DamagedError."""
+        return self._open(manifest).everything(set_name)
+
     def record_verdict(
         self,
         manifest: Manifest,

@@ -67,6 +67,7 @@ def render() -> str:
 def _lines() -> Iterator[str]:
     yield from _text("dictionary.md")
     yield from ("", *_text("connect.md"))
+    yield from ("", *_text("privacy.md"))
     yield from ("", "## How the tables relate", "", *_JOINS, "", *_diagram())
     types = catalog.types()
     yield from ("", "## Views", "", "Views in the schema `main`: `SELECT * FROM roster`.")

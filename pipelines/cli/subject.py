@@ -1,0 +1,91 @@
+"""What a data-protection officer types: subject, access."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from pipelines import machine
+from pipelines.cli.app import Terminal, app, day_of, err, out, safe, table
+from pipelines.privacy import access as log
+from pipelines.records import MAX_ID
+from pipelines.settings import place
+from pipelines.text import count_of
+
+
+@app.command()
+def subject(
+    student: Annotated[
+        int, typer.Argument(min=1, max=MAX_ID, help="The student's id at the records service (student_id).")
+    ],
+    target: Annotated[Path, typer.Option("--out", metavar="FILE.zip", help="The ZIP file to write.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Write over a file that is there.")] = False,
+) -> None:
+    """Write everything that is held about one student into a ZIP file: a page to read, and JSON and CSV.
+
+    It holds the present rows, the history, every change in words, the student's own records in the raw answers, refused
+    ones among them, and what is known of copies. It is readable by its owner only. Read it before you hand it over: it
+    names the student's teachers, and the accounts that exported records.
+    """
+    from pipelines.privacy import bundle
+    from pipelines.privacy.subject import gather
+
+    warehouse, target = place().warehouse_path, target.expanduser()
+    bundle.check_target(target, replace=replace)
+    with machine.translate_errors(warehouse), _shown_progress() as progress:
+        found = gather(warehouse, student, progress)
+    log.note(warehouse, "subject", students=1)
+    with machine.translate_errors(target.parent):
+        bundle.write(found, target, replace=replace)
+    rows = sum(len(section.rows) for section in found.sections)
+    out.print(f"Wrote {count_of(rows, 'row')} about the student to {safe(str(target))}.")
+    for remark in found.remarks:
+        out.print(f"- {remark}")
+
+
+@contextmanager
+def _shown_progress() -> Iterator[Callable[[int, int], None]]:
+    """Show how many landings were looked through, where there is a terminal."""
+    columns = (TextColumn("Looking through what was landed"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@app.command()
+def access(
+    since: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], metavar="DAY", help="From this day (UTC) on.")
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="How many readings to show at most, the newest.")] = 50,
+) -> None:
+    """Show who read pupils' records through Rollbook, when, how many students, and by which question.
+
+    The questions are kept without their values, so the log cannot be asked about one student: it would else be a second
+    list of who was looked up. Tools that open the published file by themselves are not in it. Only the warehouse's
+    owner may read it.
+    """
+    found = log.entries(place().warehouse_path, day_of(since))
+    shown = found.entries[-rows:]
+    listed = (
+        (
+            f"{entry.at:%Y-%m-%d %H:%M:%S}",
+            f"{entry.user} (of {entry.login})" if entry.login else entry.user,
+            entry.kind,
+            "unknown" if entry.students is None else f"{entry.students:,}",
+            entry.what,
+        )
+        for entry in shown
+    )
+    printed = table("", ("when (UTC)", "who", "what", "students", "question"), listed)
+    (out if out.is_terminal else Terminal(width=10_000)).print(printed)
+    if len(found.entries) > rows:
+        err.print(f"There are {len(found.entries) - rows:,} older ones: raise --rows.")
+    if found.unreadable:
+        err.print(f"[yellow]Warning:[/] {count_of(found.unreadable, 'line')} of the log could not be read.")

@@ -1,0 +1,18 @@
+"""Pupils' rights: what a data-protection officer asks of the warehouse.
+
+Who read what:
+
+    access.py       the access log: who looked, when, at how many students
+    queries.py      a query without its values, for that log
+
+What is held about one student:
+
+    subject.py      all of it, as sections of rows
+    excerpts.py     the student's own records in the raw landings
+    copies.py       who got copies, as far as that is known
+    bundle.py       the ZIP file to hand over; `subject.html` is its page
+
+What is done with all records:
+
+    processing.py   the record of processing, from the declarations and the settings; `processing.md` has its words
+"""

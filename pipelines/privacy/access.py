@@ -1,0 +1,259 @@
+"""The access log: who read pupils' records through Rollbook, when, how many students, and by what kind of question.
+
+    private/access.jsonl             one line per reading, an `Entry`
+    private/access-<moment>.jsonl    older lines; such a file goes ROLLBOOK_ACCESS_LOG_DAYS after its last line
+
+A line holds no value that was asked for or shown, so the log is no second list of who was looked up. It is written
+before anything is shown: a reading that cannot be logged does not take place. Only the warehouse's owner may read or
+write the log. Another account that may read the published file can read it with any tool, which nothing here sees; so
+Rollbook does not refuse it either, and says on its terminal that the reading was not logged.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from getpass import getuser
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from filelock import FileLock, Timeout
+
+from pipelines import __version__, files
+from pipelines.errors import BusyError, MachineError
+from pipelines.settings import place
+
+log = logging.getLogger(__name__)
+
+PRIVATE, LOG, LOCK = "private", "access.jsonl", ".access.lock"
+_OLDER = "access-*.jsonl"
+_NAME = "access-%Y-%m-%dT%H-%M-%S-%fZ.jsonl"
+# A file of the log is closed when it would grow larger than this (bytes), or when its first line is this old: else the
+# lines of a quiet school would outlive their time in a file that never fills.
+MAX_BYTES = 5_000_000
+MAX_AGE = timedelta(days=31)
+# Seconds to wait for another reading to write its line, which takes milliseconds.
+LOCK_SECONDS = 10.0
+
+STUDENT_ID = "student_id"
+# Linux: the user who logged in, whatever `sudo` made of that since; this number when nobody did.
+_LOGIN_UID, _NOBODY = Path("/proc/self/loginuid"), 2**32 - 1
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One reading. `students` is how many different students were in what was shown, None where that is not known.
+
+    `user` is the account that read, `login` the person's own where it is known and another one (`sudo`). `what` is the
+    question without its values. `at` is UTC.
+    """
+
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
+    user: str
+    login: str = ""
+    kind: str
+    students: int | None = None
+    what: str = ""
+    rollbook: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the log holds: its entries, the oldest first, and how many lines could not be read."""
+
+    entries: list[Entry]
+    unreadable: int
+
+
+def note(root: Path, kind: str, *, students: int | None = None, what: str = "") -> None:
+    """Write one reading into the log of the warehouse at `root`, durably, before anything is shown.
+
+    Raises MachineError when the log cannot be written, and BusyError when another process keeps it locked; the caller
+    shows nothing then. An account that does not own the warehouse and may not write there gets a warning instead.
+    """
+    user = _user()
+    entry = Entry(
+        at=datetime.now(UTC), user=user, login=_login(user), kind=kind, students=students, what=what,
+        rollbook=__version__,
+    )  # fmt: skip
+    folder = root / PRIVATE
+    try:
+        _open_folder(folder)
+        with FileLock(folder / LOCK, timeout=LOCK_SECONDS, mode=files.PRIVATE_FILE):
+            line = msgspec.json.encode(entry) + b"\n"
+            _rotate(folder, len(line), entry.at)
+            _append(folder / LOG, line)
+            _give_back(root, folder, folder / LOCK, folder / LOG)
+    except Timeout:
+        raise BusyError(
+            f"{folder / LOG} is locked by another process, so this reading could not be logged and was not done:"
+            " run it again"
+        ) from None
+    except OSError as error:
+        if not _is_readers_right(root, error):
+            raise MachineError(
+                f"{folder / LOG} cannot be written ({error.strerror or type(error).__name__}), and what is not logged"
+                f" is not read: make room, or give {folder} back to the account that owns the warehouse"
+            ) from None
+        _warn(root)
+
+
+def entries(root: Path, since: date | None = None) -> Found:
+    """Read the log, from a day (UTC) on. Raises MachineError when this account may not read it."""
+    decoder = msgspec.json.Decoder(Entry)
+    found: list[Entry] = []
+    unreadable = 0
+    try:
+        for path in _paths(root / PRIVATE):
+            for line in path.read_bytes().splitlines():
+                try:
+                    entry = decoder.decode(line)
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    unreadable += bool(line.strip())
+                    continue
+                if since is None or entry.at.date() >= since:
+                    found.append(entry)
+    except PermissionError:
+        raise MachineError(
+            f"{root / PRIVATE} is readable by its owner only: run this as the account that owns the warehouse"
+        ) from None
+    return Found(sorted(found, key=lambda entry: entry.at), unreadable)
+
+
+def students_in(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int | None:
+    """How many different students these rows name by their `student_id`; None without such a column."""
+    at = next((n for n, name in enumerate(columns) if name.lower() == STUDENT_ID), None)
+    if at is None:
+        return None
+    try:
+        return len({row[at] for row in rows} - {None})
+    except TypeError:  # a list of ids, say
+        return None
+
+
+def expire(root: Path, keep_days: int, now: datetime) -> int:
+    """Remove the files whose newest line is older than so many days; returns how many."""
+    old = [path for path, closed in _closed(root / PRIVATE) if closed < now - timedelta(days=keep_days)]
+    for path in old:
+        path.unlink(missing_ok=True)
+    return len(old)
+
+
+def _open_folder(folder: Path) -> None:
+    files.folder(folder)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(files.PRIVATE_FOLDER)
+
+
+def _give_back(root: Path, *made: Path) -> None:
+    """Make what root wrote the warehouse's owner's: else nobody but root could log a reading from then on."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        owner = root.stat()
+        for path in made:
+            if path.stat().st_uid != owner.st_uid:
+                os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def _rotate(folder: Path, more: int, now: datetime) -> None:
+    """Close the present file where it is full or old, and remove those that are past their time."""
+    path = folder / LOG
+    if path.exists() and (path.stat().st_size + more > MAX_BYTES or _first(path, now) < now - MAX_AGE):
+        closed = now
+        while (target := folder / closed.strftime(_NAME)).exists():  # a clock that was set back
+            closed += timedelta(microseconds=1)
+        path.rename(target)
+        files.sync(folder)
+    if any(True for _ in folder.glob(_OLDER)):
+        expire(folder.parent, place().access_log_days, now)
+
+
+def _first(path: Path, now: datetime) -> datetime:
+    """When a file's first line was written; now, where that cannot be read."""
+    with path.open("rb") as file:
+        try:
+            return msgspec.json.decode(file.readline(), type=Entry).at
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return now
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Add a line with one write; what a full disk took of it is taken back."""
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), files.PRIVATE_FILE)
+    try:
+        if os.fstat(fd).st_mode & 0o077:
+            os.fchmod(fd, files.PRIVATE_FILE)
+        size = os.fstat(fd).st_size
+        if size and os.pread(fd, 1, size - 1) != b"\n":  # a machine that lost its power in the middle of a line
+            line = b"\n" + line
+        try:
+            if os.write(fd, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(fd)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(fd, size)
+            raise
+    finally:
+        os.close(fd)
+
+
+def _paths(folder: Path) -> list[Path]:
+    """The files of the log, the oldest first."""
+    # Listed, not globbed: a folder that may not be read must not look like an empty one.
+    names = sorted(os.listdir(folder)) if folder.exists() else []  # noqa: PTH208
+    older = [folder / name for name in names if name.startswith("access-") and name.endswith(".jsonl")]
+    return [*older, *(folder / name for name in names if name == LOG)]
+
+
+def _closed(folder: Path) -> Iterator[tuple[Path, datetime]]:
+    """The closed files, each with the moment it was closed, which no line in it is younger than."""
+    for path in folder.glob(_OLDER):
+        with suppress(ValueError):  # not one of ours
+            yield path, datetime.strptime(path.name, _NAME).replace(tzinfo=UTC)
+
+
+def _is_readers_right(root: Path, error: OSError) -> bool:
+    """Whether a log that cannot be written is as it should be: another account's, or on a disk that is only read."""
+    if error.errno == errno.EROFS:
+        return True
+    if error.errno not in (errno.EACCES, errno.EPERM) or not hasattr(os, "geteuid"):
+        return False
+    try:
+        return root.stat().st_uid != os.geteuid()
+    except OSError:
+        return False
+
+
+@cache
+def _warn(root: Path) -> None:  # once a process: the app asks a dozen questions a page
+    log.warning("The access log in %s is its owner's to write: what is read here is not in it", root / PRIVATE)
+
+
+def _user() -> str:
+    """The account of this process, as the operating system has it: the environment may say anything."""
+    return _name_of(os.geteuid()) if hasattr(os, "geteuid") else getuser()
+
+
+def _login(user: str) -> str:
+    """Who logged in to become this account, by the kernel's record or else by sudo's word; empty if the same."""
+    who = ""
+    with suppress(OSError, ValueError):
+        uid = int(_LOGIN_UID.read_text(encoding="ascii"))
+        who = "" if uid == _NOBODY else _name_of(uid)
+    who = who or os.environ.get("SUDO_USER", "")[:64]
+    return "" if who == user else who
+
+
+def _name_of(uid: int) -> str:
+    try:
+        import pwd  # not on Windows
+
+        return pwd.getpwuid(uid).pw_name
+    except (ImportError, KeyError):  # a container may have no name for it
+        return str(uid)

@@ -1,0 +1,130 @@
+"""Copies of a student's records, as far as they are known: what was exported, and which files hold the student.
+
+Files of the export folder are read as they are now. One that was written elsewhere, moved or sent is known by its line
+in the access log alone, which does not say whom it named.
+"""
+
+from __future__ import annotations
+
+import csv
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines import files
+from pipelines.errors import RollbookError
+from pipelines.privacy import access
+from pipelines.store.database import connect, count
+from pipelines.store.versions import FOLDER
+from pipelines.store.warehouse import BUILD
+
+EXPORTS = "exports"
+# What leaves Rollbook as a file, by its kind in the access log.
+KINDS = ("export", "explore download")
+
+UNKNOWN = "not known"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One export or download. `login` is who worked as `account`, where that is known; `question` has no values."""
+
+    at: datetime
+    account: str
+    login: str
+    kind: str
+    students: int | None
+    question: str
+
+
+@dataclass(frozen=True)
+class File:
+    """A file in the warehouse. `holds_the_student` is yes, no, or why that is not known."""
+
+    file: str
+    written_at: datetime
+    holds_the_student: str
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What is known of copies."""
+
+    exported: list[Exported]
+    files: list[File]
+
+
+def find(root: Path, student: int) -> Copies:
+    """What is known of a student's copies. Raises MachineError when this account may not read the access log."""
+    exported = [
+        Exported(entry.at, entry.user, entry.login, entry.kind, entry.students, entry.what)
+        for entry in access.entries(root).entries
+        if entry.kind in KINDS
+    ]
+    found = [
+        File(str(path.relative_to(root)), _written(path), _in_export(path, student))
+        for path in sorted((root / EXPORTS).rglob("*"))
+        if path.is_file()
+    ]
+    found += [
+        File(str(path.relative_to(root)), _written(path), _in_version(root, path, student))
+        for folder in (root / FOLDER, root / BUILD / "altered")
+        for path in sorted(folder.glob("rollbook.*"))
+        if path.is_file() and not path.name.endswith(".wal")
+    ]
+    return Copies(exported, found)
+
+
+def _written(path: Path) -> datetime:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
+def _in_export(path: Path, student: int) -> str:
+    look = {".csv": _in_csv, ".parquet": _in_parquet}.get(path.suffix.lower())
+    if look is None:
+        return f"{UNKNOWN}: only CSV and Parquet files are looked into"
+    try:
+        found = look(path, student)
+    except (OSError, ValueError, csv.Error, pa.ArrowException):  # a UnicodeDecodeError is a ValueError
+        return f"{UNKNOWN}: it cannot be read"
+    return f"{UNKNOWN}: it has no column {access.STUDENT_ID}" if found is None else "yes" if found else "no"
+
+
+def _in_csv(path: Path, student: int) -> bool | None:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file)
+        at = _column(next(rows, []))
+        return None if at is None else any(len(row) > at and row[at].strip() == str(student) for row in rows)
+
+
+def _in_parquet(path: Path, student: int) -> bool | None:
+    with pq.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        at = _column(names)
+        if at is None:
+            return None
+        return any(
+            str(value) == str(student)
+            for batch in file.iter_batches(columns=[names[at]])
+            for value in batch.column(0).unique().to_pylist()
+        )
+
+
+def _column(names: list[str]) -> int | None:
+    return next((n for n, name in enumerate(names) if name.lower() == access.STUDENT_ID), None)
+
+
+def _in_version(root: Path, path: Path, student: int) -> str:
+    query = f"SELECT COUNT(*) FROM history.students WHERE {access.STUDENT_ID} = $student"
+    with (
+        suppress(RollbookError, duckdb.Error),
+        files.aside(root / BUILD) as scratch,
+        connect(path, scratch=scratch, read_only=True) as con,
+    ):
+        return "yes" if count(con, query, {"student": student}) else "no"
+    return f"{UNKNOWN}: it cannot be read"

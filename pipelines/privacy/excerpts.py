@@ -1,0 +1,219 @@
+"""What the raw landings hold about one student: the student's own records, and nothing of any other pupil.
+
+Every body is looked through, also those of walks and landings that did not count. Records are matched by their id
+alone, which is read as everywhere here (`records`), so that a record that was refused for all else is found, too. A
+walk shows a hundred pupils on a page; only the one record leaves it. In a field that nobody declared the service may
+have put another pupil's record into this one's: it is left out. Where it put this pupil's record into another's or into
+a class, that part alone is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+import msgspec
+
+from pipelines.flatten.shapes import shape
+from pipelines.landing.manifest import Body, Manifest
+from pipelines.landing.raw import RawStore
+from pipelines.records import REPLACEMENT, UNREADABLE, as_id, cut_nesting, replace_lone_surrogates
+from pipelines.tables import SETS, TABLES, of_set
+
+# The key of what a student's records are about, and the sets whose records have it.
+KEY = SETS["students"].key
+OF_STUDENTS = tuple(s.name for s in SETS.values() if s.key == KEY)
+LISTED = tuple(s.name for s in SETS.values() if s.walked)
+
+LEFT_OUT = "left out: another person's record"
+# Fields that only a person's record has. Class titles are called `name` in some services, so that is not one of them.
+_OF_PERSONS = {
+    step for t in of_set("students") for c in t.columns if c.personal and (step := c.path[-1]) != "name"
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """One record as it was received. `set_name` and `kind` say what was asked for, `where` what it was a part of."""
+
+    snapshot_date: date
+    landing: int
+    landing_is: str
+    set_name: str
+    kind: str
+    walk: int
+    page: int
+    position: int | None
+    received_at: datetime
+    where: str
+    record: str
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search for the student by name, since a walk no longer showed the record. `answer` is what came of it."""
+
+    snapshot_date: date
+    landing: int
+    asked_by: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """One refusal of a record of the student's, as kept beside its landing."""
+
+    snapshot_date: date
+    landing: int
+    landing_is: str
+    set_name: str
+    page: int
+    position: int
+    reason: str
+    record: str
+
+
+@dataclass(frozen=True)
+class Landings:
+    """What all landings hold about one student. `unnamed` counts refused records whose id nobody can read."""
+
+    excerpts: list[Excerpt]
+    searches: list[Search]
+    refused: list[Refused]
+    unnamed: int
+    landings: int
+
+
+def look_through(raw: RawStore, student: int, progress: Callable[[int, int], None]) -> Landings:
+    """Look for a student in every landing, those set aside among them. `progress` is told how many of how many.
+
+    Raises DamagedError for a landing that cannot be read: an answer must not pass over it in silence.
+    """
+    manifests = [(m, m.verdict.value if m.verdict else "without a verdict") for m in raw.manifests()]
+    manifests += [(m, "discarded") for m, _ in raw.discarded()]
+    found = Landings([], [], [], 0, len(manifests))
+    unnamed = 0
+    for number, (manifest, what) in enumerate(sorted(manifests, key=_place)):
+        progress(number, len(manifests))
+        found.excerpts.extend(_excerpts(raw, manifest, what, student))
+        found.searches.extend(
+            Search(manifest.snapshot_date, manifest.landing, ", ".join(a.asked_by), a.answer)
+            for a in manifest.absences
+            if a.set in OF_STUDENTS and a.id == student
+        )
+        for r in raw.rejects(manifest):
+            if r.set in OF_STUDENTS and r.id == student:
+                at = (manifest.snapshot_date, manifest.landing, what)
+                record = without_others(r.record, student)
+                found.refused.append(Refused(*at, r.set, r.page, r.position, r.reason, record))
+            unnamed += r.set in OF_STUDENTS and r.id is None
+    progress(len(manifests), len(manifests))
+    return Landings(found.excerpts, found.searches, found.refused, unnamed, len(manifests))
+
+
+def without_others(text: str, student: int, *, is_own: bool = True) -> str:
+    """A record's JSON without the records of others in it. What is no JSON, or holds none, is returned as it is.
+
+    Unless it `is_own` by the id it was found by, the record itself may turn out to be another's.
+    """
+    try:
+        value = msgspec.json.decode(cut_nesting(text.encode()))
+    except UNREADABLE:
+        return text
+    kept = _redacted(value, student, is_own=is_own)
+    return text if kept == value else msgspec.json.encode(kept).decode()
+
+
+def _place(landing: tuple[Manifest, str]) -> tuple[date, int]:
+    return landing[0].snapshot_date, landing[0].landing
+
+
+def _excerpts(raw: RawStore, manifest: Manifest, what: str, student: int) -> Iterator[Excerpt]:
+    for set_name in (*LISTED, *(s for s in OF_STUDENTS if s not in LISTED)):
+        looks_within = _may_hold_more_than_declared(manifest, set_name)
+        for body, received in raw.everything(manifest, set_name):
+            content = replace_lone_surrogates(received, REPLACEMENT)
+            of_body = _listed if set_name in LISTED else _single
+            for position, where, record in of_body(body, content, student, looks_within=looks_within):
+                yield Excerpt(
+                    manifest.snapshot_date, manifest.landing, what, set_name, body.kind, body.walk, body.page, position,
+                    body.received_at, where, record,
+                )  # fmt: skip
+
+
+def _may_hold_more_than_declared(manifest: Manifest, set_name: str) -> bool:
+    """Whether records of a set may hold other records: the declared fields hold none."""
+    if manifest.verdict is None or manifest.rejected.get(set_name):
+        return True
+    return any(d.set == set_name and d.type in ("array", "object") for d in manifest.drift)
+
+
+Found = tuple[int | None, str, str]
+
+
+def _listed(body: Body, content: bytes, student: int, *, looks_within: bool) -> Iterator[Found]:
+    """What a page holds of the student."""
+    of = shape(body.set)
+    is_about_students = body.set in OF_STUDENTS
+    for position, raw in enumerate(of.raws(content), start=1):
+        record = bytes(raw)
+        if is_about_students and of.id_of(record) == student:
+            yield position, "", without_others(record.decode(errors="replace"), student)
+        elif looks_within and str(student).encode() in record:
+            for part in _parts(_decoded(record), student):
+                yield position, f"part of a record of {body.set}", part
+
+
+def _single(body: Body, content: bytes, student: int, *, looks_within: bool) -> Iterator[Found]:  # noqa: ARG001 - as above
+    """What the answer to a request for one student holds of the student."""
+    envelope = _decoded(content)
+    data = envelope.get("data", envelope) if isinstance(envelope, dict) else envelope
+    named = as_id(data.get(KEY) or data.get("id")) if isinstance(data, dict) else None
+    if body.sought == student and named in (student, None):
+        text = content.decode(errors="replace") if data is None else msgspec.json.encode(data).decode()
+        yield None, "", without_others(text, student)
+    elif str(student).encode() in content:
+        for part in _parts(data, student):
+            yield None, f"part of another answer of {body.set}", part
+
+
+def _decoded(content: bytes) -> Any:
+    try:
+        return msgspec.json.decode(cut_nesting(content))
+    except UNREADABLE:
+        return None
+
+
+def _person(value: dict[str, Any]) -> int | None:
+    """Whose record this object is, by its id, if it is a pupil's; None for anything else."""
+    if (found := as_id(value.get(KEY))) is not None:
+        return found
+    return as_id(value.get("id")) if _OF_PERSONS & value.keys() else None
+
+
+def _redacted(value: Any, student: int, *, is_own: bool = False) -> Any:
+    if isinstance(value, list):
+        return [_redacted(item, student) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if not is_own and _person(value) not in (student, None):
+        return LEFT_OUT
+    return {key: _redacted(item, student) for key, item in value.items()}
+
+
+def _parts(value: Any, student: int) -> Iterator[str]:
+    """The outermost objects in a value that are the student's record."""
+    if isinstance(value, dict):
+        if _person(value) == student:
+            yield msgspec.json.encode(_redacted(value, student)).decode()
+            return
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _parts(item, student)
+
+
+# A column of a table that holds whole records.
+WHOLE_RECORDS = {c.name for t in TABLES.values() for c in t.columns if c.type == "JSON"} | {"record"}

@@ -1,0 +1,226 @@
+"""The record of processing (GDPR Art. 30): what is held, why, where, how long, who may read, who receives, what goes.
+
+Tables and columns come from the declarations, everything else from the settings, so it says what is so. Only what no
+program can know is left to the institution, and marked. `processing.md` has the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.resources import files as resources
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pipelines import __version__, files
+from pipelines.privacy import access, copies
+from pipelines.settings import Settings
+from pipelines.store.relations import KEPT, OBSERVED
+from pipelines.store.versions import FOLDER, PUBLISHED
+from pipelines.store.versions import KEPT as VERSIONS_KEPT
+from pipelines.store.warehouse import BUILD, Warehouse
+from pipelines.tables import SETS, TABLES, Column
+from pipelines.text import count_of, markdown
+from pipelines.views import terms, thresholds
+
+FILL_IN = "*to be filled in*"
+IDENTIFIES, ABOUT_A_STUDENT, ABOUT_A_PERSON = "identifies", "about a student", "about a person"
+
+REPORT, RAW = "report.html", "raw"
+PSEUDONYMOUS = "rollbook-pseudonymous.duckdb"
+
+
+@dataclass(frozen=True)
+class Held:
+    """One column as the record shows it."""
+
+    name: str
+    type: str
+    personal: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class HeldTable:
+    """One table as the record shows it."""
+
+    name: str
+    comment: str
+    held_in: str
+    columns: tuple[Held, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """One file or folder: what is in it, who may read it, how long it is kept. `mode` is what `readers` words."""
+
+    path: Path
+    what: str
+    mode: int
+    kept: str
+
+    @property
+    def readers(self) -> str:
+        """Who may read it, and its mode."""
+        group = "its owner and its group" if self.mode & 0o040 else "its owner"
+        return f"{'every account of this machine' if self.mode & 0o004 else group} ({self.mode:o})"
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """Somebody who gets something."""
+
+    who: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """Something that is erased: when, and how."""
+
+    what: str
+    when: str
+    how: str
+
+
+def render(settings: Settings, *, at: datetime, home: Path | None = None, run_days: int = 0) -> str:
+    """The record in Markdown. `home` is Dagster's folder, whose runs are kept for `run_days`."""
+    from jinja2 import Environment, StrictUndefined
+
+    # S701 asks for HTML's escapes; this is Markdown, and what is not ours is escaped for it below.
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # noqa: S701
+    template = environment.from_string(resources("pipelines.privacy").joinpath("processing.md").read_text("utf-8"))
+    text = template.render(
+        version=__version__,
+        made=f"{at:%Y-%m-%d}",
+        service=_service(settings),
+        encryption="https" if urlsplit(settings.base_url).scheme != "http" else "plain http on this machine",
+        cron=f"`{settings.cron}`",
+        timezone=settings.timezone,
+        tables=list(tables()),
+        places=list(places(settings, home=home, run_days=run_days)),
+        receivers=list(_receivers(settings)),
+        erasures=list(_erasures(settings, run_days)),
+    )
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def tables() -> Iterator[HeldTable]:
+    """Every table that holds something about somebody, and every other one."""
+    for t in TABLES.values():
+        of_student = t.parent_key == access.STUDENT_ID
+        where = f"`main` (current), `history`, `snapshots` and `spans`; as received in `{RAW}/`"
+        # Of an object with a name in it, such as the teacher, the rest is about that person, too.
+        persons = {c.path[:-1] for c in t.columns if c.personal} - {()}
+        columns = tuple(_held(c, of_student=of_student, of_person=c.path[:-1] in persons) for c in t.columns)
+        yield HeldTable(t.name, t.comment, where, columns)
+    for r in (*KEPT, OBSERVED):
+        names = {c.name for c in r.columns}
+        of_student = access.STUDENT_ID in names or {"id", "set_name"} <= names
+        columns = tuple(_held(c, of_student=of_student) for c in r.columns)
+        yield HeldTable(f"{r.schema}.{r.name}", r.comment, f"`{r.schema}`", columns)
+
+
+def _held(c: Column, *, of_student: bool, of_person: bool = False) -> Held:
+    about = ABOUT_A_STUDENT if of_student else ABOUT_A_PERSON if of_person else ""
+    return Held(c.name, c.type, IDENTIFIES if c.personal else about, c.comment)
+
+
+def places(settings: Settings, *, home: Path | None = None, run_days: int = 0) -> Iterator[Place]:
+    """Every file and folder that Rollbook writes records or their traces to."""
+    root = settings.warehouse_path
+    warehouse = Warehouse(root, settings.file_mode)
+    private, open_folder = files.PRIVATE_FOLDER, warehouse.lake.folder_mode
+    whole = "as long as the warehouse"
+    dated = f"{count_of(settings.keep_days, 'day')}, and one night" if settings.keep_days else "without limit"
+    yield Place(root / RAW, "the service's answers as received, and what was refused of them", private, dated)
+    yield Place(warehouse.lake.root, "each day's records as Parquet files", open_folder, dated)
+    yield Place(
+        root / PUBLISHED, "what analysts open: present, history, changes (a link into the next)", settings.file_mode,
+        f"{whole}; refused records {dated}",
+    )  # fmt: skip
+    yield Place(
+        root / FOLDER, f"the present file and the last {VERSIONS_KEPT} before it", open_folder,
+        f"each until {VERSIONS_KEPT} newer ones follow",
+    )  # fmt: skip
+    named = "names students to watch" if settings.report_names else "counts only, no names"
+    yield Place(root / REPORT, f"the morning page: {named}", settings.file_mode, "until the next sync")
+    for name in (thresholds.FILE, terms.FILE):
+        yield Place(root / name, "the institution's own choices; no records", settings.file_mode, whole)
+    yield Place(
+        root / BUILD, "work in progress; files that somebody changed", private,
+        f"until the next sync; of changed files the last {VERSIONS_KEPT}",
+    )  # fmt: skip
+    yield Place(root / copies.EXPORTS, "exports without another place", private, "until somebody removes them")
+    yield Place(
+        root / access.PRIVATE, "the access log; what pseudonyms and erasures need", private,
+        f"the log {count_of(settings.access_log_days, 'day')}, a month more at most; the rest {whole}",
+    )  # fmt: skip
+    if (mode := _pseudonymous_mode(settings)) is not None:
+        what = "the same tables under codes, without direct identifiers"
+        yield Place(root / PSEUDONYMOUS, what, mode, "until the next sync")
+    if home is not None:
+        kept = f"{count_of(run_days, 'day')}"
+        yield Place(home, "Dagster's runs and logs: counts, ids and days, no names", private, kept)
+
+
+def _receivers(settings: Settings) -> Iterator[Receiver]:
+    searched = "; ".join(f"{s.name} by {' or '.join(s.names)}" for s in SETS.values() if s.names)
+    yield Receiver(
+        f"the records service ({_service(settings)})",
+        f"searches for records that it no longer lists ({searched}), and requests for single students by id",
+    )
+    for address in settings.notify_names:
+        yield Receiver(f"alerts, {markdown(address)}", "that a sync failed, was held or is late: days and counts")
+    if not settings.notify_names:
+        yield Receiver("alerts", "nobody: `ROLLBOOK_NOTIFY` is not set")
+    opened = Place(settings.warehouse_path, "", settings.file_mode, "").readers
+    named = "which names students" if settings.report_names else "which counts"
+    yield Receiver(f"who may open the published file: {opened}", f"all of it, and the morning page, {named}")
+    for name in settings.ui_names:
+        yield Receiver(f"browsers that reach the UI as {markdown(name)}", "Dagster's UI: counts, ids and days")
+    mode = _pseudonymous_mode(settings)
+    if mode is None:
+        yield Receiver("analysts without names", "nothing: `ROLLBOOK_PSEUDONYMOUS` is not set")
+    else:
+        yield Receiver(f"analysts without names: {Place(Path(), '', mode, '').readers}", f"`{PSEUDONYMOUS}`")
+    yield Receiver(
+        "whoever is given an export, an answer to a student, or figures by `rollbook aggregates`",
+        f"what is in it; the access log says when, by which account, how many students. Names: {FILL_IN}",
+    )
+
+
+def _erasures(settings: Settings, run_days: int) -> Iterator[Erasure]:
+    days = settings.keep_days
+    yield Erasure(
+        "raw answers, daily snapshots, refused records",
+        f"{count_of(days, 'day')} after their day" if days else "never: `ROLLBOOK_KEEP_DAYS` is not set",
+        "by the nightly sync, or `rollbook prune`; the history keeps what they said",
+    )
+    yield Erasure(
+        "current rows of a student whom the service no longer lists", "the same night, once proven",
+        "the nightly sync; the history keeps them",
+    )  # fmt: skip
+    yield Erasure("history and changes", "never by age", "one person: `rollbook erase`")
+    yield Erasure(
+        "one person", "when asked", "`rollbook erase` takes a student out of everything above and keeps them out"
+    )
+    yield Erasure(
+        "lines of the access log", f"{count_of(settings.access_log_days, 'day')}, a month more at most",
+        "when the next reading is logged",
+    )  # fmt: skip
+    if run_days:
+        yield Erasure("Dagster's runs", f"{count_of(run_days, 'day')} after they ended", "by the nightly sync")
+    yield Erasure("exports and other copies", "never", f"by hand: {FILL_IN}")
+
+
+def _service(settings: Settings) -> str:
+    host = urlsplit(settings.base_url).hostname
+    return markdown(host) if host else FILL_IN
+
+
+def _pseudonymous_mode(settings: Settings) -> int | None:
+    """The mode of the pseudonymous file; None when none is made."""
+    made: int | None = getattr(settings, "shared_mode", None)
+    return made

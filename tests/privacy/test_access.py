@@ -1,0 +1,327 @@
+"""The access log: every reading in it before it is shown, private, whole, kept for its time; and no value in it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import time_machine
+from filelock import FileLock
+
+from pipelines import __version__
+from pipelines.errors import BusyError, MachineError, NothingLandedError
+from pipelines.explore.questions import Book, find
+from pipelines.privacy import access
+from pipelines.settings import ROOT
+from tests.support.commands import run_command
+from tests.support.school import FIRST, School
+
+NOW = datetime(2026, 11, 22, 2, 15, tzinfo=UTC)
+
+
+def lines(root: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (root / "private" / "access.jsonl").read_text().splitlines()]
+
+
+def told(root: Path) -> list[tuple[str, int | None, str]]:
+    return [(line["kind"], line["students"], line["what"]) for line in lines(root)]
+
+
+@pytest.fixture
+def clock() -> Iterator[time_machine.Traveller]:
+    """A clock that stands still until it is moved."""
+    with time_machine.travel(NOW, tick=False) as travelling:
+        yield travelling
+
+
+# --- one line --------------------------------------------------------------------------------------------------------
+
+
+def test_a_reading_is_one_line(tmp_path: Path, clock: time_machine.Traveller) -> None:
+    before = os.umask(0)
+    try:
+        access.note(tmp_path, "sql", students=3, what="FROM roster")
+        access.note(tmp_path, "export")
+    finally:
+        os.umask(before)
+    user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+    first, second = lines(tmp_path)
+    assert first | {"login": ""} == {
+        "at": "2026-11-22T02:15:00Z", "user": user, "login": "", "kind": "sql", "students": 3, "what": "FROM roster",
+        "rollbook": __version__,
+    }  # fmt: skip
+    assert (second["kind"], second["students"], second["what"]) == ("export", None, "")
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "private", *(tmp_path / "private").iterdir())}
+    assert modes == {"private": 0o700, "access.jsonl": 0o600, ".access.lock": 0o600}
+
+
+def test_a_log_that_was_opened_to_others_is_closed_again(tmp_path: Path) -> None:
+    access.note(tmp_path, "sql")
+    (tmp_path / "private").chmod(0o755)
+    (tmp_path / "private" / "access.jsonl").chmod(0o644)
+    access.note(tmp_path, "sql")
+    assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "private" / "access.jsonl").stat().st_mode) == 0o600
+
+
+def test_who_became_this_account_is_named_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "uid").write_text("4294967295")
+    monkeypatch.setattr(access, "_LOGIN_UID", tmp_path / "uid")
+    monkeypatch.setenv("SUDO_USER", "counsellor")
+    monkeypatch.setenv("LOGNAME", "somebody-else")
+    access.note(tmp_path, "sql")
+    (tmp_path / "uid").write_text("0")
+    monkeypatch.setattr(access, "_user", lambda: "rollbook")
+    access.note(tmp_path, "sql")
+    assert [line["login"] for line in lines(tmp_path)] == ["counsellor", "root"]
+    assert "somebody-else" not in (tmp_path / "private" / "access.jsonl").read_text()
+
+
+def _note_many(root: Path, number: int) -> None:
+    for n in range(100):
+        access.note(root, f"process {number}", students=n, what="FROM roster " * 100)
+
+
+def test_readings_at_once_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the log is rotated under them several times."""
+    monkeypatch.setattr(access, "MAX_BYTES", 100_000)
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=_note_many, args=(tmp_path, n)) for n in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    found = access.entries(tmp_path)
+    assert found.unreadable == 0
+    assert sorted((e.kind, e.students) for e in found.entries) == [
+        (f"process {p}", n) for p in range(4) for n in range(100)
+    ]
+    assert len(list((tmp_path / "private").glob("access-*.jsonl"))) >= 4
+
+
+def test_a_line_that_was_never_finished_costs_only_itself(tmp_path: Path) -> None:
+    access.note(tmp_path, "sql", students=1)
+    with (tmp_path / "private" / "access.jsonl").open("ab") as file:
+        file.write(b'{"at":"2026-11-22T02:15:00","user":"without a zone","kind":"sql"}\n')
+        file.write(b'{"at":"2026-11-2\xff')
+    access.note(tmp_path, "sql", students=2)
+    found = access.entries(tmp_path)
+    assert ([e.students for e in found.entries], found.unreadable) == ([1, 2], 2)
+
+
+# --- a log that cannot be written ------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_takes_nothing_of_a_line_and_the_reading_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access.note(tmp_path, "sql")
+    before = (tmp_path / "private" / "access.jsonl").read_bytes()
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, line: write(fd, line[:10]))
+    with pytest.raises(MachineError, match="cannot be written .*, and what is not logged is not read: make room"):
+        access.note(tmp_path, "sql")
+    assert (tmp_path / "private" / "access.jsonl").read_bytes() == before
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "private").mkdir()
+    (tmp_path / "elsewhere").write_text("")
+    (tmp_path / "private" / "access.jsonl").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(MachineError, match="cannot be written"):
+        access.note(tmp_path, "sql")
+    assert (tmp_path / "elsewhere").read_text() == ""
+
+
+def test_a_lock_that_is_kept_ends_the_reading_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "LOCK_SECONDS", 0.05)
+    (tmp_path / "private").mkdir()
+    with FileLock(tmp_path / "private" / ".access.lock"), pytest.raises(BusyError, match="run it again"):
+        access.note(tmp_path, "sql")
+
+
+@pytest.mark.parametrize(("number", "owner", "raises"), [
+    (errno.EACCES, 0, True), (errno.EACCES, 1, False), (errno.EROFS, 0, False), (errno.ENOSPC, 1, True),
+])  # fmt: skip
+def test_only_who_may_not_write_there_reads_without_a_line_and_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int, owner: int,
+    raises: bool,
+) -> None:  # fmt: skip
+    def refuse(folder: Path) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(access, "_open_folder", refuse)
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + owner)
+    access._warn.cache_clear()
+    if raises:
+        with pytest.raises(MachineError, match="give .*private back to the account that owns the warehouse"):
+            access.note(tmp_path, "sql")
+        return
+    access.note(tmp_path, "sql")
+    access.note(tmp_path, "sql")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"The access log in {tmp_path / 'private'} is its owner's to write: what is read here is not in it"
+    ]
+
+
+# --- its time --------------------------------------------------------------------------------------------------------
+
+
+def test_a_month_is_closed_and_goes_after_its_time(
+    tmp_path: Path, clock: time_machine.Traveller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROLLBOOK_ACCESS_LOG_DAYS", "60")
+    for day in (0, 31, 32, 70, 92, 93):
+        clock.move_to(NOW + timedelta(days=day))
+        access.note(tmp_path, f"day {day}")
+    # Closed on days 32 (with 0 and 31) and 70 (with 32); the first is 61 days old on day 93.
+    assert [e.kind for e in access.entries(tmp_path).entries] == ["day 32", "day 70", "day 92", "day 93"]
+    assert len(list((tmp_path / "private").glob("access-*.jsonl"))) == 1
+
+
+def test_entries_are_in_order_and_from_a_day_on(tmp_path: Path, clock: time_machine.Traveller) -> None:
+    for day in (3, 1, 40, 2):
+        clock.move_to(NOW + timedelta(days=day))
+        access.note(tmp_path, f"day {day}")
+    assert [e.kind for e in access.entries(tmp_path).entries] == ["day 1", "day 2", "day 3", "day 40"]
+    found = access.entries(tmp_path, (NOW + timedelta(days=3)).date()).entries
+    assert [e.kind for e in found] == ["day 3", "day 40"]
+
+
+def test_without_a_log_there_are_no_entries(tmp_path: Path) -> None:
+    assert access.entries(tmp_path) == access.Found([], 0)
+
+
+# --- who writes into it ----------------------------------------------------------------------------------------------
+
+
+def run_at(school: School, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    own = {"ROLLBOOK_WAREHOUSE": str(school.warehouse), "COLUMNS": "250"}
+    return run_command(*arguments, env=own | env, cwd=Path("/"))
+
+
+def test_the_commands_write_what_they_show_and_no_value(small: School, tmp_path: Path) -> None:
+    ((ident, name),) = small.rows("SELECT student_id, name FROM students ORDER BY 1 LIMIT 1")
+    one = f"SELECT student_id, class_title FROM roster WHERE student_id = {ident} AND name = '{name}'"
+    everyone = small.rows("SELECT COUNT(*) FROM students")[0][0]
+    in_classes = small.rows("SELECT COUNT(DISTINCT student_id) FROM roster")[0][0]
+    assert run_at(small, "sql", one).returncode == 0
+    assert run_at(small, "sql", "FROM students", "--rows", "7").returncode == 0
+    assert run_at(small, "sql", "SELECT COUNT(*) FROM students").returncode == 0
+    assert name in run_at(small, "sql", "SELECT ERROR(name) FROM students ORDER BY student_id").stderr
+    assert run_at(small, "sql", f"SELEC '{name}'").returncode == 2
+    for form in ("csv", "xlsx", "parquet"):
+        done = run_at(small, "export", "roster", "--out", str(tmp_path / f"f.{form}"))
+        assert done.returncode == 0, done.stderr
+    assert run_at(small, "export", "classes", "--out", str(tmp_path / "g.csv")).returncode == 0
+    assert run_at(small, "export", f"FROM students WHERE name <> '{name}'").returncode == 0
+    assert told(small.warehouse) == [
+        ("sql", 1, "SELECT student_id, class_title FROM roster WHERE student_id = ? AND name = ?"),
+        ("sql", 7, "FROM students"),
+        ("sql", None, "SELECT COUNT(*) FROM students"),
+        ("sql", None, "SELECT ERROR(name) FROM students ORDER BY student_id"),
+        ("sql", None, ""),
+        *[("export", in_classes, "FROM roster")] * 3,
+        ("export", None, "FROM classes"),
+        ("export", everyone - 1, "FROM students WHERE name <> ?"),
+    ]
+    kept = (small.warehouse / "private" / "access.jsonl").read_text()
+    assert name not in kept
+    assert str(ident) not in kept
+
+
+def test_nothing_is_shown_or_written_that_is_not_logged(small: School, tmp_path: Path) -> None:
+    (small.warehouse / "private" / "access.jsonl").mkdir(parents=True)
+    for arguments in (("sql", "FROM students"), ("export", "students", "--out", str(tmp_path / "f.csv"))):
+        done = run_at(small, *arguments)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "what is not logged is not read" in " ".join(done.stderr.split())
+    assert [p.name for p in tmp_path.iterdir() if p.name != "w"] == []
+    with pytest.raises(MachineError):
+        Book(small.warehouse).rows("student", student_id=1)
+
+
+def test_each_question_of_the_app_is_in_it(small: School) -> None:
+    book = Book(small.warehouse)
+    relations = book.relations()
+    assert book.trouble == ""
+    roster = book.select(relations["roster"])
+    ((ident, name),) = small.rows("SELECT student_id, name FROM students ORDER BY 1 LIMIT 1")
+    found = find(book, "find_students", name)
+    book.row("student", student_id=ident)
+    turned = len(book.listing("watch_turns", newly=True, day=FIRST, text="").rows)
+    book.rows("trend", most=5)
+    narrowed = roster.narrowed("name", "is", name, None, False)
+    book.selected(narrowed)
+    book.csv(narrowed)
+    filtered = "FROM main.roster WHERE CAST (name AS VARCHAR) = $value"
+    assert [(k, n, w.replace('"', "")) for k, n, w in told(small.warehouse)] == [
+        ("explore", len(found), "find_students"),
+        ("explore", 1, "student"),
+        ("explore", turned, "watch_turns"),
+        ("explore", None, "trend"),
+        ("explore", 1, f"SELECT *, (SELECT COUNT(*) {filtered}) AS ? {filtered} LIMIT $? OFFSET $skip"),
+        ("explore download", 1, f"SELECT * {filtered}"),
+    ]
+    assert name not in (small.warehouse / "private" / "access.jsonl").read_text()
+
+
+def test_before_the_first_night_nothing_is_logged(tmp_path: Path) -> None:
+    with pytest.raises(NothingLandedError):
+        Book(tmp_path).rows("student", student_id=1)
+    assert run_at(School(tmp_path), "sql", "SELECT 1").returncode == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_access_shows_the_log_and_escapes_it(small: School) -> None:
+    access.note(small.warehouse, "sql", students=1234, what="SELECT \x1b[31m ?")
+    access.note(small.warehouse, "export")
+    with (small.warehouse / "private" / "access.jsonl").open("ab") as file:
+        file.write(b"no line of ours\n")
+    done = run_at(small, "access")
+    assert done.returncode == 0, done.stderr
+    cells = [[c.strip() for c in line.split("│")[2:]] for line in done.stdout.splitlines() if "│" in line]
+    assert cells == [["sql", "1,234", r"SELECT \u001b[31m ?"], ["export", "unknown", ""]]
+    assert "1 line of the log could not be read" in done.stderr
+    one = run_at(small, "access", "--rows", "1")
+    assert ("1,234" in one.stdout, "1 older" in one.stderr) == (False, True)
+    tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}"
+    assert "export" not in run_at(small, "access", "--since", tomorrow).stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
+def test_what_root_logs_stays_the_owners(tmp_path: Path) -> None:
+    os.chown(tmp_path, 65534, 65534)
+    access.note(tmp_path, "sql")
+    made = [tmp_path / "private", *(tmp_path / "private").iterdir()]
+    assert {path.name: path.stat().st_uid for path in made} == dict.fromkeys(
+        ("private", "access.jsonl", ".access.lock"), 65534
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
+def test_another_account_may_read_what_is_published_and_not_the_log(tmp_path: Path) -> None:
+    access.note(tmp_path, "sql")
+    program = (
+        "import os, sys; from pathlib import Path; from pipelines.privacy import access;"
+        f"root = Path({str(tmp_path)!r}); access.note(root, 'sql'); os.setuid(65534)\n"
+        "access.note(root, 'sql')\n"
+        "try:\n    access.entries(root)\nexcept Exception as error:\n    print(type(error).__name__, error)\n"
+    )
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o005 and parent.is_relative_to("/tmp"):  # noqa: S108
+            parent.chmod(0o755)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert "is its owner's to write" in done.stderr, done.stderr
+    assert "MachineError" in done.stdout
+    assert len(lines(tmp_path)) == 2

@@ -1,0 +1,132 @@
+"""The record of processing is what is so: of the declarations, of the settings, and of a warehouse as it stands."""
+
+from __future__ import annotations
+
+import re
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.privacy import access
+from pipelines.privacy.processing import FILL_IN, places, render, tables
+from pipelines.settings import Settings, load
+from pipelines.store.relations import KEPT, OBSERVED
+from pipelines.tables import TABLES
+from tests.support.commands import run_command
+from tests.support.nights import new_house
+from tests.support.records import classes, students
+
+AT = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+def settings(**over: Any) -> Settings:
+    return load(fetches=False, **{"_env_file": None, **over})
+
+
+def text(**over: Any) -> str:
+    return render(settings(**over), at=AT, home=Path("/srv/dagster_home"), run_days=400)
+
+
+def row(shown: str, first: str) -> list[str]:
+    """The cells of the one row of a table that begins with this cell."""
+    (line,) = re.findall(rf"^\| {re.escape(first)} \|.*$", shown, flags=re.MULTILINE)
+    return [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def test_it_shows_every_declared_column_with_its_meaning() -> None:
+    shown = text()
+    for t in TABLES.values():
+        assert f"\n### {t.name}\n\n{t.comment} Held in `main` (current), `history`, `snapshots` and `spans`" in shown
+        for c in t.columns:
+            assert re.search(rf"\| `{c.name}` \| {c.type} \| [\w ]* \| {re.escape(c.comment)} \|", shown)
+    for r in (*KEPT, OBSERVED):
+        assert f"\n### {r.schema}.{r.name}\n\n{r.comment} Held in `{r.schema}`." in shown
+        assert all(f"| `{c.name}` | {c.type} |" in shown for c in r.columns)
+
+
+def test_what_is_personal_follows_the_declarations() -> None:
+    said = {f"{t.name}.{c.name}": c.personal for t in tables() for c in t.columns}
+    for t in TABLES.values():
+        for c in t.columns:
+            assert (said[f"{t.name}.{c.name}"] == "identifies") == bool(c.personal), f"{t.name}.{c.name}"
+    assert said["students.name"] == "identifies"
+    assert said["student_summaries.average_score"] == "about a student"
+    assert said["classes.teacher_id"] == "about a person"
+    assert said["classes.class_room"] == ""
+    assert said["ops.rejects.position"] == "about a student"
+    assert {said[f"main.changes.{c}"] for c in ("old_value", "new_value")} <= {"about a student", "identifies"}
+
+
+@pytest.mark.parametrize("mode", ["600", "640"])
+def test_it_names_all_that_stands_in_a_warehouse_with_its_mode(mode: str) -> None:
+    with new_house(students(3), classes(1), published_mode=mode) as house:
+        for number in (1, 2):
+            house.night(number)
+        access.note(house.warehouse, "sql")
+        done = run_command("export", "students", env={"ROLLBOOK_WAREHOUSE": str(house.warehouse)}, cwd=Path("/"))
+        assert done.returncode == 0, done.stderr
+        listed = {place.path: place.mode for place in places(house.settings())}
+        there = {path: stat.S_IMODE(path.stat().st_mode) for path in house.warehouse.iterdir()}
+    assert {path: f"{mode:o}" for path, mode in there.items()} == {
+        path: f"{mode:o}" for path, mode in listed.items() if path in there
+    }
+    assert {path.name for path in listed.keys() - there.keys()} <= {"rollbook-pseudonymous.duckdb", "aggregates"}
+
+
+def test_it_says_how_long_as_the_settings_say() -> None:
+    shown = text(warehouse="/srv/w", keep_days=30, access_log_days=90)
+    assert row(shown, "`/srv/w/raw`")[3] == "30 days, and one night"
+    assert "refused records 30 days" in row(shown, "`/srv/w/rollbook.duckdb`")[3]
+    assert row(shown, "raw answers, daily snapshots, refused records")[1] == "30 days after their day"
+    assert row(shown, "lines of the access log")[1] == "90 days, a month more at most"
+    assert row(shown, "`/srv/dagster_home`")[2:] == ["its owner (700)", "400 days"]
+    kept = text(warehouse="/srv/w")
+    assert row(kept, "`/srv/w/raw`")[3] == "without limit"
+    assert row(kept, "raw answers, daily snapshots, refused records")[1].startswith("never")
+
+
+def test_it_says_who_may_read_and_who_receives() -> None:
+    shown = text(
+        warehouse="/srv/w", published_mode="644", report_names=True, ui_hosts="rollbook.school.example",
+        base_url="https://records.example.org", api_key="S3CRET-KEY",
+        notify="mailtos://user:S3CRET@mail.example.org?to=it@school.example",
+    )  # fmt: skip
+    assert row(shown, "`/srv/w/rollbook.duckdb`")[2] == "every account of this machine (644)"
+    assert row(shown, "`/srv/w/raw`")[2] == "its owner (700)"
+    assert row(shown, "`/srv/w/private`")[2] == "its owner (700)"
+    assert "names students to watch" in row(shown, "`/srv/w/report.html`")[1]
+    assert "the records service (records.example.org)" in shown
+    assert "(students by reference\\_id" not in shown
+    assert "students by reference_id or email" in shown
+    assert "browsers that reach the UI as rollbook.school.example" in shown
+    assert re.search(r"\| alerts, address 1 \(mailtos\) \|", shown)
+    assert "S3CRET" not in shown
+    closed = text(published_mode="600")
+    assert "its owner (600)" in closed
+    assert "nobody: `ROLLBOOK_NOTIFY` is not set" in closed
+    assert "counts only, no names" in closed
+    assert f"the records service at {FILL_IN}" in closed
+
+
+def test_the_command_writes_it_to_standard_output_or_a_file(tmp_path: Path) -> None:
+    env = {"ROLLBOOK_WAREHOUSE": "/srv/w", "ROLLBOOK_KEEP_DAYS": "12"}
+    shown = run_command("docs", "--processing", env=env, cwd=Path("/"))
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith("# Record of processing activities\n")
+    assert "| `/srv/w/raw` |" in shown.stdout
+    assert "12 days after their day" in shown.stdout
+    out = tmp_path / "record.md"
+    done = run_command("docs", "--processing", "--out", str(out), env=env, cwd=Path("/"))
+    assert done.returncode == 0, done.stderr
+    assert out.read_text() == shown.stdout
+    for arguments, said in [
+        (("--dbt", str(tmp_path)), "--processing and --dbt write different files: give one of them"),
+        (("--out", str(tmp_path / "no" / "f")), "is not a folder: make it first"),
+    ]:
+        refused = run_command("docs", "--processing", *arguments, env=env, cwd=Path("/"))
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert said in " ".join(refused.stderr.split())
+    assert [p.name for p in tmp_path.iterdir()] == ["record.md"]
