@@ -122,6 +122,8 @@ class WarehouseSettings(_Group):
     keep_days: Annotated[int, Field(ge=1)] | None = None
     published_mode: Annotated[str, AfterValidator(_mode)] = "600"
     report_names: bool = False
+    pseudonymous: bool = False
+    pseudonymous_mode: Annotated[str, AfterValidator(_mode)] = "600"
 
     @cached_property
     def warehouse_path(self) -> Path:
@@ -132,6 +134,11 @@ class WarehouseSettings(_Group):
     def file_mode(self) -> int:
         """The mode of what is published, as a number."""
         return int(self.published_mode, 8)
+
+    @cached_property
+    def shared_mode(self) -> int | None:
+        """The mode of the pseudonymous file, as a number; None when none is made."""
+        return int(self.pseudonymous_mode, 8) if self.pseudonymous else None
 
 
 class SourceSettings(_Group):
