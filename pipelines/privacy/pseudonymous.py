@@ -299,12 +299,12 @@ def _statement(relation: Relation, there: set[str]) -> str:
         "order": _order(relation) if about_students else [],
         "only": "",
     }
-    if table is not None and any(is_left_out(c) for c in table.columns):
-        if relation.schema == "history":
-            kept = [c for c in table.tracked if not is_left_out(c) and c.name in there]
-            return sql("versions", key=table.key, kept=kept, **parts)
-        if relation.schema == "spans":  # what was stated is cut where a name changed, and no view reads it
-            parts["only"] = "t.span_state <> 'stated'"
+    if table is not None and relation.schema == "history" and any(is_left_out(c) for c in table.columns):
+        kept = [c for c in table.tracked if not is_left_out(c) and c.name in there]
+        return sql("versions", key=table.key, kept=kept, **parts)
+    if table is not None and relation.schema == "spans" and not table.is_list:
+        # No view reads what was stated, and it is cut where a name changed; of a list, that it was stated is read.
+        parts["only"] = "t.span_state <> 'stated'"
     if relation == CHANGES:
         parts["only"] = "NOT ({personal}) AND t.table_name NOT IN ({emptied})".format(
             personal=_personal()["personal"],
