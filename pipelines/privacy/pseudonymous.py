@@ -92,7 +92,9 @@ class Pseudonymous:
         return self.next.exists()
 
     def show(self) -> None:
-        """Lead readers to the file that was prepared, and remove the one before with what it said of anybody."""
+        """Lead readers to the file that was prepared. The one before stays until the next writer, for who is just
+        opening it; `drop_older` does not wait.
+        """
         with self._warning():
             self._show()
 
@@ -100,6 +102,7 @@ class Pseudonymous:
         """Make the file again where it is not of the version that is published, or with other codes; remove it where
         none is wanted. A killed writer, a restored file and a changed setting leave it so.
         """
+        self.drop_older()
         if not self.wanted:
             self.remove()
         elif self.warehouse.published.is_file():
@@ -126,10 +129,15 @@ class Pseudonymous:
         if self.wanted and self.warehouse.published.is_file():
             self.make(self.warehouse.published, at, begin(at))
             self._show()
+            self.drop_older()
         else:
             self.codes.save(begin(at))
         release = self.codes.load()
         return len(release.codes) if release else 0
+
+    def drop_older(self) -> None:
+        """Remove the files before the one that readers get. Who erases a student calls this after the publish."""
+        self.versions.retire(leaving=0)
 
     def drop_next(self) -> None:
         """Remove the next file: it shall not be shown."""
@@ -225,8 +233,8 @@ class Pseudonymous:
     def _show(self) -> None:
         """Lead readers to the next file."""
         if self.next.exists():
-            self.versions.show(self.versions.add(self.next))
             self.versions.retire(leaving=0)
+            self.versions.show(self.versions.add(self.next))
 
     def _release(self, at: datetime) -> Release:
         """The release in use, or the first one. Raises DamagedError when its table was lost."""

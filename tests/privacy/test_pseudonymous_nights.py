@@ -121,6 +121,15 @@ def test_what_retention_deletes_stays_in_its_history(house: House) -> None:
     assert rows(house, query) == house.query(query) == [(7, 3)]
 
 
+def test_the_file_before_stays_for_who_is_just_opening_it_until_the_next_writer(house: House) -> None:
+    house.night(1)
+    first = pseudonymous(house).resolve()
+    house.night(2)
+    assert versions(house) == [first.name, pseudonymous(house).resolve().name]
+    with house.rollbook().writer():
+        assert versions(house) == [pseudonymous(house).resolve().name]
+
+
 # --- a new release ---------------------------------------------------------------------------------------------------
 
 
@@ -192,7 +201,7 @@ def test_a_failure_leaves_the_older_file_and_the_night_goes_on_and_says_so(
         caplog.clear()
     house.night(3)
     assert is_current(house)
-    assert len(versions(house)) == 1
+    assert len(versions(house)) == 2
 
 
 @pytest.mark.slow
@@ -240,7 +249,7 @@ def test_a_kill_at_another_step_is_mended_too(house: House, monkeypatch: pytest.
     assert is_current(house)
     assert known.items() <= codes(house).items()
     house.night(3)
-    assert len(versions(house)) == 1
+    assert len(versions(house)) == 2
 
 
 def test_a_kill_of_a_rotation_is_mended_by_the_next_writer(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
