@@ -51,6 +51,11 @@ def folder(path: Path, mode: int = PRIVATE_FOLDER) -> Path:
     return path
 
 
+def folder_mode(mode: int) -> int:
+    """The mode of the folders above a file of this mode: who may read the file must be able to enter them."""
+    return mode | (mode & 0o444) >> 2 | PRIVATE_FOLDER
+
+
 def names(path: Path) -> list[str]:
     """The names in a folder; none if the folder is missing. A tenth of what `Path.glob` takes."""
     try:

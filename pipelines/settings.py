@@ -123,6 +123,8 @@ class WarehouseSettings(_Group):
     published_mode: Annotated[str, AfterValidator(_mode)] = "600"
     report_names: bool = False
     access_log_days: Annotated[int, Field(ge=1)] = 365
+    pseudonymous: bool = False
+    pseudonymous_mode: Annotated[str, AfterValidator(_mode)] = "600"
 
     @cached_property
     def warehouse_path(self) -> Path:
@@ -133,6 +135,11 @@ class WarehouseSettings(_Group):
     def file_mode(self) -> int:
         """The mode of what is published, as a number."""
         return int(self.published_mode, 8)
+
+    @cached_property
+    def shared_mode(self) -> int | None:
+        """The mode of the pseudonymous file, as a number; None when none is made."""
+        return int(self.pseudonymous_mode, 8) if self.pseudonymous else None
 
 
 class SourceSettings(_Group):

@@ -8,7 +8,7 @@ sandbox). What is *done* with a declaration does not belong in this file.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from typing import Literal
@@ -23,7 +23,8 @@ class Column:
     `source` is the dotted path inside the table's object (default: the column's own name). An `id` is a positive
     64-bit integer, a `percent` lies in 0..100, a `required` value may be neither missing nor null. A column that is
     not `tracked` is kept in current tables and snapshots, and never a reason for a version (G6).
-    `personal` values stay out of logs, previews and Dagster's metadata (G12).
+    `personal` values name or describe a person. They stay out of logs, previews and Dagster's metadata (G12), and out
+    of the pseudonymous file. Every column of text says whether it is (`is_text`); a number or a date is not.
     """
 
     name: str
@@ -34,12 +35,17 @@ class Column:
     percent: bool = False
     required: bool = False
     tracked: bool = True
-    personal: bool = False
+    personal: bool | None = field(default=None, repr=False)  # flattening does not depend on it: see `fingerprint`
 
     @property
     def path(self) -> tuple[str, ...]:
         """The steps from the table's object to the value."""
         return tuple((self.source or self.name).split("."))
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it may hold words, and so a person's."""
+        return self.type in ("VARCHAR", "JSON")
 
 
 @dataclass(frozen=True)
@@ -247,8 +253,8 @@ TABLES: dict[str, Table] = {
             columns=(
                 _STUDENT_ID,
                 _CLASS_ID,
-                Column("class_title", "VARCHAR", "Class name, as the student's record gives it."),
-                Column("course_name", "VARCHAR", "Course name, as the student's record gives it."),
+                Column("class_title", "VARCHAR", "Class name, as the student's record gives it.", personal=False),
+                Column("course_name", "VARCHAR", "Course name, as the student's record gives it.", personal=False),
             ),
         ),
         Table(
@@ -258,13 +264,13 @@ TABLES: dict[str, Table] = {
             comment="One row per class, active or not.",
             columns=(
                 _CLASS_ID,
-                Column("class_title", "VARCHAR", "Class name.", required=True),
-                Column("class_code", "VARCHAR", "Class code or section identifier."),
+                Column("class_title", "VARCHAR", "Class name.", required=True, personal=False),
+                Column("class_code", "VARCHAR", "Class code or section identifier.", personal=False),
                 Column("class_status", "BIGINT", "0 = inactive, 1 = active."),
-                Column("class_room", "VARCHAR", "Room."),
+                Column("class_room", "VARCHAR", "Room.", personal=False),
                 Column("class_dateadded", "DATE", "Day the class was added."),
                 Column("course_id", "BIGINT", "The course's id.", source="course.course_id", id=True),
-                Column("course_name", "VARCHAR", "The course's name.", source="course.course_name"),
+                Column("course_name", "VARCHAR", "The course's name.", source="course.course_name", personal=False),
                 Column("teacher_id", "BIGINT", "The primary teacher's id.", source="teacher.teacher_id", id=True),
                 Column(
                     "teacher_name",
@@ -336,9 +342,15 @@ TABLES: dict[str, Table] = {
             comment="One row: the institution that the key, and so this warehouse, belongs to.",
             columns=(
                 Column("school_id", "BIGINT", "Institution id.", source="school.id", id=True, required=True),
-                Column("school_name", "VARCHAR", "Institution name.", source="school.name"),
-                Column("school_key", "VARCHAR", "Institution's unique key, not the API key.", source="school.key"),
-                Column("api_key_name", "VARCHAR", "Friendly name of the API key in use."),
+                Column("school_name", "VARCHAR", "Institution name.", source="school.name", personal=False),
+                Column(
+                    "school_key",
+                    "VARCHAR",
+                    "Institution's unique key, not the API key.",
+                    source="school.key",
+                    personal=False,
+                ),
+                Column("api_key_name", "VARCHAR", "Friendly name of the API key in use.", personal=True),
             ),
         ),
     )
@@ -365,5 +377,8 @@ def references() -> Iterator[tuple[Table, Table, str]]:
 
 
 def fingerprint() -> str:
-    """A digest of all that flattening depends on here; it changes when a declaration does."""
+    """A digest of all that flattening depends on here; it changes when a declaration does.
+
+    Who may see a value does not count: a day's rows are the same, whatever is said of them.
+    """
     return sha256(repr((tuple(SETS.values()), tuple(TABLES.values()))).encode()).hexdigest()[:16]

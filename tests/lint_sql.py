@@ -46,6 +46,15 @@ ALWAYS: dict[str, object] = {
     "filtered": '"name"',
     "kind": "VARCHAR",
     "sorted_by": '"name"',
+    "into": "history.students",
+    "values": ["c.code AS student_id", "t.valid_from"],
+    "student": "student_id",
+    "order": ["c.code", "t.valid_from"],
+    "only": "t.span_state <> 'stated'",
+    "key": ("student_id",),
+    "kept": TABLES["student_summaries"].tracked,
+    "tables": ("'students'",),
+    "personal": "column_name = 'name'",
     "descending": True,
 }
 # Of the filters of `rollbook explore`, one of each kind.

@@ -107,6 +107,7 @@ def test_the_commands_of_a_page_are_there_and_nothing_is_of_one_machine(page: st
     text = (ROOT / page).read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
     commands = {c.name or (c.callback.__name__ if c.callback else "") for c in app.registered_commands}
+    commands |= {str(group.name) for group in app.registered_groups}
     assert set(re.findall(r"`(?:\.venv/bin/)?rollbook (\w+)", text)) <= commands
     assert set(re.findall(r"(?:`|^)make ([a-z-]+)", text, flags=re.MULTILINE)) <= targets
     assert not re.search(r"(^|[^.\w])/(root|home|work|tmp|Users)/", text)

@@ -79,6 +79,7 @@ def test_the_example_file_names_every_setting() -> None:
 
 def test_its_commands_are_commands_there_are() -> None:
     known = {c.name or (c.callback.__name__ if c.callback else "") for c in app.registered_commands}
+    known |= {str(group.name) for group in app.registered_groups}
     named = set(re.findall(r"\.venv/bin/rollbook (\w+)", README))
     assert named <= known
     assert {"sync", "serve", "backfill", "rebuild", "sandbox"} <= named

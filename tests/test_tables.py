@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
+
+import pytest
 
 from pipelines.settings import ROOT
-from pipelines.tables import SETS, TABLES, WALKED, fingerprint, of_set
+from pipelines.store import relations, schema
+from pipelines.tables import SETS, TABLES, WALKED, Table, fingerprint, of_set
 
 # Column by column: the contract's fields, flattened.
 COLUMNS = {
@@ -49,6 +53,24 @@ def test_every_table_and_column_says_what_it_is() -> None:
     assert all(t.comment.endswith(".") and all(c.comment for c in t.columns) for t in TABLES.values())
 
 
+def test_every_column_of_text_says_whether_it_is_personal() -> None:
+    """Somebody decided, and did not just leave it out: what is personal is left out of the pseudonymous file."""
+    declared = [*schema.declared(), relations.OBSERVED]
+    texts = [(f"{r.schema}.{r.name}", c) for r in declared for c in r.columns if c.is_text]
+    assert len(texts) > 60
+    assert [(name, c.name) for name, c in texts if c.personal is None] == []
+
+
+def test_what_names_a_person_is_personal() -> None:
+    assert [(t.name, c.name) for t in TABLES.values() for c in t.columns if c.personal] == [
+        *(("students", c) for c in ["email", "name", "first_name", "last_name", "reference_id", "profile_image"]),
+        ("classes", "teacher_name"),
+        ("classes", "teacher_email"),
+        ("student_details", "payload"),
+        ("institution", "api_key_name"),
+    ]
+
+
 def test_every_set_has_a_table_of_its_own_first_and_the_walked_ones_have_names_in_it() -> None:
     assert WALKED == ("students", "classes")
     for name in WALKED:
@@ -61,3 +83,18 @@ def test_the_fingerprint_is_the_same_in_every_process() -> None:
         env = os.environ | {"PYTHONHASHSEED": seed}
         printed = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, env=env, text=True, timeout=60)
         assert printed.strip() == fingerprint()
+
+
+def test_the_fingerprint_is_of_what_flattening_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Saying that a column is personal, or is not, makes no day of the lake another one."""
+    before, table = fingerprint(), TABLES["classes"]
+
+    def declared(**change: object) -> Table:
+        changed = [replace(c, **change) if c.name == "class_room" else c for c in table.columns]  # type: ignore[arg-type]
+        return replace(table, columns=tuple(changed))
+
+    for personal in (None, False, True):
+        monkeypatch.setitem(TABLES, "classes", declared(personal=personal))
+        assert fingerprint() == before
+    monkeypatch.setitem(TABLES, "classes", declared(required=True))
+    assert fingerprint() != before

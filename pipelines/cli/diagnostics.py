@@ -19,8 +19,9 @@ from pipelines.machine import in_bytes
 from pipelines.operations import capacity
 from pipelines.operations.diff import diff as compare
 from pipelines.operations.doctor import Doctor, Finding, Level
-from pipelines.operations.status import Status, load_status
+from pipelines.operations.status import PseudonymousFile, Status, load_status
 from pipelines.settings import load
+from pipelines.store.versions import PSEUDONYMOUS
 from pipelines.sync import Rollbook
 from pipelines.text import count_of, printable
 
@@ -146,6 +147,8 @@ def _lines(known: Status) -> Iterator[tuple[str, str]]:
     for gone in known.discarded:
         yield "discarded", f"{gone.snapshot_date}, landing {gone.landing}: {gone.reason}. To put it back: {gone.undo}"
     yield "history", _days(known)
+    if known.pseudonymous is not None:
+        yield "codes", _pseudonymous(known.pseudonymous)
     yield "on disk", _sizes(known)
 
 
@@ -160,6 +163,19 @@ def _days(known: Status) -> str:
             " and snapshots were deleted, and a rebuild that would lose them is refused"
         )
     return text
+
+
+def _pseudonymous(file: PseudonymousFile) -> str:
+    if not file.is_wanted:
+        return f"{PSEUDONYMOUS} is still there, though ROLLBOOK_PSEUDONYMOUS is not set: the next sync removes it"
+    if file.is_current:
+        return f"{PSEUDONYMOUS} is of the version that is published"
+    if file.published_at is None:
+        return f"there is no {PSEUDONYMOUS} that can be read: the next sync makes it, or `rollbook relocate` now"
+    return (
+        f"{PSEUDONYMOUS} is NOT of the version that is published, but of the one made {_ago(file.published_at)}, up to"
+        f" {file.newest_day}: the next sync makes it again, or `rollbook relocate` now"
+    )
 
 
 def _sizes(known: Status) -> str:

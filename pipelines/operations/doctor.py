@@ -126,7 +126,8 @@ class Doctor:
 
     def _exposed(self) -> Iterator[Path]:
         """The private folders that other accounts can open."""
-        for path in (self.rollbook.raw.root, self.rollbook.warehouse.build):
+        private = self.rollbook.publisher.pseudonymous.codes.path.parent
+        for path in (self.rollbook.raw.root, self.rollbook.warehouse.build, private):
             with suppress(OSError):
                 if stat.S_IMODE(path.stat().st_mode) & 0o077:
                     yield path

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import msgspec
@@ -67,6 +67,16 @@ class Days(msgspec.Struct, frozen=True, kw_only=True):
     last: date | None = None
 
 
+class PseudonymousFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The file without names: whether one is made, whether it is of the version that is published, and what it says."""
+
+    is_wanted: bool
+    is_current: bool
+    newest_day: date | None = None
+    published_at: datetime | None = None
+    release_began_at: datetime | None = None
+
+
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes on disk; `dagster` is Dagster's home, `free` the free space on the warehouse's disk."""
 
@@ -84,6 +94,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename={"expired": "thin
 
     `is_fresh`: whether the night that was `due` last was synced; `late_by` is then null, else seconds. `expired`
     (`thinned` in the JSON) are the days that only the history holds: their raw bodies and snapshots were deleted.
+    `pseudonymous` is null where no such file is there or wanted.
     """
 
     warehouse: str
@@ -104,6 +115,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename={"expired": "thin
     on_disk: Days
     expired: Days
     keep_days: int | None
+    pseudonymous: PseudonymousFile | None
     problems: tuple[str, ...]
 
 
@@ -121,6 +133,7 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
     decided = [m for m in found.manifests if m.verdict is not None]
     good = [m for m in decided if m.counts_for_its_day]
     merged = _merged_days(rollbook, found)
+    pseudonymous = _pseudonymous(rollbook, found)
     last_good = max(good, key=lambda m: m.started_at, default=None)
     due, late_by = freshness(rollbook, last_good)
     newest = max(decided, key=lambda m: m.started_at, default=None)
@@ -144,6 +157,7 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
         on_disk=_days(lake),
         expired=_days([d for d in merged if d not in lake]),
         keep_days=settings.keep_days,
+        pseudonymous=pseudonymous,
         problems=tuple(found.problems),
     )
 
@@ -189,6 +203,24 @@ def _merged_days(rollbook: Rollbook, found: Found) -> list[date]:
     except RollbookError as error:
         found.problems.append(error.message)
         return []
+
+
+def _pseudonymous(rollbook: Rollbook, found: Found) -> PseudonymousFile | None:
+    file = rollbook.publisher.pseudonymous
+    try:
+        made = file.made_from()
+        if made is None:
+            return PseudonymousFile(is_wanted=True, is_current=False) if file.wanted else None
+        return PseudonymousFile(
+            is_wanted=file.wanted,
+            is_current=file.is_current(),
+            newest_day=made.newest_day,
+            published_at=made.published_at.replace(tzinfo=UTC),
+            release_began_at=made.began_at.replace(tzinfo=UTC),
+        )
+    except RollbookError as error:
+        found.problems.append(error.message)
+        return PseudonymousFile(is_wanted=file.wanted, is_current=False)
 
 
 def _holds(manifests: list[Manifest]) -> Iterator[OpenHold]:

@@ -12,6 +12,11 @@ What is held about one student:
     copies.py       who got copies, as far as that is known
     bundle.py       the ZIP file to hand over; `subject.html` is its page
 
+Without names:
+
+    codes.py         the random codes that stand for students, and who is behind one: the owner's alone
+    pseudonymous.py  rollbook-pseudonymous.duckdb: what is published, without names
+
 What is done with all records:
 
     processing.py   the record of processing, from the declarations and the settings; `processing.md` has its words

@@ -172,8 +172,7 @@ class Lake:
         self.mode = mode
         # A night reads every day's record several times.
         self._records = files.Decoded(msgspec.json.Decoder(DayRecord).decode)
-        # A reader of a file must be able to enter the folders above it.
-        self.folder_mode = mode | (mode & 0o444) >> 2 | files.PRIVATE_FOLDER
+        self.folder_mode = files.folder_mode(mode)
 
     def open_up(self) -> None:
         """Apply the modes that are set now to files that were written under other settings."""

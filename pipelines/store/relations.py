@@ -12,13 +12,13 @@ VALID = (
     Column("valid_to", "DATE", "First snapshot that did not; NULL = still so."),
 )
 SPAN = (
-    Column("span_state", "VARCHAR", "stated, empty (an empty list), or mute (silent or refused)."),
+    Column("span_state", "VARCHAR", "stated, empty (an empty list), or mute (silent or refused).", personal=False),
     Column("first_day", "DATE", "First landed day of the run."),
     Column("last_day", "DATE", "Last landed day of the run; NULL = the newest landed day."),
 )
 SNAPSHOT_DATE = Column("snapshot_date", "DATE", "The day of the snapshot.")
 _LANDING = Column("landing", "BIGINT", "Which of the day's landings, from 1.")
-_SET = Column("set_name", "VARCHAR", "The set: students, classes, auth or details.")
+_SET = Column("set_name", "VARCHAR", "The set: students, classes, auth or details.", personal=False)
 
 # The keys that `main.changes` has columns for: those of the walked sets, each with its set.
 _WALKED = {s.key: s.name for s in SETS.values() if s.walked}
@@ -30,15 +30,15 @@ CHANGES = Relation(
     "One row per changed field of a record, and one each for added, removed and returned.",
     (
         Column("snapshot_date", "DATE", "The snapshot that first showed the change."),
-        Column("table_name", "VARCHAR", "The table the change is in."),
+        Column("table_name", "VARCHAR", "The table the change is in.", personal=False),
         *(
             Column(key, "BIGINT", f"The {key.removesuffix('_id')}, where the table is about {name}.")
             for key, name in _WALKED.items()
         ),
-        Column("change", "VARCHAR", "added, changed, removed or returned."),
-        Column("column_name", "VARCHAR", "The changed column; NULL unless changed."),
-        Column("old_value", "VARCHAR", "The value before, as text."),
-        Column("new_value", "VARCHAR", "The value since, as text."),
+        Column("change", "VARCHAR", "added, changed, removed or returned.", personal=False),
+        Column("column_name", "VARCHAR", "The changed column; NULL unless changed.", personal=False),
+        Column("old_value", "VARCHAR", "The value before, as text.", personal=True),
+        Column("new_value", "VARCHAR", "The value since, as text.", personal=True),
     ),
     key=("snapshot_date", "table_name", *CHANGE_KEYS, "change", "column_name"),
     nullable=(*CHANGE_KEYS, "column_name"),
@@ -49,9 +49,9 @@ THRESHOLDS = Relation(
     "thresholds",
     "One row per threshold of who is to watch, as thresholds.csv beside this file had it at the last publish.",
     (
-        Column("name", "VARCHAR", "The threshold's name."),
+        Column("name", "VARCHAR", "The threshold's name.", personal=False),
         Column("value", "DOUBLE", "Where it lies: percent, points or days, as the meaning says."),
-        Column("meaning", "VARCHAR", "What it decides, in words."),
+        Column("meaning", "VARCHAR", "What it decides, in words.", personal=False),
     ),
     key=("name",),
 )
@@ -61,7 +61,7 @@ TERMS = Relation(
     "terms",
     "One row per term, as terms.csv beside this file had it at the last publish.",
     (
-        Column("name", "VARCHAR", "The term's name."),
+        Column("name", "VARCHAR", "The term's name.", personal=False),
         Column("first_day", "DATE", "Its first day."),
         Column("last_day", "DATE", "Its last day, which is in it."),
     ),
@@ -77,10 +77,15 @@ SYNCS = Relation(
         _LANDING,
         Column("started_at", "TIMESTAMP", "When the sync began, UTC."),
         Column("finished_at", "TIMESTAMP", "When it was judged, UTC."),
-        Column("outcome", "VARCHAR", "synced, held, failed, or discarded: taken back with `rollbook discard`."),
+        Column(
+            "outcome",
+            "VARCHAR",
+            "synced, held, failed, or discarded: taken back with `rollbook discard`.",
+            personal=False,
+        ),
         Column("proven", "BOOLEAN", "Whether both sets were proven complete; if not, nothing was removed."),
-        Column("verdict", "VARCHAR", "synced, unproven, held, approved or failed."),
-        Column("reason", "VARCHAR", "Why it was held, failed, left unproven or discarded, in words."),
+        Column("verdict", "VARCHAR", "synced, unproven, held, approved or failed.", personal=False),
+        Column("reason", "VARCHAR", "Why it was held, failed, left unproven or discarded, in words.", personal=True),
         Column("walks", "BIGINT", "Walks it took, over both sets."),
         Column("repeated", "BIGINT", "Records received more than once."),
         Column("rejected", "BIGINT", "Records refused; see ops.rejects."),
@@ -93,7 +98,7 @@ SYNCS = Relation(
         Column("requests", "BIGINT", "Requests sent, retries included."),
         Column("retries", "BIGINT", "Requests sent again after a transient fault."),
         Column("bytes_received", "BIGINT", "Bytes of bodies received."),
-        Column("rollbook", "VARCHAR", "The version of Rollbook that fetched it."),
+        Column("rollbook", "VARCHAR", "The version of Rollbook that fetched it.", personal=False),
     ),
     key=("snapshot_date", "landing"),
 )
@@ -127,13 +132,13 @@ PAGES = Relation(
         SNAPSHOT_DATE,
         _LANDING,
         _SET,
-        Column("kind", "VARCHAR", "auth, walk, search or detail."),
+        Column("kind", "VARCHAR", "auth, walk, search or detail.", personal=False),
         Column("walk", "BIGINT", "Which walk of the set, from 1."),
         Column("page", "BIGINT", "The page asked for."),
         Column("received_at", "TIMESTAMP", "When it was received, UTC."),
         Column("records", "BIGINT", "Records on the page."),
         Column("size", "BIGINT", "Bytes of the body."),
-        Column("sha256", "VARCHAR", "SHA-256 of the body, hex."),
+        Column("sha256", "VARCHAR", "SHA-256 of the body, hex.", personal=True),
     ),
 )
 
@@ -148,8 +153,13 @@ REJECTS = Relation(
         Column("page", "BIGINT", "The page it was on."),
         Column("position", "BIGINT", "Its place on the page, from 1."),
         Column("id", "BIGINT", "Its id, if it could be read."),
-        Column("reason", "VARCHAR", "Why it was refused, in words."),
-        Column("record", "VARCHAR", "The record as received, JSON; of a long one its first 65,536 characters."),
+        Column("reason", "VARCHAR", "Why it was refused, in words.", personal=True),
+        Column(
+            "record",
+            "VARCHAR",
+            "The record as received, JSON; of a long one its first 65,536 characters.",
+            personal=True,
+        ),
     ),
 )
 
@@ -161,8 +171,8 @@ DRIFT = Relation(
         SNAPSHOT_DATE,
         _LANDING,
         _SET,
-        Column("field", "VARCHAR", "Where in the record the field is."),
-        Column("type", "VARCHAR", "The JSON type seen."),
+        Column("field", "VARCHAR", "Where in the record the field is.", personal=True),
+        Column("type", "VARCHAR", "The JSON type seen.", personal=False),
         Column("count", "BIGINT", "How many records had it."),
     ),
     key=("snapshot_date", "landing", "set_name", "field", "type"),
@@ -174,7 +184,8 @@ MERGED_DAYS = Relation(
     "Internal: one row per landed day that the history stands on.",
     (
         SNAPSHOT_DATE,
-        Column("digest", "VARCHAR", "Digest of the day's content."),
+        # It is made from names, too: who has a guess at a day's records could try it.
+        Column("digest", "VARCHAR", "Digest of the day's content.", personal=True),
     ),
     key=("snapshot_date",),
 )
@@ -195,7 +206,7 @@ VERSION = Relation(
     "version",
     "Internal: one row, which version of the published file this is.",
     (
-        Column("id", "VARCHAR", "Another one with each publish."),
+        Column("id", "VARCHAR", "Another one with each publish.", personal=False),
         Column("published_at", "TIMESTAMP", "When it was made, UTC."),
     ),
     key=("id",),
@@ -210,8 +221,13 @@ OBSERVED = Relation(
         SNAPSHOT_DATE,
         _SET,
         Column("id", "BIGINT", "The record's id; NULL where the row is about the whole set."),
-        Column("state", "VARCHAR", "stated, silent (about table_name), rejected; proven: the set was complete."),
-        Column("table_name", "VARCHAR", "The table that a silent record said nothing of."),
+        Column(
+            "state",
+            "VARCHAR",
+            "stated, silent (about table_name), rejected; proven: the set was complete.",
+            personal=False,
+        ),
+        Column("table_name", "VARCHAR", "The table that a silent record said nothing of.", personal=False),
     ),
     key=("snapshot_date", "set_name", "id", "state", "table_name"),
     nullable=("id", "table_name"),

@@ -19,44 +19,50 @@ from pathlib import Path
 from pipelines import files
 
 PUBLISHED, FOLDER, POINTER = "rollbook.duckdb", "published", "newest.txt"
+# The file without names, which has a folder of its own: others may enter that one.
+PSEUDONYMOUS, PSEUDONYMOUS_FOLDER = "rollbook-pseudonymous.duckdb", "pseudonymous"
 # How many versions are kept besides the newest.
 KEPT = 3
 # How a disk says that it knows no links.
 _WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 # DuckDB names a database by its file up to the first dot: `rollbook.main.students` holds for every version.
-_NAME = "rollbook.%Y-%m-%dT%H-%M-%S-%f.duckdb"
+_TIME = "%Y-%m-%dT%H-%M-%S-%f.duckdb"
 
 
 class Versions:
-    """The folder `published/` of one warehouse, and the link beside it."""
+    """The folder `published/` of one warehouse and the link beside it, or another pair of the kind."""
 
-    def __init__(self, root: Path, mode: int, folder_mode: int) -> None:
-        self.link = root / PUBLISHED
-        self.folder = root / FOLDER
+    def __init__(self, root: Path, mode: int, folder_mode: int, *, name: str = PUBLISHED, folder: str = FOLDER) -> None:
+        self.link = root / name
+        self.folder = root / folder
+        self.stem = name.removesuffix(".duckdb")
         self.pointer = self.folder / POINTER
         self.mode = mode
         self.folder_mode = folder_mode
 
-    def prepare(self, earlier: Path) -> None:
+    def prepare(self, earlier: Path | None = None) -> None:
         """Make the folder, apply the modes that are set now, and move in what earlier Rollbooks kept elsewhere."""
         files.folder(self.folder, self.folder_mode)
         self.folder.chmod(self.folder_mode)
-        for kept in earlier.glob("*.duckdb"):
-            kept.rename(self.folder / f"rollbook.{kept.stem.replace('.', '-')}.duckdb")
+        if earlier is not None:
+            for kept in earlier.glob("*.duckdb"):
+                kept.rename(self.folder / f"{self.stem}.{kept.stem.replace('.', '-')}.duckdb")
+            with suppress(OSError):  # not there, or not empty
+                earlier.rmdir()
         for version in self.all():
             version.chmod(self.mode)
-        with suppress(OSError):  # not there, or not empty
-            earlier.rmdir()
+        if self.link.is_file() and not self.link.is_symlink():  # a copy, where the disk knows no links
+            self.link.chmod(self.mode)
 
     def all(self) -> list[Path]:
         """Every version, the newest first."""
-        return sorted(self.folder.glob("rollbook.*.duckdb"), reverse=True)
+        return sorted(self.folder.glob(f"{self.stem}.*.duckdb"), reverse=True)
 
     def newest(self) -> Path | None:
-        """The version that readers get; None when `rollbook.duckdb` does not lead to one."""
+        """The version that readers get; None when the link does not lead to one."""
         if self.link.is_symlink():
-            return target(self.link)
+            return target(self.link, self.folder)
         with suppress(OSError, ValueError):
             version = self.folder / self.pointer.read_text(encoding="utf-8").strip()
             if self.link.is_file() and version in self.all():
@@ -87,10 +93,10 @@ class Versions:
 
     def show(self, version: Path) -> None:
         """Lead readers to a version, at once and durably."""
-        aside = self.link.with_name(f".{PUBLISHED}{files.PARTIAL}")
+        aside = self.link.with_name(f".{self.link.name}{files.PARTIAL}")
         aside.unlink(missing_ok=True)
         try:
-            aside.symlink_to(Path(FOLDER, version.name))  # relative, so that the warehouse can be moved
+            aside.symlink_to(Path(self.folder.name, version.name))  # relative, so that the warehouse can be moved
         except OSError as error:
             if error.errno not in _WITHOUT_LINKS:
                 raise
@@ -114,20 +120,29 @@ class Versions:
             with suppress(PermissionError):  # a system where a file in use cannot be removed: the next night
                 remove(version)
 
+    def clear(self) -> None:
+        """Remove the link first, then every version and the folder: nothing of the kind is there any more."""
+        self.link.unlink(missing_ok=True)
+        for version in self.all():
+            remove(version)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def _new_name(self) -> Path:
         """A name that sorts after all others, wherever the clock was set to."""
-        now = datetime.now(UTC)
+        name, now = f"{self.stem}.{_TIME}", datetime.now(UTC)
         for version in self.all()[:1]:
             with suppress(ValueError):
-                now = max(now, datetime.strptime(version.name, _NAME).replace(tzinfo=UTC) + timedelta(microseconds=1))
-        return self.folder / now.strftime(_NAME)
+                now = max(now, datetime.strptime(version.name, name).replace(tzinfo=UTC) + timedelta(microseconds=1))
+        return self.folder / now.strftime(name)
 
 
-def target(path: Path) -> Path | None:
-    """The file at a path. A link counts only if it leads into `published/` beside it; None for anything else."""
+def target(path: Path, folder: Path | None = None) -> Path | None:
+    """The file at a path. A link counts only if it leads into the folder of versions (default: `published/` beside it);
+    None for anything else.
+    """
     if path.is_symlink():
         found = path.parent / path.readlink()
-        return found if found.parent == path.parent / FOLDER and _is_plain(found) else None
+        return found if found.parent == (folder or path.parent / FOLDER) and _is_plain(found) else None
     return path if path.is_file() else None
 
 

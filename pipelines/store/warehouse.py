@@ -25,7 +25,7 @@ from pipelines.store.database import connect, count, literal, transaction
 from pipelines.store.lake import Lake
 from pipelines.store.own_files import OwnFiles
 from pipelines.store.statements import statements
-from pipelines.store.versions import KEPT, PUBLISHED, Versions
+from pipelines.store.versions import KEPT, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED, Versions
 from pipelines.tables import SETS, of_set
 
 sql = statements("pipelines.store")
@@ -38,16 +38,29 @@ BUILD = "build"
 class Warehouse:
     """The published file, the next one, and the folder where the writer works."""
 
-    def __init__(self, root: Path, mode: int = files.PRIVATE_FILE, build: Path | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        mode: int = files.PRIVATE_FILE,
+        build: Path | None = None,
+        *,
+        shared_mode: int | None = None,
+    ) -> None:
+        """`mode` is that of what is published; `shared_mode` that of the pseudonymous file, where one is made."""
         self.root = root
         self.mode = mode
         self.published = root / PUBLISHED
         self.build = build or root / BUILD
         self.next = self.build / "next.duckdb"
+        self.next_pseudonymous = self.build / "next-pseudonymous.duckdb"
         self.altered = self.build / "altered"
         self.own = OwnFiles(self.build)
         self.lake = Lake(root / "snapshots", mode)
         self.versions = Versions(root, mode, self.lake.folder_mode)
+        shared = files.PRIVATE_FILE if shared_mode is None else shared_mode
+        self.pseudonymous = Versions(
+            root, shared, files.folder_mode(shared), name=PSEUDONYMOUS, folder=PSEUDONYMOUS_FOLDER
+        )
 
     @property
     def scratch(self) -> Path:
@@ -60,9 +73,10 @@ class Warehouse:
         return self.build / "lake"
 
     def prepare(self) -> None:
-        """Make the folders; a group that may read what is published may enter the warehouse's own folder."""
-        files.folder(self.root, self.lake.folder_mode)
-        self.root.chmod(self.lake.folder_mode)
+        """Make the folders; who may read a file that is published may enter the warehouse's own folder."""
+        entered = self.lake.folder_mode | self.pseudonymous.folder_mode
+        files.folder(self.root, entered)
+        self.root.chmod(entered)
         self.lake.upgrade()
         self.lake.open_up()
         self.versions.prepare(earlier=self.build / "previous")
@@ -73,6 +87,7 @@ class Warehouse:
         """Remove what a killed writer left: a next file that nobody finished, staged rows, spilled data."""
         self.drop_next()
         self.versions.sweep()
+        self.pseudonymous.sweep()
         for aside in self.root.glob(f".*{files.PARTIAL}"):
             aside.unlink()
         for leftover in (
@@ -137,6 +152,14 @@ class Warehouse:
             return {}
         with connect(path, scratch=self.scratch, read_only=True) as con:
             return dict(con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall())
+
+    def version(self) -> str | None:
+        """Which version of itself the published file is; None without one. Raises DamagedError."""
+        if not self.published.is_file():
+            return None
+        with connect(self.published, scratch=self.scratch, read_only=True) as con:
+            row = con.execute("SELECT id FROM spans.version").fetchone()
+            return str(row[0]) if row else None
 
     def merged_everywhere(self) -> dict[date, str]:
         """The landed days that the published history and that of every kept older file hold, digest and all.
@@ -246,8 +269,9 @@ class Warehouse:
 
     def drop_next(self) -> None:
         """Remove the next file: it shall not be published."""
-        for leftover in (self.next, self.next.with_name(self.next.name + ".wal")):
+        for leftover in (self.next, self.next_pseudonymous):
             leftover.unlink(missing_ok=True)
+            leftover.with_name(f"{leftover.name}.wal").unlink(missing_ok=True)
 
     def bound_to(self) -> int | None:
         """The id of the institution that the published file belongs to."""

@@ -10,6 +10,7 @@ from datetime import date, datetime
 
 from pipelines import report
 from pipelines.errors import CheckError
+from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.report import Report
 from pipelines.settings import Settings
 from pipelines.store import checks, ops
@@ -19,7 +20,7 @@ from pipelines.views import catalog, terms, thresholds
 
 
 class Publisher:
-    """Makes what readers see: the published file, and the morning page beside it."""
+    """Makes what readers see: the published file, the pseudonymous one if it is wanted, and the morning page."""
 
     def __init__(self, settings: Settings, warehouse: Warehouse, clock: Callable[[], datetime]) -> None:
         self.settings = settings
@@ -27,12 +28,14 @@ class Publisher:
         self.clock = clock
         self.thresholds = warehouse.root / thresholds.FILE
         self.terms = warehouse.root / terms.FILE
+        self.pseudonymous = Pseudonymous(warehouse, wanted=settings.pseudonymous)
 
     def publish(self, *, shown_from: date | None = None, merged_since: date | None = None) -> Report | None:
         """Check the next file, then swap it in; its views show the lake from the day `shown_from` on (None: all of it).
 
         `merged_since` is the first day that the merge changed in a file that was checked before (None: all of it).
 
+        Where the pseudonymous file cannot be made, readers get the published one all the same, and a warning says so.
         Returns the morning page, or None when none could be made. Raises CheckError, or SettingError for a malformed
         thresholds.csv or terms.csv; the published file then stays in place.
         """
@@ -51,7 +54,10 @@ class Publisher:
             found = checks.examine(con, lake, days, merged_since)
             if broken := [sentence for sentences in found.values() for sentence in sentences]:
                 raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
+        prepared = self.pseudonymous.prepare(warehouse.next, self.clock())
         warehouse.swap()
+        if prepared:  # made before, so that the two swaps are a moment apart
+            self.pseudonymous.show()
         if shown_from is not None:
             warehouse.expire_rejects(shown_from)
         return self.write_report()

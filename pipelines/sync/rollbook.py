@@ -10,13 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from pipelines import flatten, machine
-from pipelines.errors import (
-    CheckError,
-    ContractChangedError,
-    HeldError,
-    NothingLandedError,
-    RollbookError,
-)
+from pipelines.errors import CheckError, ContractChangedError, HeldError, NothingLandedError, RollbookError
 from pipelines.ingest import Flattened
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
@@ -57,7 +51,9 @@ class Rollbook:
         self.settings = settings
         self.clock = clock
         self.progress = progress
-        self.warehouse = warehouse or Warehouse(settings.warehouse_path, settings.file_mode)
+        self.warehouse = warehouse or Warehouse(
+            settings.warehouse_path, settings.file_mode, shared_mode=settings.shared_mode
+        )
         self.raw = raw or RawStore(settings.warehouse_path / "raw")
         self.lake = self.warehouse.lake
         self.landings = Landings(self.raw)
@@ -140,6 +136,7 @@ class Rollbook:
         """Put an earlier published file back; the next writer brings it up to date first. Raises DamagedError."""
         with self.writer(recover=False):
             self.warehouse.restore(kept)
+            self.publisher.pseudonymous.keep_up(self.clock())
             self.publisher.write_report()
 
     @contextmanager
@@ -160,6 +157,7 @@ class Rollbook:
                         except RollbookError as error:
                             log.warning("The warehouse could not be brought up to date: %s", error.message)
                             self._blocked = error
+                        self.publisher.pseudonymous.keep_up(self.clock())
                     else:
                         self.recovery.sweep()
                     yield

@@ -1,0 +1,68 @@
+"""`rollbook codes`: whom a code of the pseudonymous file stands for, and new codes for all. For the owner only."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.app import app, out, safe
+from pipelines.errors import ArgumentError
+from pipelines.privacy.pseudonymous import Pseudonymous
+from pipelines.settings import load
+from pipelines.sync import Rollbook
+from pipelines.text import count_of
+
+codes = typer.Typer(
+    help="Look up whom a code of the pseudonymous file stands for, or give everybody another one.",
+    no_args_is_help=True,
+)
+app.add_typer(codes, name="codes")
+
+
+@codes.command()
+def find(
+    code: Annotated[int, typer.Argument(help="The code, as student_id in rollbook-pseudonymous.duckdb has it.")],
+) -> None:
+    """Show which student a code stands for: the id, and the name as it is or was last.
+
+    Only the account that Rollbook runs as can read the table of codes. Nothing is fetched or changed.
+    """
+    file = _file(Rollbook(load(fetches=False)))
+    release = file.codes.load()
+    student = release.student(code) if release else None
+    if release is None or student is None:
+        since = f" (codes are those since {release.began_at:%Y-%m-%d %H:%M} UTC)" if release else ""
+        raise ArgumentError(f"{code} stands for nobody{since}: copy it from student_id in the pseudonymous file")
+    out.print(f"{code} is student {student}: {safe(file.describe(student))}.")
+
+
+@codes.command()
+def rotate(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Begin a new release: every student gets another code, and the pseudonymous file is written again with them.
+
+    It takes effect at once. The codes used until now lead nowhere afterwards: what analysts have kept by them cannot be
+    joined with the new file, and `rollbook codes find` does not know them any more.
+    """
+    rollbook = Rollbook(load(fetches=False))
+    if not yes and not _confirmed():
+        raise ArgumentError("No new release was begun: it was not confirmed. Without a terminal, add --yes")
+    with rollbook.writer():
+        count = _file(rollbook).rotate(rollbook.clock())
+    out.print(f"A new release has begun, with {count_of(count, 'code')}.")
+    if not _file(rollbook).wanted:
+        out.print("ROLLBOOK_PSEUDONYMOUS is not set, so no file was written.")
+
+
+def _confirmed() -> bool:
+    """Ask whether to go on. Without a terminal nobody can answer, so the answer is no."""
+    if not sys.stdin.isatty():
+        return False
+    return typer.confirm("Every code becomes another one, and the present ones lead nowhere. Go on?", default=False)
+
+
+def _file(rollbook: Rollbook) -> Pseudonymous:
+    return rollbook.publisher.pseudonymous

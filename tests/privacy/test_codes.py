@@ -1,0 +1,174 @@
+"""The table of codes, and `rollbook codes`: whom a code stands for, and new codes for all."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.errors import ArgumentError, DamagedError, RollbookError
+from pipelines.privacy.codes import LEAST, MOST, Codes, begin
+from tests.support.nights import House, new_house, without_views
+from tests.support.pseudonyms import codes, ident, pseudonymous, pupils, rows, taught
+
+NOW = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_codes_have_fifteen_digits_and_each_is_drawn_once() -> None:
+    found = begin(NOW).covering(range(1, 20_001)).codes
+    assert len({*found.values()}) == 20_000
+    assert min(found.values()) >= LEAST == 10**14
+    assert max(found.values()) < MOST == 10**15
+    # Neither the ids' order nor their size is in them: of neighbours, as many codes fall as rise.
+    drawn = [found[n] for n in range(1, 20_001)]
+    assert 9_500 < sum(a < b for a, b in itertools.pairwise(drawn)) < 10_500
+
+
+def test_a_draw_that_is_taken_or_an_id_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = iter([5, 5, 6, 7])
+    monkeypatch.setattr(secrets, "randbelow", lambda _: next(draws))
+    assert begin(NOW).covering([LEAST + 6, 3]).codes == {LEAST + 6: LEAST + 5, 3: LEAST + 7}
+
+
+def test_who_has_a_code_keeps_it() -> None:
+    first = begin(NOW).covering([1, 2])
+    assert first.covering([2, 3, 1]).codes.items() > first.codes.items()
+    assert first.covering([]) == first
+
+
+def test_what_is_saved_is_loaded_and_a_student_is_found_by_the_code(tmp_path: Path) -> None:
+    table, release = Codes(tmp_path), begin(NOW).covering([7, 8])
+    assert table.load() is None
+    table.save(release)
+    assert table.load() == release
+    assert release.student(release.codes[8]) == 8
+    assert release.student(1) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe", b"[]", b'{"release": null, "sha256": ""}'])
+def test_odd_bytes_are_told_and_never_taken_for_a_table(tmp_path: Path, content: bytes) -> None:
+    table = Codes(tmp_path)
+    table.save(begin(NOW))
+    table.path.write_bytes(content)
+    with pytest.raises(DamagedError, match="rollbook codes rotate"):
+        table.load()
+
+
+def test_a_code_that_somebody_changed_is_told(tmp_path: Path) -> None:
+    table = Codes(tmp_path)
+    table.save(begin(NOW).covering([7, 8]))
+    whole = json.loads(table.path.read_bytes())
+    whole["release"]["codes"]["7"] += 1
+    table.path.write_text(json.dumps(whole))
+    with pytest.raises(DamagedError, match="is not as it was written"):
+        table.load()
+
+
+# --- the commands ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    monkeypatch.setenv("COLUMNS", "300")
+    with without_views(), new_house(pupils(3), taught(), pseudonymous=True) as made:
+        for name, value in made.environment().items():
+            monkeypatch.setenv(name, value)
+        yield made
+
+
+def run(*arguments: str) -> str:
+    """What a command prints. Raises what it raises."""
+    result = CliRunner().invoke(app, ["codes", *arguments])
+    if isinstance(result.exception, RollbookError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_find_names_who_is_behind_a_code_also_who_is_gone(house: House) -> None:
+    house.night(1)
+    house.night(2, pupils(2))
+    known = codes(house)
+    assert run("find", str(known[ident(1)])).strip() == (
+        f"{known[ident(1)]} is student {ident(1)}: Zaphod O'Beeblebrox-1x."
+    )
+    assert run("find", str(known[ident(3)])).strip() == (
+        f"{known[ident(3)]} is student {ident(3)}: Zaphod O'Beeblebrox-3x, who is no longer listed."
+    )
+
+
+def test_find_says_that_a_code_stands_for_nobody(house: House) -> None:
+    with pytest.raises(ArgumentError, match="^7 stands for nobody: copy it from student_id"):
+        run("find", "7")
+    house.night(1)
+    with pytest.raises(ArgumentError, match=r"^7 stands for nobody \(codes are those since 2026-11-20 02:15 UTC\)"):
+        run("find", "7")
+    with pytest.raises(ArgumentError, match="stands for nobody"):
+        run("find", str(ident(1)))
+
+
+def test_find_without_a_published_file_still_gives_the_id(house: House) -> None:
+    house.night(1)
+    known = codes(house)
+    house.lose_published()
+    assert f"is student {ident(1)}: there is no published file" in run("find", str(known[ident(1)]))
+
+
+def test_rotate_gives_everybody_another_code_and_find_knows_the_old_ones_no_more(house: House) -> None:
+    house.night(1)
+    before = codes(house)
+    assert "with 3 codes" in run("rotate", "--yes")
+    after = codes(house)
+    assert not {*before.values()} & {*after.values()}
+    assert {code for (code,) in rows(house, "SELECT student_id FROM students")} == {*after.values()}
+    with pytest.raises(ArgumentError, match="stands for nobody"):
+        run("find", str(before[ident(1)]))
+    assert f"is student {ident(1)}" in run("find", str(after[ident(1)]))
+
+
+def test_rotate_wants_a_yes(house: House) -> None:
+    house.night(1)
+    before = codes(house)
+    with pytest.raises(ArgumentError, match="add --yes"):
+        run("rotate")
+    assert codes(house) == before
+
+
+def test_rotate_where_no_file_is_wanted_begins_a_release_and_writes_none(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.night(1)
+    before = codes(house)
+    monkeypatch.setenv("ROLLBOOK_PSEUDONYMOUS", "0")
+    assert "no file was written" in run("rotate", "--yes")
+    assert not pseudonymous(house).exists()
+    house.night(2)
+    assert not {*before.values()} & {*codes(house).values()}
+
+
+def test_status_says_of_which_version_the_file_is(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def line() -> str:
+        result = CliRunner().invoke(app, ["status"])
+        assert result.exit_code == 0, result.output
+        return next(shown for shown in result.output.splitlines() if shown.startswith("codes"))
+
+    assert "there is no rollbook-pseudonymous.duckdb that can be read" in line()
+    house.night(1)
+    assert line().endswith("rollbook-pseudonymous.duckdb is of the version that is published")
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.privacy.pseudonymous.Pseudonymous.prepare", lambda *_: False)
+        house.night(2)
+    assert "rollbook-pseudonymous.duckdb is NOT of the version that is published" in line()
+    assert "up to 2026-11-20" in line()
+    monkeypatch.setenv("ROLLBOOK_PSEUDONYMOUS", "0")
+    assert "the next sync removes it" in line()

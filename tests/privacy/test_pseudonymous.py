@@ -1,0 +1,232 @@
+"""The pseudonymous file: it has all that analysts need, and nothing that names anybody (G12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+from pipelines.privacy.pseudonymous import CODE, LEFT_OUT, STUDENT, is_emptied, is_left_out
+from pipelines.store import schema
+from pipelines.tables import TABLES
+from pipelines.views import catalog
+from tests.support.nights import House, night
+from tests.support.pseudonyms import STUDENTS, WORDS, Secrets, codes, ident, lived, pseudonymous, rows
+
+
+@pytest.fixture(scope="module")
+def secrets() -> Secrets:
+    return Secrets()
+
+
+@pytest.fixture(scope="module")
+def house(secrets: Secrets) -> Iterator[House]:
+    with lived(secrets) as made:
+        yield made
+
+
+# --- nothing in it names anybody -------------------------------------------------------------------------------------
+
+
+def test_no_name_and_no_id_is_in_its_bytes_or_rows(house: House, secrets: Secrets) -> None:
+    assert len(secrets.numbers) == STUDENTS + 1
+    assert secrets.in_bytes(pseudonymous(house)) == set()
+    assert secrets.in_rows(pseudonymous(house)) == []
+
+
+def test_the_search_finds_them_in_the_published_file(house: House, secrets: Secrets) -> None:
+    assert set(secrets.in_rows(house.published)) == {*WORDS, *map(str, secrets.numbers)}
+    assert len(secrets.in_bytes(house.published)) > len(WORDS)
+
+
+def test_personal_columns_are_there_and_empty_and_say_so(house: House) -> None:
+    for relation in schema.declared():
+        for column in relation.columns:
+            name = f"{relation.schema}.{relation.name}"
+            if is_left_out(column) and name not in ("main.changes", "ops.syncs"):
+                assert rows(house, f"SELECT COUNT({column.name}) FROM {name}") == [(0,)], (name, column.name)
+                comment = f"SELECT comment FROM duckdb_columns() WHERE schema_name || '.' || table_name = '{name}'"
+                assert rows(house, f"{comment} AND column_name = '{column.name}'") == [
+                    (f"{column.comment} {LEFT_OUT}",)
+                ]
+
+
+def test_of_the_views_exactly_the_columns_that_are_said_to_be_left_out_are(house: House) -> None:
+    """A column that has values in the published file and none here says so, and none says so that has some."""
+    said = rows(house, f"SELECT table_name, column_name FROM duckdb_columns() WHERE comment LIKE '%{LEFT_OUT}%'")
+    count = "SELECT {} FROM {}"
+    for view in catalog.views():
+        names = [name for name, _ in view.columns]
+        counts = count.format(", ".join(f"COUNT({n})" for n in names), view.name)
+        ((*here,), (*there,)) = rows(house, counts)[0], house.query(counts)[0]
+        left_out = {n for n, h, t in zip(names, here, there, strict=True) if t and not h}
+        assert left_out == {n for v, n in said if v == view.name and there[names.index(n)]}, view.name
+    assert ("roster", "teacher_name") in said
+    assert ("students_to_watch", "name") in said
+    assert ("metrics", "name") not in said
+
+
+def test_the_lake_and_what_quotes_records_are_not_in_it(house: House) -> None:
+    schemas = "SELECT schema_name FROM duckdb_schemas() WHERE database_name = current_database() AND NOT internal"
+    assert {name for (name,) in rows(house, schemas)} == {"history", "ops", "spans"}
+    for name in ("ops.rejects", "ops.drift", "ops.pages", "main.student_details", "history.student_details"):
+        assert rows(house, f"SELECT COUNT(*) FROM {name}") == [(0,)]
+        assert house.query(f"SELECT COUNT(*) > 0 FROM {name}") == [(True,)], name
+    assert {n for n, t in TABLES.items() if is_emptied(t)} == {"student_details"}
+
+
+# --- it is the same otherwise ----------------------------------------------------------------------------------------
+
+
+def without_names(table: str, schema_name: str) -> str:
+    """The columns of a table that are not personal, the id left out."""
+    declared = next(r for r in schema.declared() if (r.schema, r.name) == (schema_name, table))
+    return ", ".join(c.name for c in declared.columns if not is_left_out(c) and c.name != STUDENT)
+
+
+@pytest.mark.parametrize("name", [n for n, t in TABLES.items() if not is_emptied(t)])
+def test_the_current_rows_are_those_of_the_published_file(house: House, name: str) -> None:
+    key = f"{STUDENT}, " if STUDENT in TABLES[name].names else ""
+    query = f"SELECT {key}{without_names(name, 'main')} FROM {name}"
+    known = codes(house)
+    expected = [(known[row[0]], *row[1:]) if key else row for row in house.query(query)]
+    assert sorted(rows(house, query), key=repr) == sorted(expected, key=repr) != []
+
+
+def test_history_is_the_same_where_nothing_personal_is_declared(house: House) -> None:
+    for name, table in TABLES.items():
+        if not any(is_left_out(c) for c in table.columns):
+            for of in ("history", "spans") if table.is_list else ("history",):
+                key = f"{STUDENT}, " if STUDENT in table.names else ""
+                query = f"SELECT {key}{without_names(name, of)} FROM {of}.{name}"
+                known = codes(house)
+                expected = [(known[row[0]], *row[1:]) if key else row for row in house.query(query)]
+                assert sorted(rows(house, query), key=repr) == sorted(expected, key=repr) != [], (of, name)
+
+
+def test_every_view_has_as_many_rows_but_those_about_names_and_bodies(house: House) -> None:
+    for name in catalog.VIEWS:
+        if name not in ("student_timeline", "data_quality"):
+            query = f"SELECT COUNT(*) FROM {name}"
+            assert rows(house, query) == house.query(query), name
+    kept = "FROM student_timeline WHERE what <> 'details'"
+    assert rows(house, f"SELECT COUNT(*) {kept}") == house.query(f"SELECT COUNT(*) {kept}")
+    assert rows(house, "SELECT COUNT(*) FROM student_timeline WHERE what = 'details'") == [(0,)]
+    kept = "SELECT kind, about, how_many, since FROM data_quality WHERE kind NOT IN ('reject', 'drift') ORDER BY ALL"
+    assert rows(house, kept) == house.query(kept)
+
+
+def test_its_macros_answer(house: House) -> None:
+    assert rows(house, f"SELECT COUNT(*) FROM students_as_of(DATE '{night(3)}')") == [(STUDENTS,)]
+    assert rows(house, f"SELECT as_of_day(DATE '{night(9)}')") == [(night(4),)]
+
+
+def test_both_files_are_of_the_same_version_and_it_says_which(house: House) -> None:
+    version = "SELECT id, published_at FROM spans.version"
+    assert rows(house, version) == house.query(version)
+    assert rows(house, "SELECT version, published_at, newest_day FROM ops.release") == [
+        (*house.query(version)[0], night(4))
+    ]
+
+
+# --- nothing shows that something personal changed -------------------------------------------------------------------
+
+
+def test_a_change_of_names_alone_is_in_no_version_no_change_and_no_count(house: House) -> None:
+    renamed, more = codes(house)[ident(1)], codes(house)[ident(2)]
+    assert house.query(f"SELECT COUNT(*) FROM history.students WHERE student_id = {ident(1)}") == [(3,)]
+    assert rows(house, f"SELECT valid_from, valid_to FROM history.students WHERE student_id = {renamed}") == [
+        (night(1), None)
+    ]
+    assert (
+        rows(house, f"SELECT * EXCLUDE (student_id) FROM changes WHERE student_id = {renamed} AND change = 'changed'")
+        == []
+    )
+    # Of the other one the figure is told, and when; the name is not.
+    assert rows(
+        house,
+        f"SELECT snapshot_date, table_name, column_name FROM changes WHERE student_id = {more} AND change = 'changed'",
+    ) == [(night(d), "student_summaries", "completed_assignments") for d in (2, 3)]
+    # A class whose teacher got another name.
+    assert house.query("SELECT COUNT(*) FROM history.classes WHERE class_id = 501") == [(2,)]
+    assert rows(house, "SELECT COUNT(*) FROM history.classes WHERE class_id = 501") == [(1,)]
+
+
+def test_somebody_who_was_away_has_two_versions(house: House) -> None:
+    gone = codes(house)[ident(4)]
+    assert rows(house, f"SELECT valid_from, valid_to FROM history.students WHERE student_id = {gone} ORDER BY 1") == [
+        (night(1), night(3)),
+        (night(4), None),
+    ]
+
+
+def test_the_counts_of_a_night_are_those_of_what_is_shown(house: House) -> None:
+    """On night 2 one figure changed, two students' names and a teacher's: one row is told."""
+    counts = "SELECT snapshot_date, rows_added, rows_changed, rows_removed FROM sync_log ORDER BY 1"
+    (_, here, *_), (_, there, *_) = rows(house, counts), house.query(counts)
+    assert (
+        there[2] - here[2]
+        == 3
+        + house.query(
+            f"SELECT COUNT(*) FROM changes WHERE table_name = 'student_details' AND change = 'changed' AND snapshot_date = '{night(2)}'"
+        )[0][0]
+    )
+    assert (
+        here[2]
+        == rows(
+            house,
+            f"SELECT COUNT(DISTINCT (table_name, student_id, class_id)) FROM changes WHERE change = 'changed' AND snapshot_date = '{night(2)}'",
+        )[0][0]
+        == 1
+    )
+    assert rows(house, "SELECT COUNT(bytes_received) FROM ops.syncs") == [(0,)]
+
+
+def test_runs_of_what_was_stated_are_left_out_as_names_cut_them(house: House) -> None:
+    assert house.query("SELECT COUNT(*) > 20 FROM spans.students WHERE span_state = 'stated'") == [(True,)]
+    assert rows(house, "SELECT DISTINCT span_state FROM spans.students") == [("mute",)]
+    assert rows(house, "SELECT COUNT(*) FROM spans.students") == house.query(
+        "SELECT COUNT(*) FROM spans.students WHERE span_state = 'mute'"
+    )
+
+
+# --- nothing leads from a code to an id ------------------------------------------------------------------------------
+
+
+def test_each_student_has_one_code_everywhere_which_says_what_it_is(house: House) -> None:
+    known = set(codes(house).values())
+    holding = rows(
+        house, "SELECT schema_name, table_name, comment FROM duckdb_columns() WHERE column_name = 'student_id'"
+    )
+    assert {comment for *_, comment in holding} == {CODE}
+    assert len(holding) > 20
+    for of, name, _ in holding:
+        assert {code for (code,) in rows(house, f"SELECT DISTINCT student_id FROM {of}.{name}")} - known <= {None}, name
+
+
+def test_no_table_keeps_the_order_of_the_ids(house: House) -> None:
+    """Rows are in the order of the codes; of `changes`, within a day."""
+    for name in ("main.students", "history.students", "main.student_summaries", "history.student_classes"):
+        found = [code for (code,) in rows(house, f"SELECT student_id FROM {name}")]
+        assert found == sorted(found), name
+    changed = rows(house, "SELECT snapshot_date, student_id FROM changes WHERE student_id IS NOT NULL")
+    assert changed == sorted(changed)
+
+
+def test_codes_are_fifteen_digits_and_no_ids(house: House) -> None:
+    known = codes(house)
+    assert len(set(known.values())) == len(known) == STUDENTS + 1
+    assert {len(str(code)) for code in known.values()} == {15}
+    assert max(known.values()) < 2**53
+    assert not set(known.values()) & set(known)
+
+
+def test_it_opens_beside_the_published_one_in_one_connection(house: House) -> None:
+    with duckdb.connect() as con:
+        con.execute(f"ATTACH '{pseudonymous(house)}' AS coded (READ_ONLY)")
+        con.execute(f"ATTACH '{house.published}' AS named (READ_ONLY)")
+        assert (
+            con.execute("SELECT COUNT(*) FROM coded.roster").fetchall()
+            == con.execute("SELECT COUNT(*) FROM named.roster").fetchall()
+        )

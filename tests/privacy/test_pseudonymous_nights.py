@@ -1,0 +1,455 @@
+"""The pseudonymous file from night to night: what follows every publish, and what a failure or a kill leaves behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from pipelines.errors import DamagedError, MachineError, RollbookError
+from pipelines.operations.discard import discard
+from pipelines.operations.status import load_status
+from pipelines.store.warehouse import Warehouse
+from pipelines.sync import always
+from pipelines.tables import TABLES
+from tests.support.nights import House, new_house, night, without_views
+from tests.support.pseudonyms import Secrets, codes, ident, pseudonymous, pupil, pupils, rows, taught
+
+VERSION = "SELECT id FROM spans.version"
+
+
+@pytest.fixture(autouse=True)
+def _quick() -> Iterator[None]:
+    with without_views():
+        yield
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with new_house(pupils(8), taught(), pseudonymous=True) as made:
+        yield made
+
+
+def is_current(house: House) -> bool:
+    """Whether both files are of one version, by what is in them and by what status says."""
+    found = load_status(house.rollbook()).pseudonymous
+    assert found is not None
+    same = rows(house, VERSION) == house.query(VERSION) and rows(
+        house, f"SELECT COUNT(*) FROM ({DAYS})"
+    ) == house.query(f"SELECT COUNT(*) FROM ({DAYS})")
+    assert found.is_current == same
+    return same
+
+
+DAYS = "SELECT * FROM spans.days"
+
+
+def current(house: House) -> set[int]:
+    """The codes of those who are listed."""
+    return {code for (code,) in rows(house, "SELECT student_id FROM students")}
+
+
+def versions(house: House) -> list[str]:
+    return sorted(p.name for p in (house.warehouse / "pseudonymous").iterdir())
+
+
+# --- the codes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_codes_are_the_same_every_night_also_of_who_is_gone_and_back(house: House) -> None:
+    house.night(1)
+    first = codes(house)
+    house.night(2, pupils(7))
+    house.night(3, [*pupils(6), pupil(9)])
+    house.night(4, pupils(8))
+    assert {s: c for s, c in codes(house).items() if s in first} == first
+    assert set(codes(house)) == {*first, ident(9)}
+    assert current(house) == set(first.values())
+    assert rows(house, f"SELECT COUNT(*) FROM history.students WHERE student_id = {first[ident(8)]}") == [(2,)]
+
+
+@pytest.mark.slow
+def test_codes_come_from_chance_and_from_nothing_else() -> None:
+    drawn = []
+    for _ in range(2):
+        with new_house(pupils(8), taught(), pseudonymous=True) as house:
+            house.night(1)
+            drawn.append(codes(house))
+    assert drawn[0].keys() == drawn[1].keys()
+    assert not set(drawn[0].values()) & set(drawn[1].values())
+
+
+@pytest.mark.slow
+def test_a_rebuild_a_discard_a_restore_and_a_move_keep_the_codes_and_are_followed(house: House) -> None:
+    for number, listed in ((1, pupils(8)), (2, pupils(8)), (3, pupils(9))):
+        house.night(number, listed)
+    known = codes(house)
+    house.rollbook().rebuild(confirm=always)
+    assert is_current(house)
+    discard(house.rollbook(), night(3), reason="Zaphod's file", confirm=always)
+    assert is_current(house)
+    assert current(house) == {known[ident(n)] for n in range(1, 9)}
+    assert rows(house, "SELECT DISTINCT reason FROM ops.syncs WHERE outcome = 'discarded'") == [
+        ("the reason is left out of this file",)
+    ]
+    rollbook = house.rollbook()
+    rollbook.restore(rollbook.warehouse.kept()[-1])
+    assert is_current(house)
+    moved = house.warehouse.with_name("moved")
+    shutil.move(house.warehouse, moved)
+    there = House(moved, house.service, **house.over).at(3)
+    with there.rollbook().writer():
+        there.rollbook().publish()
+    assert is_current(there)
+    assert codes(there) == known
+
+
+@pytest.mark.slow
+def test_what_retention_deletes_stays_in_its_history(house: House) -> None:
+    for number in (1, 2, 3, 4):
+        house.night(number, pupils(8 - number), over={"keep_days": 1})
+    assert not (house.warehouse / "raw" / f"snapshot_date={night(1)}").exists()
+    assert is_current(house)
+    query = "SELECT COUNT(*), COUNT(valid_to) FROM history.students"
+    assert rows(house, query) == house.query(query) == [(7, 3)]
+
+
+def test_the_file_before_stays_for_who_is_just_opening_it_until_the_next_writer(house: House) -> None:
+    house.night(1)
+    first = pseudonymous(house).resolve()
+    house.night(2)
+    assert versions(house) == [first.name, pseudonymous(house).resolve().name]
+    with house.rollbook().writer():
+        assert versions(house) == [pseudonymous(house).resolve().name]
+
+
+# --- a new release ---------------------------------------------------------------------------------------------------
+
+
+def test_rotate_makes_every_code_another_one_at_once(house: House) -> None:
+    house.night(1)
+    house.night(2, pupils(7))
+    before, old, number = codes(house), pseudonymous(house).resolve(), rows(house, VERSION)
+    rollbook = house.rollbook()
+    with rollbook.writer():
+        assert rollbook.publisher.pseudonymous.rotate(house.now) == 8
+    assert codes(house).keys() == before.keys()
+    assert not set(codes(house).values()) & set(before.values())
+    assert current(house) == {codes(house)[ident(n)] for n in range(1, 8)}
+    assert (is_current(house), rows(house, VERSION)) == (True, number)
+    assert not old.exists()
+    house.night(3)
+    assert current(house) == {codes(house)[ident(n)] for n in range(1, 8)}
+
+
+@pytest.mark.slow
+def test_a_rotation_that_fails_leaves_the_release_as_it_was(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.night(1)
+    before = codes(house)
+    rollbook = house.rollbook()
+    monkeypatch.setattr("pipelines.views.catalog.create_views", no_room)
+    with rollbook.writer(), pytest.raises(MachineError):
+        rollbook.publisher.pseudonymous.rotate(house.now)
+    assert codes(house) == before
+    assert current(house) == set(before.values())
+
+
+@pytest.mark.slow
+def test_a_forgotten_student_has_no_code_and_another_one_later(house: House) -> None:
+    house.night(1)
+    before = codes(house)
+    table = house.rollbook().publisher.pseudonymous.codes
+    assert table.forget(ident(3))
+    assert not table.forget(ident(3))
+    assert {*before} - {*codes(house)} == {ident(3)}
+    assert str(before[ident(3)]).encode() not in table.path.read_bytes()
+    house.night(2)
+    assert codes(house)[ident(3)] != before[ident(3)]
+    assert {s: c for s, c in codes(house).items() if s != ident(3)} == {
+        s: c for s, c in before.items() if s != ident(3)
+    }
+
+
+# --- failures and kills ----------------------------------------------------------------------------------------------
+
+
+def no_room(*_: Any) -> None:
+    raise MachineError("The disk is full")
+
+
+@pytest.mark.slow
+def test_a_failure_leaves_the_older_file_and_the_night_goes_on_and_says_so(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.night(1)
+    for fault in (no_room, lambda *_: duckdb.sql("SELECT * FROM Zaphod")):
+        with monkeypatch.context() as patch:
+            patch.setattr("pipelines.views.catalog.create_views", fault)
+            house.night(2, pupils(9))
+            assert "rollbook-pseudonymous.duckdb could not be made" in caplog.text
+            assert "Zaphod" not in caplog.text
+            assert house.query("SELECT COUNT(*) FROM students") == [(9,)]
+            assert rows(house, "SELECT COUNT(*), (SELECT newest_day FROM ops.release) FROM students") == [(8, night(1))]
+            assert not is_current(house)
+        caplog.clear()
+    house.night(3)
+    assert is_current(house)
+    assert len(versions(house)) == 2
+
+
+@pytest.mark.slow
+def test_a_publish_that_fails_leaves_both_as_they_were(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.night(1)
+    before = rows(house, VERSION)
+    with monkeypatch.context() as patch:
+        patch.setattr(Warehouse, "swap", no_room)
+        with pytest.raises(MachineError):
+            house.night(2, pupils(9))
+    assert rows(house, VERSION) == house.query(VERSION) == before
+
+
+def test_a_kill_between_the_two_swaps_is_told_and_mended_by_the_next_writer(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.night(1)
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.privacy.pseudonymous.Pseudonymous.show", killed)
+        with pytest.raises(SystemExit):
+            house.night(2, pupils(9))
+    assert not is_current(house)
+    with house.rollbook().writer():
+        assert is_current(house)
+    assert "was not of the version that is published; it is made again" in caplog.text
+    assert current(house) == set(codes(house).values())
+    assert not (house.warehouse / "build" / "next-pseudonymous.duckdb").exists()
+
+
+def killed(*_: Any, **__: Any) -> None:
+    raise SystemExit(9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["pipelines.privacy.codes.Codes.save", "pipelines.store.versions.Versions.retire"])
+def test_a_kill_at_another_step_is_mended_too(house: House, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    house.night(1)
+    known = codes(house)
+    with monkeypatch.context() as patch:
+        patch.setattr(step, killed)
+        with pytest.raises(SystemExit):
+            house.night(2, pupils(9))
+    with house.rollbook().writer():
+        pass
+    assert is_current(house)
+    assert known.items() <= codes(house).items()
+    house.night(3)
+    assert len(versions(house)) == 2
+
+
+def test_a_kill_of_a_rotation_is_mended_by_the_next_writer(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.night(1)
+    rollbook = house.rollbook()
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.store.versions.Versions.show", killed)
+        with pytest.raises(SystemExit), rollbook.writer():
+            rollbook.publisher.pseudonymous.rotate(house.now)
+    assert not is_current_by_status(house)
+    with house.rollbook().writer():
+        pass
+    assert is_current_by_status(house)
+    assert current(house) == set(codes(house).values())
+
+
+def is_current_by_status(house: House) -> bool:
+    found = load_status(house.rollbook()).pseudonymous
+    return found is not None and found.is_current
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", ["cut", "odd", "lost"])
+def test_a_lost_or_damaged_table_of_codes_is_said_and_no_code_is_made_another_one_silently(
+    house: House, caplog: pytest.LogCaptureFixture, harm: str
+) -> None:
+    house.night(1)
+    table, before, content = house.warehouse / "private" / "codes.json", current(house), b""
+    content = table.read_bytes()
+    if harm == "lost":
+        table.unlink()
+    else:
+        table.write_bytes(content[:-20] if harm == "cut" else content.replace(b"1", b"2", 1))
+    house.night(2, pupils(9))
+    assert "rollbook codes rotate" in caplog.text
+    assert house.query("SELECT COUNT(*) FROM students") == [(9,)]
+    assert current(house) == before
+    table.write_bytes(content)
+    house.night(3)
+    assert before < current(house)
+
+
+@pytest.mark.slow
+def test_rotate_begins_anew_where_the_table_was_lost(house: House) -> None:
+    house.night(1)
+    (house.warehouse / "private" / "codes.json").write_bytes(b"{")
+    rollbook = house.rollbook()
+    with pytest.raises(DamagedError):
+        rollbook.publisher.pseudonymous.codes.load()
+    with rollbook.writer():
+        rollbook.publisher.pseudonymous.rotate(house.now)
+    assert is_current(house)
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", None])
+def test_a_damaged_file_is_told_and_made_again(house: House, content: bytes | None) -> None:
+    house.night(1)
+    file = pseudonymous(house).resolve()
+    file.unlink() if content is None else file.write_bytes(content)
+    assert not is_current_by_status(house)
+    with house.rollbook().writer():
+        pass
+    assert is_current(house)
+
+
+def test_a_next_file_that_a_killed_writer_left_is_removed(house: House) -> None:
+    house.night(1)
+    left = house.warehouse / "build" / "next-pseudonymous.duckdb"
+    left.write_bytes(b"half")
+    left.with_name(f"{left.name}.wal").write_bytes(b"half")
+    house.night(2, over={"pseudonymous": False})
+    assert not list(left.parent.glob("next-pseudonymous*"))
+
+
+# --- the setting, and who may read -----------------------------------------------------------------------------------
+
+
+def test_without_the_setting_there_is_none(house: House) -> None:
+    house.night(1, over={"pseudonymous": False})
+    names = {p.name for p in house.warehouse.iterdir()}
+    assert not {n for n in names if "pseudonymous" in n or n == "private"}
+    assert load_status(house.rollbook(pseudonymous=False)).pseudonymous is None
+
+
+@pytest.mark.slow
+def test_turned_off_the_file_goes_and_the_codes_stay(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    house.night(1)
+    known = codes(house)
+    found = load_status(house.rollbook(pseudonymous=False)).pseudonymous
+    assert found is not None
+    assert (found.is_wanted, found.is_current) == (False, True)
+    house.night(2, over={"pseudonymous": False})
+    assert "ROLLBOOK_PSEUDONYMOUS is not set" in caplog.text
+    assert not {p.name for p in house.warehouse.iterdir() if "pseudonymous" in p.name}
+    house.night(3)
+    assert current(house) == set(known.values())
+
+
+def test_turned_on_it_is_made_by_the_next_writer(house: House) -> None:
+    house.night(1, over={"pseudonymous": False})
+    with house.rollbook().writer():
+        pass
+    assert is_current(house)
+
+
+def reached(warehouse: Path, bit: int) -> set[str]:
+    """The files that others (0o004) or the group (0o040) can open: every folder above lets them in."""
+    found = set()
+    for path in (p for p in warehouse.rglob("*") if p.is_file()):
+        real = path.resolve()
+        above = [p for p in real.parents if p == warehouse or warehouse in p.parents]
+        if real.stat().st_mode & bit and all(p.stat().st_mode & bit >> 2 for p in above):
+            found.add(path.relative_to(warehouse).parts[0])
+    return found
+
+
+OF_IT = {"rollbook-pseudonymous.duckdb", "pseudonymous"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "others"), [("644", OF_IT), ("640", set()), ("600", set())])
+def test_a_wider_group_reads_it_and_nothing_else(house: House, mode: str, others: set[str]) -> None:
+    umask = os.umask(0)
+    try:
+        house.night(1, over={"pseudonymous_mode": mode})
+        assert reached(house.warehouse, 0o004) == others
+        assert reached(house.warehouse, 0o040) == (set() if mode == "600" else OF_IT)
+        assert stat.S_IMODE(pseudonymous(house).stat().st_mode) == int(mode, 8)
+        house.night(2, over={"pseudonymous_mode": mode, "published_mode": "640"})
+        assert reached(house.warehouse, 0o004) == others
+        # What was opened is closed again by the next writer.
+        house.night(3)
+        assert reached(house.warehouse, 0o044) == set()
+        assert stat.S_IMODE(house.warehouse.stat().st_mode) == 0o700
+    finally:
+        os.umask(umask)
+
+
+def test_the_codes_are_the_owners_alone(house: House) -> None:
+    umask = os.umask(0)
+    try:
+        house.night(1, over={"pseudonymous_mode": "644", "published_mode": "644"})
+    finally:
+        os.umask(umask)
+    table = house.warehouse / "private" / "codes.json"
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (table, table.parent)] == [0o600, 0o700]
+
+
+def test_a_process_that_stays_open_sees_the_new_night_when_it_connects_again(house: House) -> None:
+    house.night(1)
+    with duckdb.connect(pseudonymous(house), read_only=True) as held:
+        house.night(2, pupils(9))
+        assert held.execute("SELECT COUNT(*) FROM students").fetchall() == [(8,)]
+        assert rows(house, "SELECT COUNT(*) FROM students") == [(9,)]
+
+
+# --- odd schools -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_school_without_students_and_one_with_a_single_class(house: House) -> None:
+    with new_house([], taught()[:1], pseudonymous=True) as empty:
+        empty.night(1)
+        assert is_current(empty)
+        assert current(empty) == set()
+        empty.night(2, pupils(1))
+        assert len(current(empty)) == 1
+
+
+@pytest.mark.slow
+def test_values_are_declared_otherwise_between_two_nights(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column that becomes personal is gone from the file after the next night, and from its history."""
+    from dataclasses import replace
+
+    house.night(1)
+    assert rows(house, "SELECT COUNT(class_room) > 0 FROM history.classes") == [(True,)]
+    lake = {k: v for k, v in house.state().items() if k.startswith("snapshots")}
+    table = TABLES["classes"]
+    changed = tuple(replace(c, personal=True) if c.name == "class_room" else c for c in table.columns)
+    monkeypatch.setitem(TABLES, "classes", replace(table, columns=changed))
+    house.night(2)
+    assert rows(house, "SELECT COUNT(class_room) FROM history.classes") == [(0,)]
+    assert house.query("SELECT COUNT(class_room) > 0 FROM history.classes") == [(True,)]
+    # Nothing was flattened again for it.
+    assert lake.items() <= house.state().items()
+
+
+def test_names_with_quotes_in_every_place_are_no_fault(house: House) -> None:
+    secrets = Secrets()
+    listed = [pupil(1, "'"), pupil(2, '"'), pupil(3, "\\"), pupil(4, "%'); DROP TABLE students; --")]
+    secrets.add(listed)
+    house.night(1, listed)
+    assert len(current(house)) == 4
+    assert secrets.in_bytes(pseudonymous(house)) == set()
+
+
+def test_an_error_of_the_published_file_is_no_error_of_this_one(house: House) -> None:
+    house.night(1)
+    house.lose_published()
+    with pytest.raises(RollbookError), house.rollbook().writer(recover=False):
+        raise DamagedError("as a rebuild that fails would")
+    with house.rollbook().writer():
+        assert is_current(house)
