@@ -9,6 +9,7 @@ import typer
 
 from pipelines.cli.app import app, out, safe
 from pipelines.errors import ArgumentError
+from pipelines.privacy import access
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.settings import load
 from pipelines.sync import Rollbook
@@ -29,12 +30,14 @@ def find(
 
     Only the account that Rollbook runs as can read the table of codes. Nothing is fetched or changed.
     """
-    file = _file(Rollbook(load(fetches=False)))
+    rollbook = Rollbook(load(fetches=False))
+    file = _file(rollbook)
     release = file.codes.load()
     student = release.student(code) if release else None
     if release is None or student is None:
         since = f" (codes are those since {release.began_at:%Y-%m-%d %H:%M} UTC)" if release else ""
         raise ArgumentError(f"{code} stands for nobody{since}: copy it from student_id in the pseudonymous file")
+    access.note(rollbook.warehouse.root, "codes find", students=1)
     out.print(f"{code} is student {student}: {safe(file.describe(student))}.")
 
 

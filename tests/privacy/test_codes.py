@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.errors import ArgumentError, DamagedError, RollbookError
+from pipelines.privacy import access
 from pipelines.privacy.codes import LEAST, MOST, Codes, begin
 from tests.support.nights import House, new_house, without_views
 from tests.support.pseudonyms import codes, ident, pseudonymous, pupils, rows, taught
@@ -105,6 +106,9 @@ def test_find_names_who_is_behind_a_code_also_who_is_gone(house: House) -> None:
     assert run("find", str(known[ident(3)])).strip() == (
         f"{known[ident(3)]} is student {ident(3)}: Zaphod O'Beeblebrox-3x, who is no longer listed."
     )
+    assert [(e.kind, e.students, e.what) for e in access.entries(house.warehouse).entries] == [
+        ("codes find", 1, "")
+    ] * 2
 
 
 def test_find_says_that_a_code_stands_for_nobody(house: House) -> None:
