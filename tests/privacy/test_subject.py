@@ -320,6 +320,7 @@ def test_exports_that_hold_the_student_are_named_and_others_are_said_to_be_unkno
     (folder / "damaged.parquet").write_bytes(b"PAR1")
     (folder / "odd.csv").write_bytes(b"student_id\n\xff\xfe\n")
     (folder / "empty.csv").write_bytes(b"")
+    (fresh.warehouse / "rollbook-pseudonymous.duckdb").write_bytes(b"")
     got = gather(fresh.warehouse, ME)
     held = {Path(file).name: said for file, said in column(got, "copies.files", "file", "holds_the_student")}
     version = fresh.published.resolve().name
@@ -328,6 +329,7 @@ def test_exports_that_hold_the_student_are_named_and_others_are_said_to_be_unkno
         "classes.csv": "not known: it has no column student_id", "others.csv": "no", "others.parquet": "no",
         "damaged.parquet": "not known: it cannot be read", "odd.csv": "not known: it cannot be read",
         "empty.csv": "not known: it has no column student_id", version: "yes",
+        "rollbook-pseudonymous.duckdb": "the same records, without names and under a code",
     }  # fmt: skip
     assert column(got, "copies.exports", "kind", "students", "question") == [
         *[("export", 2, "FROM students")] * 3,
