@@ -10,6 +10,7 @@ What is held about one student:
     subject.py      all of it, as sections of rows
     excerpts.py     the student's own records in the raw landings
     copies.py       who got copies, as far as that is known
+    traces.py       where the files in `private/` know the student
     bundle.py       the ZIP file to hand over; `subject.html` is its page
 
 Without names:

@@ -28,7 +28,8 @@ FILL_IN = "*to be filled in*"
 IDENTIFIES, ABOUT_A_STUDENT, ABOUT_A_PERSON = "identifies", "about a student", "about a person"
 
 REPORT, RAW = "report.html", "raw"
-PSEUDONYMOUS = "rollbook-pseudonymous.duckdb"
+PSEUDONYMOUS, PSEUDONYMOUS_FOLDER = copies.PSEUDONYMOUS, "pseudonymous"
+AGGREGATES = "aggregates"
 
 
 @dataclass(frozen=True)
@@ -154,12 +155,18 @@ def places(settings: Settings, *, home: Path | None = None, run_days: int = 0) -
     )  # fmt: skip
     yield Place(root / copies.EXPORTS, "exports without another place", private, "until somebody removes them")
     yield Place(
-        root / access.PRIVATE, "the access log; what pseudonyms and erasures need", private,
+        root / access.PRIVATE,
+        "the access log; which code stands for whom; hashes of who was erased, holds and certificates", private,
         f"the log {count_of(settings.access_log_days, 'day')}, a month more at most; the rest {whole}",
     )  # fmt: skip
     if (mode := _pseudonymous_mode(settings)) is not None:
         what = "the same tables under codes, without direct identifiers"
-        yield Place(root / PSEUDONYMOUS, what, mode, "until the next sync")
+        yield Place(root / PSEUDONYMOUS, f"{what} (a link into the next)", mode, whole)
+        entered = mode | (mode & 0o444) >> 2 | private
+        yield Place(root / PSEUDONYMOUS_FOLDER, "the present one of these files", entered, "each until the next sync")
+    yield Place(
+        root / AGGREGATES, "figures by `rollbook aggregates`; no records", open_folder, "until they are removed"
+    )
     if home is not None:
         kept = f"{count_of(run_days, 'day')}"
         yield Place(home, "Dagster's runs and logs: counts, ids and days, no names", private, kept)
@@ -185,8 +192,13 @@ def _receivers(settings: Settings) -> Iterator[Receiver]:
         yield Receiver("analysts without names", "nothing: `ROLLBOOK_PSEUDONYMOUS` is not set")
     else:
         yield Receiver(f"analysts without names: {Place(Path(), '', mode, '').readers}", f"`{PSEUDONYMOUS}`")
+    least: int | None = getattr(settings, "suppress_below", None)
     yield Receiver(
-        "whoever is given an export, an answer to a student, or figures by `rollbook aggregates`",
+        "whoever is given figures by `rollbook aggregates`",
+        f"none about fewer than {least or 10} students, and none that gives such a figure away. Names: {FILL_IN}",
+    )
+    yield Receiver(
+        "whoever is given an export, or an answer to a student",
         f"what is in it; the access log says when, by which account, how many students. Names: {FILL_IN}",
     )
 

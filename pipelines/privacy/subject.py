@@ -16,7 +16,7 @@ from typing import Any
 from pipelines import files
 from pipelines.errors import ArgumentError
 from pipelines.landing.raw import RawStore
-from pipelines.privacy import copies
+from pipelines.privacy import copies, traces
 from pipelines.privacy.excerpts import (
     KEY,
     OF_STUDENTS,
@@ -114,13 +114,17 @@ def gather(root: Path, student: int, progress: Callable[[int, int], None] = lamb
     published = root / PUBLISHED
     found = look_through(RawStore(root / RAW), student, progress)
     school, sections = _published(published, root / BUILD, student) if published.exists() else ("", [])
-    if not any(section.rows for section in sections) and not (found.excerpts or found.searches or found.refused):
+    known = traces.find(root, student)
+    received = found.excerpts or found.searches or found.refused
+    if not (any(section.rows for section in sections) or received or known):
         raise ArgumentError(
             f"Nothing is held about a student {student}: neither the published file nor raw/ knows that id. It is the"
             f" {KEY} of the table students, not the institution's own reference"
         )
     sections += _received(found)
     sections += _copies(root, student)
+    meaning = "One row per place in the owner's own files: the code that stands for the student, figures released."
+    sections.append(_section(INTERNAL, "private.traces", meaning, traces.Trace, known))
     return Subject(student, datetime.now(UTC), school, sections, list(_remarks(found, published)))
 
 

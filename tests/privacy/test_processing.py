@@ -73,7 +73,11 @@ def test_it_names_all_that_stands_in_a_warehouse_with_its_mode(mode: str) -> Non
     assert {path: f"{mode:o}" for path, mode in there.items()} == {
         path: f"{mode:o}" for path, mode in listed.items() if path in there
     }
-    assert {path.name for path in listed.keys() - there.keys()} <= {"rollbook-pseudonymous.duckdb", "aggregates"}
+    assert {path.name for path in listed.keys() - there.keys()} <= {
+        "rollbook-pseudonymous.duckdb",
+        "pseudonymous",
+        "aggregates",
+    }
 
 
 def test_it_says_how_long_as_the_settings_say() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import re
@@ -17,7 +18,7 @@ import pytest
 
 from pipelines.errors import ArgumentError, DamagedError, HeldError
 from pipelines.operations.discard import discard
-from pipelines.privacy import access, bundle, subject
+from pipelines.privacy import access, bundle, subject, traces
 from pipelines.privacy.excerpts import LEFT_OUT
 from pipelines.privacy.subject import Subject, gather
 from pipelines.store.relations import KEPT, OBSERVED
@@ -128,7 +129,7 @@ def test_it_holds_each_row_about_the_student_of_every_table_and_view(house: Hous
     assert len(asked) > 25
     for table in ("ops.rejects", "snapshots.observed"):
         asked[table] = f"SELECT * FROM {table} WHERE id = {ME} AND set_name IN ('students', 'details') ORDER BY ALL"
-    held = {s.name: s for s in found.sections if not s.name.startswith(("raw.", "copies."))}
+    held = {s.name: s for s in found.sections if not s.name.startswith(("raw.", "copies.", "private."))}
     assert held.keys() == asked.keys()
     for name, query in asked.items():
         rows = house.query(query)
@@ -320,6 +321,7 @@ def test_exports_that_hold_the_student_are_named_and_others_are_said_to_be_unkno
     (folder / "damaged.parquet").write_bytes(b"PAR1")
     (folder / "odd.csv").write_bytes(b"student_id\n\xff\xfe\n")
     (folder / "empty.csv").write_bytes(b"")
+    (fresh.warehouse / "rollbook-pseudonymous.duckdb").write_bytes(b"")
     got = gather(fresh.warehouse, ME)
     held = {Path(file).name: said for file, said in column(got, "copies.files", "file", "holds_the_student")}
     version = fresh.published.resolve().name
@@ -328,12 +330,36 @@ def test_exports_that_hold_the_student_are_named_and_others_are_said_to_be_unkno
         "classes.csv": "not known: it has no column student_id", "others.csv": "no", "others.parquet": "no",
         "damaged.parquet": "not known: it cannot be read", "odd.csv": "not known: it cannot be read",
         "empty.csv": "not known: it has no column student_id", version: "yes",
+        "rollbook-pseudonymous.duckdb": "the same records, without names and under a code",
     }  # fmt: skip
     assert column(got, "copies.exports", "kind", "students", "question") == [
         *[("export", 2, "FROM students")] * 3,
         ("export", None, "FROM classes"),
         *[("export", 1, "FROM students WHERE student_id <> ?")] * 2,
     ]
+
+
+def test_what_the_owners_own_files_know_is_found_and_no_other_pupil_with_it(tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    (private / "aggregates").mkdir(parents=True)
+    codes = {"release": {"name": "a1", "codes": {"1": 99, str(ME): 123456789012345}}, "sha256": str(ME) * 2}
+    (private / "codes.json").write_text(json.dumps(codes))
+    cohorts = [["score", "class", 501, "2026-11-16", 10, [1, ME, 7]], ["score", "class", 502, "2026-11-16", 10, [1]]]
+    released = {"k": ME, "rows": [{"id": ME, "students": 12}], "cohorts": cohorts}
+    (private / "aggregates" / "2026-W47.json.gz").write_bytes(gzip.compress(json.dumps(released).encode()))
+    (private / "list.json").write_text(f"[{ME}, 8]")
+    (private / "access.jsonl").write_text(f"[{ME}]")
+    assert [(t.file, t.where, t.says) for t in traces.find(tmp_path, ME)] == [
+        ("private/aggregates/2026-W47.json.gz", "cohorts", "score, class, 501, 2026-11-16, 10"),
+        ("private/codes.json", "release.codes", "123456789012345"),
+        ("private/list.json", "", ""),
+    ]
+    assert traces.find(tmp_path, 12345) == []
+    got = section(gather(tmp_path, ME), "private.traces")
+    assert len(got.rows) == 3
+    (private / "list.json").write_bytes(b"[\xff")
+    with pytest.raises(DamagedError, match=r"list\.json cannot be read .*: put it back from a backup"):
+        gather(tmp_path, ME)
 
 
 def test_before_anything_is_published_the_landings_answer(fresh: House) -> None:
