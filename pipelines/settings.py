@@ -122,6 +122,7 @@ class WarehouseSettings(_Group):
     keep_days: Annotated[int, Field(ge=1)] | None = None
     published_mode: Annotated[str, AfterValidator(_mode)] = "600"
     report_names: bool = False
+    suppress_below: Annotated[int, Field(ge=3)] = 10
 
     @cached_property
     def warehouse_path(self) -> Path:

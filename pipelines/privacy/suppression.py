@@ -1,0 +1,253 @@
+"""What can be computed from published sums, and which of them are suppressed so that it is about nobody in particular.
+
+A cell is a set of students whose values are added up. Here an adversary knows who is in which cell, all sums before
+they are rounded, and calculates: from A and B follows A - B, from a course and all of its classes but one that one. All
+that follows is a linear combination of the cells. Nothing here knows of schools, weeks or files.
+
+**No combination concerns fewer than k students** (`separable`). Let P be the orthogonal projection onto the
+combinations of the cells, with a row and a column per student. A combination w that is zero but for the students S is
+its own projection, so the part of P for S has the eigenvalue 1. No eigenvalue of a matrix exceeds its largest sum of
+absolute values in a row. So if for every student the entry on the diagonal and the k - 2 largest others of its row (the
+`exposure`) add up to less than 1, no such w exists for any S of fewer than k students. Of disjoint or nested cells this
+asks that each part has k students or none, no more; of cells that overlap it may ask more than would be needed.
+
+**All or nothing is not shown, nor what follows from others** (`protected`). Values lie between 0 and 1. Cells are
+suppressed until there are other values, each at least MARGIN away from 0 and 1, that give all the same sums. From there
+each student's value can be moved up and down without changing a sum, by moving the others' a little. Of a suppressed
+cell at least half must not follow from what is shown. Where values are 0 or 1 this says nothing of whole numbers alone.
+
+An adversary who knows the values of all others in a cell gets the last one, from any average that was ever published;
+only the rounding, which is added later, stands in the way of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+# Below 1 by what the arithmetic of doubles, and the ridge, may be wrong by, many times over.
+LIMIT = 0.95
+# Added to the diagonal, so that a course with one class, the same cell twice, is no division by zero. It hides
+# combinations with factors in the thousands only, which rounding to whole points hides as well.
+RIDGE = 1e-7
+# How far from 0 and 1 all values can be, for the same sums.
+MARGIN = 0.05
+ATTEMPTS = 300
+BLOCK = 10_000_000  # numbers held at a time
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Some students, as ascending positions. Of cells that give each other away, the highest `rank` goes first."""
+
+    students: Ints
+    rank: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many students."""
+        return len(self.students)
+
+
+class Span:
+    """All linear combinations of some cells over `size` students."""
+
+    def __init__(self, cells: Sequence[Cell], size: int) -> None:
+        self.cells = cells
+        self.size = size
+        self._cells_of = _cells_of(cells, size)
+        gram = np.zeros((len(cells) + 1, len(cells) + 1))
+        for one in self._cells_of.T:
+            for other in self._cells_of.T:
+                np.add.at(gram, (one, other), 1.0)
+        # The last row and column stand for "no cell" in `_cells_of`.
+        self._inverse = np.zeros_like(gram)
+        self._inverse[:-1, :-1] = np.linalg.inv(gram[:-1, :-1] + RIDGE * np.eye(len(cells)))
+
+    def sums(self, values: Floats) -> Floats:
+        """Each cell's sum of values, one per student."""
+        columns = self._cells_of.shape[1]
+        weights = np.repeat(values, columns)
+        return np.asarray(np.bincount(self._cells_of.ravel(), weights, len(self.cells) + 1)[:-1], dtype=np.float64)
+
+    def factors(self, values: Floats) -> Floats:
+        """The factors of the combination that comes nearest to `values`, one per cell."""
+        return np.asarray(self._inverse[:-1, :-1] @ self.sums(values))
+
+    def combined(self, factors: Floats) -> Floats:
+        """The combination with these factors, one number per student."""
+        return np.asarray(np.append(factors, 0.0)[self._cells_of].sum(axis=1))
+
+    def rest(self, values: Floats) -> Floats:
+        """What of `values` does not follow from the cells: the values without their projection."""
+        return values - self.combined(self.factors(values))
+
+    def exposures(self, students: Ints, k: int) -> Floats:
+        """Each student's exposure: of its row of P, the diagonal and the k - 2 largest other absolute values."""
+        found = np.zeros(len(students))
+        step = max(1, BLOCK // max(1, self.size, len(self.cells)))
+        for start in range(0, len(students), step):
+            some = students[start : start + step]
+            factors = self._inverse[self._cells_of[some]].sum(axis=1).T.copy()
+            rows = np.zeros((self.size, len(some)))
+            for cell in self._cells_of.T:
+                rows += factors[cell]
+            own = rows[some, np.arange(len(some))]
+            rows = np.abs(rows.T)
+            rows[np.arange(len(some)), some] = 0
+            others = min(k - 2, self.size)
+            most = np.partition(rows, self.size - others, axis=1)[:, self.size - others :] if others else rows[:, :0]
+            found[start : start + step] = own + most.sum(axis=1)
+        return found
+
+    def toward(self, student: int) -> Floats:
+        """The factors of the combination that comes nearest to one student."""
+        return np.asarray(self._inverse[self._cells_of[student]].sum(axis=0)[:-1])
+
+
+def _cells_of(cells: Sequence[Cell], size: int) -> Ints:
+    """Each student's cells, by number; rows are filled up with the number of cells."""
+    depth = np.zeros(size, dtype=np.int64)
+    for cell in cells:
+        depth[cell.students] += 1
+    table = np.full((size, max(1, depth.max(initial=0))), len(cells), dtype=np.int64)
+    depth[:] = 0
+    for number, cell in enumerate(cells):
+        table[cell.students, depth[cell.students]] = number
+        depth[cell.students] += 1
+    return table
+
+
+def separable(fixed: Sequence[Cell], new: Sequence[Cell], size: int, k: int) -> tuple[set[int], set[int]]:
+    """Choose cells of whose combinations none concerns fewer than k students; returns the numbers of both kinds.
+
+    A fixed one is left out only if there is no other way, which is so after k was raised.
+    """
+    cells = [*fixed, *(cell for cell in new if cell.size >= k)]
+    numbers = [*range(len(fixed)), *(len(fixed) + n for n, cell in enumerate(new) if cell.size >= k)]
+    watched: Ints | None = None
+    while cells:
+        span = Span(cells, size)
+        students = np.arange(size) if watched is None else watched
+        exposures = span.exposures(students, k)
+        bad = students[np.argsort(-exposures, kind="stable")][: int((exposures >= LIMIT).sum())]
+        if len(bad) == 0 and watched is None:
+            break
+        if len(bad) == 0:
+            watched = None  # the last look is at everybody
+            continue
+        drop = _given_away(span, bad, [number >= len(fixed) for number in numbers])
+        cells = [cell for at, cell in enumerate(cells) if at not in drop]
+        numbers = [number for at, number in enumerate(numbers) if at not in drop]
+        watched = bad
+    return {n for n in numbers if n < len(fixed)}, {n - len(fixed) for n in numbers if n >= len(fixed)}
+
+
+def _given_away(span: Span, bad: Ints, is_new: Sequence[bool]) -> set[int]:
+    """The cells to leave out for these students: one for each, unless one of the student's is left out already."""
+    drop: set[int] = set()
+    new = np.array(is_new)
+    for student in bad.tolist():
+        if drop.isdisjoint(span._cells_of[student].tolist()):
+            among = new if new.any() else ~new
+            drop.add(_to_drop(span, span.toward(student), among))
+    return drop
+
+
+def _to_drop(span: Span, factors: Floats, among: NDArray[np.bool_]) -> int:
+    """Of the cells that matter in a combination: of the highest rank, the one that matters most."""
+    weight = np.where(among, np.abs(factors), 0)
+    matters = [at for at in np.flatnonzero(weight >= 0.1 * weight.max()).tolist() if among[at]]
+    return max(matters, key=lambda at: (span.cells[at].rank, round(float(weight[at]), 9), at))
+
+
+Accepts = Callable[[int, int], bool]
+
+
+def is_balanced(k: int) -> Accepts:
+    """The rule for counts: of `size` students at least k count, and at least k do not."""
+    return lambda counted, size: k <= counted <= size - k
+
+
+def protected(
+    shown: Iterable[int], cells: Sequence[Cell], values: Floats, *, k: int, counted: bool
+) -> tuple[set[int], Span]:
+    """Which of the `shown` cells may stay, by number, with their span; `values` has one value from 0 to 1 per student.
+
+    The `cells` that are not shown are suppressed, and may not follow from the others. Values that are `counted` are 0
+    or 1.
+    """
+    left = sorted(shown)
+    balanced = is_balanced(k)
+    totals = [float(values[cell.students].sum()) for cell in cells]
+    if counted:
+        left = [n for n in left if balanced(round(totals[n]), cells[n].size)]
+    else:
+        left = [n for n in left if MARGIN <= totals[n] / cells[n].size <= 1 - MARGIN]
+    while True:
+        span = Span([cells[n] for n in left], len(values))
+        drop = _unbalanced_differences(left, cells, totals, balanced) if counted else set()
+        drop |= _followed(span, [cells[n] for n in range(len(cells)) if n not in set(left)], k)
+        if left and not drop and witness(span, values) is None:
+            drop = {max(range(len(left)), key=lambda at: abs(totals[left[at]] / cells[left[at]].size - 0.5))}
+        if not drop:
+            return set(left), span
+        left = [n for at, n in enumerate(left) if at not in drop]
+
+
+def _unbalanced_differences(
+    left: Sequence[int], cells: Sequence[Cell], totals: Sequence[float], balanced: Accepts
+) -> set[int]:
+    """Cells inside others with too few who count, or do not, between them; as positions in `left`."""
+    drop: set[int] = set()
+    inside = {n: frozenset(cells[n].students.tolist()) for n in left}
+    for at, n in enumerate(left):
+        for other in left:
+            size = cells[other].size - cells[n].size
+            if size > 0 and inside[n] < inside[other] and not balanced(round(totals[other] - totals[n]), size):
+                drop.add(at)
+    return drop
+
+
+def _followed(span: Span, hidden: Iterable[Cell], k: int) -> set[int]:
+    """What to suppress beside the `hidden` cells, because more than half of one follows from what is shown."""
+    drop: set[int] = set()
+    everywhere = np.ones(len(span.cells), dtype=bool)
+    for cell in hidden:
+        if not everywhere.any():
+            break
+        whole = np.zeros(span.size)
+        whole[cell.students] = 1
+        factors = span.factors(whole)
+        rest = whole - span.combined(factors)
+        if rest @ rest < min(k, cell.size) / 2:
+            at = _to_drop(span, factors, everywhere)
+            drop.add(at)
+    return drop
+
+
+def witness(span: Span, values: Floats) -> Floats | None:
+    """Other values with the same sums, all of them MARGIN or more away from 0 and 1; None if none were found.
+
+    Alternates between what has the sums and what is well inside.
+    """
+    sums = span.sums(values)
+    sizes = np.array([cell.size for cell in span.cells], dtype=float)
+    concerned = span._cells_of[:, 0] < len(span.cells)
+    if not concerned.any():
+        return values
+    found = np.full(span.size, float(np.clip(sums.sum() / sizes.sum(), MARGIN, 1 - MARGIN)))
+    for _ in range(ATTEMPTS):
+        missing = sums - span.sums(found)
+        found = found + span.combined(np.asarray(span._inverse[:-1, :-1] @ missing))
+        inside = found[concerned]
+        if inside.min() >= MARGIN and inside.max() <= 1 - MARGIN and np.abs(sums - span.sums(found)).max() < 0.01:
+            return found
+        found = np.clip(found, 1.5 * MARGIN, 1 - 1.5 * MARGIN)
+    return None
