@@ -46,7 +46,7 @@ class Measure:
 
 
 # The columns of known_students.sql, with who is to watch at the end.
-_ID, _LISTED, _COMPLETION, _SCORE, _ACTIVE, _WATCHED = range(6)
+_ID, _LISTED, _COMPLETION, _SCORE, _ACTIVE, _LAST_LISTED, _WATCHED = range(7)
 MEASURES = (
     Measure("completion", "completion", _COMPLETION, counted=False),
     Measure("score", "score", _SCORE, counted=False),
@@ -67,11 +67,17 @@ class Result:
 
 
 class State:
-    """One week's last landed day: its groups, with names and students, and what is known of each student."""
+    """One week's last landed day: its groups, with names and students, and what is known of each student.
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, day: date) -> None:
-        watched = {s for (s,) in _rows(con, "watched_students", day)}
-        self.students = {row[_ID]: (*row, row[_ID] in watched) for row in _rows(con, "known_students", day)}
+    Of students who have left, who is to watch is asked only of those in `cohorts`, as of their last day.
+    """
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, day: date, cohorts: Iterable[Cohort]) -> None:
+        counted = {student for cohort in cohorts for student in cohort.students}
+        known = _rows(con, "known_students", day)
+        days = {row[_LAST_LISTED] for row in known if row[_LISTED] or row[_ID] in counted}
+        watched = {last: {s for (s,) in _rows(con, "watched_students", last)} for last in days}
+        self.students = {row[_ID]: (*row, row[_ID] in watched.get(row[_LAST_LISTED], ())) for row in known}
         self.names: dict[Group, str | None] = {}
         members: dict[Group, set[int]] = {}
         for level, number, name, student in _rows(con, "group_members", day):
@@ -128,7 +134,7 @@ def release(
             every = list(before)
             for week in due:
                 tell(week_name(week))
-                every.append(_make(con, week, landed[week], k, [c for r in every for c in r.cohorts]))
+                every.append(_make(con, week, landed[week], k, every))
                 releases.add(every[-1])
         altered = handout.write(out, every, k, mode)
     return Result(tuple(every[len(before) :]), changed, altered, len(before))
@@ -151,9 +157,10 @@ def _digest(con: duckdb.DuckDBPyConnection, day: date) -> str:
     return str(_rows(con, "week_digest", day)[0][0])
 
 
-def _make(con: duckdb.DuckDBPyConnection, week: date, day: date, k: int, past: Sequence[Cohort]) -> Release:
+def _make(con: duckdb.DuckDBPyConnection, week: date, day: date, k: int, before: Sequence[Release]) -> Release:
     """Work out a week: its rows, and the cohorts that begin in it."""
-    state = State(con, day)
+    past = [cohort for release in before for cohort in release.cohorts]
+    state = State(con, day, past)
     rows: list[Row] = []
     new: list[Cohort] = []
     chosen: dict[str, dict[Group, Cohort]] = {}
@@ -162,24 +169,46 @@ def _make(con: duckdb.DuckDBPyConnection, week: date, day: date, k: int, past: S
         chosen[family], begun = cohorts.choose(family, week, k, own, state.present(family))
         new += begun
     for measure in MEASURES:
-        rows += _rows_of(measure, state, week, k, chosen[measure.family])
+        rows += _rows_of(
+            measure, state, week, k, chosen[measure.family], _shown(measure, [r for r in before if r.k >= k], past)
+        )
     rows.sort(key=lambda r: (LEVELS.index(r["level"]), r["id"] or 0, [m.name for m in MEASURES].index(r["measure"])))
     return Release(week, k, _digest(con, day), tuple(rows), tuple(new))
 
 
-def _rows_of(measure: Measure, state: State, week: date, k: int, chosen: Mapping[Group, Cohort]) -> list[Row]:
+def _shown(measure: Measure, before: Iterable[Release], past: Iterable[Cohort]) -> set[frozenset[int]]:
+    """Of which students a measure was shown in earlier weeks."""
+    known = {(c.family, c.group.level, c.group.id, c.since.isoformat()): c.students for c in past}
+    return {
+        known[measure.family, row["level"], row["id"], row["members_since"]]
+        for release in before
+        for row in release.rows
+        if row["measure"] == measure.name and row["suppressed"] is None
+    }
+
+
+def _rows_of(
+    measure: Measure,
+    state: State,
+    week: date,
+    k: int,
+    chosen: Mapping[Group, Cohort],
+    before: Iterable[frozenset[int]],
+) -> list[Row]:
     """One measure's rows: every group's, with values only where nothing gives anybody away."""
     present = state.present(measure.family)
     groups = sorted(present, key=lambda g: (g.rank, g.id or 0))
     # A cohort's students are whose values would be shown; those of any other group are whose must not follow.
     those = {g: chosen[g].students if g in chosen else present[g] for g in groups}
-    places = Places(s for group in those.values() for s in group)
+    earlier = set(before) - {chosen[g].students for g in groups if g in chosen}
+    places = Places(s for group in (*those.values(), *earlier) for s in group)
     values = state.values(measure, places.ids)
     unknown = {s for s, value in zip(places.ids, values, strict=True) if value is None}
     cells = [places.cell(those[g], g.rank) for g in groups]
     numbers = np.array([0.5 if value is None else value for value in values])
     able = [n for n, g in enumerate(groups) if g in chosen and unknown.isdisjoint(those[g])]
-    shown, _ = protected(able, cells, numbers, k=k, counted=measure.counted)
+    out = [places.cell(group, 0) for group in sorted(earlier, key=sorted) if unknown.isdisjoint(group)]
+    shown = protected(able, cells, numbers, k=k, counted=measure.counted, before=out)
     rows: list[Row] = []
     for n, group in enumerate(groups):
         row: dict[str, Any] = dict.fromkeys(COLUMNS)

@@ -13,8 +13,10 @@ asks that each part has k students or none, no more; of cells that overlap it ma
 
 **All or nothing is not shown, nor what follows from others** (`protected`). Values lie between 0 and 1. Cells are
 suppressed until there are other values, each at least MARGIN away from 0 and 1, that give all the same sums. From there
-each student's value can be moved up and down without changing a sum, by moving the others' a little. Of a suppressed
-cell at least half must not follow from what is shown. Where values are 0 or 1 this says nothing of whole numbers alone.
+each student's value can be moved up and down without changing a sum, by moving the others' a little. No suppressed
+cell follows from what is shown; of one that is small, or all or nothing, at least half does not. Cells that were shown
+before count as if they were shown now, for an adversary who takes the values to be the same. Where values are 0 or 1,
+all this is said of fractions; that nobody is certain in whole numbers is tested, not proven.
 
 An adversary who knows the values of all others in a cell gets the last one, from any average that was ever published;
 only the rounding, which is added later, stands in the way of that.
@@ -38,6 +40,8 @@ LIMIT = 0.95
 RIDGE = 1e-7
 # How far from 0 and 1 all values can be, for the same sums.
 MARGIN = 0.05
+# Of a suppressed cell that says nothing about few students: as much must not follow as one student in two classes is.
+OWN = 0.5
 ATTEMPTS = 300
 BLOCK = 10_000_000  # numbers held at a time
 
@@ -163,7 +167,7 @@ def _given_away(span: Span, bad: Ints, is_new: Sequence[bool]) -> set[int]:
 def _to_drop(span: Span, factors: Floats, among: NDArray[np.bool_]) -> int:
     """Of the cells that matter in a combination: of the highest rank, the one that matters most."""
     weight = np.where(among, np.abs(factors), 0)
-    matters = [at for at in np.flatnonzero(weight >= 0.1 * weight.max()).tolist() if among[at]]
+    matters = [at for at in np.flatnonzero(among).tolist() if weight[at] >= 0.1 * weight.max()]
     return max(matters, key=lambda at: (span.cells[at].rank, round(float(weight[at]), 9), at))
 
 
@@ -176,28 +180,48 @@ def is_balanced(k: int) -> Accepts:
 
 
 def protected(
-    shown: Iterable[int], cells: Sequence[Cell], values: Floats, *, k: int, counted: bool
-) -> tuple[set[int], Span]:
-    """Which of the `shown` cells may stay, by number, with their span; `values` has one value from 0 to 1 per student.
+    shown: Iterable[int],
+    cells: Sequence[Cell],
+    values: Floats,
+    *,
+    k: int,
+    counted: bool,
+    before: Sequence[Cell] = (),
+) -> set[int]:
+    """Which of the `shown` cells may stay, by number; `values` has one value from 0 to 1 per student.
 
-    The `cells` that are not shown are suppressed, and may not follow from the others. Values that are `counted` are 0
-    or 1.
+    The `cells` that are not shown are suppressed, and may not follow from the others nor from those shown `before`.
+    Values that are `counted` are 0 or 1.
     """
-    left = sorted(shown)
-    balanced = is_balanced(k)
+    count = len(cells)
+    cells = [*cells, *before]
     totals = [float(values[cell.students].sum()) for cell in cells]
-    if counted:
-        left = [n for n in left if balanced(round(totals[n]), cells[n].size)]
-    else:
-        left = [n for n in left if MARGIN <= totals[n] / cells[n].size <= 1 - MARGIN]
+    balanced = is_balanced(k)
+
+    def is_open(n: int) -> bool:
+        """Whether a cell says nothing about fewer than k by itself."""
+        if counted:
+            return balanced(round(totals[n]), cells[n].size)
+        return cells[n].size >= k and MARGIN <= totals[n] / cells[n].size <= 1 - MARGIN
+
+    # How much of each cell must not follow, once it is suppressed.
+    own = [OWN if is_open(n) else min(k, cell.size) / 2 for n, cell in enumerate(cells)]
+    # One from before that is not open now had other values then.
+    left = [n for n in [*sorted(shown), *range(count, len(cells))] if is_open(n)]
     while True:
         span = Span([cells[n] for n in left], len(values))
+        may_go = np.array([n < count for n in left], dtype=bool)
         drop = _unbalanced_differences(left, cells, totals, balanced) if counted else set()
-        drop |= _followed(span, [cells[n] for n in range(len(cells)) if n not in set(left)], k)
-        if left and not drop and witness(span, values) is None:
-            drop = {max(range(len(left)), key=lambda at: abs(totals[left[at]] / cells[left[at]].size - 0.5))}
+        there = set(left)
+        drop |= _followed(span, [(cells[n], own[n]) for n in range(count) if n not in there], may_go)
+        if left and not drop:
+            found = witness(span, values)
+            outside = np.maximum(MARGIN - found, found - (1 - MARGIN)) * (span._cells_of[:, 0] < len(left))
+            if outside.max() > 0:
+                drop = {_to_drop(span, span.toward(int(outside.argmax())), may_go)}
+        drop = {at for at in drop if may_go[at]} or ({int(may_go.argmax())} if drop and may_go.any() else set())
         if not drop:
-            return set(left), span
+            return {n for n in left if n < count}
         left = [n for at, n in enumerate(left) if at not in drop]
 
 
@@ -215,39 +239,41 @@ def _unbalanced_differences(
     return drop
 
 
-def _followed(span: Span, hidden: Iterable[Cell], k: int) -> set[int]:
-    """What to suppress beside the `hidden` cells, because more than half of one follows from what is shown."""
+def _followed(span: Span, hidden: Iterable[tuple[Cell, float]], may_go: NDArray[np.bool_]) -> set[int]:
+    """What to suppress beside the `hidden` cells, because of one less than its number does not follow."""
     drop: set[int] = set()
-    everywhere = np.ones(len(span.cells), dtype=bool)
-    for cell in hidden:
-        if not everywhere.any():
+    for cell, own in hidden:
+        if not may_go.any():
             break
         whole = np.zeros(span.size)
         whole[cell.students] = 1
         factors = span.factors(whole)
         rest = whole - span.combined(factors)
-        if rest @ rest < min(k, cell.size) / 2:
-            at = _to_drop(span, factors, everywhere)
-            drop.add(at)
+        # Not where it follows from what was shown before alone: that is out.
+        can_help = np.abs(factors[may_go]).max() >= 0.1 * np.abs(factors).max()
+        if rest @ rest < own and can_help:
+            drop.add(_to_drop(span, factors, may_go))
     return drop
 
 
-def witness(span: Span, values: Floats) -> Floats | None:
-    """Other values with the same sums, all of them MARGIN or more away from 0 and 1; None if none were found.
+def witness(span: Span, values: Floats) -> Floats:
+    """Other values with the same sums, all of them MARGIN or more away from 0 and 1, if there are any.
 
-    Alternates between what has the sums and what is well inside.
+    Alternates between what has the sums and what is well inside; the last that has the sums is returned.
     """
     sums = span.sums(values)
-    sizes = np.array([cell.size for cell in span.cells], dtype=float)
     concerned = span._cells_of[:, 0] < len(span.cells)
-    if not concerned.any():
-        return values
-    found = np.full(span.size, float(np.clip(sums.sum() / sizes.sum(), MARGIN, 1 - MARGIN)))
+    found = np.where(concerned, values.mean(), values)
     for _ in range(ATTEMPTS):
-        missing = sums - span.sums(found)
-        found = found + span.combined(np.asarray(span._inverse[:-1, :-1] @ missing))
+        # Twice: the ridge leaves a trace of what is missing.
+        for _ in range(2):
+            missing = sums - span.sums(found)
+            found = found + span.combined(np.asarray(span._inverse[:-1, :-1] @ missing))
         inside = found[concerned]
-        if inside.min() >= MARGIN and inside.max() <= 1 - MARGIN and np.abs(sums - span.sums(found)).max() < 0.01:
-            return found
-        found = np.clip(found, 1.5 * MARGIN, 1 - 1.5 * MARGIN)
-    return None
+        if inside.min() >= MARGIN and inside.max() <= 1 - MARGIN:
+            break
+        clipped = np.clip(found, 1.5 * MARGIN, 1 - 1.5 * MARGIN)
+        found, last = np.where(concerned, clipped, values), found
+    else:
+        return last
+    return found

@@ -6,12 +6,15 @@ SELECT
         is_listed,
         last_completion AS completion,
         last_score AS score,
-        COALESCE({{ metric.is_active }}, FALSE) AS is_active
+        COALESCE({{ metric.is_active }}, FALSE) AS is_active,
+        landed.snapshot_date AS last_listed
     FROM (
-        SELECT student_id, BOOL_OR({{ m.valid_on("s", "CAST($day AS DATE)") }}) AS is_listed
+        SELECT
+            student_id,
+            BOOL_OR({{ m.valid_on("s", "CAST($day AS DATE)") }}) AS is_listed,
+            CASE WHEN is_listed THEN CAST($day AS DATE) ELSE MAX(valid_to) - 1 END AS snapshot_date
         FROM history.students AS s WHERE s.valid_from <= CAST($day AS DATE) GROUP BY student_id
-    ) AS listed
-    CROSS JOIN (SELECT CAST($day AS DATE) AS snapshot_date) AS landed
+    ) AS landed
     LEFT JOIN (
         SELECT
             student_id,
