@@ -13,7 +13,7 @@ import pytest
 
 from pipelines.privacy import aggregates, cohorts, handout
 from pipelines.privacy.cohorts import Cohort
-from tests.privacy.weeks import Pupil, School, Week, exactly, members, puzzle, random_weeks, shown
+from tests.privacy.weeks import Pupil, School, exactly, members, puzzle, random_weeks, shown
 
 K = 10
 # The least that must stay open of a student's value, in points of 100.
@@ -27,7 +27,7 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handout, "write", lambda *_: ())
 
 
-def class_of(size: int, first: int = 1) -> Week:
+def class_of(size: int, first: int = 1) -> dict[int, Pupil]:
     """A class of so many, with completions from 20 to 80, half of them active."""
     return {first + n: Pupil((101,), 20.0 + 60 * n / size, None, n % 2 == 0) for n in range(size)}
 

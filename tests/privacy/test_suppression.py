@@ -191,7 +191,7 @@ def test_in_random_schools_every_value_stays_open_though_the_exact_sums_are_know
 def test_each_rule_of_values_is_needed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     larger, smaller = range(40), range(28)
     course, classes = range(120), [range(30 * n, 30 * n + 30) for n in range(4)]
-    cases = {
+    cases: dict[str, tuple[Sequence[float], Groups, bool]] = {
         "witness": ([0.5] * 28 + [1.0] * 12, (larger, smaller), False),
         "_followed": ([1, 0] * 45 + [1] * 28 + [0] * 2, (course, *classes), True),
         "_unbalanced_differences": ([1] * 14 + [0] * 14 + [1] * 9 + [0] * 3, (larger, smaller), True),

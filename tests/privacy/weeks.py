@@ -125,8 +125,8 @@ def puzzle(school: School, rows: Iterable[Mapping[str, Any]], measure: str, *, e
         since = (date.fromisoformat(str(row["members_since"])) - MONDAY).days // 7
         those = members(school.weeks[since], row["level"], row["id"], measure)
         if measure == "active":
-            around = 0 if exact else 2
-            known.learn(those, row["count"] - around, row["count"] + around)
+            off = 0 if exact else 2
+            known.learn(those, row["count"] - off, row["count"] + off)
         else:
             average, around = row["average"] / 100, 1e-9 if exact else 0.005
             known.learn(those, len(those) * (average - around), len(those) * (average + around))
