@@ -125,6 +125,7 @@ class WarehouseSettings(_Group):
     access_log_days: Annotated[int, Field(ge=1)] = 365
     pseudonymous: bool = False
     pseudonymous_mode: Annotated[str, AfterValidator(_mode)] = "600"
+    suppress_below: Annotated[int, Field(ge=3)] = 10
 
     @cached_property
     def warehouse_path(self) -> Path:

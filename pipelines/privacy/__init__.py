@@ -15,8 +15,16 @@ What is held about one student:
 
 Without names:
 
-    codes.py         the random codes that stand for students, and who is behind one: the owner's alone
-    pseudonymous.py  rollbook-pseudonymous.duckdb: what is published, without names
+    codes.py        the random codes that stand for students, and who is behind one: the owner's alone
+    pseudonymous.py rollbook-pseudonymous.duckdb: what is published, without names
+
+Figures that may leave the building:
+
+    aggregates.py   averages and counts by school, course, class and week
+    cohorts.py      whose figures a group's are, and which groups may be shown beside each other
+    suppression.py  what can be computed from published sums: the linear algebra, and the rules that stand on it
+    releases.py     what was released, at rest: a released week stays as it is
+    handout.py      the folder that is given away: CSV, Parquet and their README.txt
 
 What is done with all records:
 
