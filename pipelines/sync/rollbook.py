@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from pipelines import flatten, machine
 from pipelines.errors import (
     CheckError,
     ContractChangedError,
+    ExpiredError,
     HeldError,
     NothingLandedError,
     RollbookError,
@@ -20,13 +21,15 @@ from pipelines.errors import (
 from pipelines.ingest import Flattened
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
+from pipelines.privacy.certificate import Certificate
+from pipelines.privacy.erasure import Erasure
 from pipelines.report import Report
 from pipelines.settings import Details, Settings
 from pipelines.source.fetch import Draft, fetch, utc_now
 from pipelines.source.pagination import Progress
 from pipelines.store.lake import DayRecord, StagedLake
 from pipelines.store.warehouse import Warehouse
-from pipelines.sync import messages, policy
+from pipelines.sync import erasing, messages, policy
 from pipelines.sync.composer import Composer
 from pipelines.sync.landings import Landings
 from pipelines.sync.lock import writer_lock
@@ -65,6 +68,7 @@ class Rollbook:
         self.retention = Retention(self.landings, self.warehouse)
         self.merger = Merger(self.landings, self.warehouse)
         self.recovery = Recovery(self.landings, self.warehouse, self.composer)
+        self.erasure = Erasure(self.raw, self.warehouse, clock)
         # The writer's: days made again that are not in the lake yet; what kept it from being brought up to date; and
         # the first day that the next file's merge touched (None: everything).
         self.staged: StagedLake | None = None
@@ -161,6 +165,8 @@ class Rollbook:
                             self._blocked = error
                     else:
                         self.recovery.sweep()
+                        with suppress(ExpiredError):  # a rebuild that accepts the loss makes a file to finish with
+                            self.finish_erasure()
                     yield
                 finally:
                     self.is_writer = False
@@ -177,6 +183,8 @@ class Rollbook:
         sound one that Rollbook wrote, or from the lake where there is none. Raises ExpiredError when expired days
         would be lost.
         """
+        self.recovery.sweep()
+        self.finish_erasure()
         self.recovery.recover_lake()
         base = self.recovery.base()
         if base is not None:
@@ -189,6 +197,10 @@ class Rollbook:
                 self._merge(Base(None), full_refresh=True)  # what the file holds is wrong: the lake knows better
                 self.publish()
         self._decide_deferred(self.landings.deferred())
+
+    def finish_erasure(self) -> Certificate | None:
+        """Take whoever was erased out of what still holds them; returns the certificate of the erasure under way."""
+        return erasing.finish(self, full_refresh=lambda: self._merge(Base(None), full_refresh=True))
 
     def start_ahead(self) -> None:
         """Start the second process of a large sync, ready for the first page. It needs neither lock nor key."""
@@ -221,6 +233,7 @@ class Rollbook:
         self.settings.check_source()
         flatten.load()  # now, and not between the first answer and the published file
         newest, blocked = self.newest(), self._blocked is not None
+        self.raw.memory.check(newest.erasures if newest else 0)
         return fetch(
             self.settings,
             partial(self.composer.intake.begin, expected=newest.largest_set if newest else 0),
@@ -393,8 +406,8 @@ class Rollbook:
         return self.warehouse.bound_to() if school_id is None else school_id
 
     def _chosen(self, details: Details, draft: Draft) -> list[int]:
-        """The students whose details are fetched: of all or of the changed ones, those that were not just fetched."""
+        """The students whose details are fetched: of all or of the changed ones, those not just fetched, none erased."""
         chosen = sorted(draft.ids["students"]) if details == "all" else self.composer.changed_students(draft)
         since = self.clock() - timedelta(minutes=self.settings.cache_minutes)
-        fetched = self.landings.details_since(draft.manifest.snapshot_date, since)
-        return [student for student in chosen if student not in fetched]
+        fetched, gone = self.landings.details_since(draft.manifest.snapshot_date, since), self.raw.memory.matcher()
+        return [student for student in chosen if student not in fetched and student not in gone]
