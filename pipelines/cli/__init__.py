@@ -7,7 +7,7 @@ import gc
 
 gc.set_threshold(100_000)  # what is loaded at the start is never garbage; looking for some took a sixth of it
 
-from pipelines.cli import demo, diagnostics, explore, prune, read, run, serve  # noqa: E402
+from pipelines.cli import demo, diagnostics, erase, explore, prune, read, run, serve  # noqa: E402
 from pipelines.cli.app import app, main  # noqa: E402
 
-__all__ = ["app", "demo", "diagnostics", "explore", "main", "prune", "read", "run", "serve"]
+__all__ = ["app", "demo", "diagnostics", "erase", "explore", "main", "prune", "read", "run", "serve"]

@@ -224,6 +224,6 @@ Hash = Callable[[str, str], str]
 
 def _lost(what: str) -> str:
     return (
-        f"{PRIVATE}/{ERASURES}/{MEMORY} {what}. It holds who was erased and must not come back, so nothing is fetched or"
-        f" made without it: restore {PRIVATE}/{ERASURES}/ from its newest backup"
+        f"{PRIVATE}/{ERASURES}/{MEMORY} {what}. It holds who was erased and must not come back, so nothing is fetched"
+        f" or made without it: restore {PRIVATE}/{ERASURES}/ from its newest backup"
     )

@@ -157,7 +157,7 @@ def _manifest(manifest: Manifest, gone: Matcher, taken: _Taken, rejected: dict[s
         counts=_without_samples(manifest, gone),
         reason=_reason(manifest, gone),
         rejected=rejected,
-        drift=tuple(d for d in map(lambda d: _less(d, taken.drift), manifest.drift) if d.count > 0),
+        drift=tuple(d for d in (_less(d, taken.drift) for d in manifest.drift) if d.count > 0),
     )
 
 

@@ -27,8 +27,8 @@ LABELS = {
 }
 TO_DO = (
     "Backups of the warehouse, of raw/ and of Dagster's folder still hold the student: delete them, or let them expire,"
-    " and note by when. After one is put back, the next sync takes the student out of raw/ and snapshots/ again, as long"
-    " as private/erasures/ is the newest one.",
+    " and note by when. After one is put back, the next sync takes the student out of raw/ and snapshots/ again, as"
+    " long as private/erasures/ is the newest one.",
     "Copies taken elsewhere: files written with `rollbook export --out`, Parquet and CSV that others took from"
     " snapshots/, other databases that read the published file, spreadsheets, e-mails.",
     "Readers who had the file open before keep it until they close it: ask them to connect again.",
@@ -63,8 +63,8 @@ class Certificate:
             *(f"| {label} | {self.counts[key]:,} |" for key, label in LABELS.items() if key in self.counts),
             "",
             "The history and the morning page were made again without the student. Everybody else's rows are as they"
-            " were. Counts that the service states of a class stay as it stated them. A keyed hash of the id is kept"
-            " (private/erasures/), so that the student stays out of every later landing, rebuild, restore and backfill.",
+            " were. Counts that the service states of a class stay as it stated them. A keyed hash of the id is kept in"
+            " private/erasures/, so that the student stays out of every later landing, rebuild, restore and backfill.",
             "",
             "Still to do, by a person:",
             "",

@@ -4,9 +4,9 @@
     begin     remember the student's keyed hash, and that this erasure is under way
     finish    take whoever is remembered out of all that still holds them, publish, and write the certificate
 
-From `begin` on, the next writer finishes what a killed one left: `finish` goes by what it finds, not by a list of steps.
-Each landing and each day of the lake notes how many erasures it stands on, so one from an old backup is found, too. It
-recognises the student by the keyed hash alone, so the journal need name nobody.
+From `begin` on, the next writer finishes what a killed one left: `finish` goes by what it finds, not by steps that were
+noted. Each landing and each day of the lake notes how many erasures it stands on, so one from an old backup is found,
+too. The student is recognised by the keyed hash alone, so that the journal need name nobody.
 
 Who else holds something of a student adds a function to HOLDERS.
 """
@@ -288,7 +288,7 @@ class Erasure:
         return certificate
 
     def _of_published(self, student: int) -> tuple[dict[str, int], Traits, tuple[tuple[str, str], ...], int]:
-        """What the published file says: rows by table, what the student is recognised by, and how many others have it."""
+        """Of the published file: rows by table, what the student is recognised by, and how many others have that."""
         published, scratch = self.warehouse.published, self.warehouse.scratch
         if not published.is_file():
             return {}, Traits(student), (), 0
@@ -323,14 +323,14 @@ def _file_hash(key: bytes, path: Path) -> str:
 
 def _refused(hold: LegalHold) -> str:
     return (
-        f"This student is under a legal hold since {hold.since:%Y-%m-%d} ({hold.reason}), so nothing was erased. Once it"
-        " is over, lift it with `rollbook hold-erasure STUDENT --lift`"
+        f"This student is under a legal hold since {hold.since:%Y-%m-%d} ({hold.reason}), so nothing was erased. Once"
+        " it is over, lift it with `rollbook hold-erasure STUDENT --lift`"
     )
 
 
 def _cannot_go_on(days: int) -> str:
     return (
         f"An erasure is under way, and no published file is left that it could be finished with: the history of {days}"
-        " expired days was only in there. Put rollbook.duckdb and published/ back from a backup; the next sync then takes"
-        " the student out of it. To go on without these days: `rollbook rebuild --accept-loss`"
+        " expired days was only in there. Put rollbook.duckdb and published/ back from a backup; the next sync then"
+        " takes the student out of it. To go on without these days: `rollbook rebuild --accept-loss`"
     )

@@ -276,10 +276,11 @@ class Lake:
 
     def damaged(self) -> list[date]:
         """The days whose files are not what was written, though they are as long: every one of them is read."""
-        return [day for day, record in self.days().items() if self._digest(day) != record.digest]
 
-    def _digest(self, day: date) -> str:
-        return digest_of({name: files.digest(self._part(name, day)) for name in (*TABLES, OBSERVED)})
+        def digest(day: date) -> str:
+            return digest_of({name: files.digest(self._part(name, day)) for name in (*TABLES, OBSERVED)})
+
+        return [day for day, record in self.days().items() if digest(day) != record.digest]
 
     def sweep(self, gone: Iterable[date]) -> None:
         """Remove what killed writers left: half-written day records, and files of days that were being expired."""
@@ -343,40 +344,6 @@ class Lake:
         return self.root / name / _day_folder(day) / PART
 
 
-class StagedLake(Lake):
-    """Days made aside over another lake, which stays as it is until `move_in`.
-
-    A day that was made here hides the same day below; a `hidden` day is not there at all. So a backfill can be merged
-    and shown to a person before a single file of the lake is another.
-    """
-
-    def __init__(self, below: Lake, root: Path) -> None:
-        super().__init__(files.empty(root), below.mode)
-        self.below = below
-        self.hidden: frozenset[date] = frozenset()
-
-    def hide(self, days: Iterable[date]) -> None:
-        """Leave these days out."""
-        self.hidden |= frozenset(days)
-
-    def days(self) -> dict[date, DayRecord]:
-        """Every whole day, made here or below, in order."""
-        found = self.below.days() | super().days()
-        return {day: found[day] for day in sorted(found) if day not in self.hidden}
-
-    def move_in(self) -> None:
-        """Give the lake below the days that were made here, and take the hidden ones out of it."""
-        for day, record in super().days().items():
-            if day not in self.hidden:
-                self.below.take(record, self.root)
-        self.below.drop(self.hidden & self.below.days().keys())
-        shutil.rmtree(self.root, ignore_errors=True)
-
-    def _part(self, name: str, day: date) -> Path:
-        mine = self.own(name, day)
-        return mine if mine.exists() else self.below._part(name, day)
-
-
 def _write_proven(path: Path, proven: Collection[str], mode: int = files.PRIVATE_FOLDER) -> Path:
     """Write one day's part of `days`: the set_name, and whether it was proven complete."""
     for above in (path.parents[2], path.parents[1], path.parent):
@@ -387,6 +354,7 @@ def _write_proven(path: Path, proven: Collection[str], mode: int = files.PRIVATE
 
 
 def digest_of(digests: Mapping[str, str]) -> str:
+    """Return the digest of a day, of those of its files by table."""
     return sha256(msgspec.json.encode(sorted(digests.items()))).hexdigest()
 
 

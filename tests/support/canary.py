@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import multiprocessing
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,6 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.landing.manifest import Body
+from pipelines.operations import erase as erasing
+from pipelines.settings import load
+from pipelines.sync import Rollbook
+from tests.support.kills import die_at_step, killed_or_done
 from tests.support.records import Record, student
 
 ID = 739184620571
@@ -38,6 +43,23 @@ def canary(**over: object) -> Record:
         classes=[{"class_id": 501, "class_title": "Canary Algebra", "course_name": "Canary Course"}],
         **({"canary-drift": {"deep": "canary-drift"}} | over),
     )
+
+
+def erase(warehouse: Path, die_at: int | None = None) -> None:
+    """Erase the pupil, in this process; with `die_at`, it kills itself just before its n-th step."""
+    if die_at is not None:
+        die_at_step(die_at)
+    settings = load(fetches=False, warehouse=warehouse, report_names=True, _env_file=None)
+    erasing.erase(Rollbook(settings), ID, reason="a reason", confirm=lambda _: True)
+
+
+def killed(warehouse: Path, die_at: int) -> bool:
+    """Erase the pupil in a process of its own, which kills itself; returns whether it came to that."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.support.canary"])
+    process = context.Process(target=erase, args=(warehouse, die_at), daemon=True)
+    process.start()
+    return killed_or_done(process)
 
 
 def found(*folders: Path) -> dict[str, list[str]]:
