@@ -195,6 +195,8 @@ def take_out(content: bytes, gone: Matcher) -> tuple[bytes, list[tuple[int, byte
     """
     page = decode_page(_ENVELOPE, replace_lone_surrogates(content))
     kept, taken, recognised = [], [], 0
+    if "data" not in page:
+        raise msgspec.DecodeError("a page without records")
     for raw in _RECORDS.decode(page["data"]):
         record = bytes(raw)
         found = _id_of(record)

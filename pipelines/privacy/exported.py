@@ -43,7 +43,8 @@ def holds(path: Path, traits: Traits) -> bool:
     """Whether a file holds a student. One that cannot be read as what it is called is searched as text."""
     alone = [_token(text) for text in traits.texts if text.strip()]
     pairs = [(_token(a), _token(b)) for a, b in traits.pairs if a.strip() and b.strip()]
-    ident, by_id = _token(str(traits.student)), False
+    # A number by itself: not a part of a date, of a decimal, of a reference or of an address.
+    ident, by_id = re.compile(rf"(?<![\w.@-]){traits.student}(?![\w@-]|\.\d)"), False
     for number, line in enumerate(_lines(path)):
         if number == 0:
             by_id = re.search(r"student_?id|\bid\b", line, re.IGNORECASE) is not None

@@ -67,13 +67,13 @@ def test_another_record_with_the_same_email_or_reference_id_is_noticed_in_any_ca
 def test_the_gate_counts_each_erased_student_once_for_the_proof(tmp_path: Path) -> None:
     memory = remembered(tmp_path, 2, 3)
     gate = Gate(memory)
-    received = {"set": "students", "kind": "walk", "received_at": AT, "records": 3}
+    received: dict[str, Any] = {"set": "students", "kind": "walk", "received_at": AT, "records": 3}
     for walk in (1, 2):
         admitted = gate.admit(Received(**received, page=1, walk=walk), page(*students(3)))
         assert admitted is not None
         assert (admitted[0].erased, msgspec.json.decode(admitted[1])["data"]) == (2, [student(1)])
     assert (gate.erasures, gate.erased("students", (1, 2)), gate.erased("classes", (1,))) == (2, 2, 0)
-    detail = {"set": "details", "kind": "detail", "page": 1, "received_at": AT, "records": 1}
+    detail: dict[str, Any] = {"set": "details", "kind": "detail", "page": 1, "received_at": AT, "records": 1}
     assert gate.admit(Received(**detail, sought=3), b"{}") is None
     assert gate.admit(Received(**detail, sought=1), b"{}") == (Received(**detail, sought=1), b"{}")
     classes = Received(set="classes", kind="walk", page=1, received_at=AT, records=1)
@@ -121,6 +121,10 @@ def test_a_memory_older_than_what_was_landed_is_refused(tmp_path: Path) -> None:
         memory.check(2)
 
 
+def fill(aside: Path) -> None:
+    (aside / "manifest.json").write_text("swapped")
+
+
 def test_a_folder_is_replaced_whole_whenever_it_is_killed(tmp_path: Path) -> None:
     """Each name that a killed swap may leave, and what the next writer makes of it."""
     for left, content in (
@@ -135,6 +139,6 @@ def test_a_folder_is_replaced_whole_whenever_it_is_killed(tmp_path: Path) -> Non
         assert settle(day) > 0
         assert [p.name for p in day.iterdir()] == ["landing=1"]
         assert (day / "landing=1" / "manifest.json").read_text() == content
-        swap(day / "landing=1", lambda aside: (aside / "manifest.json").write_text("swapped") and None)
+        swap(day / "landing=1", fill)
         assert settle(day) == 0
         assert (day / "landing=1" / "manifest.json").read_text() == "swapped"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -14,7 +15,7 @@ from pipelines.privacy.dagster_home import cleaned, take_out
 from pipelines.resources import hold_table
 from tests.support import canary
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"student_id": 1, "registration_date": "2025-09-01", "title": "A | B\nC"},
     {"student_id": canary.ID, "registration_date": "2025-09-01", "title": 'Canary "Algebra" | x'},
     {"student_id": 3, "registration_date": None, "title": str(canary.ID)[:-1]},
