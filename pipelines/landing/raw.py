@@ -45,11 +45,12 @@ _DAY, _LANDING, _DISCARDED = "snapshot_date=", "landing=", "discarded="
 class RawStore:
     """All landings of a warehouse. Only the holder of the writer lock may write."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, memory: Memory | None = None) -> None:
+        """`memory` tells who was erased; by default that of the warehouse whose folder this is."""
         self.root = root
         # A night reads every manifest several times.
         self._manifests = files.Decoded(msgspec.json.Decoder(Manifest).decode)
-        self.memory = Memory(root.parent / PRIVATE / ERASURES)
+        self.memory = memory or Memory(root.parent / PRIVATE / ERASURES)
 
     def begin(self, snapshot_date: date) -> LandingWriter:
         """Start the day's next landing."""

@@ -31,8 +31,8 @@ def erase(rollbook: Rollbook, student: int, *, reason: str, confirm: Asked, home
     """Erase a student, and remember to leave them out of all that comes; returns the certificate.
 
     `home` is Dagster's folder, whose records are cleaned. A student of whom nothing is here is remembered all the same,
-    if that is confirmed. Raises ArgumentError for a number that is no id, without a reason, and for a student under a
-    legal hold; HeldError when it is not confirmed. Nothing is changed then.
+    if that is confirmed. Raises ArgumentError for a number that is no id, without a reason or with one that says who it
+    is, and for a student under a legal hold; HeldError when it is not confirmed. Nothing is changed then.
     """
     _check_id(student)
     if not reason.strip():

@@ -14,7 +14,7 @@ Who else holds something of a student adds a function to HOLDERS.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ from pipelines.landing.raw import RawStore
 from pipelines.landing.rewriting import Found, find, rewrite
 from pipelines.privacy import dagster_home
 from pipelines.privacy.certificate import Certificate
-from pipelines.privacy.exported import EXPORTS, Traits, holding
+from pipelines.privacy.exported import EXPORTS, Traits, holding, tells
 from pipelines.store import ops, without
 from pipelines.store.database import connect, count
 from pipelines.store.lake import DayRecord
@@ -43,8 +43,9 @@ sql = statements("pipelines.privacy")
 ALERTS = "alerts.json"
 
 Progress = Callable[[str, int, int], None]
-# Takes students out of what it holds of a warehouse, whose root it is given, and returns how much that was.
-Holder = Callable[[Path, Collection[int]], int]
+# Takes out of what it holds of a warehouse, whose root it is given, each student for whom the function says so; returns
+# how much that was. What it counts gets a label in `certificate.LABELS`, under its name here.
+Holder = Callable[[Path, Callable[[int], bool]], int]
 HOLDERS: dict[str, Holder] = {}
 
 
@@ -52,11 +53,16 @@ HOLDERS: dict[str, Holder] = {}
 class Holdings:
     """What holds a student, by what is counted (see `certificate.LABELS`), and how to recognise the student in it."""
 
-    student: int
+    traits: Traits
     counts: dict[str, int]
     exports: tuple[Path, ...] = ()
     names: tuple[tuple[str, str], ...] = ()
     landings: dict[Path, Found] = field(default_factory=dict, repr=False)
+
+    @property
+    def student(self) -> int:
+        """The student's id."""
+        return self.traits.student
 
     @property
     def anything(self) -> bool:
@@ -107,7 +113,7 @@ class Erasure:
             "exports": len(exports),
             "recognised": recognised,
         }
-        self._found = Holdings(student, counts, tuple(exports), names, landings)
+        self._found = Holdings(traits, counts, tuple(exports), names, landings)
         return self._found
 
     def is_erased(self, student: int) -> bool:
@@ -148,9 +154,14 @@ class Erasure:
     def begin(self, holdings: Holdings, reason: str, home: Path | None = None) -> None:
         """Remember a student as erased, and that this is under way. `home` is Dagster's folder.
 
-        Raises ArgumentError for a student under a legal hold. From here on it can only be finished.
+        Raises ArgumentError for a student under a legal hold, or a reason that says who it is. From here on it can only
+        be finished.
         """
         self.check_hold(holdings.student)
+        if tells(reason, holdings.traits):
+            raise ArgumentError(
+                "The reason says who the student is, and it stands in the certificate: write a case number"
+            )
         found, now = self.memory.begun(), self.clock()
         key = bytes.fromhex(found.key)
         erased = Erased(
@@ -182,9 +193,8 @@ class Erasure:
         if remembered.pending is None:
             self._move_in(days)
             return None
-        students = self._replace_file(gone, days, publish)
-        students |= {self._found.student} if self._found else set()
-        return self._certify(remembered, remembered.pending, gone, students)
+        self._replace_file(gone, days, publish)
+        return self._certify(remembered, remembered.pending, gone)
 
     def _rewrite_landings(self, gone: Matcher, erasures: int) -> None:
         """Write the landings again that stand on fewer erasures: all are read before the first is changed."""
@@ -225,12 +235,11 @@ class Erasure:
 
     def _replace_file(
         self, gone: Matcher, days: list[tuple[DayRecord, dict[str, Path]]], publish: Callable[[], bool]
-    ) -> set[int]:
+    ) -> None:
         """Publish a file without the erased students, made of the newest one that Rollbook wrote; remove all others."""
         warehouse = self.warehouse
         sources = [p for p in (warehouse.published, *warehouse.kept()) if warehouse.own.recognises(p)]
         source = next((p for p in sources if warehouse.is_sound(p, thoroughly=True)), None)
-        students: set[int] = set()
         if source is not None:
             students = without.gone_in_file(source, warehouse.scratch, gone.__contains__)
             moved = {record.snapshot_date for record, _ in days}
@@ -252,9 +261,8 @@ class Erasure:
         warehouse.retire_all()
         for path in self._altered():
             path.unlink()
-        return students
 
-    def _certify(self, remembered: Remembered, pending: Pending, gone: Matcher, students: set[int]) -> Certificate:
+    def _certify(self, remembered: Remembered, pending: Pending, gone: Matcher) -> Certificate:
         """Delete and clean what is not made again by a publish; then say what was done."""
         warehouse, key, counts, left_open = self.warehouse, bytes.fromhex(remembered.key), dict(pending.found), []
         for path in sorted((warehouse.root / EXPORTS).rglob("*")):
@@ -266,7 +274,7 @@ class Erasure:
             if (left := dagster_home.cleaned(text, gone.__contains__)) != text:
                 files.write(alerts, left.encode())
         for name, holder in HOLDERS.items():
-            counts[name] = holder(warehouse.root, students)
+            counts[name] = holder(warehouse.root, gone.__contains__)
         if pending.home and (home := Path(pending.home)).is_dir():
             counts["dagster"], locked = dagster_home.take_out(home, gone.__contains__)
             if locked:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
@@ -41,18 +41,30 @@ def holding(warehouse: Path, traits: Traits) -> list[Path]:
 
 def holds(path: Path, traits: Traits) -> bool:
     """Whether a file holds a student. One that cannot be read as what it is called is searched as text."""
-    alone = [_token(text) for text in traits.texts if text.strip()]
-    pairs = [(_token(a), _token(b)) for a, b in traits.pairs if a.strip() and b.strip()]
-    # A number by itself: not a part of a date, of a decimal, of a reference or of an address.
-    ident, by_id = re.compile(rf"(?<![\w.@-]){traits.student}(?![\w@-]|\.\d)"), False
+    names, has_id, by_id = _names(traits), _has_id(traits.student), False
     for number, line in enumerate(_lines(path)):
         if number == 0:
             by_id = re.search(r"student_?id|\bid\b", line, re.IGNORECASE) is not None
-        if any(t.search(line) for t in alone) or any(a.search(line) and b.search(line) for a, b in pairs):
-            return True
-        if by_id and ident.search(line):
+        if names(line) or (by_id and has_id(line)):
             return True
     return False
+
+
+def tells(text: str, traits: Traits) -> bool:
+    """Whether a text, such as a reason, says who the student is."""
+    return _names(traits)(text) or _has_id(traits.student)(text)
+
+
+def _names(traits: Traits) -> Callable[[str], bool]:
+    alone = [_token(text) for text in traits.texts if text.strip()]
+    pairs = [(_token(a), _token(b)) for a, b in traits.pairs if a.strip() and b.strip()]
+    return lambda line: any(t.search(line) for t in alone) or any(a.search(line) and b.search(line) for a, b in pairs)
+
+
+def _has_id(student: int) -> Callable[[str], bool]:
+    # A number by itself: not a part of a date, of a decimal, of a reference or of an address.
+    ident = re.compile(rf"(?<![\w.@-]){student}(?![\w@-]|\.\d)")
+    return lambda line: ident.search(line) is not None
 
 
 def _token(text: str) -> re.Pattern[str]:

@@ -56,7 +56,7 @@ class Recovery:
 
     def is_current(self) -> bool:
         """Whether the lake and the published file are what the counted landings imply. Writes nothing."""
-        if self._days_behind():
+        if self._days_behind() or self.raw.memory.read().pending is not None:
             return False
         if not self.lake.days() and not self.landings.expired_days():
             return True

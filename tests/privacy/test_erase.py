@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from pipelines.export.formats import Format, export
 from pipelines.landing.manifest import Verdict
 from pipelines.operations import discard as discards
 from pipelines.operations import erase as erasing
+from pipelines.operations.diff import diff
 from pipelines.privacy.certificate import Certificate
-from pipelines.privacy.erasure import Holdings
+from pipelines.privacy.erasure import HOLDERS, Holdings
 from pipelines.sync import always
 from tests.support import canary
 from tests.support.nights import House, asked, folder, new_house, night, without_views
@@ -129,11 +130,13 @@ def test_a_student_is_in_no_file_after_the_erasure_and_everybody_else_is_as_befo
 
 
 @pytest.mark.usefixtures("_quick")
-def test_the_student_stays_out_whatever_comes_after(house: House) -> None:
+def test_the_student_stays_out_whatever_comes_after(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nights that still list the student; a rebuild, a backfill, a restore, a discard undone."""
     erase(house)
     house.service.requests.clear()
-    house.night(7, everybody(7), details="all")
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.ingest.intake.LARGE", 1)  # a second process files what comes
+        house.night(7, everybody(7), details="all")
     assert_gone(house)
     manifest = house.landings(night(7))[-1]
     assert (manifest.verdict, [(w.proof is not None, w.erased) for w in manifest.walks]) == (
@@ -260,6 +263,9 @@ def test_counting_and_refusing_change_nothing(house: House) -> None:
         erasing.erase(house.rollbook(), canary.ID, reason=REASON, confirm=lambda _: False)
     with pytest.raises(ArgumentError, match="Say why"):
         erasing.erase(house.rollbook(), canary.ID, reason=" ", confirm=lambda _: True)
+    for said in (f"for {canary.ID}", "Zebedee's sister: Canarybird, zebedee", f"of {canary.EMAIL}"):
+        with pytest.raises(ArgumentError, match="says who the student is"):
+            erasing.erase(house.rollbook(), canary.ID, reason=said, confirm=lambda _: True)
     with pytest.raises(ArgumentError, match="whole number from 1 on"):
         erasing.erase(house.rollbook(), 0, reason=REASON, confirm=lambda _: True)
     assert state() == before
@@ -332,3 +338,35 @@ def test_the_same_email_under_another_id_only_warns(house: House, caplog: pytest
     house.night(8, [*everybody(8), student(800, email=canary.EMAIL.upper())])
     assert [m for m in caplog.messages if "1 records have the email or reference id of an erased student" in m]
     assert house.query("SELECT COUNT(*) FROM students WHERE student_id = 800") == [(1,)]
+
+
+@pytest.mark.usefixtures("_quick")
+def test_what_a_sync_would_do_is_shown_without_the_student(house: House) -> None:
+    erase(house)
+    house.at(7).service.students = everybody(7)
+    found = diff(house.rollbook())
+    assert (found.outcome, sum(w.erased for w in found.manifest.walks)) == ("synced", 1)
+    assert canary.found(house.warehouse) == {}
+
+
+@pytest.mark.usefixtures("_quick")
+def test_whoever_else_holds_something_of_a_student_is_told(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+
+    def holder(root: Path, gone: Callable[[int], bool]) -> int:
+        told.append((root, gone(canary.ID), gone(5)))
+        return 4
+
+    monkeypatch.setitem(HOLDERS, "held elsewhere", holder)
+    assert erase(house).counts["held elsewhere"] == 4
+    assert told == [(house.warehouse, True, False)]
+
+
+def test_the_only_student_of_a_school_can_be_erased() -> None:
+    with without_views(checked=True), new_house([canary.canary()], classes(1)) as house:
+        house.night(1)
+        erase(house)
+        assert_gone(house)
+        house.night(2)
+        assert_gone(house)
+        assert [house.query(f"SELECT COUNT(*) FROM {t}") for t in ("students", "classes")] == [[(0,)], [(1,)]]
