@@ -7,7 +7,21 @@ import gc
 
 gc.set_threshold(100_000)  # what is loaded at the start is never garbage; looking for some took a sixth of it
 
-from pipelines.cli import aggregates, codes, demo, diagnostics, explore, prune, read, run, serve, subject  # noqa: E402
+from pipelines.cli import aggregates, codes, demo, diagnostics, erase, explore, prune, read, run, serve, subject  # noqa: E402
 from pipelines.cli.app import app, main  # noqa: E402
 
-__all__ = ["aggregates", "app", "codes", "demo", "diagnostics", "explore", "main", "prune", "read", "run", "serve", "subject"]
+__all__ = [
+    "aggregates",
+    "app",
+    "codes",
+    "demo",
+    "diagnostics",
+    "erase",
+    "explore",
+    "main",
+    "prune",
+    "read",
+    "run",
+    "serve",
+    "subject",
+]

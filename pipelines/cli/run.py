@@ -62,7 +62,7 @@ def sync(
         chosen = rollbook.partition(day_of(day) or rollbook.today())
         rollbook.start_ahead()  # while Dagster loads
     before = rollbook.landings.counted(chosen)
-    with _shown_progress():
+    with shown_progress():
         job.sync(chosen, approve=approve, details=details, fresh=fresh)
     synced = rollbook.landings.counted(chosen)[-1]
     _print_synced(synced)
@@ -83,12 +83,12 @@ def backfill(first: Day, last: Day, yes: Yes = False) -> None:
     asked = days_between(first.date(), last.date())
     days = _partitions(rollbook, asked)
     try:
-        with _shown_progress():
+        with shown_progress():
             job.backfill(*days, confirmed=yes)
     except job.RunFailedError as error:
         if error.exit_code != HeldError.exit_code or not _confirmed(error.message):
             raise
-        with _shown_progress():
+        with shown_progress():
             job.backfill(*days, confirmed=True)
     _print_backfill(rollbook.landings.backfilled(asked, rollbook.lake.days()))
 
@@ -123,7 +123,7 @@ def rebuild(
     def confirm(what: Hold) -> bool:
         return yes or within_hold(what) or _confirmed_hold(what)
 
-    with _shown_progress() as progress:
+    with shown_progress() as progress:
         done = Rollbook(load(fetches=False), progress=progress).rebuild(confirm=confirm, accept_loss=accept_loss)
     _print_backfill(done)
 
@@ -186,7 +186,7 @@ def sandbox(
 
 
 @contextmanager
-def _shown_progress() -> Iterator[PageProgress]:
+def shown_progress() -> Iterator[PageProgress]:
     """Show a bar of the pages fetched, or of the days made again, if there is a terminal."""
     from pipelines.resources import Writer
 
@@ -202,6 +202,7 @@ def _shown_progress() -> Iterator[PageProgress]:
         tasks = {}
 
         def show(name: str, done: int, total: int) -> None:
+            bars.start()  # what came before may have stopped it
             if name not in tasks:
                 tasks[name] = bars.add_task(f"pages of {name}" if name in SETS else name)
             bars.update(tasks[name], completed=done, total=total)

@@ -4,5 +4,6 @@
 """
 
 from pipelines.flatten.rows import Batch, Flattener, flatten, load, schema
+from pipelines.flatten.shapes import drift_of_student
 
-__all__ = ["Batch", "Flattener", "flatten", "load", "schema"]
+__all__ = ["Batch", "Flattener", "drift_of_student", "flatten", "load", "schema"]

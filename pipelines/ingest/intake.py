@@ -108,7 +108,10 @@ class StagingWriter:
             self._start(large=records >= LARGE and POSIX)
 
     def add(self, received: Received, content: bytes) -> None:
-        """Take one body."""
+        """Take one body, without the students who were erased."""
+        if (admitted := self._place.gate.admit(received, content)) is None:
+            return
+        received, content = admitted
         if self._ingest is None:
             self._held.append((received, content))
         else:

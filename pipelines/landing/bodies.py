@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 from hashlib import sha256
@@ -18,10 +19,15 @@ import pyarrow as pa
 
 from pipelines import files
 from pipelines.errors import DamagedError
+from pipelines.landing.erased import Gate
 from pipelines.landing.manifest import Body, Kind, Landed, Manifest, Received
 from pipelines.records import REPLACEMENT, make_readable, replace_lone_surrogates
 
+log = logging.getLogger(__name__)
+
 BODIES, PAGES, MANIFEST = "bodies.zst", "pages.jsonl", "manifest.json"
+# The beginnings of the hidden names of a landing's folder that is about to replace another, and of the other.
+_NEW, _OLD = "new", "old"
 
 
 # In a list, a lone surrogate refuses its record. A body with a single record is kept, with a replacement character.
@@ -59,7 +65,7 @@ class BodyWriter:
         """Write one body."""
         frame = self._codec.compress(content, asbytes=True)
         body = Body(
-            **msgspec.structs.asdict(received),
+            **{field: getattr(received, field) for field in Received.__struct_fields__},
             offset=self._offset,
             length=len(frame),
             size=len(content),
@@ -95,17 +101,24 @@ class BodyWriter:
 
 @dataclass(frozen=True)
 class LandingPlace:
-    """Where a day's next landing goes: the folder where it is written, and the name that makes it a landing."""
+    """Where a day's next landing goes: the folder where it is written, and the name that makes it a landing.
+
+    Whatever is written there goes through the gate first.
+    """
 
     snapshot_date: date
     landing: int
     partial: Path
     final: Path
+    gate: Gate = field(default_factory=Gate)
 
     def stamped(self, manifest: Manifest, written: Written) -> Manifest:
-        """Return the manifest with the day, the landing's number, and the count and digest of the bodies."""
+        """Return the manifest with the day, the landing's number, what was erased, and the bodies' count and digest."""
+        walks = (msgspec.structs.replace(w, erased=self.gate.erased(w.set, w.counted)) for w in manifest.walks)
         return msgspec.structs.replace(
             manifest,
+            walks=tuple(walks),
+            erasures=self.gate.erasures,
             snapshot_date=self.snapshot_date,
             landing=self.landing,
             bodies=written.bodies,
@@ -123,6 +136,8 @@ class LandingPlace:
         self.partial.rename(self.final)
         files.sync(self.final.parent)
         files.sync(self.final.parent.parent)
+        if self.gate.recognised:
+            log.warning("%d records have the email or reference id of an erased student", self.gate.recognised)
         return manifest
 
     def abandon(self) -> None:
@@ -145,7 +160,8 @@ class LandingWriter:
 
     def add(self, received: Received, content: bytes) -> None:
         """Write one body."""
-        self._files.add(received, content)
+        if (admitted := self._place.gate.admit(received, content)) is not None:
+            self._files.add(*admitted)
 
     def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
         """Yield what `RawStore.bodies` would yield if the landing were finished now with this manifest."""
@@ -192,13 +208,17 @@ class LandingFolder:
             and (body.kind != "walk" or body.walk in counted)
             and (body.kind != "search" or body.sought in found)
         ]
-        return (landed(body, content) for body, content in self._read(pages))
+        return self._read(pages)
 
     def everything(self, set_name: str) -> Iterator[tuple[Body, bytes]]:
         """Return all bodies of one set, whether or not they count, each as it was received. Raises DamagedError."""
-        return self._read([body for body in self.pages() if body.set == set_name])
+        return self.contents([body for body in self.pages() if body.set == set_name])
 
-    def _read(self, pages: list[Body]) -> Iterator[tuple[Body, bytes]]:
+    def _read(self, pages: list[Body]) -> Iterator[Landed]:
+        return (landed(body, content) for body, content in self.contents(pages))
+
+    def contents(self, pages: Iterable[Body]) -> Iterator[tuple[Body, bytes]]:
+        """Yield bodies as they were received, each with its index entry. Raises DamagedError."""
         codec = _codec()
         try:
             file = (self.path / BODIES).open("rb")
@@ -234,6 +254,31 @@ def drop_if_empty(day: Path) -> None:
     """Remove a day's folder if it holds no landing."""
     with suppress(OSError):  # it does
         day.rmdir()
+
+
+def swap(folder: Path, write: Callable[[Path], None]) -> None:
+    """Replace a landing's folder by one that `write` fills. A kill leaves either; `settle` tidies up after it."""
+    new, old = (folder.with_name(f".{which}-{folder.name}") for which in (_NEW, _OLD))
+    files.empty(new)
+    write(new)
+    files.sync(new)
+    folder.rename(old)
+    new.rename(folder)
+    files.sync(folder.parent)
+    shutil.rmtree(old)
+
+
+def settle(day: Path) -> int:
+    """Undo or finish what a killed `swap` left in a day's folder; returns how much there was."""
+    found = sorted(each for each in files.names(day) if each.startswith((f".{_NEW}-", f".{_OLD}-")))
+    for each in found:
+        landing = day / each.partition("-")[2]
+        if each.startswith(f".{_OLD}-") and not landing.exists():
+            (day / each).rename(landing)
+            files.sync(day)
+        else:
+            shutil.rmtree(day / each)
+    return len(found)
 
 
 def name(folder: Path) -> str:

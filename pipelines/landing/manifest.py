@@ -64,7 +64,8 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
 
     `counted` are the numbers of the walks whose pages count: the proven one, or all of them if none was proven (they
     only add and update). `received` counts what came on these pages, `distinct` each record once (None in manifests of
-    earlier versions). `spoiled` gives the reason for each walk that was not proven.
+    earlier versions). `erased` of the different records are erased students', who came and are not kept: they count as
+    seen, so that the proof holds. `spoiled` gives the reason for each walk that was not proven.
     """
 
     set: str
@@ -75,12 +76,14 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     received: int = 0
     distinct: int | None = None
     repeated: int = 0
+    erased: int = 0
     spoiled: tuple[str, ...] = ()
 
     @property
     def records(self) -> int:
-        """How many different records came; by earlier manifests, as many as a walk showed on average."""
-        return (self.received - self.repeated) // len(self.counted) if self.distinct is None else self.distinct
+        """How many different records came and are kept; by earlier manifests, as many as a walk showed on average."""
+        came = (self.received - self.repeated) // len(self.counted) if self.distinct is None else self.distinct
+        return came - self.erased
 
 
 class Absence(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +99,8 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     """What one received body is.
 
     `kind` is what was requested: `auth`, a page of a `walk`, a page of a `search` for the vanished record `sought`, or
-    the `detail` of the student `sought`.
+    the `detail` of the student `sought`. `records` came, and `erased` of them were taken out before it was written or
+    since.
     """
 
     set: str
@@ -106,6 +110,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     sought: int | None = None
     received_at: datetime
     records: int
+    erased: int = 0
 
 
 class Body(Received, frozen=True, kw_only=True):
@@ -154,7 +159,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     `walks` holds each walked set's proof; `unasked` counts, per set, vanished records that were too many to search for;
     `verdict` comes with its `reason`, the `counts` per table and the time. `deferred` says why the landing could not be
-    evaluated when it was fetched; it was compared with nothing then, so it proves nothing. Times are UTC.
+    evaluated when it was fetched; it was compared with nothing then, so it proves nothing. `erasures` is how many
+    students had been erased when it was last written: none of them is in it (see `erased`). Times are UTC.
     """
 
     snapshot_date: date
@@ -173,6 +179,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     search_seconds: float = 0.0
     bodies: int = 0
     bodies_sha256: str = ""
+    erasures: int = 0
     deferred: str = ""
     verdict: Verdict | None = None
     reason: str = ""

@@ -33,7 +33,9 @@ from pipelines.landing.bodies import (
     drop_if_empty,
     encode,
     name,
+    settle,
 )
+from pipelines.landing.erased import ERASURES, PRIVATE, Gate, Memory
 from pipelines.landing.manifest import Body, Discard, Drift, Landed, Manifest, Reject, TableCounts, Verdict
 
 REJECTS, EXPIRED, DISCARD = "rejects.jsonl", "thinned.json", "discard.json"
@@ -43,10 +45,12 @@ _DAY, _LANDING, _DISCARDED = "snapshot_date=", "landing=", "discarded="
 class RawStore:
     """All landings of a warehouse. Only the holder of the writer lock may write."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, memory: Memory | None = None) -> None:
+        """`memory` tells who was erased; by default that of the warehouse whose folder this is."""
         self.root = root
         # A night reads every manifest several times.
         self._manifests = files.Decoded(msgspec.json.Decoder(Manifest).decode)
+        self.memory = memory or Memory(root.parent / PRIVATE / ERASURES)
 
     def begin(self, snapshot_date: date) -> LandingWriter:
         """Start the day's next landing."""
@@ -64,7 +68,7 @@ class RawStore:
             except FileExistsError:
                 number += 1
         partial.chmod(files.PRIVATE_FOLDER)
-        return LandingPlace(snapshot_date, number, partial, day / f"{_LANDING}{number}")
+        return LandingPlace(snapshot_date, number, partial, day / f"{_LANDING}{number}", Gate(self.memory))
 
     def days(self) -> list[date]:
         """Return the days with a landing, whatever its verdict, in order."""
@@ -160,6 +164,13 @@ class RawStore:
         folders = [self.root / f"{_DAY}{day}"] if day else [folder for _, folder in self._days()]
         return [(self._manifest(f), _discard(f)) for folder in folders for _, f in _landings(folder, _DISCARDED)]
 
+    def folders(self) -> Iterator[LandingFolder]:
+        """Yield every landing, those that count for nothing and the discarded ones among them. Raises DamagedError."""
+        for _, day in self._days():
+            for prefix in (_LANDING, _DISCARDED):
+                for _, folder in _landings(day, prefix):
+                    yield LandingFolder(folder, self._manifest(folder))
+
     def discarded_days(self) -> list[date]:
         """Return the days with a discarded landing, in order."""
         return [day for day, folder in self._days() if any(_landings(folder, _DISCARDED))]
@@ -216,6 +227,7 @@ class RawStore:
             shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
             swept += 1
         for _, day in self._days():
+            swept += settle(day)
             for unfinished in day.glob(f".{_LANDING}*{files.PARTIAL}"):
                 shutil.rmtree(unfinished)
                 swept += 1

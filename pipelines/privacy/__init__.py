@@ -13,6 +13,14 @@ What is held about one student:
     traces.py       where the files in `private/` know the student
     bundle.py       the ZIP file to hand over; `subject.html` is its page
 
+One student erased:
+
+    erasure.py      taken out of everything, with a journal that names nobody
+    holders.py      the codes and the figures that were given away
+    exported.py     which exported files hold a student
+    dagster_home.py what Dagster's own records hold of students
+    certificate.py  what an erasure says it did
+
 Without names:
 
     codes.py        the random codes that stand for students, and who is behind one: the owner's alone

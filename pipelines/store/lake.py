@@ -1,7 +1,7 @@
 """The Parquet lake: each landed day's complete statement, typed, one file a table and day.
 
-A day is composed aside from its landings (G7), evaluated there, and only then moved in; `_day.json`, written
-last, says what the day was made of and that it is whole. Folding days into history is not done here: see `history`.
+A day is composed aside from its landings (G7), evaluated there, and only then moved in; `_day.json`, written last, says
+what the day was made of and that it is whole. Folding days into history is not done here: see `history`.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ PART, _DAY = "part-0.parquet", "snapshot_date="
 # Engines pass over files whose names begin with an underscore. Before 0.2 it was called day.json.
 DAY_RECORD, OLD_DAY_RECORD = "_day.json", "day.json"
 
-_COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 122880)"
+COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 122880)"
 
 
 class DayRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What one day of the lake was made of, kept as `_day.json`; `digest` is of the day's whole content."""
+    """What one day of the lake was made of, kept as `_day.json`; `digest` is of the day's whole content.
+    The first `erasures` erased students are not in it; `was` is the digest before the last was taken out.
+    """
 
     snapshot_date: date
     landings: tuple[int, ...]
@@ -52,6 +54,8 @@ class DayRecord(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     sizes: dict[str, int]
     rows: dict[str, int]
+    erasures: int = 0
+    was: str = ""
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,7 @@ def _state_absences(con: duckdb.DuckDBPyConnection, proof: Proof) -> None:
 
 def _copy(con: duckdb.DuckDBPyConnection, query: str, candidate: Candidate, name: str) -> None:
     path = candidate.path(name)
-    con.execute(f"COPY ({query}) TO {literal(path)} {_COPY}")
+    con.execute(f"COPY ({query}) TO {literal(path)} {COPY}")
     path.chmod(files.PRIVATE_FILE)
 
 
@@ -185,10 +189,10 @@ class Lake:
         for old in sorted(self.root.glob(f"{OBSERVED}/snapshot_date=*/{OLD_DAY_RECORD}")):
             try:
                 record = msgspec.json.decode(old.read_bytes(), type=DayRecord)
-            except msgspec.DecodeError:  # then the day does not count, and is composed again
-                old.unlink()
+            except msgspec.DecodeError:
+                old.unlink()  # then the day does not count, and is composed again
                 continue
-            written = _write_proven(self._own(DAYS, record.snapshot_date), record.proven, self.folder_mode)
+            written = _write_proven(self.own(DAYS, record.snapshot_date), record.proven, self.folder_mode)
             written.chmod(self.mode)
             files.sync(written)
             sizes = record.sizes | {DAYS: written.stat().st_size}
@@ -221,10 +225,12 @@ class Lake:
         except FileNotFoundError:  # of an earlier version, read before the next sync upgrades it
             return self._records.read(f"{folder}/{OLD_DAY_RECORD}")
 
-    def commit(self, candidate: Candidate, landings: Iterable[int], parts: Iterable[Part]) -> DayRecord:
+    def commit(
+        self, candidate: Candidate, landings: Iterable[int], parts: Iterable[Part], erased: int = 0
+    ) -> DayRecord:
         """Move a composed day in. Until `_day.json` is back, the day does not count as whole."""
         paths = {name: candidate.path(name) for name in (*TABLES, OBSERVED)}
-        digest = _digest_of({name: files.digest(path) for name, path in paths.items()})
+        digest = digest_of({name: files.digest(path) for name, path in paths.items()})
         proven = tuple(sorted(p.set for p in parts if p.proof is not None))
         paths[DAYS] = _write_proven(candidate.path(DAYS), proven)
         record = DayRecord(
@@ -235,22 +241,24 @@ class Lake:
             digest=digest,
             sizes={name: path.stat().st_size for name, path in paths.items()},
             rows=candidate.rows(),
+            erasures=erased,
         )
-        self._move(record, paths)
+        self.put(record, paths)
         shutil.rmtree(candidate.folder, ignore_errors=True)
         return record
 
     def take(self, record: DayRecord, root: Path) -> None:
         """Move a whole day in from another lake."""
-        self._move(record, {name: root / name / _day_folder(record.snapshot_date) / PART for name in record.sizes})
+        self.put(record, {name: root / name / _day_folder(record.snapshot_date) / PART for name in record.sizes})
 
-    def _move(self, record: DayRecord, paths: Mapping[str, Path]) -> None:
+    def put(self, record: DayRecord, paths: Mapping[str, Path]) -> None:
+        """Give a day its record and these files; others that it has stay."""
         day = record.snapshot_date
-        marker = self._own(OBSERVED, day).with_name(DAY_RECORD)
+        marker = self.own(OBSERVED, day).with_name(DAY_RECORD)
         marker.unlink(missing_ok=True)
         files.folder(self.root.parent)
         for name, source in paths.items():
-            target = self._own(name, day)
+            target = self.own(name, day)
             for above in (self.root, self.root / name, target.parent):
                 files.folder(above, self.folder_mode)
             source.chmod(self.mode)
@@ -262,23 +270,23 @@ class Lake:
     def drop(self, days: Iterable[date]) -> None:
         """Remove days from the lake. Each goes at once: without its `_day.json` it does not count."""
         for day in days:
-            self._own(OBSERVED, day).with_name(DAY_RECORD).unlink(missing_ok=True)
+            self.own(OBSERVED, day).with_name(DAY_RECORD).unlink(missing_ok=True)
             for name in (*TABLES, OBSERVED, DAYS):
-                shutil.rmtree(self._own(name, day).parent, ignore_errors=True)
+                shutil.rmtree(self.own(name, day).parent, ignore_errors=True)
 
     def damaged(self) -> list[date]:
         """The days whose files are not what was written, though they are as long: every one of them is read."""
-        return [day for day, record in self.days().items() if self._digest(day) != record.digest]
 
-    def _digest(self, day: date) -> str:
-        return _digest_of({name: files.digest(self._part(name, day)) for name in (*TABLES, OBSERVED)})
+        def digest(day: date) -> str:
+            return digest_of({name: files.digest(self._part(name, day)) for name in (*TABLES, OBSERVED)})
+
+        return [day for day, record in self.days().items() if digest(day) != record.digest]
 
     def sweep(self, gone: Iterable[date]) -> None:
         """Remove what killed writers left: half-written day records, and files of days that were being expired."""
         for aside in self.root.glob(f"{OBSERVED}/snapshot_date=*/.*{files.PARTIAL}"):
             aside.unlink()
-        gone = set(gone)
-        if gone:
+        if gone := set(gone):
             self.drop(gone - self.days().keys())
 
     def scan(self, table: Table, days: Collection[DayRecord], *, movable: bool = False) -> str:
@@ -325,54 +333,19 @@ class Lake:
     def preview(self, table: Table, day: date, rows: int = 5) -> list[dict[str, object]]:
         """A day's first rows, without the columns that hold personal data."""
         shown = pq.read_table(self._part(table.name, day), columns=[c.name for c in table.columns if not c.personal])
-        found: list[dict[str, object]] = shown.slice(0, rows).to_pylist()
-        return found
+        return shown.slice(0, rows).to_pylist()  # type: ignore[no-any-return]
 
     def _part(self, name: str, day: date) -> Path:
         """The file to read."""
-        return self._own(name, day)
+        return self.own(name, day)
 
-    def _own(self, name: str, day: date) -> Path:
+    def own(self, name: str, day: date) -> Path:
         """The file in this lake's own folder."""
         return self.root / name / _day_folder(day) / PART
 
 
-class StagedLake(Lake):
-    """Days made aside over another lake, which stays as it is until `move_in`.
-
-    A day that was made here hides the same day below; a `hidden` day is not there at all. So a backfill can be merged
-    and shown to a person before a single file of the lake is another.
-    """
-
-    def __init__(self, below: Lake, root: Path) -> None:
-        super().__init__(files.empty(root), below.mode)
-        self.below = below
-        self.hidden: frozenset[date] = frozenset()
-
-    def hide(self, days: Iterable[date]) -> None:
-        """Leave these days out."""
-        self.hidden |= frozenset(days)
-
-    def days(self) -> dict[date, DayRecord]:
-        """Every whole day, made here or below, in order."""
-        found = self.below.days() | super().days()
-        return {day: found[day] for day in sorted(found) if day not in self.hidden}
-
-    def move_in(self) -> None:
-        """Give the lake below the days that were made here, and take the hidden ones out of it."""
-        for day, record in super().days().items():
-            if day not in self.hidden:
-                self.below.take(record, self.root)
-        self.below.drop(self.hidden & self.below.days().keys())
-        shutil.rmtree(self.root, ignore_errors=True)
-
-    def _part(self, name: str, day: date) -> Path:
-        mine = self._own(name, day)
-        return mine if mine.exists() else self.below._part(name, day)
-
-
 def _write_proven(path: Path, proven: Collection[str], mode: int = files.PRIVATE_FOLDER) -> Path:
-    """Write one day's part of `days`: set_name, and whether the set was proven complete."""
+    """Write one day's part of `days`: the set_name, and whether it was proven complete."""
     for above in (path.parents[2], path.parents[1], path.parent):
         files.folder(above, mode)
     table = pa.table({"set_name": list(SETS), "proven": [name in proven for name in SETS]})
@@ -380,7 +353,8 @@ def _write_proven(path: Path, proven: Collection[str], mode: int = files.PRIVATE
     return path
 
 
-def _digest_of(digests: Mapping[str, str]) -> str:
+def digest_of(digests: Mapping[str, str]) -> str:
+    """Return the digest of a day, of those of its files by table."""
     return sha256(msgspec.json.encode(sorted(digests.items()))).hexdigest()
 
 

@@ -133,7 +133,7 @@ def _sync_sets(m: Manifest) -> Iterator[Row]:
         answers = [a.answer for a in m.absences if a.set == w.set]
         yield {
             "set_name": w.set,
-            "received": w.received,
+            "received": w.received - w.erased,
             "records": w.records,
             "proven": m.proof(w.set) is not None,
             "walks": w.walks,

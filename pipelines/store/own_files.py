@@ -47,6 +47,10 @@ class OwnFiles:
             digests = {v.sha256 for v in self._load() if v.inode == inode and v.sha256}
             self._save(v for v in self._load() if v.inode != inode and v.sha256 not in digests)
 
+    def forget_all(self) -> None:
+        """Stop vouching for every file: none that was written so far may be built on."""
+        self._save(())
+
     def note(self, *paths: Path, unread: bool = False) -> None:
         """Note files as they are now: Rollbook wrote them, and vouches for what is in them.
 

@@ -56,7 +56,7 @@ def ensure(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
     """
     for name in SCHEMAS:
         con.execute(f"CREATE SCHEMA IF NOT EXISTS {name}")
-    there = _existing(con)
+    there = existing(con)
     changed = set()
     for relation in declared():
         have = there.get((relation.schema, relation.name))
@@ -95,7 +95,7 @@ def _comment(con: duckdb.DuckDBPyConnection, relation: Relation, have: Existing)
 
 
 def _drop_replaced(con: duckdb.DuckDBPyConnection) -> None:
-    for schema, name in _existing(con):
+    for schema, name in existing(con):
         if name.endswith(REPLACED):
             con.execute(f"DROP TABLE {schema}.{name}")
 
@@ -109,7 +109,8 @@ class Existing:
     comments: dict[str, str] = field(default_factory=dict)
 
 
-def _existing(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], Existing]:
+def existing(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], Existing]:
+    """Return the tables of the current database by schema and name."""
     found: dict[tuple[str, str], Existing] = {}
     for schema, name, about, column, kind, comment in con.execute(sql("existing")).fetchall():
         table = found.setdefault((schema, name), Existing(about))

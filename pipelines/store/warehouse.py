@@ -220,6 +220,13 @@ class Warehouse:
         """The published files before this one that are kept, the newest first."""
         return self.versions.kept()
 
+    def retire_all(self) -> None:
+        """Remove every published file but the one that readers get, and vouch for that one alone."""
+        self.versions.retire(leaving=0)
+        self.own.forget_all()
+        if self.published.is_file():
+            self.own.note(self.published)
+
     def restore(self, kept: Path) -> None:
         """Put a kept file in the published one's place at once, and keep that one. Raises DamagedError.
 

@@ -31,6 +31,7 @@ class Composed:
     candidate: Candidate
     parts: list[Part]
     landings: tuple[int, ...]
+    erasures: int
     delta: Delta | None = None
 
 
@@ -66,11 +67,13 @@ class Composer:
         with self.warehouse.reading() as con:
             candidate = compose(con, latest.snapshot_date, parts, self._day_aside)
             counts, delta = compare.compare(con, candidate, published, self._delta_aside)
-        return Composed(candidate, parts, _numbers(manifests), delta), counts
+        return Composed(candidate, parts, _numbers(manifests), _erasures(manifests), delta), counts
 
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
         """Move a day into the lake, or into another one."""
-        record = (lake or self.warehouse.lake).commit(composed.candidate, composed.landings, composed.parts)
+        record = (lake or self.warehouse.lake).commit(
+            composed.candidate, composed.landings, composed.parts, composed.erasures
+        )
         self.delta = replace(composed.delta, digest=record.digest) if composed.delta else None
         self.intake.clear()
         return record
@@ -95,7 +98,7 @@ class Composer:
         parts = self._parts(counted, flattened)
         with self.warehouse.computing() as con:
             candidate = compose(con, counted[-1].snapshot_date, parts, self._day_aside)
-        return self.commit(Composed(candidate, parts, _numbers(counted)), lake)
+        return self.commit(Composed(candidate, parts, _numbers(counted), _erasures(counted)), lake)
 
     def changed_students(self, draft: Draft) -> list[int]:
         """The students of a landing under way whose rows are not the published ones; all, when nothing is published."""
@@ -133,3 +136,8 @@ def _came_once(set_name: str, manifests: Sequence[Manifest]) -> bool:
 
 def _numbers(manifests: Iterable[Manifest]) -> tuple[int, ...]:
     return tuple(m.landing for m in manifests)
+
+
+def _erasures(manifests: Iterable[Manifest]) -> int:
+    """How many erasures a day stands on that is made of these landings."""
+    return min(m.erasures for m in manifests)

@@ -42,11 +42,7 @@ class Recovery:
         self.composer = composer
 
     def recover_lake(self) -> None:
-        """Compose again the days whose snapshot is not what their counted landings imply. Raises DamagedError.
-
-        What killed writers left half-done is removed first.
-        """
-        self.sweep()
+        """Compose again the days whose snapshot is not what their counted landings imply. Raises DamagedError."""
         for day in self._days_behind():
             log.warning("%s: its snapshot is not what was landed; composing it again", day)
             self.composer.recompose(self.landings.counted(day))
@@ -60,7 +56,7 @@ class Recovery:
 
     def is_current(self) -> bool:
         """Whether the lake and the published file are what the counted landings imply. Writes nothing."""
-        if self._days_behind():
+        if self._days_behind() or self.raw.memory.read().pending is not None:
             return False
         if not self.lake.days() and not self.landings.expired_days():
             return True

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from pipelines import flatten, machine
-from pipelines.errors import CheckError, ContractChangedError, HeldError, NothingLandedError, RollbookError
+from pipelines.errors import (
+    CheckError,
+    ContractChangedError,
+    ExpiredError,
+    HeldError,
+    NothingLandedError,
+    RollbookError,
+)
 from pipelines.ingest import Flattened
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
+from pipelines.privacy.certificate import Certificate
+from pipelines.privacy.erasure import Erasure
 from pipelines.report import Report
 from pipelines.settings import Details, Settings
 from pipelines.source.fetch import Draft, fetch, utc_now
 from pipelines.source.pagination import Progress
 from pipelines.store.database import reuse_instances
-from pipelines.store.lake import DayRecord, StagedLake
+from pipelines.store.lake import DayRecord
+from pipelines.store.staged_lake import StagedLake
 from pipelines.store.warehouse import Warehouse
-from pipelines.sync import messages, policy
+from pipelines.sync import erasing, messages, policy
 from pipelines.sync.composer import Composer
 from pipelines.sync.landings import Landings
 from pipelines.sync.lock import writer_lock
@@ -62,8 +72,9 @@ class Rollbook:
         self.retention = Retention(self.landings, self.warehouse)
         self.merger = Merger(self.landings, self.warehouse)
         self.recovery = Recovery(self.landings, self.warehouse, self.composer)
-        # The writer's: days made again that are not in the lake yet; what kept it from being brought up to date; and
-        # the first day that the next file's merge touched (None: everything).
+        self.erasure = Erasure(self.raw, self.warehouse, clock)
+        # The writer's: days made again, not in the lake yet; what kept it from being brought up to date; the first day
+        # that the next file's merge touched (None: everything).
         self.staged: StagedLake | None = None
         self._blocked: RollbookError | None = None
         self._merged_since: date | None = None
@@ -71,16 +82,13 @@ class Rollbook:
 
     def sync(self, day: date | None = None, *, details: Details = "none", fresh: bool = False) -> Synced:
         """Fetch, decide, merge, publish: the nightly job. `fresh` asks again though the day was fetched minutes ago.
-
-        Raises RollbookError; whatever is raised, readers keep the last published file.
+        Raises RollbookError; readers keep the last published file then.
         """
         with self.writer():
             return self._finish(self.land(day, details=details, fresh=fresh))
 
     def approve(self, day: date | None = None) -> Synced:
-        """Merge and publish what a day's sync held (default: the newest held day), without fetching (G3).
-        Raises ArgumentError when nothing is held.
-        """
+        """Merge and publish what was held on a day (default: the newest held), unfetched (G3). Raises ArgumentError."""
         with self.writer():
             return self._finish(self.landings.to_approve(day), approve=True)
 
@@ -93,9 +101,8 @@ class Rollbook:
     def backfill(self, first: date, last: date, *, confirm: Confirm = within_hold) -> Backfilled:
         """Flatten the landed days of a range again from raw, bring history up to them, publish once (G8).
 
-        Raises NothingLandedError when not a single day of the range has a landing that counts; ContractChangedError
-        when too many of its records are refused now; and HeldError when a table would lose more than the hold allows
-        and that is not confirmed. Nothing is changed then.
+        Raises NothingLandedError when no day of the range has a counted landing; ContractChangedError, and HeldError
+        when a table would lose more than the hold allows and that is not confirmed. Nothing changes then.
         """
         days = days_between(first, last)
         with self.writer():
@@ -109,9 +116,8 @@ class Rollbook:
     def rebuild(self, *, confirm: Confirm = within_hold, accept_loss: bool = False) -> Backfilled:
         """Make everything from `raw/` alone: the lake, the history by its definition, the record of the work.
 
-        A day that the lake holds and `raw/` does not is gone afterwards. Raises NothingLandedError when `raw/` holds no
-        landing that counts; ExpiredError when expired days would be lost, unless `accept_loss`; and what `backfill`
-        raises. All is left as it was then.
+        A day that the lake holds and `raw/` does not is gone afterwards. Raises what `backfill` raises, ExpiredError
+        when expired days would be lost, unless `accept_loss`. All is left as it was then.
         """
         with self.writer(recover=False):
             expired = self.landings.expired_days()
@@ -160,6 +166,8 @@ class Rollbook:
                         self.publisher.pseudonymous.keep_up(self.clock())
                     else:
                         self.recovery.sweep()
+                        with suppress(ExpiredError):  # a rebuild that accepts the loss makes a file to finish with
+                            self.finish_erasure()
                     yield
                 finally:
                     self.is_writer = False
@@ -173,9 +181,10 @@ class Rollbook:
         """Bring the warehouse to the state that all counted landings imply, before anything is decided (G4).
 
         Days of the lake that are missing or behind are composed again; the published file is merged from the newest
-        sound one that Rollbook wrote, or from the lake where there is none. Raises ExpiredError when expired days
-        would be lost.
+        sound one that Rollbook wrote, or from the lake where there is none. Raises ExpiredError.
         """
+        self.recovery.sweep()
+        self.finish_erasure()
         self.recovery.recover_lake()
         base = self.recovery.base()
         if base is not None:
@@ -188,6 +197,10 @@ class Rollbook:
                 self._merge(Base(None), full_refresh=True)  # what the file holds is wrong: the lake knows better
                 self.publish()
         self._decide_deferred(self.landings.deferred())
+
+    def finish_erasure(self) -> Certificate | None:
+        """Take whoever was erased out of what still holds them; returns the certificate of the erasure under way."""
+        return erasing.finish(self, full_refresh=lambda: self._merge(Base(None), full_refresh=True))
 
     def start_ahead(self) -> None:
         """Start the second process of a large sync, ready for the first page. It needs neither lock nor key."""
@@ -220,6 +233,7 @@ class Rollbook:
         self.settings.check_source()
         flatten.load()  # now, and not between the first answer and the published file
         newest, blocked = self.newest(), self._blocked is not None
+        self.raw.memory.check(newest.erasures if newest else 0)
         return fetch(
             self.settings,
             partial(self.composer.intake.begin, expected=newest.largest_set if newest else 0),
@@ -260,9 +274,7 @@ class Rollbook:
 
     @stage
     def evaluate(self, manifest: Manifest) -> Evaluation:
-        """What would become of a landing. Nothing is recorded, and nothing is written but in `build/`.
-        Raises ContractChangedError.
-        """
+        """What would become of a landing. Nothing is written but in `build/`. Raises ContractChangedError."""
         return self._evaluate(manifest, self.composer.flatten(manifest))
 
     def _evaluate(self, manifest: Manifest, flattened: Flattened, *, approve: bool = False) -> Evaluation:
@@ -276,8 +288,7 @@ class Rollbook:
     def merge(self, *, full_refresh: bool = False) -> list[TableCounts]:
         """Bring the next file up to the lake: current tables, history, changes, the record of the work.
 
-        `full_refresh` folds the whole lake by the definition, into an empty file; that raises ExpiredError when days
-        would be lost.
+        `full_refresh` folds the whole lake into an empty file; raises ExpiredError when days would be lost.
         """
         self.ready()
         if full_refresh:
@@ -297,9 +308,8 @@ class Rollbook:
     def publish(self, *, confirm: Confirm = within_hold) -> Report | None:
         """Check the next file and swap it in; then expire what ROLLBOOK_KEEP_DAYS does not keep.
 
-        Returns the morning page, if one could be made. Raises CheckError, or SettingError for a malformed
-        thresholds.csv or terms.csv, with the last published file left in place; and HeldError when days were made
-        again, a table would lose more than the hold allows by that, and it is not confirmed.
+        Returns the morning page, if one was made. Raises CheckError, SettingError for a malformed thresholds.csv or
+        terms.csv, and HeldError when days made again take away more than the hold allows and it is not confirmed.
         """
         if not self.warehouse.next.exists():  # run by itself: there may be days that no merge has seen
             self.merge()
@@ -324,10 +334,7 @@ class Rollbook:
 
     @stage
     def resnapshot(self, days: Iterable[date]) -> Backfilled:
-        """Flatten days again from what was landed and counts, aside; verdicts stay as they are (G8).
-
-        The lake is only changed by the publish. Raises ContractChangedError.
-        """
+        """Flatten days again, aside, until the publish; verdicts stay as they are (G8). Raises ContractChangedError."""
         done, expired_days, asked = Backfilled(), self.raw.expired(), list(days)
         staged = self.staged or StagedLake(self.lake, self.warehouse.staged_lake)
         for number, day in enumerate(asked, start=1):
@@ -340,7 +347,7 @@ class Rollbook:
         return done
 
     def ready(self) -> None:
-        """Raise what kept the warehouse from being brought up to date, if anything did."""
+        """Raise what kept the warehouse from being brought up to date."""
         if self._blocked is not None:
             raise self._blocked
 
@@ -383,7 +390,7 @@ class Rollbook:
         return self.settings.first_date or min((*self.raw.all_days(), self.today()))
 
     def newest(self) -> Manifest | None:
-        """The last landing that counts of the newest day that has one."""
+        """The newest landing that counts."""
         return self.landings.newest()
 
     def bound_to(self) -> int | None:
@@ -392,8 +399,8 @@ class Rollbook:
         return self.warehouse.bound_to() if school_id is None else school_id
 
     def _chosen(self, details: Details, draft: Draft) -> list[int]:
-        """The students whose details are fetched: of all or of the changed ones, those that were not just fetched."""
+        """The students whose details are fetched: all or the changed ones, without those just fetched, or erased."""
         chosen = sorted(draft.ids["students"]) if details == "all" else self.composer.changed_students(draft)
         since = self.clock() - timedelta(minutes=self.settings.cache_minutes)
-        fetched = self.landings.details_since(draft.manifest.snapshot_date, since)
-        return [student for student in chosen if student not in fetched]
+        fetched, gone = self.landings.details_since(draft.manifest.snapshot_date, since), self.raw.memory.matcher()
+        return [student for student in chosen if student not in fetched and student not in gone]

@@ -1,0 +1,102 @@
+"""The commands for one pupil's right to be erased: erase and hold-erasure."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.markdown import Markdown
+
+from pipelines.cli.app import app, err, out, safe, table
+from pipelines.cli.diagnostics import home
+from pipelines.cli.run import shown_progress
+from pipelines.errors import ArgumentError
+from pipelines.operations import erase as erasures
+from pipelines.privacy import access
+from pipelines.privacy.certificate import LABELS
+from pipelines.privacy.erasure import Holdings
+from pipelines.settings import load
+from pipelines.sync import Rollbook
+
+Student = Annotated[int, typer.Argument(metavar="STUDENT", help="The student's id at the records service.")]
+
+
+@app.command()
+def erase(
+    student: Student,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown in the certificate. No names.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what holds the student.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Erase without asking.")] = False,
+) -> None:
+    """Erase one student from everything here, and keep the student out of all that comes.
+
+    Raw bodies, snapshots, history, changes, refused records, published files that are kept, the morning page, files in
+    exports/ and Dagster's records are written again without the student or deleted; everybody else's rows stay as they
+    are. A keyed hash of the id is remembered, so that a student whom the service still lists is dropped before anything
+    is written. It cannot be undone. Prints a certificate, which says what a person still has to do: backups, copies.
+
+    Counts first and asks. A student of whom nothing is here can be kept out, too. Killed on the way, it is finished by
+    the next sync. Exits 2 for a student under a legal hold, 3 when it was not confirmed; then nothing has changed.
+    """
+    rollbook = Rollbook(load(fetches=False))
+    if dry_run:
+        with shown_progress() as progress:
+            rollbook.progress = progress
+            found = erasures.find(rollbook, student)
+        access.note(rollbook.warehouse.root, "erase --dry-run", students=int(found.anything))
+        _show(found, "Would be erased")
+        return
+
+    def confirm(found: Holdings) -> bool:
+        if yes:
+            return True
+        _show(found, "Will be erased")
+        return sys.stdin.isatty() and typer.confirm("This cannot be undone. Go on?", default=False)
+
+    with shown_progress() as progress:
+        rollbook.progress = progress
+        certificate = erasures.erase(rollbook, student, reason=reason, confirm=confirm, home=home())
+    access.note(rollbook.warehouse.root, "erase", students=1)
+    out.print(Markdown(certificate.text()))
+    kept = certificate.path(rollbook.raw.memory.folder)
+    out.print(
+        f"[bold green]Erased.[/] The certificate is kept as {safe(str(kept.relative_to(rollbook.warehouse.root)))}."
+    )
+    if certificate.counts.get("recognised"):
+        err.print(
+            "[yellow]Warning:[/] other records have the email or reference id of this student, under another id or"
+            " none. They were left: look whether they are the same person."
+        )
+
+
+@app.command("hold-erasure")
+def hold_erasure(
+    student: Student,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown when an erasure is refused. No names.")] = "",
+    lift: Annotated[bool, typer.Option("--lift", help="Allow the student to be erased again.")] = False,
+) -> None:
+    """Refuse to erase a student, as long as a legal duty to keep the records lasts.
+
+    The id is kept as a keyed hash. Exits 2 for a student who was erased already.
+    """
+    rollbook = Rollbook(load(fetches=False))
+    if lift:
+        if reason:
+            raise ArgumentError("--lift takes no reason")
+        erasures.lift(rollbook, student)
+        out.print("[bold green]Lifted.[/] The student may be erased.")
+        return
+    erasures.hold(rollbook, student, reason=reason)
+    out.print("[bold green]Held.[/] `rollbook erase` refuses this student until --lift.")
+
+
+def _show(found: Holdings, title: str) -> None:
+    """Print what holds the student."""
+    if not found.anything:
+        out.print("Nothing here is about this student. Erased all the same, the student is kept out of all that comes.")
+        return
+    rows = ((label, found.counts[key]) for key, label in LABELS.items() if found.counts.get(key))
+    out.print(table(title, ("what", "count"), rows))
+    for path in found.exports:
+        out.print(f"  {safe(path.name)} would be deleted.")

@@ -1,0 +1,220 @@
+"""Takes erased students out of what was landed before: bodies, index, rejects and manifest of a landing.
+
+A landing is read first (`find`), and changed only once all of them could be read (`rewrite`). The new folder is made
+beside the old one and takes its place at once. What the manifest proves, it still proves: an erased student counts as
+seen.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from pipelines import files
+from pipelines.errors import DamagedError
+from pipelines.landing.bodies import BODIES, MANIFEST, PAGES, BodyWriter, LandingFolder, damaged, encode, swap
+from pipelines.landing.erased import DETAILS, NOBODY, STUDENTS, Matcher, take_out
+from pipelines.landing.manifest import Absence, Body, Drift, Manifest, Reject, TableCounts
+from pipelines.records import UNREADABLE
+from pipelines.tables import TABLES
+
+REJECTS = "rejects.jsonl"
+# An id that is written with an exponent, or behind a key that is escaped, does not show its digits.
+_DISGUISED = re.compile(rb'"id"\s*:\s*[-+.\d]*[eE]')
+_ESCAPED = b"\\u00"
+_ABOUT = re.compile(r"(students could not be proven complete \(no clean answer about )id (\d+)\)")
+
+# Counts the undeclared fields of one record, by field and JSON type.
+DriftOf = Callable[[bytes], Counter[tuple[str, str]]]
+
+
+@dataclass
+class Found:
+    """What one landing holds of erased students. `bodies` are the positions of what is to change."""
+
+    folder: LandingFolder
+    bodies: frozenset[int] = frozenset()
+    records: int = 0
+    rejects: int = 0
+    absences: int = 0
+    recognised: int = 0
+
+    @property
+    def anything(self) -> bool:
+        """Whether anything of it is about an erased student."""
+        return bool(self.bodies or self.rejects or self.absences)
+
+
+def find(folder: LandingFolder, gone: Matcher, hints: Collection[int] | None = None) -> Found:
+    """Look through one landing for erased students. Raises DamagedError.
+
+    With `hints`, the ids of all of them, only bodies that hold these digits are decoded.
+    """
+    found, bodies = Found(folder), set()
+    pages = [(position, body) for position, body in enumerate(folder.pages()) if body.set in (STUDENTS, DETAILS)]
+    contents = folder.contents(body for _, body in pages)
+    for (position, body), (_, content) in zip(pages, contents, strict=True):
+        if body.sought in gone:
+            bodies.add(position)
+        if body.set == DETAILS:
+            found.records += body.sought in gone
+        elif hints is None or _may_hold(content, hints):
+            _, taken, recognised = _taken_out(folder, content, gone)
+            found.recognised += recognised
+            if taken:
+                bodies.add(position)
+                found.records += len(taken)
+    found.bodies = frozenset(bodies)
+    found.rejects = sum(_is_about(reject, gone) for reject in _rejects(folder.path))
+    found.absences = sum(_is_of(absence, gone) for absence in folder.manifest.absences)
+    return found
+
+
+def rewrite(found: Found, gone: Matcher, erasures: int, drift_of: DriftOf) -> None:
+    """Write one landing without erased students, and note that it stands on so many erasures."""
+    folder, manifest = found.folder, found.folder.manifest
+    taken = _Taken(set(), Counter())
+    samples = _without_samples(manifest, gone) != manifest.counts
+    if not found.anything and not samples and _reason(manifest, gone) == manifest.reason:
+        noted = msgspec.structs.replace(manifest, erasures=erasures)
+        files.write(folder.path / MANIFEST, encode(noted))
+        return
+
+    def write(aside: Path) -> None:
+        writer = BodyWriter(aside)
+        try:
+            for body, content in _left(found, gone, taken, drift_of):
+                writer.add(body, content)
+            written = writer.seal()
+        finally:
+            writer.close()
+        kept = [reject for reject in _rejects(folder.path) if not _is_about(reject, gone)]
+        for each in files.names(folder.path):
+            if each not in (BODIES, PAGES, MANIFEST, REJECTS) and not each.endswith(files.PARTIAL):
+                shutil.copyfile(folder.path / each, aside / each)
+                (aside / each).chmod(files.PRIVATE_FILE)
+                files.sync(aside / each)
+        if (folder.path / REJECTS).exists():
+            files.write(aside / REJECTS, b"".join(msgspec.json.encode(reject) + b"\n" for reject in kept))
+        changed = _manifest(manifest, gone, taken, _rejected(manifest, folder.path, gone))
+        stamped = msgspec.structs.replace(
+            changed, bodies=written.bodies, bodies_sha256=written.sha256, erasures=erasures
+        )
+        files.write(aside / MANIFEST, encode(stamped))
+
+    swap(folder.path, write)
+
+
+@dataclass
+class _Taken:
+    """The ids taken from what counts, and the undeclared fields of their records there."""
+
+    ids: set[int]
+    drift: Counter[tuple[str, str]]
+
+
+def _left(found: Found, gone: Matcher, taken: _Taken, drift_of: DriftOf) -> Iterator[tuple[Body, bytes]]:
+    """Yield what is left of each body, as far as anything is."""
+    folder = found.folder
+    walk, slipped = folder.manifest.walk(STUDENTS), folder.manifest.found(STUDENTS)
+    for position, (body, content) in enumerate(folder.contents(folder.pages())):
+        if position not in found.bodies:
+            yield body, content
+            continue
+        if body.set == DETAILS:
+            continue
+        left, records, _ = _taken_out(folder, content, gone)
+        if body.kind == "walk" and walk is not None and body.walk in walk.counted:
+            taken.ids.update(student for student, _ in records)
+            for _, record in records:
+                taken.drift.update(drift_of(record))
+        elif body.sought in slipped:
+            for student, record in records:
+                if student == body.sought:
+                    taken.drift.update(drift_of(record))
+        yield (
+            msgspec.structs.replace(
+                body, sought=NOBODY if body.sought in gone else body.sought, erased=body.erased + len(records)
+            ),
+            left,
+        )
+
+
+def _manifest(manifest: Manifest, gone: Matcher, taken: _Taken, rejected: dict[str, int]) -> Manifest:
+    ids = taken.ids | {a.id for a in manifest.absences if _is_of(a, gone) and a.answer == "slipped"}
+    return msgspec.structs.replace(
+        manifest,
+        walks=tuple(
+            msgspec.structs.replace(w, erased=w.erased + len(ids)) if w.set == STUDENTS else w for w in manifest.walks
+        ),
+        absences=tuple(msgspec.structs.replace(a, id=NOBODY) if _is_of(a, gone) else a for a in manifest.absences),
+        counts=_without_samples(manifest, gone),
+        reason=_reason(manifest, gone),
+        rejected=rejected,
+        drift=tuple(d for d in (_less(d, taken.drift) for d in manifest.drift) if d.count > 0),
+    )
+
+
+def _less(drift: Drift, taken: Counter[tuple[str, str]]) -> Drift:
+    count = drift.count - (taken[drift.field, drift.type] if drift.set == STUDENTS else 0)
+    return Drift(drift.set, drift.field, drift.type, count)
+
+
+def _rejected(manifest: Manifest, folder: Path, gone: Matcher) -> dict[str, int]:
+    """The numbers of refused records in a manifest, less those that are about erased students."""
+    left = Counter(manifest.rejected)
+    left.subtract(reject.set for reject in _rejects(folder) if _is_about(reject, gone) and reject.set in left)
+    return {name: count for name, count in left.items() if count > 0}
+
+
+def _without_samples(manifest: Manifest, gone: Matcher) -> tuple[TableCounts, ...]:
+    def left(counts: TableCounts) -> TableCounts:
+        if TABLES[counts.table].set not in (STUDENTS, DETAILS) if counts.table in TABLES else True:
+            return counts
+        return msgspec.structs.replace(counts, sample=tuple(i for i in counts.sample if i not in gone))
+
+    return tuple(map(left, manifest.counts))
+
+
+def _reason(manifest: Manifest, gone: Matcher) -> str:
+    """The reason of a verdict, which may name the student about whom there was no clean answer."""
+    return _ABOUT.sub(lambda m: f"{m[1]}an erased student)" if int(m[2]) in gone else m[0], manifest.reason)
+
+
+def _may_hold(content: bytes, hints: Collection[int]) -> bool:
+    return (
+        any(str(hint).encode() in content for hint in hints)
+        or _ESCAPED in content
+        or _DISGUISED.search(content) is not None
+    )
+
+
+def _taken_out(folder: LandingFolder, content: bytes, gone: Matcher) -> tuple[bytes, list[tuple[int, bytes]], int]:
+    try:
+        return take_out(content, gone)
+    except UNREADABLE as error:
+        raise damaged(folder.path, BODIES, f"a page of students is none: {type(error).__name__}") from None
+
+
+def _rejects(folder: Path) -> list[Reject]:
+    path, decoder = folder / REJECTS, msgspec.json.Decoder(Reject)
+    try:
+        return [decoder.decode(line) for line in path.read_bytes().splitlines()]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise DamagedError(str(damaged(folder, REJECTS, type(error).__name__))) from None
+
+
+def _is_about(reject: Reject, gone: Matcher) -> bool:
+    return reject.set in (STUDENTS, DETAILS) and reject.id in gone
+
+
+def _is_of(absence: Absence, gone: Matcher) -> bool:
+    return absence.set == STUDENTS and absence.id in gone

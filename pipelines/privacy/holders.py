@@ -1,0 +1,41 @@
+"""Who else holds something of an erased student, beside raw bodies, snapshots and the published file.
+
+A holder takes the student out of what it keeps and returns how much that was. It runs after the publish, and again
+after a kill. What it counts gets a label in `certificate.LABELS`, under its name in HOLDERS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pipelines.privacy.codes import Codes
+from pipelines.privacy.pseudonymous import Pseudonymous
+from pipelines.privacy.releases import Releases
+from pipelines.store.warehouse import Warehouse
+
+Gone = Callable[[int], bool]
+Holder = Callable[[Warehouse, Gone], int]
+
+
+def _codes(warehouse: Warehouse, gone: Gone) -> int:
+    """The table of codes, and the pseudonymous files that were made with the student in them."""
+    codes = Codes(warehouse.root)
+    release = codes.load()
+    known = [student for student in (release.codes if release else {}) if gone(student)]
+    forgotten = sum(codes.forget(student) for student in known)
+    file = Pseudonymous(warehouse, wanted=True)
+    if file.is_current():
+        file.drop_older()
+    else:  # one that could not be made again holds the student; the next writer makes it if it is wanted
+        file.versions.clear()
+    return forgotten
+
+
+def _releases(warehouse: Warehouse, gone: Gone) -> int:
+    """Whose figures were released, week by week."""
+    releases = Releases(warehouse.root)
+    known = {student for release in releases.all() for cohort in release.cohorts for student in cohort.students}
+    return releases.forget(student for student in known if gone(student))
+
+
+HOLDERS: dict[str, Holder] = {"codes": _codes, "releases": _releases}

@@ -1,0 +1,35 @@
+"""An erasure, finished by the writer: its own, or one that a killed writer left under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pipelines.errors import CheckError
+from pipelines.privacy.certificate import Certificate
+
+if TYPE_CHECKING:
+    from pipelines.sync.rollbook import Rollbook
+
+
+def finish(rollbook: Rollbook, *, full_refresh: Callable[[], object]) -> Certificate | None:
+    """Take whoever was erased out of what still holds them, and publish; returns the certificate, if one was due.
+
+    `full_refresh` makes the next file from the lake alone, where what the published one held was wrong.
+    """
+    keep = rollbook.settings.keep_days
+    shown_from = rollbook.retention.kept_from(keep) if keep else None
+    publish = partial(rollbook.publisher.publish, shown_from=shown_from)
+
+    def checked() -> bool:
+        try:
+            return publish() is not None
+        except CheckError:
+            if rollbook.landings.expired_days():
+                raise
+            full_refresh()
+            return publish() is not None
+
+    rollbook.erasure.progress = rollbook.progress
+    return rollbook.erasure.finish(checked)

@@ -1,0 +1,58 @@
+"""`rollbook erase` and `hold-erasure` as they are typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pipelines.cli import app
+from pipelines.errors import ArgumentError, HeldError
+from tests.support.nights import House, new_house, without_views
+from tests.support.records import classes, students
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[House]:
+    with without_views(), new_house(students(9), classes(2)) as made:
+        made.night(1)
+        yield made
+
+
+def typed(house: House, *arguments: str) -> Result:
+    environment = house.environment() | {"DAGSTER_HOME": "", "COLUMNS": "2000"}
+    with without_views():
+        return CliRunner(env=environment).invoke(app, arguments)
+
+
+def test_it_counts_refuses_asks_and_certifies(house: House) -> None:
+    """In the order of a person's work; the certificate is shown, and says where it is kept."""
+    counted = typed(house, "erase", "7", "--dry-run")
+    assert counted.exit_code == 0, counted.output
+    assert "Would be erased" in counted.output
+    assert house.query("SELECT COUNT(*) FROM students WHERE student_id = 7") == [(1,)]
+    assert typed(house, "hold-erasure", "7", "--reason", "court, case 3").exit_code == 0
+    refused = typed(house, "erase", "7", "--reason", "case 12", "--yes")
+    assert isinstance(refused.exception, ArgumentError)
+    assert "under a legal hold" in str(refused.exception)
+    assert typed(house, "hold-erasure", "7", "--lift").exit_code == 0
+    asked = typed(house, "erase", "7", "--reason", "case 12")
+    assert isinstance(asked.exception, HeldError)
+    assert "Will be erased" in asked.output
+    assert house.query("SELECT COUNT(*) FROM students WHERE student_id = 7") == [(1,)]
+    done = typed(house, "erase", "7", "--reason", "case 12", "--yes")
+    assert done.exit_code == 0, done.exception
+    assert "Reason: case 12" in done.output
+    assert "Backups of the warehouse" in done.output
+    assert "kept as private/erasures/certificate-1.md" in done.output
+    assert house.query("SELECT COUNT(*) FROM students") == [(8,)]
+    again = typed(house, "erase", "7", "--reason", "case 12", "--yes")
+    assert "nothing to do" in str(again.exception)
+
+
+@pytest.mark.parametrize("arguments", [("erase", "7"), ("hold-erasure", "7"), ("erase", "7", "--reason", " ", "--yes")])
+def test_a_reason_is_asked_for(house: House, arguments: tuple[str, ...]) -> None:
+    done = typed(house, *arguments)
+    assert isinstance(done.exception, ArgumentError)
+    assert "Say why" in str(done.exception)

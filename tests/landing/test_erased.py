@@ -1,0 +1,144 @@
+"""Who was erased: recognised by a keyed hash, and taken out of a page before it is written."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pipelines.errors import DamagedError
+from pipelines.landing.bodies import settle, swap
+from pipelines.landing.erased import Erased, Gate, Matcher, Memory, keyed, name_hash, take_out
+from pipelines.landing.manifest import Received
+from tests.support.records import student, students
+
+KEY, AT = b"key", datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def gone(*ids: int, **names: str) -> Matcher:
+    hashes = tuple(name_hash(KEY, field, value) for field, value in names.items())
+    return Matcher(KEY, [Erased(id=keyed(KEY, "id", str(i)), names=hashes, erased_at=AT) for i in ids])
+
+
+def page(*records: Any) -> bytes:
+    return msgspec.json.encode({"success": True, "data": records, "pagination": {"total_count": len(records)}})
+
+
+def test_a_page_keeps_its_other_records_byte_for_byte() -> None:
+    body = b'{ "success":true, "data" : [ {"id": 1 , "name":"\\u00e9"} ,{"id":2},\n{"id":3, "x": [1.0]}], "pagination":{"page":1}}'
+    left, taken, _ = take_out(body, gone(2))
+    assert taken == [(2, b'{"id":2}')]
+    assert (
+        left == b'{"success":true,"data":[{"id": 1 , "name":"\\u00e9"},{"id":3, "x": [1.0]}],"pagination":{"page":1}}'
+    )
+
+
+def test_a_page_without_anybody_erased_is_left_alone() -> None:
+    body = b' { "data" : [ {"id": 1 } ] } '
+    assert take_out(body, gone(2)) == (body, [], 0)
+
+
+@pytest.mark.parametrize("written", [b"7", b"7.0", b"70e-1", b"0.7E1", b"7e0"])
+def test_an_id_is_read_however_it_is_written(written: bytes) -> None:
+    left, taken, _ = take_out(
+        b'{"data":[{"id":%s},{"id":70},{"id":"7"},{"i\\u0064":7},{"id":8,"id":7}]}' % written, gone(7)
+    )
+    assert [found for found, _ in taken] == [7, 7, 7]
+    assert left == b'{"data":[{"id":70},{"id":"7"}]}'
+
+
+def test_odd_records_are_left_as_unreadable_as_they_were() -> None:
+    deep = b"[" * 2_000 + b"]" * 2_000
+    body = b'{"data":[{"id":1,"name":"\\ud83d"},{"id":2},null,3,"x",{"id":4,"deep":%s}]}' % deep
+    left, taken, _ = take_out(body, gone(2, 4))
+    assert [found for found, _ in taken] == [2, 4]
+    assert left == b'{"data":[{"id":1,"name":"\xed\xa0\x80"},null,3,"x"]}'
+
+
+def test_another_record_with_the_same_email_or_reference_id_is_noticed_in_any_case() -> None:
+    names = gone(7, email="A.B@school.example", reference_id="R-7")
+    same = [student(1, email=" a.b@SCHOOL.example"), student(2, reference_id="r-7"), student(3, reference_id=None)]
+    assert take_out(page(*same, student(7)), names)[2] == 2
+
+
+def test_the_gate_counts_each_erased_student_once_for_the_proof(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, 2, 3)
+    gate = Gate(memory)
+    received: dict[str, Any] = {"set": "students", "kind": "walk", "received_at": AT, "records": 3}
+    for walk in (1, 2):
+        admitted = gate.admit(Received(**received, page=1, walk=walk), page(*students(3)))
+        assert admitted is not None
+        assert (admitted[0].erased, msgspec.json.decode(admitted[1])["data"]) == (2, [student(1)])
+    assert (gate.erasures, gate.erased("students", (1, 2)), gate.erased("classes", (1,))) == (2, 2, 0)
+    detail: dict[str, Any] = {"set": "details", "kind": "detail", "page": 1, "received_at": AT, "records": 1}
+    assert gate.admit(Received(**detail, sought=3), b"{}") is None
+    assert gate.admit(Received(**detail, sought=1), b"{}") == (Received(**detail, sought=1), b"{}")
+    classes = Received(set="classes", kind="walk", page=1, received_at=AT, records=1)
+    assert gate.admit(classes, b'{"data":[{"class_id":2,"id":2}]}') == (classes, b'{"data":[{"class_id":2,"id":2}]}')
+
+
+def remembered(folder: Path, *ids: int) -> Memory:
+    memory = Memory(folder / "private" / "erasures")
+    begun = memory.begun()
+    key = bytes.fromhex(begun.key)
+    erased = tuple(Erased(id=keyed(key, "id", str(i)), erased_at=AT) for i in ids)
+    memory.write(msgspec.structs.replace(begun, erased=erased))
+    return memory
+
+
+def test_what_is_remembered_names_nobody_and_is_the_owners_alone(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, 739184620571)
+    assert 739184620571 in memory.matcher()
+    assert 739184620571 not in memory.matcher(since=1)
+    assert b"739184620571" not in memory.path.read_bytes()
+    assert [oct(p.stat().st_mode)[-3:] for p in (memory.folder.parent, memory.folder, memory.path)] == [
+        "700",
+        "700",
+        "600",
+    ]
+
+
+def test_another_key_makes_other_hashes(tmp_path: Path) -> None:
+    one, two = remembered(tmp_path / "a", 5).read(), remembered(tmp_path / "b", 5).read()
+    assert (one.key == two.key, one.erased[0].id == two.erased[0].id) == (False, False)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"erased": []}', b'{"key": 5}'])
+def test_a_memory_that_cannot_be_read_is_damage_and_not_an_empty_one(tmp_path: Path, content: bytes) -> None:
+    memory = remembered(tmp_path, 5)
+    memory.path.write_bytes(content)
+    with pytest.raises(DamagedError, match=r"private/erasures/memory\.json cannot be read"):
+        memory.read()
+
+
+def test_a_memory_older_than_what_was_landed_is_refused(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, 5)
+    memory.check(1)
+    with pytest.raises(DamagedError, match="tells of 1 erasures, while what was landed stands on 2"):
+        memory.check(2)
+
+
+def fill(aside: Path) -> None:
+    (aside / "manifest.json").write_text("swapped")
+
+
+def test_a_folder_is_replaced_whole_whenever_it_is_killed(tmp_path: Path) -> None:
+    """Each name that a killed swap may leave, and what the next writer makes of it."""
+    for left, content in (
+        ({"landing=1": "old", ".new-landing=1": "half"}, "old"),
+        ({".old-landing=1": "old", ".new-landing=1": "new"}, "old"),
+        ({"landing=1": "new", ".old-landing=1": "old"}, "new"),
+    ):
+        day = tmp_path / str(len(left)) / content / "-".join(sorted(left))
+        for name, text in left.items():
+            (day / name).mkdir(parents=True)
+            (day / name / "manifest.json").write_text(text)
+        assert settle(day) > 0
+        assert [p.name for p in day.iterdir()] == ["landing=1"]
+        assert (day / "landing=1" / "manifest.json").read_text() == content
+        swap(day / "landing=1", fill)
+        assert settle(day) == 0
+        assert (day / "landing=1" / "manifest.json").read_text() == "swapped"
