@@ -247,6 +247,6 @@ def damaged(folder: Path, file: str, what: str) -> DamagedError:
 
 def _create(path: Path) -> BinaryIO:
     # Private from the first moment on, and the owner's to read whatever the umask takes away.
-    file = open(path, "xb", opener=lambda name, flags: os.open(name, flags, files.PRIVATE_FILE))
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, files.PRIVATE_FILE)
     path.chmod(files.PRIVATE_FILE)
-    return file
+    return os.fdopen(file, "wb")
