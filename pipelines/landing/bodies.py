@@ -297,5 +297,5 @@ def damaged(folder: Path, file: str, what: str) -> DamagedError:
 def _create(path: Path) -> BinaryIO:
     # Private from the first moment on, and the owner's to read whatever the umask takes away.
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, files.PRIVATE_FILE)
-    os.fchmod(file, files.PRIVATE_FILE)
+    path.chmod(files.PRIVATE_FILE)
     return os.fdopen(file, "wb")
