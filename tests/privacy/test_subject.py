@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import re
@@ -16,9 +15,9 @@ from zipfile import ZipFile
 
 import pytest
 
-from pipelines.errors import ArgumentError, DamagedError, HeldError
+from pipelines.errors import HeldError
 from pipelines.operations.discard import discard
-from pipelines.privacy import access, bundle, subject, traces
+from pipelines.privacy import access, bundle
 from pipelines.privacy.excerpts import LEFT_OUT
 from pipelines.privacy.subject import Subject, gather
 from pipelines.store.relations import KEPT, OBSERVED
@@ -27,33 +26,16 @@ from pipelines.views import catalog
 from tests.support import faults
 from tests.support.commands import run_command
 from tests.support.nights import House, new_house, night
-from tests.support.records import MISSING, Record, Records, classes, entry, school_class, student
+from tests.support.records import MISSING, classes, school_class, student
+from tests.support.subjects import EVIL, ME, OTHERS, column, me, neighbour
 
 pytestmark = pytest.mark.timeout(400)  # ten whole syncs, once for all tests
 
-ME = 4711
-EVIL = '=HYPERLINK("http://x.example")<script>alert(1)</script> O\'Hara & "Sons" \u202eback'
 DEEP: Any = "at the bottom"
 for _ in range(70):
     DEEP = [DEEP]
 
 
-def neighbour(ident: Any, **over: Any) -> Record:
-    """A student of whom nothing may be handed out: every text says so."""
-    return student(
-        ident, name=f"NEIGHBOUR {ident}", first_name="NEIGHBOUR", last_name=f"NEIGHBOUR{ident}",
-        email=f"NEIGHBOUR.{ident}@school.example", reference_id=f"NEIGHBOUR-{ident}",
-        profile_image=f"https://img.school.example/NEIGHBOUR{ident}.png",
-        classes=[entry(), entry(class_id=502, class_title="NEIGHBOURS only")], **over,
-    )  # fmt: skip
-
-
-def me(**over: Any) -> Record:
-    return student(ME, **{"name": EVIL, "reference_id": "+ME", **over})
-
-
-# My own id is among those of the first page.
-OTHERS = [neighbour(i) for i in (1, 2, 47, 471, 47110, 11471, *range(5000, 5014))]
 TELLTALE = neighbour(3, friends=[{"student_id": ME, "nickname": "BEST FRIEND"}, {"student_id": 1, "is": "NEIGHBOUR"}])
 ROSTER = [
     {"student_id": ME, "seat": "MY SEAT"},
@@ -105,17 +87,6 @@ def files(found: Subject, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     with ZipFile(out) as zipped:
         assert zipped.testzip() is None
         return {name: zipped.read(name) for name in zipped.namelist()}
-
-
-def section(found: Subject, name: str) -> subject.Section:
-    (one,) = [s for s in found.sections if s.name == name]
-    return one
-
-
-def column(found: Subject, name: str, *wanted: str) -> list[tuple[Any, ...]]:
-    of = section(found, name)
-    at = [[c.name for c in of.columns].index(w) for w in wanted]
-    return [tuple(row[n] for n in at) for row in of.rows]
 
 
 def test_it_holds_each_row_about_the_student_of_every_table_and_view(house: House, found: Subject) -> None:
@@ -295,134 +266,3 @@ def test_a_failure_in_the_middle_leaves_no_file_and_keeps_an_older_one(
     with pytest.raises(OSError, match="no room"):
         bundle.write(found, out, replace=True)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"f.zip": b"older"}
-
-
-# --- other warehouses ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def fresh() -> Iterator[House]:
-    with new_house([me(), neighbour(1)], classes(1)) as made:
-        yield made
-
-
-def test_exports_that_hold_the_student_are_named_and_others_are_said_to_be_unknown(fresh: House) -> None:
-    fresh.sync()
-    env = {"ROLLBOOK_WAREHOUSE": str(fresh.warehouse)}
-    folder = fresh.warehouse / "exports"
-    for question, name in [
-        ("students", "students.csv"), ("students", "s.parquet"), ("students", "s.xlsx"), ("classes", "classes.csv"),
-        (f"FROM students WHERE student_id <> {ME}", "others.csv"),
-        (f"FROM students WHERE student_id <> {ME}", "others.parquet"),
-    ]:  # fmt: skip
-        folder.mkdir(exist_ok=True)
-        done = run_command("export", question, "--out", str(folder / name), env=env, cwd=Path("/"))
-        assert done.returncode == 0, done.stderr
-    (folder / "damaged.parquet").write_bytes(b"PAR1")
-    (folder / "odd.csv").write_bytes(b"student_id\n\xff\xfe\n")
-    (folder / "empty.csv").write_bytes(b"")
-    (fresh.warehouse / "rollbook-pseudonymous.duckdb").write_bytes(b"")
-    got = gather(fresh.warehouse, ME)
-    held = {Path(file).name: said for file, said in column(got, "copies.files", "file", "holds_the_student")}
-    version = fresh.published.resolve().name
-    assert held == {
-        "students.csv": "yes", "s.parquet": "yes", "s.xlsx": "not known: only CSV and Parquet files are looked into",
-        "classes.csv": "not known: it has no column student_id", "others.csv": "no", "others.parquet": "no",
-        "damaged.parquet": "not known: it cannot be read", "odd.csv": "not known: it cannot be read",
-        "empty.csv": "not known: it has no column student_id", version: "yes",
-        "rollbook-pseudonymous.duckdb": "the same records, without names and under a code",
-    }  # fmt: skip
-    assert column(got, "copies.exports", "kind", "students", "question") == [
-        *[("export", 2, "FROM students")] * 3,
-        ("export", None, "FROM classes"),
-        *[("export", 1, "FROM students WHERE student_id <> ?")] * 2,
-    ]
-
-
-def test_what_the_owners_own_files_know_is_found_and_no_other_pupil_with_it(tmp_path: Path) -> None:
-    private = tmp_path / "private"
-    (private / "aggregates").mkdir(parents=True)
-    codes = {"release": {"name": "a1", "codes": {"1": 99, str(ME): 123456789012345}}, "sha256": str(ME) * 2}
-    (private / "codes.json").write_text(json.dumps(codes))
-    cohorts = [["score", "class", 501, "2026-11-16", 10, [1, ME, 7]], ["score", "class", 502, "2026-11-16", 10, [1]]]
-    released = {"k": ME, "rows": [{"id": ME, "students": 12}], "cohorts": cohorts}
-    (private / "aggregates" / "2026-W47.json.gz").write_bytes(gzip.compress(json.dumps(released).encode()))
-    (private / "list.json").write_text(f"[{ME}, 8]")
-    (private / "access.jsonl").write_text(f"[{ME}]")
-    assert [(t.file, t.where, t.says) for t in traces.find(tmp_path, ME)] == [
-        ("private/aggregates/2026-W47.json.gz", "cohorts", "score, class, 501, 2026-11-16, 10"),
-        ("private/codes.json", "release.codes", "123456789012345"),
-        ("private/list.json", "", ""),
-    ]
-    assert traces.find(tmp_path, 12345) == []
-    got = section(gather(tmp_path, ME), "private.traces")
-    assert len(got.rows) == 3
-    (private / "list.json").write_bytes(b"[\xff")
-    with pytest.raises(DamagedError, match=r"list\.json cannot be read .*: put it back from a backup"):
-        gather(tmp_path, ME)
-
-
-def test_before_anything_is_published_the_landings_answer(fresh: House) -> None:
-    fresh.sync()
-    fresh.lose_published()
-    got = gather(fresh.warehouse, ME)
-    assert [s.name for s in got.sections if s.rows] == ["raw.records"]
-    assert got.remarks[0] == "Nothing is published yet, so this is what the landings hold."
-    with pytest.raises(ArgumentError, match="Nothing is held about a student 7"):
-        gather(fresh.warehouse, 7)
-
-
-def test_without_a_warehouse_nothing_is_held(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="Nothing is held about a student 4711"):
-        gather(tmp_path / "w", ME)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_damaged_landing_is_not_passed_over(fresh: House) -> None:
-    fresh.sync()
-    (bodies,) = fresh.warehouse.rglob("bodies.zst")
-    content = bytearray(bodies.read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    bodies.write_bytes(content)
-    with pytest.raises(DamagedError, match="Restore raw/"):
-        gather(fresh.warehouse, ME)
-
-
-def odd_bytes(record: Record, old: bytes, new: bytes) -> Callable[..., Any]:
-    return faults.rewritten({old: new})
-
-
-def test_a_record_that_no_decoder_reads_is_found_by_its_id(fresh: House) -> None:
-    """Half an emoji in the name, or bytes that are no UTF-8."""
-    for number, odd in ((1, rb"half \ud83d"), (2, b"odd \xff\xfe"), (3, b"fine")):
-        fresh.service.on(faults.rewritten({b"ODD NAME": odd}), path="students", times=None)
-        records: Records = [me(name="ODD NAME"), *OTHERS]
-        fresh.night(number, records, over={"hold_changed_percent": 100})
-        fresh.service.mend()
-    got = gather(fresh.warehouse, ME)
-    texts = dict(column(got, "raw.records", "snapshot_date", "record"))
-    assert r'"name":"half \ufffd"' in texts[night(1)]
-    assert '"name":"odd \ufffd\ufffd"' in texts[night(2)]
-    assert len(column(got, "raw.refused", "reason")) == 2
-    assert b"NEIGHBOUR" not in b"".join(content for _, content in bundle._files(got))
-
-
-@pytest.mark.parametrize("ident", ["4711.0", "4.711e3", "47110e-1"])
-def test_an_id_is_read_as_it_is_everywhere(fresh: House, ident: str) -> None:
-    fresh.service.on(faults.rewritten({b'"id":4711,': f'"id":{ident},'.encode()}), path="students", times=None)
-    fresh.sync()
-    assert fresh.query("SELECT COUNT(*) FROM students WHERE student_id = 4711") == [(1,)]
-    assert len(column(gather(fresh.warehouse, ME), "raw.records", "record")) == 1
-
-
-def test_another_pupils_answer_to_a_request_for_this_one_is_left_out(fresh: House) -> None:
-    fresh.service.details = {
-        ME: {"student_id": 1, "name": "NEIGHBOUR"},
-        1: {"student_id": 1, "with": {"student_id": ME}},
-    }
-    fresh.sync(details="all")
-    got = gather(fresh.warehouse, ME)
-    assert column(got, "main.student_details", "payload") == [(f'"{LEFT_OUT}"',)]
-    details = [r for r in column(got, "raw.records", "set_name", "where", "record") if r[0] == "details"]
-    assert details == [("details", "part of another answer of details", '{"student_id":4711}')]
-    assert b"NEIGHBOUR" not in b"".join(content for _, content in bundle._files(got))
