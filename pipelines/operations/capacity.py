@@ -82,10 +82,12 @@ def predict(rollbook: Rollbook, night: Night, *, nights: int = YEAR, run_bytes: 
     landed = kept * (night.raw + night.lake) + (raw_now + lake_now if keep is None or nights < keep else 0)
     file = max(night.published, FILE_LEAST) + nights * night.growth
     runs = nights * run_bytes
+    # The pseudonymous file is no larger than the published one; while it is made, three of it are there.
+    coded = 1 if rollbook.settings.pseudonymous else 0
     return Capacity(
-        sync=round(2 * night.raw + 4 * night.lake + 1.5 * max(night.published, FILE_LEAST) + MARGIN),
-        night=round(night.raw + night.lake + night.growth),
-        year=round(landed + (1 + KEPT) * file + runs),
+        sync=round(2 * night.raw + 4 * night.lake + (1.5 + coded) * max(night.published, FILE_LEAST) + MARGIN),
+        night=round(night.raw + night.lake + (1 + coded) * night.growth),
+        year=round(landed + (1 + KEPT + 3 * coded) * file + runs),
     )
 
 

@@ -20,6 +20,7 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
+from pipelines import machine
 from pipelines.errors import DamagedError, RollbookError
 from pipelines.privacy.codes import Codes, Release, begin
 from pipelines.store import schema
@@ -147,7 +148,8 @@ class Pseudonymous:
     @contextmanager
     def _warning(self) -> Iterator[None]:
         try:
-            yield
+            with machine.translate_errors(self.warehouse.root):
+                yield
         except (RollbookError, OSError, duckdb.Error) as error:
             self.drop_next()
             # DuckDB's own words may repeat a value.

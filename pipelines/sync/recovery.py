@@ -156,6 +156,7 @@ class Recovery:
             shutil.rmtree(made, ignore_errors=True)
         for file in (self.warehouse.published, self.warehouse.next):
             file.unlink(missing_ok=True)
+        self.warehouse.pseudonymous.clear()
         self.warehouse.prepare()
 
     def _merged(self, path: Path) -> dict[date, str] | None:
