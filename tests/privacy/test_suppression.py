@@ -187,16 +187,16 @@ def test_in_random_schools_every_value_stays_open_though_the_exact_sums_are_know
         assert most - least > MARGIN * min(k, len(groups[n]))
 
 
-@pytest.mark.parametrize("rule", ["witness", "_followed", "_unbalanced_differences"])
+@pytest.mark.parametrize("rule", ["_certain", "_followed", "_unbalanced_differences"])
 def test_each_rule_of_values_is_needed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     larger, smaller = range(40), range(28)
     course, classes = range(120), [range(30 * n, 30 * n + 30) for n in range(4)]
     cases: dict[str, tuple[Sequence[float], Groups, bool]] = {
-        "witness": ([0.5] * 28 + [1.0] * 12, (larger, smaller), False),
+        "_certain": ([0.5] * 28 + [1.0] * 12, (larger, smaller), False),
         "_followed": ([1, 0] * 45 + [1] * 28 + [0] * 2, (course, *classes), True),
         "_unbalanced_differences": ([1] * 14 + [0] * 14 + [1] * 9 + [0] * 3, (larger, smaller), True),
     }
     values, groups, counted = cases[rule]
     held = shown_of(values, *groups, counted=counted)
-    monkeypatch.setattr(suppression, rule, lambda *_: np.full(40, 0.5) if rule == "witness" else set())
+    monkeypatch.setattr(suppression, rule, lambda *_: set())
     assert len(shown_of(values, *groups, counted=counted)) > len(held)
