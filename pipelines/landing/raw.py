@@ -8,8 +8,8 @@
     raw/thinned.json                             the expired days, which only the history still holds
 
 A landing is written in a hidden folder beside its final name, fsynced, and renamed: a half-written one never looks
-like a landing. Afterwards only the manifest changes, when the landing gets its verdict. `bodies` writes and reads the
-bodies.
+like a landing. Afterwards only the manifest changes, when the landing gets its verdict; but where a student is erased,
+another folder takes its place (`rewriting`). `bodies` writes and reads the bodies.
 """
 
 from __future__ import annotations
