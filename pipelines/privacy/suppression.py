@@ -16,7 +16,8 @@ suppressed until there are other values, each at least MARGIN away from 0 and 1,
 each student's value can be moved up and down without changing a sum, by moving the others' a little. No suppressed
 cell follows from what is shown; of one that is small, or all or nothing, at least half does not. Cells that were shown
 before count as if they were shown now, for an adversary who takes the values to be the same. Where values are 0 or 1,
-all this is said of fractions; that nobody is certain in whole numbers is tested, not proven.
+all this is said of fractions. In whole numbers exact counts may still leave a single answer (seen in one random school
+of twenty, with k = 3): there the rounding is what protects, which is tested and not proven.
 
 An adversary who knows the values of all others in a cell gets the last one, from any average that was ever published;
 only the rounding, which is added later, stands in the way of that.
