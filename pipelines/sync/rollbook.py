@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from pipelines import flatten, machine
-from pipelines.errors import (
-    CheckError,
-    ContractChangedError,
-    ExpiredError,
-    HeldError,
-    NothingLandedError,
-    RollbookError,
-)
+from pipelines.errors import CheckError, ContractChangedError, HeldError, NothingLandedError, RollbookError
 from pipelines.ingest import Flattened
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
@@ -166,8 +159,7 @@ class Rollbook:
                         self.publisher.pseudonymous.keep_up(self.clock())
                     else:
                         self.recovery.sweep()
-                        with suppress(ExpiredError):  # a rebuild that accepts the loss makes a file to finish with
-                            self.finish_erasure()
+                        erasing.finish_unless_expired(self.finish_erasure)
                     yield
                 finally:
                     self.is_writer = False
