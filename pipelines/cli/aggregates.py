@@ -33,6 +33,7 @@ def aggregates(
     A week is released once, when it is over, and stays as it is: running this again adds the weeks that are missing.
     What was released is recorded in private/aggregates/ in the warehouse; keep that with your backups.
     """
+    from pipelines.privacy import access
     from pipelines.privacy.aggregates import release
 
     settings = load(fetches=False)
@@ -47,6 +48,7 @@ def aggregates(
         mode=settings.file_mode,
         tell=lambda week: err.print(f"Working out {week}."),
     )
+    access.note(root, "aggregates")
     if result.released:
         rows = []
         for released in result.released:

@@ -20,7 +20,7 @@ from pipelines import files
 from pipelines.errors import RollbookError
 from pipelines.privacy import access
 from pipelines.store.database import connect, count
-from pipelines.store.versions import FOLDER
+from pipelines.store.versions import FOLDER, PSEUDONYMOUS
 from pipelines.store.warehouse import BUILD
 
 EXPORTS = "exports"
@@ -29,7 +29,6 @@ KINDS = ("export", "explore download")
 
 UNKNOWN = "not known"
 # The file that has codes in place of ids; its folder is not looked into, for the codes are its makers' business.
-PSEUDONYMOUS = "rollbook-pseudonymous.duckdb"
 
 
 @dataclass(frozen=True)

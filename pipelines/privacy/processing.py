@@ -17,7 +17,7 @@ from pipelines import __version__, files
 from pipelines.privacy import access, copies
 from pipelines.settings import Settings
 from pipelines.store.relations import KEPT, OBSERVED
-from pipelines.store.versions import FOLDER, PUBLISHED
+from pipelines.store.versions import FOLDER, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED
 from pipelines.store.versions import KEPT as VERSIONS_KEPT
 from pipelines.store.warehouse import BUILD, Warehouse
 from pipelines.tables import SETS, TABLES, Column
@@ -28,7 +28,6 @@ FILL_IN = "*to be filled in*"
 IDENTIFIES, ABOUT_A_STUDENT, ABOUT_A_PERSON = "identifies", "about a student", "about a person"
 
 REPORT, RAW = "report.html", "raw"
-PSEUDONYMOUS, PSEUDONYMOUS_FOLDER = copies.PSEUDONYMOUS, "pseudonymous"
 AGGREGATES = "aggregates"
 
 
@@ -159,7 +158,7 @@ def places(settings: Settings, *, home: Path | None = None, run_days: int = 0) -
         "the access log; which code stands for whom; hashes of who was erased, holds and certificates", private,
         f"the log {count_of(settings.access_log_days, 'day')}, a month more at most; the rest {whole}",
     )  # fmt: skip
-    if (mode := _pseudonymous_mode(settings)) is not None:
+    if (mode := settings.shared_mode) is not None:
         what = "the same tables under codes, without direct identifiers"
         yield Place(root / PSEUDONYMOUS, f"{what} (a link into the next)", mode, whole)
         entered = mode | (mode & 0o444) >> 2 | private
@@ -187,15 +186,15 @@ def _receivers(settings: Settings) -> Iterator[Receiver]:
     yield Receiver(f"who may open the published file: {opened}", f"all of it, and the morning page, {named}")
     for name in settings.ui_names:
         yield Receiver(f"browsers that reach the UI as {markdown(name)}", "Dagster's UI: counts, ids and days")
-    mode = _pseudonymous_mode(settings)
+    mode = settings.shared_mode
     if mode is None:
         yield Receiver("analysts without names", "nothing: `ROLLBOOK_PSEUDONYMOUS` is not set")
     else:
         yield Receiver(f"analysts without names: {Place(Path(), '', mode, '').readers}", f"`{PSEUDONYMOUS}`")
-    least: int | None = getattr(settings, "suppress_below", None)
     yield Receiver(
         "whoever is given figures by `rollbook aggregates`",
-        f"none about fewer than {least or 10} students, and none that gives such a figure away. Names: {FILL_IN}",
+        f"none about fewer than {settings.suppress_below} students, and none that gives such a figure away."
+        f" Names: {FILL_IN}",
     )
     yield Receiver(
         "whoever is given an export, or an answer to a student",
@@ -230,9 +229,3 @@ def _erasures(settings: Settings, run_days: int) -> Iterator[Erasure]:
 def _service(settings: Settings) -> str:
     host = urlsplit(settings.base_url).hostname
     return markdown(host) if host else FILL_IN
-
-
-def _pseudonymous_mode(settings: Settings) -> int | None:
-    """The mode of the pseudonymous file; None when none is made."""
-    made: int | None = getattr(settings, "shared_mode", None)
-    return made

@@ -37,6 +37,6 @@ def finish(rollbook: Rollbook, *, full_refresh: Callable[[], object]) -> Certifi
 
 
 def finish_unless_expired(finish: Callable[[], object]) -> None:
-    """Finish it, but not where expired days would be lost: a rebuild that accepts the loss makes a file to finish with."""
+    """Finish it, unless expired days would be lost: a rebuild that accepts that makes a file to finish with."""
     with suppress(ExpiredError):
         finish()
