@@ -14,6 +14,7 @@ import pytest
 from pipelines.privacy import aggregates, cohorts, handout
 from pipelines.privacy.cohorts import Cohort
 from tests.privacy.weeks import Pupil, School, exactly, members, puzzle, random_weeks, shown
+from tests.support.tiers import daily
 
 K = 10
 # The least that must stay open of a student's value, in points of 100.
@@ -120,7 +121,7 @@ def test_a_group_of_everybody_and_its_complement(tmp_path: Path) -> None:
     assert narrowest(school, rows, "completion", is_exact=True) > OPEN
 
 
-SEEDS = [5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(40) if seed != 5)]
+SEEDS = daily(range(10), 5)
 
 
 @pytest.mark.usefixtures("exact")
