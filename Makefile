@@ -84,13 +84,17 @@ format: $(VENV)/.dev ## Rewrite the code in the project's format
 bench: $(VENV)/.dev ## Measure the nights against a bare walk (N=100000 students; PEERS=1: other tools, too)
 	@$(BIN)/python -m tests.bench --students $(N) $(if $(filter-out 0,$(PEERS)),--peers) $(ARGS)
 
+.PHONY: bench-fleet
+bench-fleet: $(VENV)/.dev ## Measure a district's nights (ARGS="--institutions 200 --students 500")
+	@$(BIN)/python -m tests.bench.fleet $(ARGS)
+
 .PHONY: constraints
 constraints: $(VENV)/.dev ## Pin the newest versions that go together (needs uv)
-	@uv pip compile --quiet --universal --upgrade --no-annotate --no-header pyproject.toml --extra dev --extra all -o constraints.txt
+	@uv pip compile --quiet --universal --upgrade --no-annotate --no-header pyproject.toml --extra dev --extra all --extra launchers -o constraints.txt
 
 .PHONY: clean
 clean: ## Remove the environments and caches; warehouse/ and dagster_home/ stay
-	@rm -rf $(VENV) .venv-peers .venv-dbt build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf $(VENV) .venv-peers .venv-dbt .venv-s3 build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	@find pipelines tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 .PHONY: help

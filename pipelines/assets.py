@@ -14,52 +14,38 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
-from types import MappingProxyType, ModuleType
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import dagster as dg
 
-from pipelines import report, runs
-from pipelines.cron import due
+from pipelines import partitions, runs
 from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.landing.manifest import Manifest, TableCounts
-from pipelines.resources import Failed, Options, Writer, first_day, settings_or_none, translate_errors
+from pipelines.partitions import BACKFILL_TAGS, NIGHTLY, PUBLISHED, SYNC_TAG, Scope
+from pipelines.resources import Failed, Options, Writer, settings_or_none, translate_errors
 from pipelines.store.lake import DayRecord
 from pipelines.sync import Skip, always, skipped, skipped_days, within_hold
 from pipelines.tables import SETS, TABLES, Column
 from pipelines.text import markdown
 
-# A run with this tag fetches whatever its day; the schedule and `rollbook sync` set it.
-SYNC_TAG = "rollbook/sync"
-NIGHTLY = "nightly"
-# Any of these means a backfill: launched in the UI over several days, or by `rollbook backfill`.
-BACKFILL_TAGS = {"dagster/backfill", "dagster/asset_partition_range_start"}
 # Which days a backfill skipped, and why; on the backfill's page, tab Runs.
 SKIPPED_TAG = "rollbook/skipped"
 
-PUBLISHED = dg.AssetKey(["published", "rollbook"])
-
-_SETTINGS = settings_or_none()
-DAYS = dg.DailyPartitionsDefinition(
-    start_date=str(first_day()),
-    timezone=_SETTINGS.timezone if _SETTINGS else "UTC",
-    end_offset=1,  # today is a partition: a night's sync is labelled with the day on which it begins
-)
+PARTITIONS = partitions.read(settings_or_none())
 
 Metadata = Mapping[str, Any]
 
 
-def freshness(line: str, timezone: str) -> dg.FreshnessPolicy:
-    """Fails when a night of this cron line is past its grace period and nothing was published since it began."""
-    night = due(line)
-    if night.deadline is None:
-        return dg.FreshnessPolicy.time_window(fail_window=night.gap + night.grace)
-    return dg.FreshnessPolicy.cron(night.deadline, night.grace + night.slack, timezone)
+def scope_of(context: dg.OpExecutionContext) -> Scope:
+    """What a run is about."""
+    return PARTITIONS.scope(context.run.tags)
 
 
 def days_of(context: dg.OpExecutionContext) -> list[date]:
     """The days a run is about."""
-    return [date.fromisoformat(key) for key in DAYS.get_partition_keys_in_range(context.partition_key_range)]
+    return list(scope_of(context).days)
 
 
 def fetches(context: dg.OpExecutionContext, options: Options, today: date) -> bool:
@@ -134,17 +120,24 @@ class Stage:
             out=outs,
         )
         def step(context: dg.OpExecutionContext, options: Options, writer: Writer) -> Iterator[Any]:
-            context.instance.add_run_tags(context.run_id, runs.process_tags(context.run_id))
+            tags = runs.process_tags(context.run_id) | PARTITIONS.tags_of_scope(context.run.tags)
+            context.instance.add_run_tags(context.run_id, tags)
             try:
-                with translate_errors():
-                    work(context, options, writer)
+                with translate_errors(PARTITIONS.institution_of(context.run.tags)):
+                    scope = scope_of(context)
+                    if scope.is_alone:
+                        writer.open(scope.institution)
+                        work(context, options, writer)
+                    elif not after:
+                        several = import_module("pipelines.several")  # a single school needs none of it
+                        yield from several.Several(context, options, PARTITIONS, all_specs()).work(checks)
                 if last:
                     context.log.addFilter(runs.drop_notes_on_outputs)
-                    _log_checks(context, writer, checks)
+                    _log_end(context, writer, checks)
             except dg.Failure as failure:
                 # Dagster shows a check without a result as failed, so the file that readers still have is checked.
                 with suppress(RollbookError, OSError):
-                    _log_checks(context, writer, checks, failure.found if isinstance(failure, Failed) else {})
+                    _log_end(context, writer, checks, failure)
                 # Logged events leave with the next yield, and a step that fails yields nothing more.
                 yield from context.consume_events()
                 raise
@@ -164,8 +157,7 @@ class Stage:
         """Log that the stage's assets were made on these days, and on no other day of the run."""
         for day in days:
             for name, spec in self.specs.items():
-                metadata = metadata_of(name, day)
-                context.log_event(dg.AssetMaterialization(spec.key, partition=str(day), metadata=metadata))
+                context.log_event(PARTITIONS.event(spec.key, day, scope_of(context), metadata_of(name, day)))
 
 
 LAND = Stage(
@@ -216,12 +208,17 @@ PUBLISH = Stage(
             # days of assets that are made together when one of them can be reached by two paths.
             deps=[["history", "students"]],
             description="warehouse/rollbook.duckdb, the file that analysts open: checked, then swapped in at once.",
-            freshness_policy=freshness(_SETTINGS.cron, _SETTINGS.timezone) if _SETTINGS else None,
+            freshness_policy=PARTITIONS.freshness,
             kinds={"duckdb"},
         )
     },
 )
 STAGES = (LAND, SNAPSHOT, HISTORY, PUBLISH)
+
+
+def all_specs() -> list[dg.AssetSpec]:
+    """The assets of all stages."""
+    return [spec for stage in STAGES for spec in stage.specs.values()]
 
 
 def land(context: dg.OpExecutionContext, options: Options, writer: Writer) -> None:
@@ -237,7 +234,8 @@ def land(context: dg.OpExecutionContext, options: Options, writer: Writer) -> No
         else:
             fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
             rollbook.start_ahead()
-            landed = {day: rollbook.land(day, details=options.details.value, fresh=fresh)}
+            with writer.key():
+                landed = {day: rollbook.land(day, details=options.details.value, fresh=fresh)}
     else:
         landed = {day: counted[-1] for day in asked if (counted := rollbook.landings.counted(day))}
         missing = rollbook.landings.skipped(asked)
@@ -261,8 +259,9 @@ def _log_skipped(context: dg.OpExecutionContext, days: Mapping[date, Skip], aske
     for day, why in days.items():
         reason = skipped(day, why)
         context.log.warning(reason)
-        for spec in (spec for stage in STAGES for spec in stage.specs.values()):
-            context.log_event(dg.AssetObservation(spec.key, partition=str(day), metadata={"skipped": reason}))
+        for spec in all_specs():
+            key = PARTITIONS.key(day, scope_of(context).institution)
+            context.log_event(dg.AssetObservation(spec.key, partition=key, metadata={"skipped": reason}))
 
 
 def _landing_metadata(manifest: Manifest, name: str, seconds: float) -> Metadata:
@@ -343,18 +342,20 @@ def publish(context: dg.OpExecutionContext, options: Options, writer: Writer) ->
     # The morning page's charts, which show only counts. For the newest day only: Dagster keeps metadata for good.
     drawn: Mapping[str, str] = page.charts if page else {}
     charts: Metadata = {title: dg.MetadataValue.md(chart) for title, chart in drawn.items()}
-    shared["morning page"] = dg.MetadataValue.url(f"/{report.FILE}")  # where `rollbook serve` shows it
+    shared["morning page"] = dg.MetadataValue.url(PARTITIONS.page(scope_of(context).institution))
     PUBLISH.log_materializations(context, days, lambda _name, day: {**shared, **(charts if day == max(days) else {})})
 
 
-def _log_checks(
-    context: dg.OpExecutionContext,
-    writer: Writer,
-    checks: ModuleType,
-    found: Mapping[str, Sequence[str]] = MappingProxyType({}),
-) -> None:
+def _log_end(context: dg.OpExecutionContext, writer: Writer, checks: ModuleType, failure: Any = None) -> None:
+    """Log the checks of what readers have and, of an institution of a registry, what came of it."""
+    if not (scope := scope_of(context)).is_alone:
+        return
+    if scope.institution:
+        several = import_module("pipelines.several")  # a single school needs none of it
+        several.note_alone(context, PARTITIONS, writer.rollbook, failure, all_specs())
+    found = failure.found if isinstance(failure, Failed) else {}
     for evaluation in checks.evaluate(writer.rollbook, found):
-        context.log_event(evaluation)
+        context.log_event(checks.about(scope.institution, evaluation))
 
 
 def graph(checks: ModuleType) -> dg.AssetsDefinition:
@@ -385,7 +386,7 @@ def graph(checks: ModuleType) -> dg.AssetsDefinition:
         internal_asset_deps={name: {dep.asset_key for dep in spec.deps} for name, spec in outputs.items()},
         descriptions_by_output_name={name: spec.description or "" for name, spec in outputs.items()},
         metadata_by_output_name={name: dict(spec.metadata) for name, spec in outputs.items()},
-        partitions_def=DAYS,
+        partitions_def=PARTITIONS.definition,
         backfill_policy=dg.BackfillPolicy.single_run(),
         check_specs=list(checks.SPECS),
     )

@@ -5,18 +5,21 @@ Where the source contradicts itself, the check warns: the data are as the source
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 from dagster import AssetCheckEvaluation
 
 from pipelines.landing.manifest import Manifest
 from pipelines.operations.data_quality import QUALITY_CHECKS, QualityResult, run_quality_checks
+from pipelines.partitions import PUBLISHED
 from pipelines.store.checks import RULES
 from pipelines.sync import Rollbook
 from pipelines.sync.policy import open_holds, overtaken
 from pipelines.tables import WALKED
 
-_PUBLISHED = dg.AssetKey(["published", "rollbook"])
+# How many institutions the result of a check names.
+NAMED_MOST = 20
 
 
 def _key(table: str) -> dg.AssetKey:
@@ -36,8 +39,8 @@ SPECS = (
         _spec("no_unknown_fields", dg.AssetKey(["raw", name]), f"The {name} hold no field that is not declared.")
         for name in WALKED
     ),
-    _spec("nothing_held", _PUBLISHED, "No sync waits for a person's approval."),
-    *(_spec(r.name, _PUBLISHED, r.sentence, blocking=True) for r in RULES),
+    _spec("nothing_held", PUBLISHED, "No sync waits for a person's approval."),
+    *(_spec(r.name, PUBLISHED, r.sentence, blocking=True) for r in RULES),
     *(_spec(c.name, _key(c.table), c.sentence) for c in QUALITY_CHECKS),
 )
 
@@ -55,7 +58,7 @@ def evaluate(rollbook: Rollbook, found: Mapping[str, Sequence[str]]) -> Iterator
     yield _nothing_held(manifests)
     for rule in RULES:
         sentences = found.get(rule.name, ())
-        yield _result(rule.name, _PUBLISHED, passed=not sentences, blocking=True, found="; ".join(sentences))
+        yield _result(rule.name, PUBLISHED, passed=not sentences, blocking=True, found="; ".join(sentences))
     for result in run_quality_checks(rollbook.warehouse.published):
         yield _quality_result(result)
 
@@ -72,7 +75,7 @@ def _landing_results(manifest: Manifest) -> Iterator[AssetCheckEvaluation]:
 def _nothing_held(manifests: list[Manifest]) -> AssetCheckEvaluation:
     """Passes unless a day is held that no later synced day has overtaken."""
     waiting = [str(m.snapshot_date) for m in open_holds(manifests) if not overtaken(m, manifests)]
-    return _result("nothing_held", _PUBLISHED, passed=not waiting, found=", ".join(waiting))
+    return _result("nothing_held", PUBLISHED, passed=not waiting, found=", ".join(waiting))
 
 
 def _quality_result(result: QualityResult) -> AssetCheckEvaluation:
@@ -93,4 +96,33 @@ def _result(
         # The UI plots a number over time.
         metadata={**({"found": found} if found else {}), **({} if count is None else {"how many": count})},
         blocking=blocking,
+    )
+
+
+def about(institution: str, evaluation: AssetCheckEvaluation) -> AssetCheckEvaluation:
+    """The evaluation of a check, with the institution that it is about, if there is a registry."""
+    if not institution:
+        return evaluation
+    return _again(evaluation, evaluation.passed, {"institution": institution, **evaluation.metadata})
+
+
+def together(evaluations: Sequence[tuple[str, AssetCheckEvaluation]]) -> AssetCheckEvaluation:
+    """One check over several institutions, of which Dagster shows one result: it passes if it does for each."""
+    failed = [(name, e) for name, e in evaluations if not e.passed]
+    said = [f"{name} ({e.metadata['found'].value})" if "found" in e.metadata else name for name, e in failed]
+    more = [f"{len(said) - NAMED_MOST} more"] if len(said) > NAMED_MOST else []
+    metadata: dict[str, Any] = {"institutions": len(evaluations)}
+    if said:
+        metadata["found"] = "; ".join(said[:NAMED_MOST] + more)
+    return _again(evaluations[0][1], not failed, metadata)
+
+
+def _again(evaluation: AssetCheckEvaluation, passed: bool, metadata: Mapping[str, Any]) -> AssetCheckEvaluation:
+    return AssetCheckEvaluation(
+        check_name=evaluation.check_name,
+        asset_key=evaluation.asset_key,
+        passed=passed,
+        severity=evaluation.severity,
+        metadata=metadata,
+        blocking=evaluation.blocking,
     )

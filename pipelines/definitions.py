@@ -7,14 +7,14 @@ import dagster as dg
 from pipelines import checks, files
 from pipelines.assets import graph
 from pipelines.resources import Options, Writer
-from pipelines.schedules import nightly, nightly_sync, watch
+from pipelines.schedules import nightly_sync, schedules, watch
 
 files.keep_private(os.environ.get("DAGSTER_HOME"))  # here too: Dagster's own commands load this and set no umask
 
 defs = dg.Definitions(
     assets=[graph(checks)],
     jobs=[nightly_sync],
-    schedules=[nightly],
+    schedules=schedules(),
     sensors=[watch],
     resources={"options": Options(), "writer": Writer()},
     executor=dg.in_process_executor,

@@ -20,6 +20,7 @@
     ├── DeclarationError                     stored values do not fit the types that are declared now
     ├── ExpiredError                         a rebuild would lose history that raw/ no longer holds
     ├── UndeliveredError                     an alert could not be delivered
+    ├── MirrorError                          the copy in the object store could not be written or read
     └── CheckError                           a check failed because of a fault in Rollbook itself
 
 A message is one or two sentences: what happened, then what to do. It never holds the key, a body, a name or an
@@ -149,6 +150,10 @@ class UndeliveredError(RollbookError):
     def __init__(self, message: str, *, retryable: bool) -> None:
         super().__init__(message)
         self.retryable = retryable
+
+
+class MirrorError(RollbookError):
+    """The copy in the object store could not be written or read, or is another warehouse's. Nothing here is lost."""
 
 
 class CheckError(RollbookError):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
 
 import uvicorn
 from dagster import DagsterInstance, __version__
@@ -19,25 +21,65 @@ from dagster_webserver.cli import (
     DEFAULT_POOL_RECYCLE,
 )
 from starlette.requests import Request
-from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from pipelines import files, report
+from pipelines import files, report, settings
 from pipelines.dagster_internals import WorkspaceFileTarget, WorkspaceProcessContext, setup_interrupt_handlers
 from pipelines.door import Guard, allowed_hosts
-from pipelines.settings import ROOT, place
+from pipelines.errors import RollbookError
+from pipelines.institutions import Registry
+from pipelines.settings import ROOT
 
 # The morning page may run its own script, and is a stranger to the UI beside which it is served.
 REPORT_HEADERS = {"Content-Security-Policy": "sandbox allow-scripts"}
+LIST_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+LIST_OF_PAGES = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Rollbook: morning pages</title>
+<style>body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem }} td {{ padding: 0 2rem 0 0 }}</style>
+<h1>Morning pages</h1>
+<table>
+{rows}
+</table>
+</html>
+"""
 POLL_MS = 2000  # how often the UI polls for changes; Dagster's own default
 
 
-def report_page(_: Request) -> Response:
-    """The morning page as it is now."""
-    page = place().warehouse_path / report.FILE
+def report_page(request: Request) -> Response:
+    """The morning page as it is now: a single school's, an institution's, or the list of all institutions'."""
+    try:
+        registry = settings.registry()
+        name = request.path_params.get("name", "")
+        if registry is not None and not name:
+            return HTMLResponse(_list_of_pages(registry), headers=LIST_HEADERS)
+        if registry is None or name in registry.institutions:  # no other name gets near a path
+            return _page(settings.place(name or None).warehouse_path / report.FILE, name)
+    except RollbookError as error:
+        return PlainTextResponse(f"{error.message}\n", 404)
+    return PlainTextResponse("The registry has no such institution.\n", 404)
+
+
+def _page(page: Path, name: str) -> Response:
     if not page.is_file():
-        return PlainTextResponse("There is no morning page yet: run `rollbook sync`, which writes it.\n", 404)
+        command = f"rollbook --institution {name} sync" if name else "rollbook sync"
+        return PlainTextResponse(f"There is no morning page yet: run `{command}`, which writes it.\n", 404)
     return FileResponse(page, headers=REPORT_HEADERS)
+
+
+def _list_of_pages(registry: Registry) -> str:
+    """The institutions, each with its morning page and when that was written. Names are folder-safe: no markup."""
+    common, rows = settings.common_path(), []
+    for name in registry.institutions:
+        page = common / name / report.FILE
+        written = (
+            f"{datetime.fromtimestamp(page.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC" if page.is_file() else "none"
+        )
+        shown = f'<a href="report/{name}.html">{name}</a>' if page.is_file() else name
+        rows.append(f"<tr><td>{shown}</td><td>{written}</td></tr>")
+    return LIST_OF_PAGES.format(rows="\n".join(rows))
 
 
 def serve(host: str, port: int, names: Iterable[str] = ()) -> None:
@@ -51,6 +93,7 @@ def serve(host: str, port: int, names: Iterable[str] = ()) -> None:
             app = create_app_from_workspace_process_context(context, live_data_poll_rate=POLL_MS)
             # First, since Dagster's last route takes every path.
             app.routes.insert(0, Route(f"/{report.FILE}", report_page))
+            app.routes.insert(0, Route("/report/{name}.html", report_page))
             uvicorn.run(Guard(app, allowed_hosts(host, port, names)), host=host, port=port, log_level="warning")
 
 

@@ -6,9 +6,9 @@ from its first stage to its last.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import date
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -16,12 +16,12 @@ from typing import Any, ClassVar
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from pipelines.errors import CheckError, HeldError, RollbookError
+from pipelines.errors import CheckError, HeldError, KeyRefusedError, RollbookError
 from pipelines.landing.manifest import Hold
-from pipelines.settings import Settings, load
+from pipelines.settings import Settings, load, registry
 from pipelines.source.pagination import Progress
 from pipelines.sync import Rollbook
-from pipelines.text import markdown
+from pipelines.text import markdown, naming
 
 
 class Details(Enum):
@@ -69,6 +69,7 @@ class Failed(dg.Failure):
     """Fails a run with a RollbookError's message. `found` is what the checks of a file found that was not published."""
 
     found: Mapping[str, Sequence[str]] = MappingProxyType({})
+    is_key_refused = False
 
     __module__ = "builtins"
 
@@ -79,6 +80,7 @@ class Writer(dg.ConfigurableResource):  # type: ignore[type-arg]
     # Called for each fetched page. The command line sets it, since it runs the job in its own process.
     progress: ClassVar[Progress | None] = None
 
+    _institution: str | None = PrivateAttr(default=None)
     _rollbook: Rollbook | None = PrivateAttr(default=None)
     _lock: ExitStack = PrivateAttr(default_factory=ExitStack)
 
@@ -88,11 +90,30 @@ class Writer(dg.ConfigurableResource):  # type: ignore[type-arg]
         with self._lock:
             yield self
 
+    def open(self, institution: str) -> None:
+        """Say whose warehouse it is; a single school's has no name. The keys of others leave this run's process."""
+        self._institution = institution or None
+        if (known := registry()) is not None:
+            for name in known.variables("api_key") - known[institution].variables("api_key"):
+                os.environ.pop(name, None)
+
+    @contextmanager
+    def key(self) -> Iterator[None]:
+        """Have the institution's key, for as long as it is asked for records. A single school's is always there."""
+        rollbook = self.rollbook
+        without = rollbook.settings
+        if self._institution:
+            rollbook.settings = load(institution=self._institution)
+        try:
+            yield
+        finally:
+            rollbook.settings = without
+
     @property
     def rollbook(self) -> Rollbook:
         """The warehouse, locked from the first call on. Raises RollbookError."""
         if self._rollbook is None:
-            rollbook = Rollbook(load(fetches=False), progress=Writer.progress)
+            rollbook = Rollbook(load(fetches=False, institution=self._institution), progress=Writer.progress)
             self._lock.enter_context(rollbook.writer())
             self._rollbook = rollbook
         return self._rollbook
@@ -106,26 +127,26 @@ def settings_or_none() -> Settings | None:
         return None
 
 
-def first_day() -> date:
-    """The first daily partition. While the settings are wrong, or raw/ is damaged, today: the graph must still load."""
-    try:
-        return Rollbook(load(fetches=False)).first_day()
-    except RollbookError:
-        return date.today()  # noqa: DTZ011 - the zone is one of the settings
-
-
 @contextmanager
-def translate_errors() -> Iterator[None]:
-    """Turn a RollbookError into a failed run whose first line says what happened and what to do; without a retry."""
+def translate_errors(institution: str = "") -> Iterator[None]:
+    """Turn a RollbookError into a failed run whose first line says what happened and what to do; without a retry.
+
+    The commands that it tells people to run name the institution, where there is one.
+    """
     try:
         yield
     except HeldError as error:
         metadata: dict[str, Any] = {"exit_code": error.exit_code}
         if isinstance(error.report, Hold):
             metadata["what would change"] = hold_table(error.report)
-        raise Held(error.message.removeprefix("Held: "), metadata=metadata, allow_retries=False) from None
+        raise Held(
+            naming(institution, error.message.removeprefix("Held: ")), metadata=metadata, allow_retries=False
+        ) from None
     except RollbookError as error:
-        failed = Failed(error.message, metadata={"exit_code": error.exit_code}, allow_retries=False)
+        failed = Failed(
+            naming(institution, error.message), metadata={"exit_code": error.exit_code}, allow_retries=False
+        )
+        failed.is_key_refused = isinstance(error, KeyRefusedError)
         if isinstance(error, CheckError):
             failed.found = error.found
         raise failed from None

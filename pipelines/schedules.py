@@ -2,18 +2,30 @@
 and delivery in `notify`.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
 
-from pipelines import runs
-from pipelines.assets import BACKFILL_TAGS, NIGHTLY, SYNC_TAG
+from pipelines import partitions, runs, settings
+from pipelines.assets import PARTITIONS
 from pipelines.cron import due
 from pipelines.errors import HeldError, RollbookError
 from pipelines.notify.alerts import Alerts, Kind, Outcome
+from pipelines.partitions import (
+    BACKFILL_TAGS,
+    HOST_TAG,
+    NIGHTLY,
+    PARTITION_TAG,
+    SCHEDULE_TAG,
+    SYNC_TAG,
+    Scope,
+    schedule_name,
+)
 from pipelines.resources import settings_or_none
 from pipelines.settings import Settings
 from pipelines.sync import Rollbook
+from pipelines.text import count_of, naming
 
 WILL_RETRY_TAG = "dagster/will_retry"
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
@@ -25,10 +37,13 @@ UNDER_WAY = [
 ]
 # Runs read per tick of the sensor, a minute apart; a daemon that was off for long catches up over several ticks.
 RUNS_PER_TICK = 20
+# Institutions whose lateness and undelivered messages are looked at in one tick; the others have their turn.
+LOOKED_AT = 100
 # Read again on each tick, so that a run that ends during one is not missed. Nothing is reported twice.
 OVERLAP = timedelta(seconds=5)
 
 _SETTINGS = settings_or_none()
+NO_SETTINGS = "ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY are not set: see .env.example, then restart"
 
 nightly_sync = dg.define_asset_job(
     "nightly_sync",
@@ -39,6 +54,7 @@ nightly_sync = dg.define_asset_job(
 
 
 @dg.schedule(
+    name=NIGHTLY,
     job=nightly_sync,
     cron_schedule=_SETTINGS.cron if _SETTINGS else "15 2 * * *",
     execution_timezone=_SETTINGS.timezone if _SETTINGS else "UTC",
@@ -48,13 +64,67 @@ nightly_sync = dg.define_asset_job(
 def nightly(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
     """Request the sync of today: a late tick is labelled with the day on which it fetches."""
     if _SETTINGS is None:
-        return dg.SkipReason("ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY are not set: see .env.example, then restart")
+        return dg.SkipReason(NO_SETTINGS)
     now = datetime.now(_SETTINGS.zone)
     context.log.info("tick of %s, %s late", context.scheduled_execution_time, now - context.scheduled_execution_time)
     # With the tag, Dagster takes the day as it is. Without it, Dagster looks for the partition as of the tick's time:
     # a tick of 23:59 that runs after midnight would not find it.
     day = str(now.date())
     return dg.RunRequest(partition_key=day, tags={SYNC_TAG: NIGHTLY, "dagster/partition": day})
+
+
+def schedules() -> list[dg.ScheduleDefinition]:
+    """A single school's schedule, or those of a registry: one for each cron line and zone."""
+    if PARTITIONS.is_single:
+        return [nightly]
+    by_name: dict[str, list[str]] = {}
+    for name, source in PARTITIONS.sources.items():
+        by_name.setdefault(schedule_name(source), []).append(name)
+    return [_schedule(name, tuple(institutions)) for name, institutions in by_name.items()]
+
+
+def _schedule(name: str, institutions: tuple[str, ...]) -> dg.ScheduleDefinition:
+    source = PARTITIONS.sources[institutions[0]]
+
+    @dg.schedule(
+        name=name,
+        job=nightly_sync,
+        cron_schedule=source.cron,
+        execution_timezone=source.timezone,
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=f"Syncs today, for {count_of(len(institutions), 'institution')}. If the machine was off at that "
+        "time, the syncs run once when it is back.",
+    )
+    def tick(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
+        try:
+            registry = settings.registry()
+            left_out = partitions.paused(registry) if registry else {}
+        except RollbookError as error:
+            return dg.SkipReason(error.message)
+        for paused in (n for n in institutions if n in left_out):
+            context.log.warning("%s is paused and left out: %s", paused, left_out[paused])
+        known = registry.institutions if registry else {}
+        due_now = [n for n in institutions if n in known and n not in left_out]
+        if not due_now:
+            return dg.SkipReason(f"every institution is paused, or has left the registry: {', '.join(institutions)}")
+        return requests(due_now, datetime.now(source.zone).date(), name)
+
+    return tick
+
+
+def requests(institutions: Sequence[str], day: date, schedule: str) -> list[dg.RunRequest]:
+    """The runs of a night: one for each institution, neighbours on different hosts; or one for each batch."""
+    from pipelines.fleet.order import Queue  # a single school needs none of it
+
+    if PARTITIONS.batches:
+        batches = sorted({PARTITIONS.batch_of(name) for name in institutions})
+        tags = [{**PARTITIONS.batch_tags(day, batch), SCHEDULE_TAG: schedule} for batch in batches]
+    else:
+        queue = Queue({name: PARTITIONS.owner_tags(name).get(HOST_TAG, name) for name in institutions})
+        tags = [PARTITIONS.tags(queue.next(), day) for _ in institutions]
+    # The key of a run is unique within its tick: a tick that a daemon takes up again asks for none twice.
+    keyed = [(t[PARTITION_TAG], {**t, SYNC_TAG: NIGHTLY}) for t in tags]
+    return [dg.RunRequest(run_key=key, partition_key=key, tags=own) for key, own in keyed]
 
 
 @dg.sensor(
@@ -66,50 +136,129 @@ def nightly(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipRea
 def watch(context: dg.SensorEvaluationContext) -> dg.SkipReason:
     """Report the runs that ended since the last tick. It starts no run."""
     runs.fail_orphaned_runs(context.instance)
-    if _SETTINGS is None:
-        return dg.SkipReason("ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY are not set: see .env.example, then restart")
-    alerts = Alerts(Rollbook(_SETTINGS))
-    if not alerts.enabled:
-        return dg.SkipReason("ROLLBOOK_NOTIFY is not set: no alerts are sent")
-    cursor = report_ended_runs(
-        context.instance, alerts, datetime.fromisoformat(context.cursor) if context.cursor else None
-    )
-    context.update_cursor(cursor.isoformat())
-    return dg.SkipReason("the runs that ended were checked")
+    since = datetime.fromisoformat(context.cursor) if context.cursor else None
+    says = "the runs that ended were checked"
+    if PARTITIONS.is_single:
+        if _SETTINGS is None:
+            return dg.SkipReason(NO_SETTINGS)
+        alerts = {"": Alerts(Rollbook(_SETTINGS))}
+        if not alerts[""].enabled:
+            return dg.SkipReason("ROLLBOOK_NOTIFY is not set: no alerts are sent")
+    else:
+        alerts, problem = alerts_of_all()
+        says = "; ".join(filter(None, (says, problem)))
+    context.update_cursor(report_ended_runs(context.instance, alerts, since).isoformat())
+    return dg.SkipReason(says)
 
 
-def report_ended_runs(instance: dg.DagsterInstance, alerts: Alerts, since: datetime | None) -> datetime:
+def alerts_of_all(now: datetime | None = None) -> tuple[dict[str, Alerts], str]:
+    """The alerts of each institution that has somebody to tell, and what keeps others from it.
+
+    Of more than LOOKED_AT institutions, so many at a time, in turn from minute to minute: reading the settings of a
+    thousand takes longer than a minute leaves.
+    """
+    try:
+        registry = settings.registry()
+    except RollbookError as error:
+        return {}, error.message
+    names = list(registry.institutions) if registry else []
+    parts = -(-len(names) // LOOKED_AT) or 1
+    turn = int((now or datetime.now(UTC)).timestamp()) // 60 % parts
+    found = {name: alerts for name in names[turn::parts] if (alerts := alerts_of(name)) is not None}
+    wrong = [name for name in names if name in PARTITIONS.names and name not in PARTITIONS.sources]
+    new = [name for name in names if name not in PARTITIONS.names]
+    told = []
+    if wrong:
+        told.append(f"the settings of {', '.join(wrong)} are wrong: see `rollbook fleet check`")
+    if new:
+        told.append(
+            f"{', '.join(new)} came into the registry since this code was loaded: reload it on the page Deployment"
+        )
+    return found, "; ".join(told)
+
+
+def alerts_of(institution: str) -> Alerts | None:
+    """The alerts of one institution; None where there is nobody to tell, or its settings are wrong."""
+    try:
+        alerts = Alerts(Rollbook(settings.load(fetches=False, institution=institution)))
+    except RollbookError:
+        return None
+    return alerts if alerts.enabled else None
+
+
+def report_ended_runs(
+    instance: dg.DagsterInstance, alerts: Alerts | Mapping[str, Alerts], since: datetime | None
+) -> datetime:
     """Report the syncs that ended since `since` (None: from now on) and a night that is late; deliver what is due.
 
-    Returns the moment from which to read the next time.
+    `alerts` are a single school's, or those of each institution by name. Returns the moment from which to read the
+    next time.
     """
-    missed = alerts.missed_night()
+    by_name = dict(alerts) if isinstance(alerts, Mapping) else {"": alerts}
+    missed = {name: of_one.missed_night() for name, of_one in by_name.items()}
     now = datetime.now(UTC)
     since = min(since or now, now)  # if the clock was set back, runs that end from now on must still be found
     filters = dg.RunsFilter(statuses=ENDED, updated_after=since - OVERLAP)
-    ended = instance.get_run_records(filters, limit=RUNS_PER_TICK, order_by="update_timestamp", ascending=True)
+    most = max(RUNS_PER_TICK, len(PARTITIONS.names))
+    ended = instance.get_run_records(filters, limit=most, order_by="update_timestamp", ascending=True)
     for record in ended:
-        report_run(instance, alerts, record)
+        report_run(instance, by_name, record)
         since = max(since, record.update_timestamp)
-    if missed is not None and len(ended) < RUNS_PER_TICK:
-        _report_late_night(instance, alerts, missed)
-    alerts.deliver()
+    if len(ended) < most:
+        _report_late_nights(instance, by_name, {name: at for name, at in missed.items() if at is not None})
+    for of_one in by_name.values():
+        of_one.deliver()
     return since
 
 
-def report_run(instance: dg.DagsterInstance, alerts: Alerts, record: dg.RunRecord) -> None:
-    """Report the outcome of a run that has ended. Runs that are not syncs or will be retried are skipped."""
+def report_run(instance: dg.DagsterInstance, alerts: Alerts | dict[str, Alerts], record: dg.RunRecord) -> None:
+    """Report the outcome of a run that has ended. Runs that are not syncs or will be retried are skipped.
+
+    The alerts of an institution that are not among `alerts` are added to them.
+    """
     run = record.dagster_run
     # A command's run has no origin, and Dagster cannot retry a run without one, whatever the tag says.
     will_retry = run.tags.get(WILL_RETRY_TAG) == "true" and run.remote_job_origin is not None
     if SYNC_TAG not in run.tags or BACKFILL_TAGS & set(run.tags) or will_retry:
         return
-    day = date.fromisoformat(run.tags["dagster/partition"]) if "dagster/partition" in run.tags else None
+    try:
+        scope = PARTITIONS.scope(run.tags)
+    except RollbookError:  # of an institution that has left the registry, or of no day
+        scope = None
+    by_name = alerts if isinstance(alerts, dict) else {alerts.settings.institution: alerts}
+    if scope is not None and not scope.is_alone:
+        _report_unasked(instance, by_name, run, scope)
+        return
+    name = scope.institution if scope else ""
+    if not _is_told(by_name, name):
+        return
+    day = scope.days[0] if scope else None
     if run.status is dg.DagsterRunStatus.SUCCESS:
-        alerts.report(Outcome(run.run_id, Kind.SYNCED, day))
+        by_name[name].report(Outcome(run.run_id, Kind.SYNCED, day))
         return
     reason, exit_code = failure_reason(instance, run.run_id)
-    alerts.report(Outcome(run.run_id, Kind.HELD if exit_code == HeldError.exit_code else Kind.FAILED, day, reason))
+    kind = Kind.HELD if exit_code == HeldError.exit_code else Kind.FAILED
+    by_name[name].report(Outcome(run.run_id, kind, day, naming(name, reason)))
+
+
+def _report_unasked(instance: dg.DagsterInstance, by_name: dict[str, Alerts], run: dg.DagsterRun, scope: Scope) -> None:
+    """Report the institutions that a run over several has not come to: it was killed. Of the others it told itself."""
+    from pipelines.several import outcomes_of
+
+    if run.status is dg.DagsterRunStatus.SUCCESS:
+        return
+    reason, _ = failure_reason(instance, run.run_id)
+    told = outcomes_of(instance, run.run_id)
+    for name in (n for n in scope.institutions if n not in told and _is_told(by_name, n)):
+        outcome = Outcome(f"{run.run_id} {name}", Kind.FAILED, scope.days[0], naming(name, reason))
+        by_name[name].report(outcome)
+
+
+def _is_told(by_name: dict[str, Alerts], institution: str) -> bool:
+    """Whether somebody hears of an institution, whose alerts are then among `by_name`."""
+    if institution and institution not in by_name and (alerts := alerts_of(institution)) is not None:
+        by_name[institution] = alerts
+    return institution in by_name
 
 
 def failure_reason(instance: dg.DagsterInstance, run_id: str) -> tuple[str, int]:
@@ -120,16 +269,35 @@ def failure_reason(instance: dg.DagsterInstance, run_id: str) -> tuple[str, int]
     return known or (f"{killed}. Its log is in the UI (run {run_id}). Run `rollbook sync`", RollbookError.exit_code)
 
 
-def _report_late_night(instance: dg.DagsterInstance, alerts: Alerts, missed: datetime) -> None:
-    settings = alerts.settings
-    outcome_id = f"late {missed.astimezone(UTC):%Y-%m-%dT%H:%M}Z"
-    if alerts.was_reported(outcome_id):
+def _report_late_nights(
+    instance: dg.DagsterInstance, by_name: Mapping[str, Alerts], missed: Mapping[str, datetime]
+) -> None:
+    waiting = {}
+    for name, at in missed.items():
+        outcome_id = f"late {at.astimezone(UTC):%Y-%m-%dT%H:%M}Z"
+        if not by_name[name].was_reported(outcome_id):
+            waiting[name] = outcome_id
+    if not waiting:
         return
-    ended = dg.RunsFilter(statuses=ENDED, updated_after=missed - due(settings.cron).slack)
-    if any(_is_sync(record) for record in instance.get_run_records(ended, limit=200)):
-        return
-    running = any(_is_sync(r) for r in instance.get_run_records(dg.RunsFilter(statuses=UNDER_WAY)))
-    alerts.report(Outcome(outcome_id, Kind.LATE, missed.date(), _late_text(settings, missed, running=running)))
+    left_out = set() if PARTITIONS.is_single else set(_paused())
+    for name, outcome_id in waiting.items():
+        settings_, at = by_name[name].settings, missed[name]
+        whose = PARTITIONS.place_tags(name)
+        ended = dg.RunsFilter(statuses=ENDED, updated_after=at - due(settings_.cron).slack, tags=whose)
+        if name in left_out or any(_is_sync(r, name) for r in instance.get_run_records(ended, limit=200)):
+            continue
+        under_way = dg.RunsFilter(statuses=UNDER_WAY, tags=whose)
+        running = any(_is_sync(r, name) for r in instance.get_run_records(under_way))
+        text = naming(name, _late_text(settings_, at, running=running))
+        by_name[name].report(Outcome(outcome_id, Kind.LATE, at.date(), text))
+
+
+def _paused() -> Iterable[str]:
+    try:
+        registry = settings.registry()
+    except RollbookError:
+        return ()
+    return partitions.paused(registry) if registry else ()
 
 
 def _late_text(settings: Settings, missed: datetime, *, running: bool) -> str:
@@ -142,5 +310,6 @@ def _late_text(settings: Settings, missed: datetime, *, running: bool) -> str:
     )
 
 
-def _is_sync(record: dg.RunRecord) -> bool:
-    return SYNC_TAG in record.dagster_run.tags
+def _is_sync(record: dg.RunRecord, institution: str) -> bool:
+    tags = record.dagster_run.tags
+    return SYNC_TAG in tags and PARTITIONS.is_of(institution, tags)

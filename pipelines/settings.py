@@ -1,26 +1,39 @@
 """The environment, and `.env` at the root, read once into one frozen object. Nothing else reads the environment.
 
-A missing or malformed setting is one line that names it (`SettingError`, exit 2).
+Where there is a registry of institutions, an institution's settings there beat its `[defaults]`, and these beat the
+environment, which speaks for all. A missing or malformed setting is one line that names it (`SettingError`, exit 2).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from pipelines import cron
-from pipelines.addresses import is_loopback, messengers
+from pipelines import institutions
+from pipelines.addresses import messengers
 from pipelines.errors import SettingError
+from pipelines.institutions import Registry, Secret
+from pipelines.setting_types import (
+    Addresses,
+    ApiKey,
+    BaseUrl,
+    CronLine,
+    FileMode,
+    HostNames,
+    LakeUrl,
+    Replaced,
+    TimeZone,
+)
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 # The project's folder; where Rollbook is installed as a package, the folder it is run in.
@@ -28,85 +41,11 @@ ROOT = _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
 PREFIX = "ROLLBOOK_"
 # Set by the demo for itself and its children: `.env` is the institution's, and its alerts and addresses are not read.
 DEMO = f"{PREFIX}DEMO"
+# Names one institution of the registry; `rollbook --institution NAME` sets it for its own process and its children.
+INSTITUTION = f"{PREFIX}INSTITUTION"
+FLEET = "fleet"
+API_KEY = f"{PREFIX}API_KEY"
 Details = Literal["none", "changed", "all"]
-
-
-def _base_url(value: str) -> str:
-    url = value.strip().rstrip("/")
-    if not url:
-        return ""
-    if not url.isprintable() or "\\" in url or " " in url:
-        raise ValueError("must hold no spaces, control characters or backslashes, which programs read differently")
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - reading it is the check: a port out of range raises here
-    except ValueError:  # it may quote the address, and that a password
-        raise ValueError("has an invalid host or port") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("must be an address such as https://records.example.org")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError("must hold no user, password, query or fragment; the key goes into ROLLBOOK_API_KEY")
-    if parts.path.endswith(("/svcapi", "/svcapi/v1")):
-        raise ValueError("must end before /svcapi: Rollbook adds the path itself")
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise ValueError("must begin with https:// (plain http would show the key to the network)")
-    return url
-
-
-def _api_key(value: SecretStr) -> SecretStr:
-    if not value.get_secret_value():
-        return value
-    key = value.get_secret_value().strip()
-    if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise ValueError("must be the key as issued: printable ASCII, without spaces or line breaks")
-    return SecretStr(key)
-
-
-def _timezone(value: str) -> str:
-    try:
-        ZoneInfo(value)
-    except (KeyError, ValueError, OSError):
-        raise ValueError(f"is {value!r}, which is not a time zone; write one such as Europe/Berlin") from None
-    return value
-
-
-def _cron(value: str) -> str:
-    try:
-        cron.check(value)
-    except ValueError:
-        raise ValueError(f"is {value!r}, which is not a cron line; write one such as 15 2 * * *") from None
-    return value.strip()
-
-
-def _notify(value: SecretStr) -> SecretStr:
-    messengers(value.get_secret_value())
-    return value
-
-
-def _replaced(_: SecretStr) -> SecretStr:
-    raise ValueError(
-        "is not read any more: write ROLLBOOK_NOTIFY instead, such as"
-        " mailtos://user:password@mail.example.org?to=it@school.example (see README.md)"
-    )
-
-
-def _mode(value: str) -> str:
-    if len(value.strip()) not in (3, 4) or not set(value.strip()) <= set("01234567"):
-        raise ValueError(f"is {value!r}, which is not a file mode; write one such as 640")
-    return value.strip()
-
-
-def _hosts(value: str) -> str:
-    names = [name.strip().lower() for name in value.split(",")]
-    for name in names:
-        parts = urlsplit(f"//{name}")
-        try:
-            parts.port  # noqa: B018 - as above
-        except ValueError:
-            raise ValueError(f"holds {name!r}, whose port is invalid") from None
-        if not parts.hostname or parts.netloc != name or "@" in name or not name.isascii() or " " in name:
-            raise ValueError("must be a host's name such as rollbook.example.org, or several with commas between")
-    return ", ".join(names)
 
 
 class _Group(BaseSettings):
@@ -119,18 +58,31 @@ class WarehouseSettings(_Group):
     """Where the warehouse is, and what is kept and shown: all that a command needs which only reads what is there."""
 
     warehouse: Path = Path("warehouse")
+    institution: str = ""
+    institutions: Path = Path(institutions.FILE)
     keep_days: Annotated[int, Field(ge=1)] | None = None
-    published_mode: Annotated[str, AfterValidator(_mode)] = "600"
+    published_mode: FileMode = "600"
     report_names: bool = False
     access_log_days: Annotated[int, Field(ge=1)] = 365
     pseudonymous: bool = False
-    pseudonymous_mode: Annotated[str, AfterValidator(_mode)] = "600"
+    pseudonymous_mode: FileMode = "600"
     suppress_below: Annotated[int, Field(ge=3)] = 10
+    lake: LakeUrl = ""
 
     @cached_property
     def warehouse_path(self) -> Path:
-        """The warehouse folder, absolute."""
+        """The warehouse folder, absolute: of an institution of a registry, the one of its name in the common folder."""
+        return self.common_path / self.institution
+
+    @cached_property
+    def common_path(self) -> Path:
+        """The folder of ROLLBOOK_WAREHOUSE, absolute: the warehouse of a single school, or all those of a registry."""
         return (ROOT / self.warehouse.expanduser()).resolve()
+
+    @cached_property
+    def fleet_path(self) -> Path | None:
+        """The folder of what the institutions of a registry share; None for a single school."""
+        return self.common_path / FLEET if self.institution else None
 
     @cached_property
     def file_mode(self) -> int:
@@ -146,10 +98,10 @@ class WarehouseSettings(_Group):
 class SourceSettings(_Group):
     """The records service, how it is asked, and when. Without an address or a key, both are empty."""
 
-    base_url: Annotated[str, AfterValidator(_base_url)] = ""
-    api_key: Annotated[SecretStr, AfterValidator(_api_key)] = SecretStr("")
-    timezone: Annotated[str, AfterValidator(_timezone)] = "UTC"
-    cron: Annotated[str, AfterValidator(_cron)] = "15 2 * * *"
+    base_url: BaseUrl = ""
+    api_key: ApiKey = SecretStr("")
+    timezone: TimeZone = "UTC"
+    cron: CronLine = "15 2 * * *"
     first_date: date | None = None
     verify_most: Annotated[int, Field(ge=0)] = 200
     walks: Annotated[int, Field(ge=1, le=10)] = 3
@@ -168,7 +120,7 @@ class GuardSettings(_Group):
 
     hold_removed_percent: Annotated[float, Field(ge=0, le=100)] = 10
     hold_changed_percent: Annotated[float, Field(ge=0, le=100)] = 75
-    ui_hosts: Annotated[str, AfterValidator(_hosts)] | None = None
+    ui_hosts: HostNames | None = None
 
     @cached_property
     def ui_names(self) -> list[str]:
@@ -179,7 +131,7 @@ class GuardSettings(_Group):
 class AlertSettings(_Group):
     """Who hears of a failed, held or late sync."""
 
-    notify: Annotated[SecretStr, AfterValidator(_notify)] | None = None
+    notify: Addresses | None = None
 
     @cached_property
     def notify_names(self) -> tuple[str, ...]:
@@ -187,16 +139,13 @@ class AlertSettings(_Group):
         return tuple(messengers(self.notify.get_secret_value())) if self.notify else ()
 
 
-Replaced = Annotated[SecretStr, AfterValidator(_replaced)] | None
-
-
 class _ReplacedSettings(_Group):
     """What ROLLBOOK_NOTIFY took the place of: who still sets one would get no alert, and is told so."""
 
-    alert_webhook: Replaced = None
-    smtp_url: Replaced = None
-    alert_to: Replaced = None
-    alert_from: Replaced = None
+    alert_webhook: Replaced | None = None
+    smtp_url: Replaced | None = None
+    alert_to: Replaced | None = None
+    alert_from: Replaced | None = None
 
 
 class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
@@ -205,45 +154,179 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
     def check_source(self) -> None:
         """Raise SettingError unless the records service's address and the key are set."""
         given = {"base_url": self.base_url, "api_key": self.api_key.get_secret_value()}
-        if missing := [_not_set(name) for name, value in given.items() if not value]:
-            raise SettingError("; ".join(missing))
+        if missing := [name for name, value in given.items() if not value]:
+            raise SettingError("; ".join(_not_set(name, self.institution) for name in missing))
 
 
 S = TypeVar("S", bound=_Group)
 
+# What an institution of a registry may not set for itself.
+_FOR_ALL = frozenset({"warehouse", "institution", "institutions", "ui_hosts"})
+_SECRET = frozenset({"api_key", "notify"})
+# Registries as they were read, by path, each with what tells whether the file is still the same.
+_REGISTRIES: dict[Path, tuple[tuple[int, int, int], Registry]] = {}
 
-def load(*, fetches: bool = True, **overrides: object) -> Settings:
-    """Read the settings; `overrides` (by field name) beat the environment, which beats `.env`.
 
-    What `fetches` nothing needs no address and no key. Raises SettingError: one line that names what is missing or
-    wrong and says what to write.
+class _Place(_Group):
+    institution: str = ""
+    institutions: Path | None = None
+
+
+def load(*, fetches: bool = True, institution: str | None = None, **overrides: object) -> Settings:
+    """Read the settings; `overrides` (by field name) beat the registry, which beats the environment, then `.env`.
+
+    What `fetches` nothing needs no address and no key. `institution` is one of the registry (default:
+    ROLLBOOK_INSTITUTION). Raises SettingError: one line that names what is missing or wrong and says what to write.
     """
-    _read(_ReplacedSettings, {})
-    settings = _read(Settings, overrides)
+    _checked(_ReplacedSettings, {})
+    settings = _read(Settings, overrides, institution, secrets=fetches)
     if fetches:
         settings.check_source()
     return settings
 
 
-def place() -> WarehouseSettings:
+def place(institution: str | None = None) -> WarehouseSettings:
     """Where the warehouse is, whatever the other settings. Raises SettingError."""
-    return _read(WarehouseSettings, {})
+    return _read(WarehouseSettings, {}, institution)
 
 
-def _read(kind: Callable[..., S], overrides: dict[str, object]) -> S:
+def common_path() -> Path:
+    """The folder of ROLLBOOK_WAREHOUSE, whichever institution is named, or none. Raises SettingError."""
+    return _checked(WarehouseSettings, {}).common_path
+
+
+def for_all() -> WarehouseSettings:
+    """Where all warehouses of a registry are, and what holds where an institution says nothing else.
+
+    Of a single school, the same as `place`. Raises SettingError.
+    """
+    known = registry()
+    given = known.defaults if known else {}
+    values = {k: v for k, v in given.items() if k in WarehouseSettings.model_fields and not isinstance(v, Secret)}
+    where = {field: f"{field} in [{institutions.DEFAULTS}] of {known.path.name}" for field in values} if known else {}
+    return _checked(WarehouseSettings, values | {"institution": ""}, where)
+
+
+def is_of_all() -> bool:
+    """Whether this process is about all institutions: there is a registry, and none of them is named."""
+    return registry() is not None and not _checked(_Place, {}).institution
+
+
+def ui_names() -> list[str]:
+    """The names by which browsers reach the UI, whichever institution it shows. Raises SettingError."""
+    return _checked(GuardSettings, {}).ui_names
+
+
+def registry() -> Registry | None:
+    """The registry of institutions; None for a single school. Raises SettingError.
+
+    It is read once for as long as it stays the same: a fleet's run asks for the settings of each institution in it.
+    """
+    if os.environ.get(DEMO):
+        return None
+    path = registry_path()
     try:
-        return kind(**({"_env_file": None} if os.environ.get(DEMO) else {}) | overrides)
+        stat = path.stat()
+    except OSError:
+        if not _checked(_Place, {}).institutions and not path.exists():
+            return None
+        return _read_registry(path)  # it says why not
+    same = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+    known = _REGISTRIES.get(path)
+    if known is None or known[0] != same:
+        known = _REGISTRIES[path] = same, _read_registry(path)
+    return known[1]
+
+
+def registry_path() -> Path:
+    """Where the registry is, or would be."""
+    return ROOT / (_checked(_Place, {}).institutions or Path(institutions.FILE)).expanduser()
+
+
+def check_registry(path: Path, called: str, institution: str = "") -> None:
+    """Read a registry that shall take the place of the one `called` so, and the settings of an institution in it.
+
+    Raises SettingError for whatever is wrong with them.
+    """
+    try:
+        known = _read_registry(path)
+    except SettingError as error:
+        raise SettingError(error.message.replace(path.name, called)) from None
+    if institution:
+        values = {k: "" if isinstance(v, Secret) else v for k, v in known[institution].values.items()}
+        where = f"in [{institution}] of {called}"
+        _checked(Settings, values | {"institution": institution}, {field: f"{field} {where}" for field in values})
+
+
+def _read_registry(path: Path) -> Registry:
+    return institutions.read(path, frozenset(Settings.model_fields) - _FOR_ALL, _SECRET)
+
+
+def key_variables() -> frozenset[str]:
+    """The variables that hold a key, of whichever institution. A child that asks no service must not get them."""
+    try:
+        known = registry()
+    except SettingError:  # it was edited since this process read it
+        known = next((read for _, read in _REGISTRIES.values()), None)
+    return frozenset({API_KEY}) | (known.variables("api_key") if known else frozenset())
+
+
+def sources(known: Registry) -> dict[str, SourceSettings]:
+    """How each institution is asked, and when, without its key. One whose settings are wrong is missing."""
+    found = {}
+    for name, institution in known.institutions.items():
+        values = {k: v for k, v in institution.values.items() if k in SourceSettings.model_fields}
+        with suppress(SettingError):
+            found[name] = _checked(SourceSettings, values | {"api_key": ""})
+    return found
+
+
+def _read(kind: type[S], overrides: dict[str, object], institution: str | None = None, *, secrets: bool = False) -> S:
+    """Read a group of settings, those of the registry included; its key only where `secrets` are needed."""
+    known = registry()
+    name = institution if institution is not None else _checked(_Place, {}).institution
+    if known is None:
+        if name:
+            raise SettingError(
+                f"There is no {institutions.FILE} at the root, so there is no institution {name!r}: leave --institution"
+                f" and {INSTITUTION} out, or see `rollbook fleet add --help`"
+            )
+        return _checked(kind, overrides)
+    if not name:
+        raise SettingError(f"Say which institution: rollbook --institution NAME ..., one of {known.listed()}")
+    values = {k: v for k, v in known[name].values.items() if k in kind.model_fields}
+    where = f"in [{name}] or [{institutions.DEFAULTS}] of {known.path.name}"
+    for field, value in list(values.items()):
+        if isinstance(value, Secret):
+            values[field] = _secret(field, value, where) if secrets or field != "api_key" else ""
+    given = values | {"institution": name} | overrides
+    return _checked(kind, given, {field: f"{field} {where}" for field in values})
+
+
+def _secret(field: str, secret: Secret, where: str) -> str:
+    try:
+        return secret.read(ROOT)
+    except ValueError as error:
+        raise SettingError(f"{field} {where} {error}") from None
+
+
+def _checked(kind: Callable[..., S], values: dict[str, object], names: Mapping[str, str] | None = None) -> S:
+    try:
+        return kind(**({"_env_file": None} if os.environ.get(DEMO) else {}) | values)
     except ValidationError as error:
-        raise SettingError("; ".join(_message(e) for e in error.errors())) from None
+        raise SettingError("; ".join(_message(e, names or {}) for e in error.errors())) from None
 
 
-def _message(error: ErrorDetails) -> str:
+def _message(error: ErrorDetails, names: Mapping[str, str]) -> str:
     """Word one pydantic error without the value it was given, which may be the key."""
-    name = PREFIX + str(error["loc"][0]).upper()
+    field = str(error["loc"][0])
+    name = names.get(field) or PREFIX + field.upper()
     reason = str(error["msg"]).removeprefix("Value error, ")
     return f"{name} {reason[0].lower()}{reason[1:]}"
 
 
-def _not_set(field: str) -> str:
+def _not_set(field: str, institution: str) -> str:
+    if institution:
+        return f"{field} is not set for {institution}: put it into {institutions.FILE}, under [{institution}]"
     name = PREFIX + field.upper()
     return f"{name} is not set: put it into the environment or into .env at the root (see .env.example)"

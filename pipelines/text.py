@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 # Terminal control characters (C0, DEL, C1), characters that change the text's direction, and those that a terminal may
 # take for a line break.
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029}
@@ -27,3 +29,17 @@ def markdown(text: str) -> str:
 def count_of(number: int, thing: str) -> str:
     """Word a number of things: `1 day`, `2,000 days`."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+# A command that is about one institution, where a text names it.
+_COMMAND = re.compile(r"\brollbook (?=[a-z])(?!(?:fleet|serve|demo|sandbox)\b)")
+# A setting that each institution has of its own.
+_SETTING = re.compile(r"\bROLLBOOK_(API_KEY|BASE_URL)\b")
+
+
+def naming(institution: str, text: str) -> str:
+    """Have a text name the institution in what it tells people to run or to set; a single school's stays as it is."""
+    if not institution:
+        return text
+    text = _COMMAND.sub(f"rollbook --institution {institution} ", text)
+    return _SETTING.sub(lambda found: f"{found[1].lower()} of {institution} in institutions.toml", text)

@@ -38,6 +38,12 @@ LONGEST = (
     "test_browser_backfill.py",
     "test_walk_property.py",
     "test_dbt.py",
+    "test_erase.py",
+    "test_views.py",
+    "test_browser_foreign.py",
+    "test_alone.py",
+    "test_recovery.py",
+    "test_canaries.py",
 )
 
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

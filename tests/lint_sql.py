@@ -17,11 +17,20 @@ from pipelines.store.relations import CHANGE_KEYS
 from pipelines.store.statements import environment
 from pipelines.tables import TABLES
 from pipelines.views import catalog
+from pipelines.views.scope import MANY
 
 RELATION = "SELECT * FROM some_relation"
 # What code puts into a statement besides its table, in every variant.
 VARIANTS: tuple[dict[str, object], ...] = (
-    {"lake": True, "touched": False, "observations": RELATION, "by_delta": False, "since": True, "names": True},
+    {
+        "lake": True,
+        "touched": False,
+        "observations": RELATION,
+        "by_delta": False,
+        "since": True,
+        "names": True,
+        "scope": MANY,
+    },
     {"lake": False, "touched": False, "observations": None, "by_delta": True, "since": False, "names": False},
     {"lake": False, "touched": True, "observations": RELATION, "by_delta": True, "since": False, "names": False},
 )
@@ -56,6 +65,7 @@ ALWAYS: dict[str, object] = {
     "tables": ("'students'",),
     "personal": "column_name = 'name'",
     "descending": True,
+    "source": "['part.parquet']",
 }
 # Of the filters of `rollbook explore`, one of each kind.
 FILTERS: tuple[dict[str, object], ...] = (

@@ -39,6 +39,7 @@ from tests.support.errors import everything_about
 from tests.support.nights import House, folder, new_house
 from tests.support.records import classes, school_class, student, students
 from tests.support.service import Asked, Reply, Service
+from tests.support.tiers import daily
 
 KEY = "k3y-canary-7d1f0a"
 # What a pupil and a teacher could be known by. Each is found where records are kept, and nowhere else.
@@ -300,7 +301,7 @@ def group_reads(warehouse: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("since", [1, 2], ids=["from the first night on", "from the second night on"])
+@pytest.mark.parametrize("since", daily([1, 2], 2), ids=["from the first night on", "from the second night on"])
 def test_a_group_of_analysts_may_read_what_is_published_and_nothing_else(since: int) -> None:
     umask = os.umask(0o077)  # the modes are what was set, whatever the machine would have it
     try:

@@ -7,7 +7,22 @@ import gc
 
 gc.set_threshold(100_000)  # what is loaded at the start is never garbage; looking for some took a sixth of it
 
-from pipelines.cli import aggregates, codes, demo, diagnostics, erase, explore, prune, read, run, serve, subject  # noqa: E402
+from pipelines.cli import (  # noqa: E402
+    aggregates,
+    codes,
+    demo,
+    diagnostics,
+    erase,
+    explore,
+    fleet,
+    fleet_build,
+    mirror,
+    prune,
+    read,
+    run,
+    serve,
+    subject,
+)
 from pipelines.cli.app import app, main  # noqa: E402
 
 __all__ = [
@@ -18,7 +33,10 @@ __all__ = [
     "diagnostics",
     "erase",
     "explore",
+    "fleet",
+    "fleet_build",
     "main",
+    "mirror",
     "prune",
     "read",
     "run",

@@ -19,8 +19,8 @@ from rich.table import Table
 
 from pipelines import __version__, files
 from pipelines.errors import RollbookError, unexpected_error
-from pipelines.settings import ROOT
-from pipelines.text import printable
+from pipelines.settings import INSTITUTION, ROOT, registry
+from pipelines.text import naming, printable
 
 PACKAGE = ROOT / "pipelines"
 
@@ -41,9 +41,13 @@ class Terminal(Console):
         super().__init__(highlight=False, emoji=False, **options)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print; a sentence is wrapped by the terminal alone, so that a command in it can be copied whole."""
+        """Print; a sentence is wrapped by the terminal alone, so that a command in it can be copied whole.
+
+        Where there are many institutions, such a command names the one that this is about.
+        """
         if all(isinstance(thing, str) for thing in objects):
             options.setdefault("soft_wrap", True)
+            objects = tuple(naming(os.environ.get(INSTITUTION, ""), thing) for thing in objects)
         super().print(*objects, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -75,13 +79,32 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _institutions(incomplete: str) -> list[str]:
+    """The names that begin so, for a shell's TAB; none where the registry cannot be read."""
+    try:
+        known = registry()
+    except RollbookError:
+        known = None
+    return [name for name in known.institutions if name.startswith(incomplete)] if known else []
+
+
 @app.callback()
 def _options(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback has answered
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    named: Annotated[
+        str | None,
+        typer.Option(
+            "--institution",
+            metavar="NAME",
+            help="Which institution of institutions.toml, if there is one.",
+            autocompletion=_institutions,
+        ),
+    ] = None,
 ) -> None:
-    pass
+    if named is not None:
+        os.environ[INSTITUTION] = named
 
 
 def main() -> None:

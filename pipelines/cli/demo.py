@@ -21,7 +21,7 @@ from pipelines.cli import job
 from pipelines.cli.app import app, err, out, safe, table
 from pipelines.errors import OtherInstitutionError
 from pipelines.export.query import run_query
-from pipelines.settings import DEMO, PREFIX, ROOT, Settings, load, place
+from pipelines.settings import DEMO, INSTITUTION, PREFIX, ROOT, Settings, common_path, load
 from pipelines.store.statements import statements
 from pipelines.sync import Rollbook
 from pipelines.views import terms
@@ -72,7 +72,8 @@ def demo(
 
 def choose_warehouse() -> None:
     """Have this process and its children use the demo's warehouse and Dagster home, and read no `.env`."""
-    warehouse = place().warehouse_path / FOLDER
+    warehouse = common_path() / FOLDER
+    os.environ.pop(INSTITUTION, None)  # the demo's school is none of a registry
     home = files.folder(warehouse / "dagster_home")
     os.environ |= {DEMO: "1", f"{PREFIX}WAREHOUSE": str(warehouse), "DAGSTER_HOME": str(home)}
     configuration = ROOT / "dagster_home" / "dagster.yaml"

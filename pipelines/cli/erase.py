@@ -10,6 +10,7 @@ from rich.markdown import Markdown
 
 from pipelines.cli.app import app, err, out, safe, table
 from pipelines.cli.diagnostics import home
+from pipelines.cli.fleet_build import build_again
 from pipelines.cli.run import shown_progress
 from pipelines.errors import ArgumentError
 from pipelines.operations import erase as erasures
@@ -60,6 +61,8 @@ def erase(
     access.note(rollbook.warehouse.root, "erase", students=1)
     out.print(Markdown(certificate.text()))
     kept = certificate.path(rollbook.raw.memory.folder)
+    if certificate.counts.get("fleet"):
+        build_again()
     out.print(
         f"[bold green]Erased.[/] The certificate is kept as {safe(str(kept.relative_to(rollbook.warehouse.root)))}."
     )

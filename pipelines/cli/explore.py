@@ -32,6 +32,11 @@ def explore(
     published = place().warehouse_path / PUBLISHED
     if not published.exists():
         raise NothingLandedError(f"{published} does not exist yet: run `rollbook sync` first")
+    show_app(port, edit=edit)
+
+
+def show_app(port: int, *, edit: bool) -> None:
+    """Serve the app, or open a copy of it for editing, until it is stopped."""
     from pipelines.explore import server
 
     with stopping_on_signals():

@@ -24,7 +24,6 @@ JOB = "nightly_sync"
 IN_THE_UI = {".dagster/repository": "__repository__@rollbook", "dagster/code_location": "rollbook"}
 # The person at the prompt saw how the run ended: the daemon must not try again behind their back.
 NO_RETRY = {"dagster/max_retries": "0"}
-RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 
 class RunFailedError(RollbookError):
@@ -35,20 +34,24 @@ class RunFailedError(RollbookError):
         self.exit_code = exit_code  # type: ignore[misc]
 
 
-def sync(day: date, *, approve: bool = False, details: str = "none", fresh: bool = False) -> str:
+def sync(day: date, institution: str = "", *, approve: bool = False, details: str = "none", fresh: bool = False) -> str:
     """Run the job for one day, as the schedule does; returns the run's id. Raises RunFailedError."""
-    from pipelines.assets import SYNC_TAG
+    from pipelines.assets import PARTITIONS
+    from pipelines.partitions import SYNC_TAG
 
     options = {"approve": approve, "details": details, "fresh": fresh}
-    return _run({SYNC_TAG: "command"}, partition_key=str(day), options=options)
+    tags = {SYNC_TAG: "command", **PARTITIONS.owner_tags(institution)}
+    return _run(tags, institution, partition_key=PARTITIONS.key(day, institution), options=options)
 
 
-def backfill(first: date, last: date, *, confirmed: bool = False) -> str:
+def backfill(first: date, last: date, institution: str = "", *, confirmed: bool = False) -> str:
     """Run the job for a range of days, as a backfill from the UI does; returns the run's id. Raises RunFailedError."""
-    return _run({RANGE_START: str(first), RANGE_END: str(last)}, options={"approve": confirmed})
+    from pipelines.assets import PARTITIONS
+
+    return _run(PARTITIONS.tags(institution, first, last), institution, options={"approve": confirmed})
 
 
-def _run(tags: dict[str, str], *, options: dict[str, Any], partition_key: str | None = None) -> str:
+def _run(tags: dict[str, str], institution: str, *, options: dict[str, Any], partition_key: str | None = None) -> str:
     from pipelines import runs
     from pipelines.dagster_internals import job_origin
     from pipelines.definitions import defs
@@ -70,19 +73,19 @@ def _run(tags: dict[str, str], *, options: dict[str, Any], partition_key: str | 
         )
         if (run := instance.get_run_by_id(run_id)) is not None:  # the UI's timeline shows only runs with an origin
             instance.run_storage.replace_job_origin(run, job_origin("pipelines.definitions", "rollbook", JOB))
-        _notify(instance, run_id)
+        _notify(instance, run_id, institution)
     if not result.success:
         raise _failure(result)
     return run_id
 
 
-def _notify(instance: dg.DagsterInstance, run_id: str) -> None:
+def _notify(instance: dg.DagsterInstance, run_id: str, institution: str) -> None:
     """Send this run's alert. An error here is logged and never fails the command."""
     from pipelines.notify.alerts import Alerts
     from pipelines.schedules import report_run
 
     try:
-        alerts = Alerts(Rollbook(load(fetches=False)))
+        alerts = Alerts(Rollbook(load(fetches=False, institution=institution or None)))
         record = instance.get_run_record_by_id(run_id)
         if alerts.enabled and record is not None:
             report_run(instance, alerts, record)

@@ -38,12 +38,17 @@ def sql(
     rows: Annotated[int, typer.Option(min=1, help="How many rows to show at most.")] = 50,
 ) -> None:
     """Run one SQL query on the published file and print the result as a table. It only reads."""
-    text = sys.stdin.read() if query == "-" else query
     warehouse = place().warehouse_path
-    with _noted_if_refused(warehouse, "sql", text):
-        answer = run_query(warehouse / PUBLISHED, text, most=rows)
+    show_answer(warehouse, warehouse / PUBLISHED, query, rows)
+
+
+def show_answer(root: Path, file: Path, query: str, rows: int) -> None:
+    """Run a query on a file and print the result; `root` is the folder with the access log."""
+    text = sys.stdin.read() if query == "-" else query
+    with _noted_if_refused(root, "sql", text):
+        answer = run_query(file, text, most=rows)
     students = access.students_in(answer.columns, answer.rows)
-    access.note(warehouse, "sql", students=students, what=without_values(text))
+    access.note(root, "sql", students=students, what=without_values(text))
     _print(answer)
     if answer.more:
         err.print(f"There are more than {rows:,} rows: raise --rows, or write all to a file with `rollbook export`.")
@@ -91,22 +96,26 @@ def export(
     The file holds pupils' records and is readable by its owner only. Text that a spreadsheet program would run as a
     formula is disarmed.
     """
-    from pipelines.export.formats import export as write
-
     warehouse = place().warehouse_path
     if target is None:
-        chosen = form or Format.CSV
+        form = form or Format.CSV
         name = question if _NAME.fullmatch(question) else "query"
-        target = files.folder(warehouse / EXPORTS) / f"{name}.{chosen}"
-    else:
-        chosen = form or _format_of(target)
+        target = files.folder(warehouse / EXPORTS) / f"{name}.{form}"
+    write_export(warehouse, warehouse / PUBLISHED, question, target, form, warehouse / BUILD)
+
+
+def write_export(root: Path, file: Path, question: str, target: Path, form: Format | None, within: Path) -> None:
+    """Write a question's rows to a file and say so; `root` has the access log, `within` is for what spills."""
+    from pipelines.export.formats import export as write
+
+    chosen = form or _format_of(target)
 
     def note(students: int | None) -> None:
         asked = f"FROM {question}" if _NAME.fullmatch(question) else question
-        access.note(warehouse, "export", students=students, what=without_values(asked))
+        access.note(root, "export", students=students, what=without_values(asked))
 
-    with files.aside(warehouse / BUILD) as scratch, _noted_if_refused(warehouse, "export", question):
-        rows = write(warehouse / PUBLISHED, question, chosen, target.expanduser(), scratch=scratch, before=note)
+    with files.aside(within) as scratch, _noted_if_refused(root, "export", question):
+        rows = write(file, question, chosen, target.expanduser(), scratch=scratch, before=note)
     out.print(f"Wrote {count_of(rows, 'row')} to {safe(str(target))}.")
 
 
@@ -140,7 +149,7 @@ def restore(
     if which is None:
         _list(rollbook.warehouse.published, kept)
         return
-    chosen = _chosen(which, kept)
+    chosen = _chosen(which, kept, erasures=rollbook.raw.memory.count)
     rollbook.restore(chosen)
     out.print(f"Put back {chosen.stem}; it holds the nights up to {_newest(rollbook.warehouse.published)}.")
     out.print("The file it replaced is kept. The next sync brings it up to date by itself.")
@@ -185,10 +194,12 @@ def _newest(path: Path) -> str:
     return str(run_query(path, NEWEST).rows[0][0])
 
 
-def _chosen(which: str, kept: list[Path]) -> Path:
+def _chosen(which: str, kept: list[Path], erasures: int) -> Path:
     by_name = {str(n): path for n, path in enumerate(kept, start=1)} | {path.stem: path for path in kept}
     if which.removesuffix(".duckdb") not in by_name:
         advice = f"choose 1 to {len(kept)}, as `rollbook restore` lists them" if kept else "none is kept yet"
+        if erasures and not kept:
+            advice = "an erasure removed those that held the student. Each sync keeps the file before it from now on"
         raise ArgumentError(f"There is no kept file {which!r}: {advice}")
     return by_name[which.removesuffix(".duckdb")]
 

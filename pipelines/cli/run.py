@@ -63,7 +63,7 @@ def sync(
         rollbook.start_ahead()  # while Dagster loads
     before = rollbook.landings.counted(chosen)
     with shown_progress():
-        job.sync(chosen, approve=approve, details=details, fresh=fresh)
+        job.sync(chosen, rollbook.settings.institution, approve=approve, details=details, fresh=fresh)
     synced = rollbook.landings.counted(chosen)[-1]
     _print_synced(synced)
     if not approve and before and before[-1].landing == synced.landing:
@@ -84,12 +84,12 @@ def backfill(first: Day, last: Day, yes: Yes = False) -> None:
     days = _partitions(rollbook, asked)
     try:
         with shown_progress():
-            job.backfill(*days, confirmed=yes)
+            job.backfill(*days, rollbook.settings.institution, confirmed=yes)
     except job.RunFailedError as error:
         if error.exit_code != HeldError.exit_code or not _confirmed(error.message):
             raise
         with shown_progress():
-            job.backfill(*days, confirmed=True)
+            job.backfill(*days, rollbook.settings.institution, confirmed=True)
     _print_backfill(rollbook.landings.backfilled(asked, rollbook.lake.days()))
 
 

@@ -19,10 +19,12 @@ from typing import Annotated
 
 import typer
 
+from pipelines import settings
 from pipelines.cli.app import app, err, out
 from pipelines.errors import RollbookError
 from pipelines.machine import listening
-from pipelines.settings import DEMO, ROOT, load
+from pipelines.settings import DEMO, ROOT
+from pipelines.text import count_of
 
 STOP_WITHIN = 20.0  # seconds
 
@@ -50,18 +52,32 @@ def serve(
             from pipelines.sandbox import Sandbox
 
             prepare(stack.enter_context(Sandbox(api_key=KEY)).base_url, DAYS)
-        settings = load()
+        names, runs = _what_is_served()
         from pipelines.dagster_internals import DAEMON_MODULE
 
         workspace = ["-w", str(ROOT / "workspace.yaml")]
-        web = [sys.executable, "-m", "pipelines.guard", host, str(port), *settings.ui_names]
+        web = [sys.executable, "-m", "pipelines.guard", host, str(port), *names]
         daemon = [sys.executable, "-m", DAEMON_MODULE, "run", *workspace]
         listening(host, port, "serve").close()
         stack.enter_context(stopping_on_signals())
         _create_dagster_tables()
         children = [stack.enter_context(_child(command)) for command in (web, daemon)]
-        out.print(f"The UI is at http://{host}:{port}; the nightly sync runs at {settings.cron} ({settings.timezone}).")
+        out.print(f"The UI is at http://{host}:{port}; {runs}.")
         _wait(children)
+
+
+def _what_is_served() -> tuple[list[str], str]:
+    """The names that browsers may reach the UI by, and a clause on when what is synced. Raises SettingError."""
+    registry = settings.registry()
+    if registry is None:
+        single = settings.load()
+        return single.ui_names, f"the nightly sync runs at {single.cron} ({single.timezone})"
+    sources = settings.sources(registry)
+    if wrong := [name for name in registry.institutions if name not in sources]:
+        err.print(f"[yellow]Warning:[/] wrong settings, so not synced: {', '.join(wrong)}; see `rollbook fleet check`")
+    times = {(source.cron, source.timezone) for source in sources.values()}
+    of = count_of(len(sources), "institution")
+    return settings.ui_names(), f"the nightly syncs of {of} run at {count_of(len(times), 'different time')}"
 
 
 def _create_dagster_tables() -> None:
@@ -79,8 +95,8 @@ class _Stop(Exception):  # noqa: N818 - not an error: a request to stop
 
 
 @contextmanager
-def stopping_on_signals() -> Iterator[None]:
-    """End the block, and the command with it, when SIGTERM or Ctrl-C comes."""
+def stopping_on_signals(exit_code: int = 0) -> Iterator[None]:
+    """End the block when SIGTERM or Ctrl-C comes, and the command with this exit code, if it is not 0."""
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the handler's signature
         raise _Stop
@@ -89,7 +105,9 @@ def stopping_on_signals() -> Iterator[None]:
     try:
         yield
     except _Stop:
-        err.print("Stopping.")
+        err.print("Stopping." if not exit_code else "Stopped. The next run goes on where this one ended.")
+        if exit_code:
+            raise typer.Exit(exit_code) from None
     finally:
         for s, handler in before.items():
             signal.signal(s, handler)

@@ -25,8 +25,8 @@ def _():
 
     address = mo.query_params()
     asked = dict(address.to_dict())  # as it was when the page was opened
-    get_page, set_page = mo.state(pages.page_asked(asked), allow_self_loops=True)
-    book = questions.Book()
+    book = questions.open_book()
+    get_page, set_page = mo.state(pages.page_asked(asked, book), allow_self_loops=True)
     return address, asked, book, get_page, html, mo, page_of, pages, partial, questions, set_page, show
 
 
@@ -37,13 +37,13 @@ def _(address, book, get_page, html, mo, pages, partial, set_page, show):
     # The menu. Which page is shown stands in the address, too, so that it can be kept as a bookmark.
     def open_page(key, _):
         address.set("page", key)
-        set_page(pages.PAGES[key])
+        set_page(pages.pages_of(book)[key])
 
     shown = get_page()
     menu = mo.ui.array(
         [
             mo.ui.button(label=name, kind="success" if name == shown else "neutral", on_change=partial(open_page, key))
-            for key, name in pages.PAGES.items()
+            for key, name in pages.pages_of(book).items()
         ]
     )
     mo.vstack([html([show.style(), pages.heading(book)]), mo.hstack(list(menu), justify="start", wrap=True)])
@@ -55,6 +55,14 @@ def _(book, html, mo, pages, shown):
     # The school today
     mo.stop(shown != pages.SCHOOL)
     html(pages.school(book))
+    return
+
+
+@app.cell
+def _(book, html, mo, pages, shown):
+    # All institutions
+    mo.stop(shown != pages.INSTITUTIONS)
+    html(pages.institutions(book))
     return
 
 

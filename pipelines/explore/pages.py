@@ -13,6 +13,7 @@ from pipelines.explore.questions import DAYS, DOWNLOADED, Book, Listing, Selecti
 SCHOOL, CLASS, STUDENT, WATCH, COMPARE, TABLES = (
     "School today", "A class", "A student", "Newly to watch", "Two dates", "Any table",
 )  # fmt: skip
+INSTITUTIONS = "All institutions"
 PAGES = {"school": SCHOOL, "class": CLASS, "student": STUDENT, "watch": WATCH, "compare": COMPARE, "tables": TABLES}
 REASONS = ("falling fast", "never logged in", "inactive", "low completion", "low score")
 
@@ -41,9 +42,15 @@ def _one_reading(page: Callable[Concatenate[Book, P], list[str]]) -> Callable[Co
     return read
 
 
-def page_asked(address: Mapping[str, Any]) -> str:
+def pages_of(book: Book) -> dict[str, str]:
+    """The pages there are, by their names in an address. The pages of a single school are not those of a fleet."""
+    return {"institutions": INSTITUTIONS, "tables": TABLES} if book.of_all else PAGES
+
+
+def page_asked(address: Mapping[str, Any], book: Book) -> str:
     """The page that the address asks for; the first one if it asks for none."""
-    return PAGES.get(str(address.get("page")), SCHOOL)
+    there = pages_of(book)
+    return there.get(str(address.get("page")), next(iter(there.values())))
 
 
 def heading(book: Book) -> str:
@@ -83,6 +90,25 @@ def school(book: Book) -> list[str]:
         show.subtitle("Why students are to be watched"),
         show.table(("reason", "students"), list(zip(REASONS, watched[0][2:], strict=True))),
         show.note("A student may be counted under several reasons."),
+    ]
+
+
+@_one_reading
+def institutions(book: Book) -> list[str]:
+    """All institutions together over the last days, then each of them."""
+    trend = book.rows("fleet_trend", most=DAYS)
+    headings = (
+        "institution", "school", "records up to", "stands", "students", "active classes", "completion, %",
+        "against all", "score",
+    )  # fmt: skip
+    return [
+        show.lines(
+            show.line("Students", [(row[0], row[2]) for row in trend]),
+            show.line("Average completion, %", [(row[0], row[3]) for row in trend]),
+            show.line("Average score", [(row[0], row[4]) for row in trend]),
+        ),
+        show.table(headings, book.rows("institutions")),
+        show.note("One institution in full: rollbook --institution NAME explore"),
     ]
 
 

@@ -21,7 +21,8 @@ from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.export.formats import Format, export
 from pipelines.privacy import access
 from pipelines.privacy.queries import without_values
-from pipelines.settings import place
+from pipelines.settings import FLEET, for_all, is_of_all, place
+from pipelines.store import fleet_file
 from pipelines.store.database import connect
 from pipelines.store.statements import statements
 from pipelines.store.versions import PUBLISHED
@@ -40,7 +41,7 @@ MEMORY_LIMIT = "1GB"
 _EXPORTING = Lock()
 
 # What is asked of the file for the menus: the days and the tables there are.
-WITHOUT_PUPILS = ("days", "relations", "columns")
+WITHOUT_PUPILS = ("days", "fleet_days", "institutions", "relations", "columns")
 
 COMPARISONS = ("contains", "is", "is not", "is at least", "is at most", "is empty", "is not empty")
 WITHOUT_VALUE = ("is empty", "is not empty")
@@ -129,9 +130,13 @@ class Selection:
 class Book:
     """The published file of one warehouse, for one open page of the app."""
 
+    made_by = "rollbook sync"
+    of_all = False
+
     def __init__(self, warehouse: Path | None = None) -> None:
         self.warehouse = warehouse or place().warehouse_path
         self.published = self.warehouse / PUBLISHED
+        self.within = self.warehouse / BUILD
         self._open: duckdb.DuckDBPyConnection | None = None
 
     @contextmanager
@@ -146,9 +151,9 @@ class Book:
             yield self._open
             return
         if not self.published.exists():
-            raise NothingLandedError(f"{self.published} does not exist yet: run `rollbook sync` first")
+            raise NothingLandedError(f"{self.published} does not exist yet: run `{self.made_by}` first")
         with (
-            files.aside(self.warehouse / BUILD) as scratch,
+            files.aside(self.within) as scratch,
             connect(self.published, scratch=scratch, read_only=True) as con,
         ):
             con.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
@@ -184,7 +189,7 @@ class Book:
     def trouble(self) -> str:
         """Why nothing can be shown, in a sentence; empty if all is well."""
         try:
-            return "" if self.days else f"{self.published} holds no day yet: run `rollbook sync` first"
+            return "" if self.days else f"{self.published} holds no day yet: run `{self.made_by}` first"
         except RollbookError as error:
             return error.message
 
@@ -236,7 +241,7 @@ class Book:
         def note(students: int | None) -> None:
             access.note(self.warehouse, "explore download", students=students, what=what)
 
-        with _EXPORTING, files.aside(self.warehouse / BUILD) as scratch:
+        with _EXPORTING, files.aside(self.within) as scratch:
             out = scratch / "selected.csv"
             export(
                 self.published,
@@ -248,6 +253,29 @@ class Book:
                 before=note,
             )
             return out.read_bytes()
+
+
+class FleetBook(Book):
+    """The file of all institutions, for one open page of the app."""
+
+    made_by = "rollbook fleet build"
+    of_all = True
+
+    def __init__(self) -> None:
+        common = for_all().common_path
+        super().__init__(common / FLEET)  # where its access log is
+        self.published = common / fleet_file.FILE
+        self.within = self.warehouse / fleet_file.BUILD
+
+    @cached_property
+    def _school(self) -> tuple[str | None, list[date] | None]:
+        ((name, days),) = self.rows("fleet_days")
+        return name, days
+
+
+def open_book() -> Book:
+    """What the app shows: one school, or all institutions of a registry where none is named."""
+    return FleetBook() if is_of_all() else Book()
 
 
 def find(book: Book, question: str, text: str) -> dict[str, int]:

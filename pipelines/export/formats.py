@@ -83,18 +83,28 @@ def export(
 
 
 class Students:
-    """Counts the different students in batches of rows, by the first column that is called `student_id`."""
+    """Counts the different students in batches of rows, by the first column that is called `student_id`.
+
+    An id is another student's in each institution, where there is a column that says which.
+    """
 
     def __init__(self, columns: Sequence[str]) -> None:
-        self._at = next((n for n, name in enumerate(columns) if name.lower() == "student_id"), None)
+        named = [name.lower() for name in columns]
+        self._at, self._whose = (named.index(n) if n in named else None for n in ("student_id", "institution"))
         self._ids: set[Any] = set()
 
     def add(self, batch: Any) -> None:
         """Count those of a batch, too."""
         if self._at is not None:
             try:
-                self._ids.update(compute.unique(batch.column(self._at)).to_pylist())
-            except pa.ArrowException:  # a list of ids, say
+                ids = batch.column(self._at)
+                if self._whose is None:
+                    self._ids.update(compute.unique(ids).to_pylist())
+                else:
+                    whose = batch.column(self._whose).to_pylist()
+                    pairs = zip(whose, ids.to_pylist(), strict=True)
+                    self._ids.update((name, student) for name, student in pairs if student is not None)
+            except (pa.ArrowException, TypeError):  # a list of ids, say
                 self._at = None
 
     @property

@@ -19,6 +19,7 @@ import duckdb
 
 from pipelines.errors import ArgumentError, NothingLandedError
 from pipelines.store.database import MEMORY_LIMIT, literal, translate_errors
+from pipelines.store.fleet_file import FILE as FLEET_FILE
 from pipelines.store.statements import statements
 from pipelines.views.catalog import VIEWS, macros
 
@@ -63,9 +64,10 @@ def run_query(
 
 @contextmanager
 def open_published(published: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the published file read-only. Raises NothingLandedError before the first publish."""
+    """Open the published file, or the fleet's, read-only. Raises NothingLandedError before there is one."""
     if not published.exists():
-        raise NothingLandedError(f"{published} does not exist yet: run `rollbook sync` first")
+        makes = "rollbook fleet build" if published.name == FLEET_FILE else "rollbook sync"
+        raise NothingLandedError(f"{published} does not exist yet: run `{makes}` first")
     with translate_errors(published, published.parent), duckdb.connect(str(published), read_only=True) as con:
         yield con
 

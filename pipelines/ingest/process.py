@@ -32,14 +32,13 @@ from pipelines.ingest.ingest import Ingest, StagedPart
 from pipelines.landing.bodies import LandingFolder, Written
 from pipelines.landing.manifest import Manifest, Received
 from pipelines.machine import NOTHING_LOST
+from pipelines.settings import key_variables
 
 # Bytes of bodies that may wait for the second process, which takes half a second to start.
 PENDING = 64 * 2**20
 # Bytes that the socket itself should hold, so that the second process need not wait for the next page.
 SOCKET_BYTES = 2**20
 STOP_WITHIN = 10.0  # seconds
-# The second process sends nothing anywhere.
-SECRETS = ("ROLLBOOK_API_KEY",)
 
 _MAIN = f"from {__name__} import main; main()"
 _LENGTHS = struct.Struct("!II")
@@ -187,10 +186,11 @@ class IngestProcess:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of the second process: the same package, and no key."""
+    """The environment of the second process: the same package, and no key: it sends nothing anywhere."""
     package = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
-    return {k: v for k, v in os.environ.items() if k not in SECRETS} | {"PYTHONPATH": path}
+    keys = key_variables()
+    return {k: v for k, v in os.environ.items() if k not in keys} | {"PYTHONPATH": path}
 
 
 def _frame(header: Request | Reply, content: bytes = b"") -> tuple[bytes, ...]:

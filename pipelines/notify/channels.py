@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.addresses import messengers
 from pipelines.errors import UndeliveredError
+from pipelines.settings import key_variables
 
 if TYPE_CHECKING:
     from apprise import NotifyLogEntry
@@ -37,6 +38,8 @@ def send(addresses: SecretStr, names: Sequence[str], subject: str, text: str) ->
     """
     order = {"addresses": addresses.get_secret_value(), "names": names, "subject": subject, "text": text}
     env = {"REQUESTS_CA_BUNDLE": os.environ.get("SSL_CERT_FILE", ""), **os.environ}  # as httpx and mail take it
+    for name in key_variables():  # it needs no key of the records service
+        env.pop(name, None)
     direct = env.get("no_proxy") or env.get("NO_PROXY", "")  # plain http goes to this machine, and through no proxy
     env |= {"no_proxy": f"{direct},localhost,127.0.0.0/8,::1", "NETRC": os.devnull}
     try:

@@ -79,6 +79,7 @@ class Doctor:
             ("warehouse", self._check_warehouse),
             ("service", self._check_service),
             ("disk space", self._check_disk_space),
+            ("mirror", self._check_mirror),
         )
         for what, check in checks:
             try:
@@ -152,6 +153,24 @@ class Doctor:
             span = f"{count_of(days.count, 'day')} from {days.first} to {days.last}"
             says = f"institution {known.school_id}, {span}{expired}"
             yield Finding("warehouse", Level.OK, says)
+
+    def _check_mirror(self) -> Iterator[Finding]:
+        """A copy that is behind keeps no sync from running."""
+        if not self.settings.lake:
+            return
+        try:
+            catalog, state = self.rollbook.mirror.status()
+        except RollbookError as error:
+            yield Finding("mirror", Level.WARNING, error.message)
+            return
+        if catalog is None or state.failed:
+            says = state.failed or f"nothing was copied to {self.settings.lake} yet: the next sync does it"
+            yield Finding("mirror", Level.WARNING, says)
+            return
+        days = count_of(len(catalog.days()), "landed day")
+        yield Finding(
+            "mirror", Level.OK, f"{self.settings.lake} holds {days}, copied {catalog.made_at:%Y-%m-%d %H:%M} UTC"
+        )
 
     def _check_disk_space(self) -> Iterator[Finding]:
         night = capacity.last_night(self.rollbook)

@@ -17,6 +17,7 @@ from pipelines.errors import RollbookError
 from pipelines.landing.manifest import Manifest, Verdict
 from pipelines.sync import Rollbook
 from pipelines.sync.policy import open_holds
+from pipelines.text import naming
 
 
 class LastSync(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +152,7 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
         cron=settings.cron,
         timezone=settings.timezone,
         sizes=sizes(rollbook, dagster_home),
-        holds=tuple(_holds(found.manifests)),
+        holds=tuple(_holds(found.manifests, settings.institution)),
         discarded=tuple(_discarded(rollbook, found)),
         history=_days(merged),
         on_disk=_days(lake),
@@ -223,9 +224,9 @@ def _pseudonymous(rollbook: Rollbook, found: Found) -> PseudonymousFile | None:
         return PseudonymousFile(is_wanted=file.wanted, is_current=False)
 
 
-def _holds(manifests: list[Manifest]) -> Iterator[OpenHold]:
+def _holds(manifests: list[Manifest], institution: str) -> Iterator[OpenHold]:
     for m in open_holds(manifests):
-        approve = f"rollbook sync --date {m.snapshot_date} --approve"
+        approve = naming(institution, f"rollbook sync --date {m.snapshot_date} --approve")
         yield OpenHold(snapshot_date=m.snapshot_date, landing=m.landing, reason=m.reason, approve=approve)
 
 
@@ -233,7 +234,7 @@ def _discarded(rollbook: Rollbook, found: Found) -> Iterator[DiscardedLanding]:
     for day in rollbook.raw.discarded_days():
         try:
             for m, why in rollbook.raw.discarded(day):
-                undo = f"rollbook discard {day} --landing {m.landing} --undo"
+                undo = naming(rollbook.settings.institution, f"rollbook discard {day} --landing {m.landing} --undo")
                 yield DiscardedLanding(snapshot_date=day, landing=m.landing, reason=why.reason, undo=undo)
         except RollbookError as error:
             found.problems.append(error.message)

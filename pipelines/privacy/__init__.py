@@ -16,7 +16,7 @@ What is held about one student:
 One student erased:
 
     erasure.py      taken out of everything, with a journal that names nobody
-    holders.py      the codes and the figures that were given away
+    holders.py      the codes, the figures that were given away, and what a fleet has
     exported.py     which exported files hold a student
     dagster_home.py what Dagster's own records hold of students
     certificate.py  what an erasure says it did
@@ -30,7 +30,8 @@ Figures that may leave the building:
 
     aggregates.py   averages and counts by school, course, class and week
     cohorts.py      whose figures a group's are, and which groups may be shown beside each other
-    suppression.py  what can be computed from published sums: the linear algebra, and the rules that stand on it
+    suppression.py  which sums may be published beside each other, with the proof
+    span.py         what can be computed from published sums: the linear algebra
     releases.py     what was released, at rest: a released week stays as it is
     handout.py      the folder that is given away: CSV, Parquet and their README.txt
 

@@ -1,7 +1,8 @@
 """The access log: who read pupils' records through Rollbook, when, how many students, and by what kind of question.
 
     private/access.jsonl             one line per reading, an `Entry`
-    private/access-<moment>.jsonl    older lines; such a file goes ROLLBOOK_ACCESS_LOG_DAYS after its last line
+    private/access-<moment>.jsonl    older lines; such a file goes ROLLBOOK_ACCESS_LOG_DAYS after its last line, at the
+                                     next reading or by the nightly writer
 
 A line holds no value that was asked for or shown, so the log is no second list of who was looked up. It is written
 before anything is shown: a reading that cannot be logged does not take place. Only the warehouse's owner may read or
@@ -28,7 +29,7 @@ from filelock import FileLock, Timeout
 
 from pipelines import __version__, files
 from pipelines.errors import BusyError, MachineError
-from pipelines.settings import place
+from pipelines.settings import FLEET, for_all, place
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ MAX_AGE = timedelta(days=31)
 # Seconds to wait for another reading to write its line, which takes milliseconds.
 LOCK_SECONDS = 10.0
 
-STUDENT_ID = "student_id"
+STUDENT_ID, INSTITUTION = "student_id", "institution"
 # Linux: the user who logged in, whatever `sudo` made of that since; this number when nobody did.
 _LOGIN_UID, _NOBODY = Path("/proc/self/loginuid"), 2**32 - 1
 
@@ -87,7 +88,7 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
         _open_folder(folder)
         with FileLock(folder / LOCK, timeout=LOCK_SECONDS, mode=files.PRIVATE_FILE):
             line = msgspec.json.encode(entry) + b"\n"
-            _rotate(folder, len(line), entry.at)
+            _rotate(folder, len(line), entry.at, _keep_days(root))
             _append(folder / LOG, line)
             _give_back(root, folder, folder / LOCK, folder / LOG)
     except Timeout:
@@ -127,14 +128,24 @@ def entries(root: Path, since: date | None = None) -> Found:
 
 
 def students_in(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int | None:
-    """How many different students these rows name by their `student_id`; None without such a column."""
-    at = next((n for n, name in enumerate(columns) if name.lower() == STUDENT_ID), None)
+    """How many different students these rows name by their `student_id`; None without such a column.
+
+    An id is another student's in each institution, where there is a column that says which.
+    """
+    at, whose = student_columns(columns)
     if at is None:
         return None
     try:
-        return len({row[at] for row in rows} - {None})
+        return len({(row[at], None if whose is None else row[whose]) for row in rows if row[at] is not None})
     except TypeError:  # a list of ids, say
         return None
+
+
+def student_columns(columns: Sequence[str]) -> tuple[int | None, int | None]:
+    """Where the students' ids are among these columns, and where it says of which institution; None without."""
+    named = [name.lower() for name in columns]
+    at, whose = (named.index(name) if name in named else None for name in (STUDENT_ID, INSTITUTION))
+    return at, whose
 
 
 def expire(root: Path, keep_days: int, now: datetime) -> int:
@@ -143,6 +154,27 @@ def expire(root: Path, keep_days: int, now: datetime) -> int:
     for path in old:
         path.unlink(missing_ok=True)
     return len(old)
+
+
+def keep_up(root: Path, keep_days: int, now: datetime) -> None:
+    """Close the log where it is a month old and remove what is past its time, as a reading does.
+
+    The nightly writer does this, or the lines of a school where nobody looks any more would stay for good.
+    """
+    folder = root / PRIVATE
+    if not _paths(folder):
+        return
+    try:
+        with FileLock(folder / LOCK, timeout=LOCK_SECONDS, mode=files.PRIVATE_FILE):
+            _rotate(folder, 0, now, keep_days)
+            _give_back(root, folder / LOCK)
+    except OSError as error:  # a Timeout is one
+        said = error.strerror or type(error).__name__
+        log.warning("Old lines of the access log could not be removed (%s): the next writer tries again", said)
+
+
+def _keep_days(root: Path) -> int:
+    return (for_all() if root.name == FLEET else place()).access_log_days
 
 
 def _open_folder(folder: Path) -> None:
@@ -160,7 +192,7 @@ def _give_back(root: Path, *made: Path) -> None:
                 os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
-def _rotate(folder: Path, more: int, now: datetime) -> None:
+def _rotate(folder: Path, more: int, now: datetime, keep_days: int) -> None:
     """Close the present file where it is full or old, and remove those that are past their time."""
     path = folder / LOG
     if path.exists() and (path.stat().st_size + more > MAX_BYTES or _first(path, now) < now - MAX_AGE):
@@ -170,7 +202,7 @@ def _rotate(folder: Path, more: int, now: datetime) -> None:
         path.rename(target)
         files.sync(folder)
     if any(True for _ in folder.glob(_OLDER)):
-        expire(folder.parent, place().access_log_days, now)
+        expire(folder.parent, keep_days, now)
 
 
 def _first(path: Path, now: datetime) -> datetime:

@@ -24,6 +24,7 @@ LABELS = {
     "exports": "files in exports/ that were deleted",
     "codes": "codes of the pseudonymous file that were forgotten",
     "releases": "weeks of figures given away that no longer say that the student was among them",
+    "fleet": "versions of fleet.duckdb that were removed; `rollbook fleet build` makes it again without the student",
     "dagster": "texts of Dagster's records that were changed",
     "recognised": "records left that have the email or reference id, under another id or none",
 }
@@ -31,6 +32,8 @@ TO_DO = (
     "Backups of the warehouse, of raw/ and of Dagster's folder still hold the student: delete them, or let them expire,"
     " and note by when. After one is put back, the next sync takes the student out of raw/ and snapshots/ again, as"
     " long as private/erasures/ is the newest one.",
+    "The copy in an object store (ROLLBOOK_LAKE), if there is one, follows when the erasure ends: `rollbook mirror"
+    " status` says whether it did. Old versions that the store itself keeps still hold the student: delete them.",
     "Copies taken elsewhere: files written with `rollbook export --out`, Parquet and CSV that others took from"
     " snapshots/, other databases that read the published file, spreadsheets, e-mails.",
     "Readers who had the file open before keep it until they close it: ask them to connect again.",

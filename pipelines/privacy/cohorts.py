@@ -17,7 +17,8 @@ from datetime import date
 
 import numpy as np
 
-from pipelines.privacy.suppression import Cell, separable
+from pipelines.privacy.span import Cell
+from pipelines.privacy.suppression import separable
 
 LEVELS = ("school", "course", "class")
 # A cohort speaks for its group as long as this share of the students is in both.

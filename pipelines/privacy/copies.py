@@ -6,24 +6,21 @@ in the access log alone, which does not say whom it named.
 
 from __future__ import annotations
 
-import csv
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipelines import files
 from pipelines.errors import RollbookError
 from pipelines.privacy import access
+from pipelines.privacy.exported import EXPORTS, Traits, holds, is_damaged
 from pipelines.store.database import connect, count
 from pipelines.store.versions import FOLDER, PSEUDONYMOUS
 from pipelines.store.warehouse import BUILD
 
-EXPORTS = "exports"
 # What leaves Rollbook as a file, by its kind in the access log.
 KINDS = ("export", "explore download")
 
@@ -60,7 +57,7 @@ class Copies:
     files: list[File]
 
 
-def find(root: Path, student: int) -> Copies:
+def find(root: Path, traits: Traits) -> Copies:
     """What is known of a student's copies. Raises MachineError when this account may not read the access log."""
     exported = [
         Exported(entry.at, entry.user, entry.login, entry.kind, entry.students, entry.what)
@@ -68,12 +65,12 @@ def find(root: Path, student: int) -> Copies:
         if entry.kind in KINDS
     ]
     found = [
-        File(str(path.relative_to(root)), _written(path), _in_export(path, student))
+        File(str(path.relative_to(root)), _written(path), _in_export(path, traits))
         for path in sorted((root / EXPORTS).rglob("*"))
         if path.is_file()
     ]
     found += [
-        File(str(path.relative_to(root)), _written(path), _in_version(root, path, student))
+        File(str(path.relative_to(root)), _written(path), _in_version(root, path, traits.student))
         for folder in (root / FOLDER, root / BUILD / "altered")
         for path in sorted(folder.glob("rollbook.*"))
         if path.is_file() and not path.name.endswith(".wal")
@@ -87,39 +84,13 @@ def _written(path: Path) -> datetime:
     return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
 
-def _in_export(path: Path, student: int) -> str:
-    look = {".csv": _in_csv, ".parquet": _in_parquet}.get(path.suffix.lower())
-    if look is None:
-        return f"{UNKNOWN}: only CSV and Parquet files are looked into"
+def _in_export(path: Path, traits: Traits) -> str:
     try:
-        found = look(path, student)
-    except (OSError, ValueError, csv.Error, pa.ArrowException):  # a UnicodeDecodeError is a ValueError
+        if holds(path, traits):
+            return "yes"
+        return f"{UNKNOWN}: it cannot be read as what it is called" if is_damaged(path) else "no"
+    except (OSError, ValueError):
         return f"{UNKNOWN}: it cannot be read"
-    return f"{UNKNOWN}: it has no column {access.STUDENT_ID}" if found is None else "yes" if found else "no"
-
-
-def _in_csv(path: Path, student: int) -> bool | None:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file)
-        at = _column(next(rows, []))
-        return None if at is None else any(len(row) > at and row[at].strip() == str(student) for row in rows)
-
-
-def _in_parquet(path: Path, student: int) -> bool | None:
-    with pq.ParquetFile(path) as file:
-        names = file.schema_arrow.names
-        at = _column(names)
-        if at is None:
-            return None
-        return any(
-            str(value) == str(student)
-            for batch in file.iter_batches(columns=[names[at]])
-            for value in batch.column(0).unique().to_pylist()
-        )
-
-
-def _column(names: list[str]) -> int | None:
-    return next((n for n, name in enumerate(names) if name.lower() == access.STUDENT_ID), None)
 
 
 def _in_version(root: Path, path: Path, student: int) -> str:

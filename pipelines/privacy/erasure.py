@@ -29,7 +29,7 @@ from pipelines.landing.raw import RawStore
 from pipelines.landing.rewriting import Found, find, rewrite
 from pipelines.privacy import dagster_home
 from pipelines.privacy.certificate import Certificate
-from pipelines.privacy.exported import EXPORTS, Traits, holding, tells
+from pipelines.privacy.exported import EXPORTS, NAMES, Traits, holding, tells, traits_of
 from pipelines.privacy.holders import HOLDERS
 from pipelines.store import ops, without
 from pipelines.store.database import connect, count
@@ -271,7 +271,8 @@ class Erasure:
             if (left := dagster_home.cleaned(text, gone.__contains__)) != text:
                 files.write(alerts, left.encode())
         for name, holder in HOLDERS.items():
-            counts[name] = holder(warehouse, gone.__contains__)
+            if (number := holder(warehouse, gone.__contains__)) is not None:
+                counts[name] = number
         if pending.home and (home := Path(pending.home)).is_dir():
             counts["dagster"], locked = dagster_home.take_out(home, gone.__contains__)
             if locked:
@@ -301,12 +302,9 @@ class Erasure:
         with connect(published, scratch=scratch, read_only=True) as con:
             known = con.execute(sql("names_of_student"), {"student": student}).fetchall()
             recognised = count(con, sql("same_names"), {"student": student})
-        fields = ("email", "reference_id", "name", "profile_image", "first_name", "last_name")
-        by_field = {f: sorted({row[i] for row in known if row[i]}) for i, f in enumerate(fields)}
-        texts = tuple(text for f in fields[:4] for text in by_field[f])
-        pairs = tuple({(row[4], row[5]) for row in known if row[4] and row[5]})
+        by_field = {f: sorted({row[i] for row in known if row[i]}) for i, f in enumerate(NAMES)}
         names = tuple((f, text) for f in SETS["students"].names for text in by_field[f])
-        return rows, Traits(student, texts, pairs), names, recognised
+        return rows, traits_of(student, known), names, recognised
 
     def _only(self, student: int) -> Matcher:
         """What tells this student alone, before the student is remembered."""

@@ -1,4 +1,4 @@
-"""Which files of the export folder hold a student: they are deleted, since a query can be exported again.
+"""Which files of the export folder hold a student: an erasure deletes them, since a query can be exported again.
 
 A file counts as holding a student when one line has the email, the reference id, the full name, the picture's address,
 or the first and the last name; or the id, in a file that has a column of student ids.
@@ -33,6 +33,18 @@ class Traits:
     pairs: tuple[tuple[str, str], ...] = ()
 
 
+# What a student is recognised by, in the order of names_of_student.sql; the last two only together.
+NAMES = ("email", "reference_id", "name", "profile_image", "first_name", "last_name")
+
+
+def traits_of(student: int, called: Iterable[Sequence[str | None]]) -> Traits:
+    """How to recognise a student who was ever called so: rows of `NAMES`."""
+    rows = list(called)
+    texts = tuple(text for n in range(4) for text in sorted({row[n] or "" for row in rows}) if text)
+    pairs = tuple(sorted({(first, last) for *_, first, last in rows if first and last}))
+    return Traits(student, texts, pairs)
+
+
 def holding(warehouse: Path, traits: Traits) -> list[Path]:
     """Return the files of the export folder that hold a student, in order."""
     found = (p for p in sorted((warehouse / EXPORTS).rglob("*")) if p.is_file() and not p.is_symlink())
@@ -47,6 +59,18 @@ def holds(path: Path, traits: Traits) -> bool:
             by_id = re.search(r"student_?id|\bid\b", line, re.IGNORECASE) is not None
         if names(line) or (by_id and has_id(line)):
             return True
+    return False
+
+
+def is_damaged(path: Path) -> bool:
+    """Whether a file cannot be read as what it is called: then it was searched as text, and may hold more."""
+    try:
+        if path.suffix.lower() == ".parquet":
+            pq.ParquetFile(path).close()
+        elif path.suffix.lower() in (".xlsx", ".zip"):
+            zipfile.ZipFile(path).close()
+    except (OSError, pa.ArrowException, zipfile.BadZipFile):
+        return True
     return False
 
 

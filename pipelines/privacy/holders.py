@@ -1,7 +1,8 @@
 """Who else holds something of an erased student, beside raw bodies, snapshots and the published file.
 
-A holder takes the student out of what it keeps and returns how much that was. It runs after the publish, and again
-after a kill. What it counts gets a label in `certificate.LABELS`, under its name in HOLDERS.
+A holder takes the student out of what it keeps and returns how much that was; None where there is no such thing. It
+runs after the publish, and again after a kill. What it counts gets a label in `certificate.LABELS`, under its name in
+HOLDERS.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Callable
 from pipelines.privacy.codes import Codes
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.privacy.releases import Releases
+from pipelines.store.fleet_file import FleetFile
+from pipelines.store.parts import Parts
 from pipelines.store.warehouse import Warehouse
 
 Gone = Callable[[int], bool]
-Holder = Callable[[Warehouse, Gone], int]
+Holder = Callable[[Warehouse, Gone], int | None]
 
 
 def _codes(warehouse: Warehouse, gone: Gone) -> int:
@@ -38,4 +41,19 @@ def _releases(warehouse: Warehouse, gone: Gone) -> int:
     return releases.forget(student for student in known if gone(student))
 
 
-HOLDERS: dict[str, Holder] = {"codes": _codes, "releases": _releases}
+def _fleet(warehouse: Warehouse, gone: Gone) -> int | None:  # noqa: ARG001 - the publish has left the student out
+    """What the institution gives its fleet, and the fleet's own file with all its versions.
+
+    The file is removed, not made again here: it holds all institutions, whose parts this one's writer would have to
+    read, for minutes and with its own lock held; and an erasure must not wait for another school's damaged file.
+    """
+    if warehouse.fleet is None:
+        return None
+    parts = Parts(warehouse)
+    if not parts.is_current():  # what could not be written again holds the student
+        parts.clear()
+    parts.forget_earlier_names()
+    return FleetFile(warehouse.fleet).remove()
+
+
+HOLDERS: dict[str, Holder] = {"codes": _codes, "releases": _releases, "fleet": _fleet}

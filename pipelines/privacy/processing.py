@@ -14,8 +14,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pipelines import __version__, files
-from pipelines.privacy import access, copies
+from pipelines.privacy import access
+from pipelines.privacy.exported import EXPORTS
 from pipelines.settings import Settings
+from pipelines.store.fleet_file import FILE as FLEET_FILE
 from pipelines.store.relations import KEPT, OBSERVED
 from pipelines.store.versions import FOLDER, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED
 from pipelines.store.versions import KEPT as VERSIONS_KEPT
@@ -152,7 +154,7 @@ def places(settings: Settings, *, home: Path | None = None, run_days: int = 0) -
         root / BUILD, "work in progress; files that somebody changed", private,
         f"until the next sync; of changed files the last {VERSIONS_KEPT}",
     )  # fmt: skip
-    yield Place(root / copies.EXPORTS, "exports without another place", private, "until somebody removes them")
+    yield Place(root / EXPORTS, "exports without another place", private, "until somebody removes them")
     yield Place(
         root / access.PRIVATE,
         "the access log; which code stands for whom; hashes of who was erased, holds and certificates", private,
@@ -166,6 +168,15 @@ def places(settings: Settings, *, home: Path | None = None, run_days: int = 0) -
     yield Place(
         root / AGGREGATES, "figures by `rollbook aggregates`; no records", open_folder, "until they are removed"
     )
+    if (fleet := settings.fleet_path) is not None:
+        yield Place(
+            fleet, "what this institution gives its fleet: its tables as Parquet files, one folder a table",
+            open_folder, "each file until a sync that changes its table",
+        )  # fmt: skip
+        yield Place(
+            fleet.parent / FLEET_FILE, "this institution's tables beside those of all others, in one file",
+            settings.file_mode, "until the next `rollbook fleet build`, or an erasure at any institution",
+        )  # fmt: skip
     if home is not None:
         kept = f"{count_of(run_days, 'day')}"
         yield Place(home, "Dagster's runs and logs: counts, ids and days, no names", private, kept)
@@ -191,6 +202,9 @@ def _receivers(settings: Settings) -> Iterator[Receiver]:
         yield Receiver("analysts without names", "nothing: `ROLLBOOK_PSEUDONYMOUS` is not set")
     else:
         yield Receiver(f"analysts without names: {Place(Path(), '', mode, '').readers}", f"`{PSEUDONYMOUS}`")
+    if settings.lake:
+        what = "a copy of raw answers, daily snapshots, and whom erasures left out; what is erased here is erased there"
+        yield Receiver(f"the object store {markdown(settings.lake)}", f"{what}. Who runs it, and where: {FILL_IN}")
     yield Receiver(
         "whoever is given figures by `rollbook aggregates`",
         f"none about fewer than {settings.suppress_below} students, and none that gives such a figure away."
@@ -219,11 +233,12 @@ def _erasures(settings: Settings, run_days: int) -> Iterator[Erasure]:
     )
     yield Erasure(
         "lines of the access log", f"{count_of(settings.access_log_days, 'day')}, a month more at most",
-        "when the next reading is logged",
+        "by the nightly sync, or when the next reading is logged",
     )  # fmt: skip
     if run_days:
         yield Erasure("Dagster's runs", f"{count_of(run_days, 'day')} after they ended", "by the nightly sync")
-    yield Erasure("exports and other copies", "never", f"by hand: {FILL_IN}")
+    yield Erasure("files in `exports/`", "never by age", "those that hold one person: `rollbook erase`")
+    yield Erasure("copies elsewhere, and backups", "never", f"by hand: {FILL_IN}")
 
 
 def _service(settings: Settings) -> str:

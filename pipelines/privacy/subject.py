@@ -28,6 +28,7 @@ from pipelines.privacy.excerpts import (
     look_through,
     without_others,
 )
+from pipelines.privacy.exported import Traits, traits_of
 from pipelines.store.database import connect
 from pipelines.store.statements import statements
 from pipelines.store.versions import PUBLISHED
@@ -122,7 +123,7 @@ def gather(root: Path, student: int, progress: Callable[[int, int], None] = lamb
             f" {KEY} of the table students, not the institution's own reference"
         )
     sections += _received(found)
-    sections += _copies(root, student)
+    sections += _copies(root, _traits(published, root / BUILD, student))
     meaning = "One row per place in the owner's own files: the code that stands for the student, figures released."
     sections.append(_section(INTERNAL, "private.traces", meaning, traces.Trace, known))
     return Subject(student, datetime.now(UTC), school, sections, list(_remarks(found, published)))
@@ -176,8 +177,15 @@ def _received(found: Landings) -> list[Section]:
     ]  # fmt: skip
 
 
-def _copies(root: Path, student: int) -> list[Section]:
-    known = copies.find(root, student)
+def _traits(published: Path, build: Path, student: int) -> Traits:
+    if not published.exists():
+        return Traits(student)
+    with files.aside(build) as scratch, connect(published, scratch=scratch, read_only=True) as con:
+        return traits_of(student, con.execute(sql("names_of_student"), {"student": student}).fetchall())
+
+
+def _copies(root: Path, traits: Traits) -> list[Section]:
+    known = copies.find(root, traits)
     return [
         _section(
             COPIES, "copies.exports",

@@ -11,6 +11,9 @@ absolute values in a row. So if for every student the entry on the diagonal and 
 `exposure`) add up to less than 1, no such w exists for any S of fewer than k students. Of disjoint or nested cells this
 asks that each part has k students or none, no more; of cells that overlap it may ask more than would be needed.
 
+What takes time is the inverse of the cells' overlaps, so no more than `LARGEST` cells are ever chosen: those that are
+wanted most. A cell that is not shown concerns nobody.
+
 **All or nothing is not shown, nor what follows from others** (`protected`). Values lie between 0 and 1. Cells are
 suppressed until there are other values, each at least MARGIN away from 0 and 1, that give all the same sums. From there
 each student's value can be moved up and down without changing a sum, by moving the others' a little. No suppressed
@@ -26,170 +29,53 @@ only the rounding, which is added later, stands in the way of that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.errors import CheckError
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from pipelines.privacy.span import EXACT, Cell, Floats, Ints, Span
 
 # Below 1 by what the arithmetic of doubles, and the ridge, may be wrong by, many times over.
 LIMIT = 0.95
-# Added to the diagonal, so that a course with one class, the same cell twice, is no division by zero. It hides
-# combinations with factors in the hundreds only, which rounding to whole points hides as well.
-RIDGE = 1e-6
-# How exact products of cells must come out again, in students.
-EXACT = 1e-3
 # How far from 0 and 1 all values can be, for the same sums.
 MARGIN = 0.05
 # Of a suppressed cell that says nothing about few students: as much must not follow as one student in two classes is.
 OWN = 0.5
+# The most cells that are ever shown beside each other, of all weeks: 390 MB of doubles, and minutes.
+LARGEST = 7_000
 ATTEMPTS = 300
-BLOCK = 10_000_000  # numbers held at a time
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Some students, as ascending positions. Of cells that give each other away, the highest `rank` goes first."""
-
-    students: Ints
-    rank: int = 0
-
-    @property
-    def size(self) -> int:
-        """How many students."""
-        return len(self.students)
-
-
-class Span:
-    """All linear combinations of some cells over `size` students."""
-
-    def __init__(self, cells: Sequence[Cell], size: int) -> None:
-        self.cells = cells
-        self.size = size
-        self._cells_of = _cells_of(cells, size)
-        gram = np.zeros((len(cells) + 1, len(cells) + 1))
-        for one in self._cells_of.T:
-            for other in self._cells_of.T:
-                np.add.at(gram, (one, other), 1.0)
-        self._gram = gram
-        self.left = np.ones(len(cells), dtype=bool)
-        self._invert()
-
-    def drop(self, cells: Iterable[int]) -> None:
-        """Take cells out, by number; the others keep theirs."""
-        self.left[list(cells)] = False
-        self._invert()
-
-    def _invert(self) -> None:
-        # From the beginning each time. Of cells that follow from each other, the ridge makes numbers so large that
-        # taking one out of the inverse would leave nothing but rounding errors.
-        there = np.ix_(np.flatnonzero(self.left), np.flatnonzero(self.left))
-        # The last row and column stand for "no cell" in `_cells_of`.
-        self._inverse = np.zeros_like(self._gram)
-        gram = self._gram[there]
-        inverse = np.linalg.inv(gram + RIDGE * np.eye(len(gram)))
-        # What is projected twice is projected once: where that fails, so does the proof.
-        if gram.size and np.abs(gram @ inverse @ gram - gram).max() > EXACT:
-            raise CheckError("What follows from the figures cannot be computed exactly enough. Nothing was released")
-        self._inverse[there] = inverse
-
-    @property
-    def concerned(self) -> NDArray[np.bool_]:
-        """Who is in any of the cells."""
-        return np.asarray(np.append(self.left, False)[self._cells_of].any(axis=1))
-
-    def sums(self, values: Floats) -> Floats:
-        """Each cell's sum of values, one per student."""
-        columns = self._cells_of.shape[1]
-        weights = np.repeat(values, columns)
-        return np.asarray(np.bincount(self._cells_of.ravel(), weights, len(self.cells) + 1)[:-1], dtype=np.float64)
-
-    def factors(self, values: Floats) -> Floats:
-        """The factors of the combination that comes nearest to `values`, one per cell."""
-        return self.nearest(self.sums(values))
-
-    def nearest(self, sums: Floats) -> Floats:
-        """The factors of the combination that has these sums."""
-        return np.asarray(self._inverse[:-1, :-1] @ sums)
-
-    def combined(self, factors: Floats) -> Floats:
-        """The combination with these factors, one number per student."""
-        return np.asarray(np.append(factors, 0.0)[self._cells_of].sum(axis=1))
-
-    def rest(self, values: Floats) -> Floats:
-        """What of `values` does not follow from the cells: the values without their projection."""
-        return values - self.combined(self.factors(values))
-
-    def exposures(self, students: Ints, k: int) -> Floats:
-        """Each student's exposure: of its row of P, the diagonal and the k - 2 largest other absolute values."""
-        found = np.zeros(len(students))
-        step = max(1, BLOCK // max(1, self.size, len(self.cells)))
-        for start in range(0, len(students), step):
-            some = students[start : start + step]
-            factors = self._inverse[self._cells_of[some]].sum(axis=1).T.copy()
-            rows = np.zeros((self.size, len(some)))
-            for cell in self._cells_of.T:
-                rows += factors[cell]
-            own = rows[some, np.arange(len(some))]
-            rows = np.abs(rows.T)
-            rows[np.arange(len(some)), some] = 0
-            others = min(k - 2, self.size)
-            most = np.partition(rows, self.size - others, axis=1)[:, self.size - others :] if others else rows[:, :0]
-            found[start : start + step] = own + most.sum(axis=1)
-        return found
-
-    def cells_of(self, student: int) -> list[int]:
-        """The numbers of a student's cells, and of those that were taken out."""
-        return [cell for cell in self._cells_of[student].tolist() if cell < len(self.cells)]
-
-    def toward(self, student: int) -> Floats:
-        """The factors of the combination that comes nearest to one student."""
-        return np.asarray(self._inverse[self._cells_of[student]].sum(axis=0)[:-1])
-
-
-def _cells_of(cells: Sequence[Cell], size: int) -> Ints:
-    """Each student's cells, by number; rows are filled up with the number of cells."""
-    depth = np.zeros(size, dtype=np.int64)
-    for cell in cells:
-        depth[cell.students] += 1
-    table = np.full((size, max(1, depth.max(initial=0))), len(cells), dtype=np.int64)
-    depth[:] = 0
-    for number, cell in enumerate(cells):
-        table[cell.students, depth[cell.students]] = number
-        depth[cell.students] += 1
-    return table
+# Suppressed cells looked at together.
+TOGETHER = 256
 
 
 def separable(fixed: Sequence[Cell], new: Sequence[Cell], size: int, k: int) -> tuple[set[int], set[int]]:
     """Choose cells of whose combinations none concerns fewer than k students; returns the numbers of both kinds.
 
-    A fixed one is left out only if there is no other way, which is so after k was raised.
+    A fixed one is left out only if there is no other way, which is so after k was raised. Of the new ones, the first
+    are wanted most.
     """
-    cells = [*fixed, *(cell for cell in new if cell.size >= k)]
-    numbers = [*range(len(fixed)), *(len(fixed) + n for n, cell in enumerate(new) if cell.size >= k)]
-    while cells:
-        span = Span(cells, size)
-        bad = _exposed(span, np.arange(size), k)
-        if len(bad) == 0:
-            break
+    room = max(0, LARGEST - len(fixed))
+    large = [n for n, cell in enumerate(new) if cell.size >= k][:room]
+    left = _unexposed([*fixed, *(new[n] for n in large)], len(fixed), size, k)
+    return {n for n in left if n < len(fixed)}, {large[n - len(fixed)] for n in left if n >= len(fixed)}
+
+
+def _unexposed(cells: Sequence[Cell], fixed: int, size: int, k: int) -> list[int]:
+    """Leave cells out until no student is exposed too much; one of the first `fixed` only if there is no other way."""
+    span = Span(cells, size)
+    is_new = np.arange(len(cells)) >= fixed
+    everybody = np.arange(size)
+    while len(bad := _exposed(span, everybody, k)):
         watched = bad
         while len(bad):
-            span.drop(_given_away(span, bad, np.array(numbers) >= len(fixed)))
+            span.drop(_given_away(span, bad, is_new))
             bad = _exposed(span, watched, k)
-        # Once more from the beginning: now with everybody.
-        cells = [cell for cell, left in zip(cells, span.left, strict=True) if left]
-        numbers = [number for number, left in zip(numbers, span.left, strict=True) if left]
-    return {n for n in numbers if n < len(fixed)}, {n - len(fixed) for n in numbers if n >= len(fixed)}
+    return np.flatnonzero(span.left).tolist()
 
 
 def _exposed(span: Span, students: Ints, k: int) -> Ints:
     """Who of these students is exposed too much, the most exposed first."""
-    exposures = span.exposures(students, k)
+    exposures = span.exposures(students, k, LIMIT)
     return students[np.argsort(-exposures, kind="stable")][: int((exposures >= LIMIT).sum())]
 
 
@@ -206,7 +92,7 @@ def _given_away(span: Span, bad: Ints, is_new: NDArray[np.bool_]) -> set[int]:
 def _to_drop(span: Span, factors: Floats, among: NDArray[np.bool_]) -> int:
     """Of the cells that matter in a combination: of the highest rank, the one that matters most."""
     weight = np.where(among, np.abs(factors), 0)
-    matters = [at for at in np.flatnonzero(among).tolist() if weight[at] >= 0.1 * weight.max()]
+    matters = np.flatnonzero(among & (weight >= 0.1 * weight.max())).tolist()
     return max(matters, key=lambda at: (span.cells[at].rank, round(float(weight[at]), 9), at))
 
 
@@ -249,10 +135,12 @@ def protected(
     able = [n for n in [*sorted(shown), *range(count, len(cells))] if is_open(n)]
     span = Span([cells[n] for n in able], len(values))
     may_go = np.array([n < count for n in able], dtype=bool)
+    if counted and (drop := _unbalanced_differences(span, may_go, [totals[n] for n in able], balanced)):
+        span.drop(drop)
     while True:
-        left = {able[at]: at for at in np.flatnonzero(span.left).tolist()}
-        drop = {left[n] for n in _unbalanced_differences(left, count, cells, totals, balanced)} if counted else set()
-        drop |= _followed(span, [(cells[n], own[n]) for n in range(count) if n not in left], may_go & span.left)
+        left = {able[at] for at in np.flatnonzero(span.left).tolist()}
+        hidden = [n for n in range(count) if n not in left]
+        drop = _followed(span, [(cells[n], own[n]) for n in hidden], may_go & span.left)
         if not drop:
             drop = _certain(span, values, may_go & span.left)
         if not drop:
@@ -261,33 +149,55 @@ def protected(
 
 
 def _unbalanced_differences(
-    left: Iterable[int], count: int, cells: Sequence[Cell], totals: Sequence[float], balanced: Accepts
+    span: Span, may_go: NDArray[np.bool_], totals: Sequence[float], balanced: Accepts
 ) -> set[int]:
-    """Cells inside others with too few who count, or do not, between them; only the first `count` may go."""
+    """Cells inside others with too few who count, or do not, between them; only those that `may_go` do."""
     drop: set[int] = set()
-    inside = {n: frozenset(cells[n].students.tolist()) for n in left}
-    for n, other in permutations(inside, 2):
-        size = cells[other].size - cells[n].size
-        if size > 0 and inside[n] < inside[other] and not balanced(round(totals[other] - totals[n]), size):
-            drop.add(n if n < count else other)
-    return {n for n in drop if n < count}
+    for n, cell in enumerate(span.cells):
+        for other in np.flatnonzero(span.overlaps(cell) == cell.size).tolist():
+            size = span.cells[other].size - cell.size
+            if size > 0 and not balanced(round(totals[other] - totals[n]), size):
+                drop.add(n if may_go[n] else other)
+    return {n for n in drop if may_go[n]}
 
 
-def _followed(span: Span, hidden: Iterable[tuple[Cell, float]], may_go: NDArray[np.bool_]) -> set[int]:
+def _followed(span: Span, hidden: Sequence[tuple[Cell, float]], may_go: NDArray[np.bool_]) -> set[int]:
     """What to suppress beside the `hidden` cells, because of one less than its number does not follow."""
     drop: set[int] = set()
-    for cell, own in hidden:
-        if not may_go.any():
-            break
-        whole = np.zeros(span.size)
-        whole[cell.students] = 1
-        factors = span.factors(whole)
-        rest = whole - span.combined(factors)
-        # Not where it follows from what was shown before alone: that is out.
-        can_help = np.abs(factors[may_go]).max() >= 0.1 * np.abs(factors).max()
-        if rest @ rest < own and can_help:
-            drop.add(_to_drop(span, factors, may_go))
+    if not may_go.any():
+        return drop
+    asked = _not_told_by_likes(span, hidden)
+    for start in range(0, len(asked), TOGETHER):
+        some = asked[start : start + TOGETHER]
+        sums = np.stack([span.overlaps(cell) for cell, _ in some], axis=1)
+        each = span.nearest(sums)
+        # The squares of what does not follow.
+        rest = [cell.size - float(total) for (cell, _), total in zip(some, (sums * each).sum(axis=0), strict=True)]
+        for (_, own), factors, open_ in zip(some, each.T, rest, strict=True):
+            weight = np.abs(factors)
+            matters = may_go & (weight >= 0.1 * weight.max())
+            # Not where it follows from what was shown before alone: that is out.
+            if open_ < own and matters.any() and drop.isdisjoint(np.flatnonzero(matters).tolist()):
+                drop.add(_to_drop(span, factors, may_go))
     return drop
+
+
+def _not_told_by_likes(span: Span, hidden: Sequence[tuple[Cell, float]]) -> list[tuple[Cell, float]]:
+    """Those of the `hidden` cells of which it is not plain that enough does not follow.
+
+    It is plain where students in the same cells of the span differ in being in a hidden one: no sum tells them apart.
+    """
+    alike = span.alike()
+    sizes = np.bincount(alike)
+    unseen = ~span.concerned
+    asked: list[tuple[Cell, float]] = []
+    for cell, own in hidden:
+        seen = cell.students[~unseen[cell.students]]
+        of, among = np.unique(alike[seen], return_counts=True)
+        apart = cell.size - len(seen) + float((among * (1 - among / sizes[of])).sum())
+        if apart < own:
+            asked.append((cell, own))
+    return asked
 
 
 def _certain(span: Span, values: Floats, may_go: NDArray[np.bool_]) -> set[int]:
@@ -297,7 +207,9 @@ def _certain(span: Span, values: Floats, may_go: NDArray[np.bool_]) -> set[int]:
     off = np.abs(span.sums(found) - span.sums(values)) * span.left
     if not may_go.any() or (outside.max() <= 0 and off.max() < EXACT):
         return set()
-    return {_to_drop(span, span.toward(int(outside.argmax())), may_go)}
+    worst = np.argsort(-outside, kind="stable")
+    worst = worst[: max(1, int((outside >= max(outside.max() / 2, 1e-12)).sum()))]
+    return _given_away(span, worst, may_go)
 
 
 def witness(span: Span, values: Floats) -> Floats:

@@ -16,6 +16,7 @@ import ssl
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
@@ -40,10 +41,12 @@ from pipelines.errors import (
 from pipelines.settings import Settings
 from pipelines.source.deadline import Deadline, bound
 from pipelines.source.envelope import Refusal, refusal
+from pipelines.source.gate import Gate
 from pipelines.source.retry import RetryPolicy, TransientError, retry_after
 
 PREFIX = "/svcapi/v1/"
 LIMIT = 100
+HOSTS = "hosts"  # in a fleet's folder: who asks which host
 # Seconds. A page takes a service tens of milliseconds; a minute of silence is a dropped connection.
 TIMEOUTS = httpx.Timeout(connect=10, read=60, write=30, pool=10)
 # From connecting to the last byte: a response that trickles in never trips the read timeout.
@@ -95,6 +98,7 @@ class Client:
         self._key = settings.api_key.get_secret_value()
         self._retry_seconds = settings.retry_seconds
         self._pause = settings.request_pause_ms / 1000
+        self._gate = Gate(settings.fleet_path / HOSTS, self.host, self._pause) if settings.fleet_path else None
         self._ready_at = 0.0
         https = self._base.startswith("https:")
         try:
@@ -147,15 +151,32 @@ class Client:
             for attempt in stamina.retry_context(on=policy, attempts=None, timeout=None):
                 with attempt:
                     self.retries += attempt.num > 1
-                    self._deadline.begin(min(EXCHANGE_SECONDS, max(policy.left, TRY_SECONDS)))
-                    return self._once(request, read)
+                    with self._turn(policy):
+                        self._deadline.begin(min(EXCHANGE_SECONDS, max(policy.left, TRY_SECONDS)))
+                        reply = self._exchange(request)
+                    return self._read_answer(request, reply, read)
         except TransientError as last:
             fault = last
         raise self._give_up(request, fault, policy)
 
-    def _once(self, request: _Request, read: Callable[[bytes], T]) -> Answer[T]:
-        """Make one try. Raises TransientError for a fault that may pass by itself."""
-        reply = self._exchange(request)
+    @contextmanager
+    def _turn(self, policy: RetryPolicy) -> Iterator[None]:
+        """Wait until the host may be asked: for the pause, and in a fleet for other processes that ask it."""
+        if self._gate is None:
+            if self._pause and (wait := self._ready_at - time.monotonic()) > 0:
+                time.sleep(wait)
+            try:
+                yield
+            finally:
+                self._ready_at = time.monotonic() + self._pause
+            return
+        began = time.monotonic()
+        with self._gate.request():
+            policy.excuse(time.monotonic() - began)
+            yield
+
+    def _read_answer(self, request: _Request, reply: _Reply, read: Callable[[bytes], T]) -> Answer[T]:
+        """Return the answer. Raises TransientError for a fault that may pass by itself."""
         received_at = datetime.now(UTC)
         if reply.status == httpx.codes.OK:
             try:
@@ -165,9 +186,7 @@ class Client:
         raise self._error_of_reply(request, reply)
 
     def _exchange(self, request: _Request) -> _Reply:
-        """Send the request and read the whole body."""
-        if self._pause and (wait := self._ready_at - time.monotonic()) > 0:
-            time.sleep(wait)
+        """Send the request and read the whole body. Raises TransientError for a fault that may pass by itself."""
         self.requests += 1
         failure: Exception
         try:
@@ -175,8 +194,6 @@ class Client:
                 return self._read(response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             failure = self._translate_error(error, request)
-        finally:
-            self._ready_at = time.monotonic() + self._pause
         raise failure  # outside of the except block: httpx's own error, which holds the URL, must not be its context
 
     def _read(self, response: httpx.Response) -> _Reply:

@@ -28,6 +28,7 @@ from pipelines.errors import (
 from pipelines.landing.manifest import Absence, Landed, Manifest, Received, Verdict, Walk
 from pipelines.settings import Settings
 from pipelines.source.absence import NothingPublished, Published, verify
+from pipelines.source.claims import claim
 from pipelines.source.client import TIMEOUTS, Client
 from pipelines.source.envelope import detail, institution
 from pipelines.source.pagination import Progress, Sink, walk
@@ -197,6 +198,7 @@ class _Fetch:
                 " Nothing was fetched: set ROLLBOOK_API_KEY to this institution's key, or ROLLBOOK_WAREHOUSE to"
                 " another folder."
             )
+        claim(self.settings, auth.school_id)
         if day != today and not self.is_dated:
             raise NothingLandedError(
                 f"Nothing can be fetched for {day}: it is {today} here and {there} at the service, which keeps no"

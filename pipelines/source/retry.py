@@ -62,6 +62,10 @@ class RetryPolicy:
         """Seconds in which another try may begin."""
         return max(self.ceiling - self.spent, 0.0)
 
+    def excuse(self, seconds: float) -> None:
+        """Do not count these seconds: the host was asked by somebody else meanwhile."""
+        self._started += seconds
+
     def __call__(self, error: Exception) -> float | bool:
         """Return the seconds to wait before the next try, or False to give up."""
         if not isinstance(error, TransientError):

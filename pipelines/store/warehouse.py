@@ -45,9 +45,13 @@ class Warehouse:
         build: Path | None = None,
         *,
         shared_mode: int | None = None,
+        fleet: Path | None = None,
     ) -> None:
-        """`mode` is that of what is published; `shared_mode` that of the pseudonymous file, where one is made."""
+        """`mode` is that of what is published; `shared_mode` that of the pseudonymous file, where one is made. `fleet`
+        is the folder of what the institutions of a registry share; a single school has none.
+        """
         self.root = root
+        self.fleet = fleet
         self.mode = mode
         self.published = root / PUBLISHED
         self.build = build or root / BUILD

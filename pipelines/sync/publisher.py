@@ -10,17 +10,21 @@ from datetime import date, datetime
 
 from pipelines import report
 from pipelines.errors import CheckError
+from pipelines.privacy import access
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.report import Report
 from pipelines.settings import Settings
 from pipelines.store import checks, ops
 from pipelines.store.database import transaction
+from pipelines.store.parts import Parts
 from pipelines.store.warehouse import Warehouse
 from pipelines.views import catalog, terms, thresholds
 
 
 class Publisher:
-    """Makes what readers see: the published file, the pseudonymous one if it is wanted, and the morning page."""
+    """Makes what readers see: the published file, the pseudonymous one if it is wanted, the morning page, and what the
+    institution gives its fleet, if it is in one.
+    """
 
     def __init__(self, settings: Settings, warehouse: Warehouse, clock: Callable[[], datetime]) -> None:
         self.settings = settings
@@ -29,6 +33,7 @@ class Publisher:
         self.thresholds = warehouse.root / thresholds.FILE
         self.terms = warehouse.root / terms.FILE
         self.pseudonymous = Pseudonymous(warehouse, wanted=settings.pseudonymous)
+        self.parts = Parts(warehouse)
 
     def publish(self, *, shown_from: date | None = None, merged_since: date | None = None) -> Report | None:
         """Check the next file, then swap it in; its views show the lake from the day `shown_from` on (None: all of it).
@@ -58,9 +63,19 @@ class Publisher:
         warehouse.swap()
         if prepared:  # made before, so that the two swaps are a moment apart
             self.pseudonymous.show()
+        self.parts.write()
         if shown_from is not None:
             warehouse.expire_rejects(shown_from)
         return self.write_report()
+
+    def keep_up(self) -> None:
+        """Make again what stands beside the published file and is not of its version: a killed writer leaves it so.
+
+        The access log is kept to its days, too.
+        """
+        self.pseudonymous.keep_up(self.clock())
+        self.parts.keep_up()
+        access.keep_up(self.warehouse.root, self.settings.access_log_days, self.clock())
 
     def write_report(self, trouble: str = "") -> Report | None:
         """Make the morning page from what is published, with `trouble` since then at its top. None if it fails."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 
@@ -14,11 +14,12 @@ from pipelines.errors import CheckError, ContractChangedError, HeldError, Nothin
 from pipelines.ingest import Flattened
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
+from pipelines.mirror import Mirror
 from pipelines.privacy.certificate import Certificate
 from pipelines.privacy.erasure import Erasure
 from pipelines.report import Report
 from pipelines.settings import Details, Settings
-from pipelines.source.fetch import Draft, fetch, utc_now
+from pipelines.source.fetch import fetch, utc_now
 from pipelines.source.pagination import Progress
 from pipelines.store.database import reuse_instances
 from pipelines.store.lake import DayRecord
@@ -26,6 +27,7 @@ from pipelines.store.staged_lake import StagedLake
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import erasing, messages, policy
 from pipelines.sync.composer import Composer
+from pipelines.sync.details import chosen
 from pipelines.sync.landings import Landings
 from pipelines.sync.lock import writer_lock
 from pipelines.sync.merger import Merger
@@ -55,7 +57,7 @@ class Rollbook:
         self.clock = clock
         self.progress = progress
         self.warehouse = warehouse or Warehouse(
-            settings.warehouse_path, settings.file_mode, shared_mode=settings.shared_mode
+            settings.warehouse_path, settings.file_mode, shared_mode=settings.shared_mode, fleet=settings.fleet_path
         )
         self.raw = raw or RawStore(settings.warehouse_path / "raw")
         self.lake = self.warehouse.lake
@@ -66,6 +68,7 @@ class Rollbook:
         self.merger = Merger(self.landings, self.warehouse)
         self.recovery = Recovery(self.landings, self.warehouse, self.composer)
         self.erasure = Erasure(self.raw, self.warehouse, clock)
+        self.mirror = Mirror(settings, self.bound_to)
         # The writer's: days made again, not in the lake yet; what kept it from being brought up to date; the first day
         # that the next file's merge touched (None: everything).
         self.staged: StagedLake | None = None
@@ -135,7 +138,7 @@ class Rollbook:
         """Put an earlier published file back; the next writer brings it up to date first. Raises DamagedError."""
         with self.writer(recover=False):
             self.warehouse.restore(kept)
-            self.publisher.pseudonymous.keep_up(self.clock())
+            self.publisher.keep_up()
             self.publisher.write_report()
 
     @contextmanager
@@ -147,7 +150,11 @@ class Rollbook:
         """
         with machine.translate_errors(self.warehouse.root):
             self.warehouse.prepare()
-            with writer_lock(self.warehouse.build, self.clock()), reuse_instances(self.warehouse.scratch):
+            with (
+                writer_lock(self.warehouse.build, self.clock()),
+                self.mirror.kept_up(self.clock),
+                reuse_instances(self.warehouse.scratch),
+            ):
                 self.is_writer, self.staged, self._blocked = True, None, None
                 try:
                     if recover:
@@ -156,7 +163,7 @@ class Rollbook:
                         except RollbookError as error:
                             log.warning("The warehouse could not be brought up to date: %s", error.message)
                             self._blocked = error
-                        self.publisher.pseudonymous.keep_up(self.clock())
+                        self.publisher.keep_up()
                     else:
                         self.recovery.sweep()
                         erasing.finish_unless_expired(self.finish_erasure)
@@ -233,7 +240,7 @@ class Rollbook:
             day=day,
             bound_to=self.bound_to(),
             newest=newest,
-            choose_details=None if details == "none" or blocked else partial(self._chosen, details),
+            choose_details=None if details == "none" or blocked else partial(chosen, self, details),
             clock=self.clock,
             progress=self.progress,
         )
@@ -389,10 +396,3 @@ class Rollbook:
         """The institution that the warehouse belongs to, from its first counted landing on (G11)."""
         school_id = self.landings.school_id()
         return self.warehouse.bound_to() if school_id is None else school_id
-
-    def _chosen(self, details: Details, draft: Draft) -> list[int]:
-        """The students whose details are fetched: all or the changed ones, without those just fetched, or erased."""
-        chosen = sorted(draft.ids["students"]) if details == "all" else self.composer.changed_students(draft)
-        since = self.clock() - timedelta(minutes=self.settings.cache_minutes)
-        fetched, gone = self.landings.details_since(draft.manifest.snapshot_date, since), self.raw.memory.matcher()
-        return [student for student in chosen if student not in fetched and student not in gone]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 
@@ -26,6 +26,7 @@ from pipelines.store.relations import OBSERVED, SNAPSHOT_DATE
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, WALKED, Column, Table
 from pipelines.views import metrics, thresholds
+from pipelines.views.scope import ONE, Scope
 
 sql = statements("pipelines.views", "macros")
 query = statements("pipelines.views")
@@ -54,6 +55,11 @@ VIEWS: tuple[str, ...] = (
     "metrics",
 )
 
+# What a fleet's file has not: the sources of measures are one school's tables; a class's id, and the landed day on or
+# before a day, mean another one in each institution.
+OF_ONE_SCHOOL = frozenset({"metrics", "as_of_day", "watch_daily_of_class"})
+WHICH = "Which institution, by its name in institutions.toml."
+
 # For people who open a file that was copied away from its warehouse.
 MOVED = f"If the lake was moved: SET VARIABLE {LAKE} = '/new/place/snapshots'."
 
@@ -65,6 +71,7 @@ PARTS: dict[str, object] = {
     "active_days": metrics.ACTIVE_DAYS,
     "unstated": tuple(t for t in TABLES.values() if t.may_be_unstated),
     "walked": WALKED,
+    "scope": ONE,
 }
 
 # A macro that says which views are in a file.
@@ -113,13 +120,21 @@ class Macro:
 
 
 @cache
-def view(name: str) -> View:
+def view(name: str, scope: Scope = ONE) -> View:
     """Read one view's file. Raises ValueError when its header does not name the view."""
-    text = query(name, **PARTS)
+    found = parse(name, query(name, **PARTS | {"scope": scope}))
+    if not scope.column:
+        return found
+    columns, key = ((scope.column, WHICH), *found.columns), (scope.column, *found.key)
+    return replace(found, columns=columns, key=key)
+
+
+def parse(name: str, text: str) -> View:
+    """Read a view's header and query. Raises ValueError when the header does not name the view."""
     header = [line for line in text.splitlines() if line.startswith("--")]
     first = _FIRST.fullmatch(header[0]) if header else None
     if first is None or first[1] != name:
-        raise ValueError(f"views/sql/{name}.sql does not begin with '-- {name}: what a row is'")
+        raise ValueError(f"{name}.sql does not begin with '-- {name}: what a row is'")
     columns = tuple((m[1], m[2]) for line in header if (m := _COLUMN.fullmatch(line)))
     key, nullable = _key(name, header[1:])
     return View(name, first[2], columns, text, key, nullable)
@@ -138,9 +153,9 @@ def _key(name: str, header: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, 
     return tuple(m[1] for m in found), tuple(m[1] for m in found if m[2])
 
 
-def views() -> tuple[View, ...]:
+def views(scope: Scope = ONE) -> tuple[View, ...]:
     """All views, in the order in which they are created."""
-    return tuple(view(name) for name in VIEWS)
+    return tuple(view(name, scope) for name in VIEWS if scope == ONE or name not in OF_ONE_SCHOOL)
 
 
 @cache
@@ -155,15 +170,16 @@ def types() -> dict[tuple[str, str], str]:
     return {(view, column): kind for view, column, kind in rows}
 
 
-def macros(version: str = "") -> tuple[Macro, ...]:
+def macros(version: str = "", scope: Scope = ONE) -> tuple[Macro, ...]:
     """All macros, as they are made for one version of the file."""
+    parts = PARTS | {"scope": scope}
     as_of = (
         Macro(
             f"{t.name}_as_of",
             ("day",),
             f"The rows of {t.name} as the last snapshot on or before a day had them, without clock-driven columns; none"
             " before the first one (see as_of_day).",
-            sql("as_of", table=t, version=version),
+            sql("as_of", table=t, version=version, scope=scope),
         )
         for t in TABLES.values()
     )
@@ -185,15 +201,16 @@ def macros(version: str = "") -> tuple[Macro, ...]:
         ("day",),
         "The rows of students_to_watch as they were on the last landed day on or before a day, by the present"
         " thresholds; none before the first one.",
-        sql("students_to_watch_as_of", version=version, **PARTS),
+        sql("students_to_watch_as_of", version=version, **parts),
     )
     of_class = Macro(
         "watch_daily_of_class",
         ("class",),
         "The rows of watch_daily of the students whose records list a class now, by its class_id.",
-        sql("watch_daily_of_class", version=version, **PARTS),
+        sql("watch_daily_of_class", version=version, **parts),
     )
-    return (*as_of, watch, of_class, between, day)
+    made = (*as_of, watch, of_class, between, day)
+    return tuple(m for m in made if scope == ONE or m.name not in OF_ONE_SCHOOL)
 
 
 def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord], version: str) -> None:
@@ -234,10 +251,10 @@ def create_snapshots(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collectio
         query = lake.scan(table, days, movable=True) if days else _no_rows(columns)
         comments = ((c.name, c.comment) for c in columns)
         comment = f"Every landed day: {table.comment} {MOVED}"
-        _create_view(con, "snapshots", table.name, query, comment, comments)
+        create_view(con, "snapshots", table.name, query, comment, comments)
     listed = OBSERVED.columns
     query = f"SELECT {names(listed)} FROM ({lake.scan_observed(days, movable=True)})" if days else _no_rows(listed)
-    _create_view(
+    create_view(
         con, "snapshots", "observed", query, f"{OBSERVED.comment} {MOVED}", ((c.name, c.comment) for c in listed)
     )
 
@@ -252,28 +269,36 @@ def _no_rows(columns: tuple[Column, ...]) -> str:
     return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {c.name}' for c in columns)} WHERE FALSE"
 
 
-def create_macros(con: duckdb.DuckDBPyConnection, version: str) -> None:
+def create_macros(con: duckdb.DuckDBPyConnection, version: str, scope: Scope = ONE) -> None:
     """Create the macros."""
-    for macro in macros(version):
+    for macro in macros(version, scope):
         con.execute(macro.sql)
         con.execute(f"COMMENT ON {macro.kind} main.{macro.name} IS {literal(macro.comment)}")
 
 
-def create_views(con: duckdb.DuckDBPyConnection) -> None:
+def create_views(con: duckdb.DuckDBPyConnection, scope: Scope = ONE) -> None:
     """Create the analysts' views."""
-    for v in views():
-        _create_view(con, "main", v.name, v.query, v.described, v.columns)
+    for v in views(scope):
+        create_view(con, "main", v.name, v.query, v.described, v.columns)
 
 
-def _create_view(
+def create_view(
     con: duckdb.DuckDBPyConnection,
     schema: str,
     name: str,
     query: str,
-    comment: str,
+    said: str,
     columns: Iterable[tuple[str, str]],
 ) -> None:
+    """Create or replace one view, with a comment on it and on each of its columns."""
     con.execute(f"CREATE OR REPLACE VIEW {schema}.{name} AS {query}")
-    con.execute(f"COMMENT ON VIEW {schema}.{name} IS {literal(comment)}")
+    comment(con, "VIEW", f"{schema}.{name}", said, columns)
+
+
+def comment(
+    con: duckdb.DuckDBPyConnection, kind: str, full: str, said: str, columns: Iterable[tuple[str, str]]
+) -> None:
+    """Comment on a view or table, by its full name, and on its columns."""
+    con.execute(f"COMMENT ON {kind} {full} IS {literal(said)}")
     for column, meaning in columns:
-        con.execute(f"COMMENT ON COLUMN {schema}.{name}.{column} IS {literal(meaning)}")
+        con.execute(f"COMMENT ON COLUMN {full}.{column} IS {literal(meaning)}")

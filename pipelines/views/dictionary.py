@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipelines.store import relations, schema
 from pipelines.tables import TABLES, Column, Relation, Table, owner, references
-from pipelines.views import catalog, metrics, thresholds
+from pipelines.views import catalog, fleet, metrics, thresholds
 from pipelines.views.keys import describe
 
 _PAIR = re.compile(r"-- (?P<question>[^\n]+)\n(?P<sql>[^;]+;)")
@@ -93,9 +93,22 @@ def _lines() -> Iterator[str]:
     yield from ("", "## ops", "", schema.SCHEMAS["ops"], *_fixed("ops"))
     yield from ("", "## spans", "", schema.SCHEMAS["spans"], *_fixed("spans"), "", *_span_tables(), "")
     yield from _columns((c.name, c.type, c.comment) for c in relations.SPAN)
+    yield from ("", *_text("fleet.md"))
+    yield from _fleet()
     yield from ("", "## Cookbook", "", "Twenty questions; replace the dates and ids with your own.")
     for number, recipe in enumerate(cookbook(), start=1):
         yield from ("", f"### {number}. {recipe.question}", "", "```sql", *recipe.sql.splitlines(), "```")
+
+
+def _fleet() -> Iterator[str]:
+    """The tables that only the fleet's file has."""
+    institutions, types = fleet.INSTITUTIONS, fleet.types()
+    yield from ("", f"### {institutions.name}", "", institutions.comment, "", "Key: `institution`.", "")
+    yield from _columns((c.name, c.type, c.comment) for c in institutions.columns)
+    for r in fleet.rollups():
+        keys = ", ".join(f"`{name}`" for name in r.key)
+        yield from ("", f"### {r.name}", "", r.comment, "", f"Key: {keys}.", "")
+        yield from _columns((name, types[r.name, name], meaning) for name, meaning in r.columns)
 
 
 def _text(name: str) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import COMMAND
+from tests.support.tiers import slow
 
 # What a shell is asked when TAB is pressed: the words so far, and which of them is being typed.
 PRESS_TAB = "COMP_WORDS=({words}); COMP_CWORD={place}; _rollbook_completion rollbook; echo ${{COMPREPLY[@]}}"
@@ -38,9 +39,9 @@ def written(home: Path) -> list[str]:
     ("typed", "words"),
     [
         ("rollbook stat", ["status"]),
-        ("rollbook ba", ["backfill"]),
+        slow("rollbook ba", ["backfill"]),
         ("rollbook export --f", ["--format"]),
-        ("rollbook docs --d", ["--dbt"]),
+        slow("rollbook docs --d", ["--dbt"]),
     ],
 )
 def test_bash_completes_a_word_by_the_script_that_is_shown_and_nothing_is_written(

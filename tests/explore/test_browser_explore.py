@@ -281,7 +281,7 @@ def test_a_copy_is_edited_and_run_behind_the_same_door(browser: Browser, fortnig
         page = context.new_page()
         with staying_home(page, explored):
             page.goto(explored.address)
-            expect(page.get_by_text("questions.Book()").first).to_be_visible()
+            expect(page.get_by_text("questions.open_book()").first).to_be_visible()
             page.get_by_test_id("run-button").last.wait_for()
             page.keyboard.press("Control+Shift+R")
             expect(page.locator(".rb-verdict p").first).to_have_text("Last night is complete.")

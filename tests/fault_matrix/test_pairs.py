@@ -81,6 +81,7 @@ def test_two_faults_that_meet(cell: Cell, first: str, second: str, outcome: str,
         cell.synced([*requests, *REST], walks=2 + (first in SPOILS) + (second in SPOILS))
 
 
+@pytest.mark.slow
 def test_different_faults_that_never_end_fail_the_sync(cell: Cell) -> None:
     cell.on(faults.reset(), page=2, times=TRIES - 1)
     cell.on(faults.html(), page=2, times=None, skip=TRIES - 1)
@@ -137,6 +138,7 @@ def test_a_loss_that_a_stated_total_hides_is_found_by_searching(cell: Cell) -> N
     cell.synced(["auth", *pages("students", 1, 2, 3), *CLASS_PAGES, *searches], verified=3, slipped=1)
 
 
+@pytest.mark.slow
 def test_both_sets_may_stay_unproven(cell: Cell) -> None:
     cell.on(faults.empty(), page=2, times=None)
     cell.on(faults.moved_total(1), path="classes", page=3, times=None)
@@ -151,6 +153,7 @@ def test_both_sets_may_stay_unproven(cell: Cell) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_set_that_stays_spoiled_does_not_save_a_sync_that_fails_later(cell: Cell) -> None:
     cell.on(faults.empty(), page=2, times=None)
     cell.on(faults.status(500), path="classes", page=3, times=None)
@@ -176,6 +179,7 @@ def test_less_stated_and_nobody_found_is_held(cell: Cell) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_less_stated_and_no_clean_answer_removes_nobody(cell: Cell) -> None:
     cell.on(faults.moved_total(-7), page=1, times=None)
     cell.on(faults.status(500), search=True, times=None)

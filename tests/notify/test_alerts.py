@@ -81,6 +81,7 @@ def test_every_failure_is_told(house: House, hook: Webhook) -> None:
     assert [text.splitlines()[1] for text in hook.texts] == ["The service gave no answer. Try again later.", "Again."]
 
 
+@pytest.mark.slow
 def test_a_good_run_seen_late_does_not_end_the_trouble_that_came_after_it(house: House, hook: Webhook) -> None:
     """The command line tells of its run at once; the daemon comes upon the same run later."""
     tell(house, GOOD, FAILED, GOOD)
@@ -195,6 +196,7 @@ def test_only_the_addresses_that_failed_are_tried_again(house: House, hook: Webh
         assert (len(hook.requests), len(other.requests)) == (1, 2)
 
 
+@pytest.mark.slow
 def test_an_address_that_is_no_longer_set_is_forgotten(house: House, hook: Webhook) -> None:
     hook.statuses = [503]
     tell(house, FAILED)

@@ -16,6 +16,7 @@ from pipelines.cli import app
 from pipelines.errors import HeldError, KeyRefusedError, MachineError, UnreachableError
 from pipelines.operations.diff import Diff, diff
 from tests.support import faults
+from tests.support.begun import begin
 from tests.support.nights import TRIES, House
 from tests.support.records import student
 
@@ -52,7 +53,7 @@ def a_normal_night(house: House) -> None:
 
 
 def test_it_says_what_the_sync_then_does(house: House) -> None:
-    house.at(1).sync()
+    begin(house)
     house.at(2)
     a_normal_night(house)
     found = diff_now(house)
@@ -68,7 +69,7 @@ def test_it_says_what_the_sync_then_does(house: House) -> None:
 
 def test_what_was_landed_earlier_that_day_has_its_part_in_it(house: House) -> None:
     """Tonight's second landing adds up with the first: a student that only the first showed is not removed by it."""
-    house.at(1).sync()
+    begin(house)
     house.service.students.append(student(99))
     house.at(2).sync()
     house.service.on(faults.moved_total(1), path="students", page=1, times=None)  # never proven, so it only adds
@@ -80,7 +81,7 @@ def test_what_was_landed_earlier_that_day_has_its_part_in_it(house: House) -> No
 
 
 def test_a_landslide_would_be_held_and_why(house: House) -> None:
-    house.at(1).sync()
+    begin(house)
     house.at(2)
     del house.service.students[10:]
     found = diff_now(house)
@@ -92,7 +93,7 @@ def test_a_landslide_would_be_held_and_why(house: House) -> None:
 
 
 def test_a_changed_contract_would_fail_and_why(house: House) -> None:
-    house.at(1).sync()
+    begin(house)
     for record in house.service.students:
         record["registration_date"] = "tomorrow"
     found = diff_now(house.at(2))
@@ -133,7 +134,7 @@ def a_service_that_is_gone(house: House) -> None:
 )
 def test_nothing_is_written_whatever_it_finds(house: House, night: Callable[[House], None]) -> None:
     """Not a file, not a folder, not a byte; and what was fetched is gone from the temporary folder."""
-    house.at(1).sync()
+    begin(house)
     night(house.at(2))
     before = everything(house.warehouse)
     try:
@@ -145,7 +146,7 @@ def test_nothing_is_written_whatever_it_finds(house: House, night: Callable[[Hou
 
 
 def test_it_walks_and_asks_as_a_sync_does(house: House) -> None:
-    house.at(1).sync()
+    begin(house)
     house.at(2)
     a_normal_night(house)
     house.service.requests.clear()
@@ -175,7 +176,7 @@ def test_a_clock_set_back_is_seen_here_too(house: House) -> None:
 def test_the_command_exits_0_whatever_it_finds(
     cli_house: House, night: Callable[[House], None], says: str, exit_code: int
 ) -> None:
-    cli_house.sync()
+    begin(cli_house)
     night(cli_house)
     with time_machine.travel(cli_house.now):  # the command goes by the machine's clock
         done = CliRunner().invoke(app, ["diff"])

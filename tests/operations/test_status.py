@@ -15,6 +15,7 @@ from pipelines.cli import app
 from pipelines.errors import HeldError, ServiceError
 from pipelines.operations.status import Days, OpenHold, Status, load_status
 from tests.support import faults
+from tests.support.begun import begin
 from tests.support.nights import FIRST, House, night
 
 
@@ -36,7 +37,7 @@ def test_an_empty_warehouse_is_told_as_one_and_nothing_is_made(house: House) -> 
 
 
 def test_the_last_sync_is_told_with_its_counts(house: House) -> None:
-    house.at(1).sync()
+    begin(house)
     house.service.students[0]["name"] = "Another"
     house.at(2).sync()
     last = status(house).last_sync
@@ -48,7 +49,7 @@ def test_the_last_sync_is_told_with_its_counts(house: House) -> None:
 
 
 def test_a_failed_sync_is_the_last_and_readers_see_the_one_before(house: House) -> None:
-    house.at(1).sync()
+    begin(house)
     house.at(2).service.on(faults.refused(403, "FORBIDDEN"), path="students", times=None)
     with pytest.raises(ServiceError):
         house.sync()
@@ -61,7 +62,7 @@ def test_a_failed_sync_is_the_last_and_readers_see_the_one_before(house: House) 
 
 
 def test_an_open_hold_is_told_with_the_command_that_merges_it_until_it_is_merged(house: House) -> None:
-    house.at(1).sync()
+    begin(house)
     del house.service.students[10:]
     with pytest.raises(HeldError):
         house.at(2).sync()
@@ -87,7 +88,7 @@ def test_an_open_hold_is_told_with_the_command_that_merges_it_until_it_is_merged
     ],
 )
 def test_a_night_is_late_two_hours_after_it_was_due(house: House, hours: float, fresh: bool) -> None:
-    house.at(1).sync()
+    begin(house)
     house.now += timedelta(hours=hours)
     found = status(house)
     assert found.is_fresh is fresh
@@ -95,7 +96,7 @@ def test_a_night_is_late_two_hours_after_it_was_due(house: House, hours: float, 
 
 
 def test_a_held_night_does_not_make_it_fresh(house: House) -> None:
-    house.at(1).sync()
+    begin(house)
     del house.service.students[10:]
     with pytest.raises(HeldError):
         house.at(2).sync()
@@ -125,7 +126,7 @@ def test_the_next_run_and_the_one_due_are_those_of_the_zones_clock(
 
 
 def test_a_manifest_that_cannot_be_read_is_told_and_the_others_still_count(house: House) -> None:
-    house.at(1).sync()
+    begin(house)
     house.at(2).sync()
     manifest = house.warehouse / "raw" / f"snapshot_date={night(2)}" / "landing=1" / "manifest.json"
     manifest.write_bytes(manifest.read_bytes()[:40])
@@ -138,14 +139,14 @@ def test_a_manifest_that_cannot_be_read_is_told_and_the_others_still_count(house
 
 
 def test_a_published_file_that_cannot_be_read_is_told(house: House) -> None:
-    house.at(1).sync()
+    begin(house)
     house.published.write_bytes(b"not a database" * 100)
     (problem,) = status(house).problems
     assert problem.startswith("rollbook.duckdb cannot be read: run `rollbook rebuild`")
 
 
 def test_sizes_are_those_of_the_files(house: House) -> None:
-    house.at(1).sync()
+    begin(house)
     house.at(2).sync()
     sizes = status(house).sizes
     assert sizes.published >= house.published.stat().st_size > 0
@@ -164,7 +165,7 @@ def at(day: date, hour: int) -> time_machine.travel:
 
 
 def test_the_json_is_alone_on_standard_output_and_names_everything(cli_house: House) -> None:
-    cli_house.at(1).sync()
+    begin(cli_house)
     with at(FIRST, 5):
         done = CliRunner().invoke(app, ["status", "--json"])
     assert (done.exit_code, done.stderr) == (0, "")
@@ -177,7 +178,7 @@ def test_the_json_is_alone_on_standard_output_and_names_everything(cli_house: Ho
 
 
 def test_a_late_night_is_said_in_words_and_exits_0_all_the_same(cli_house: House) -> None:
-    cli_house.at(1).sync()
+    begin(cli_house)
     with at(night(3), 5):
         done = CliRunner().invoke(app, ["status"])
     assert done.exit_code == 0

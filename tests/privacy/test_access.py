@@ -95,12 +95,21 @@ def _note_many(root: Path, number: int) -> None:
 def test_readings_at_once_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the log is rotated under them several times."""
     monkeypatch.setattr(access, "MAX_BYTES", 100_000)
+    append = access._append
+
+    def alone(path: Path, line: bytes) -> None:
+        (tmp_path / "one of them").mkdir()  # fails while another process is here
+        append(path, line)
+        (tmp_path / "one of them").rmdir()
+
+    monkeypatch.setattr(access, "_append", alone)
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=_note_many, args=(tmp_path, n)) for n in range(4)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 4
     found = access.entries(tmp_path)
     assert found.unreadable == 0
     assert sorted((e.kind, e.students) for e in found.entries) == [
@@ -187,6 +196,31 @@ def test_a_month_is_closed_and_goes_after_its_time(
     # Closed on days 32 (with 0 and 31) and 70 (with 32); the first is 61 days old on day 93.
     assert [e.kind for e in access.entries(tmp_path).entries] == ["day 32", "day 70", "day 92", "day 93"]
     assert len(list((tmp_path / "private").glob("access-*.jsonl"))) == 1
+
+
+def test_the_nightly_writer_keeps_the_log_to_its_days_though_nobody_looks(
+    tmp_path: Path, clock: time_machine.Traveller
+) -> None:
+    access.keep_up(tmp_path, 60, NOW)
+    assert list(tmp_path.iterdir()) == []
+    access.note(tmp_path, "sql")
+    for day, left in ((1, 1), (32, 1), (92, 1), (93, 0)):  # closed on day 32, and gone 60 days after that
+        moment = NOW + timedelta(days=day)
+        clock.move_to(moment)
+        access.keep_up(tmp_path, 60, moment)
+        assert len(access.entries(tmp_path).entries) == left
+    assert [path.name for path in (tmp_path / "private").iterdir()] == [".access.lock"]
+
+
+def test_a_log_that_is_locked_does_not_stop_the_nightly_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(access, "LOCK_SECONDS", 0.05)
+    access.note(tmp_path, "sql")
+    with FileLock(tmp_path / "private" / ".access.lock"):
+        access.keep_up(tmp_path, 60, NOW + timedelta(days=100))
+    assert "Old lines of the access log could not be removed" in caplog.text
+    assert len(access.entries(tmp_path).entries) == 1
 
 
 def test_entries_are_in_order_and_from_a_day_on(tmp_path: Path, clock: time_machine.Traveller) -> None:

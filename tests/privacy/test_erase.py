@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,45 +23,17 @@ from pipelines.privacy.holders import HOLDERS
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import always
 from tests.support import canary
+from tests.support.commands import run_command
+from tests.support.erasures import MADE, everybody, live
+from tests.support.kills import RandomKills, killed_or_done
 from tests.support.nights import House, asked, folder, new_house, night, without_views
-from tests.support.records import Records, classes, student, students
+from tests.support.records import classes, student
+from tests.support.tiers import daily
 
 PLACES = ("raw", "snapshots", "rollbook.duckdb", "published")
 REASON = "asked for by the family, case 12"
-# What says how a file or a landing was made, and so is another afterwards.
-MADE = (
-    ("spans", "version"),
-    ("spans", "days"),
-    ("ops", "pages"),
-    ("ops", "sync_sets"),
-    ("ops", "syncs"),
-    ("ops", "drift"),
-)
 # The columns of what the record of the work must still say.
 SYNCS = "snapshot_date, landing, outcome, proven, verdict, walks, repeated, verified, slipped, removed, rows_added, requests"
-
-
-def everybody(number: int) -> Records:
-    """A night's students, the canary among them: one changes, one comes, one leaves."""
-    changed = student(5, name=f"Night {number}")
-    return [*students(4), changed, *students(6, first=6 + number), canary.canary()]
-
-
-def live(house: House) -> None:
-    """Six nights: details, a refused record, a search that finds the student, one that does not, a landing set aside."""
-    service = house.service
-    service.details = {canary.ID: {"note": "canary-detail"}}
-    with without_views():
-        house.night(1, everybody(1), classes(3), details="all")
-        house.night(2, [*everybody(2)[:-1], canary.canary(registration_date="Canarybird")])
-        service.hide(canary.ID)
-        house.night(3, everybody(3))
-        service.mend()
-        house.night(4, everybody(4)[:-1])
-        house.night(5, everybody(5))
-        discards.discard(house.rollbook(), night(5), reason="on trial", confirm=always)
-    behind = {"total_assignments": 20, "completed_assignments": 2, "completion_rate": 10.0, "average_score": 12.0}
-    house.night(6, [*everybody(6)[:-1], canary.canary(summary=behind)])  # on the list of whom to watch
 
 
 @pytest.fixture(scope="module")
@@ -159,9 +132,9 @@ def test_the_student_stays_out_whatever_comes_after(house: House, monkeypatch: p
 
 
 @pytest.mark.usefixtures("_quick")
-@pytest.mark.parametrize("die_at", [2, 9, 40, 70])
+@pytest.mark.parametrize("die_at", daily([2, 9, 40, 70], 2, 40))
 def test_an_erasure_that_was_killed_is_finished_by_the_next_writer(house: House, die_at: int) -> None:
-    finished_after_a_kill(house, die_at)
+    finished_after_a_kill(house, lambda warehouse: canary.killed(warehouse, die_at))
 
 
 @pytest.mark.slow
@@ -171,17 +144,42 @@ def test_an_erasure_killed_before_any_eighth_of_its_steps_is_finished_by_the_nex
     for step in range(5, 200, 8):
         with folder() as made:
             shutil.copytree(house.warehouse, made / "warehouse", symlinks=True)
-            if not finished_after_a_kill(House(made / "warehouse", house.service, **house.over).at(6), step):
+            copy = House(made / "warehouse", house.service, **house.over).at(6)
+            if not finished_after_a_kill(copy, partial(canary.killed, die_at=step)):
                 break
     else:
         pytest.fail("an erasure has more than 200 steps")
     assert step > 50
 
 
-def finished_after_a_kill(house: House, die_at: int) -> bool:
-    """Kill an erasure before a step, and let the next night pass; returns whether it was killed."""
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+@pytest.mark.usefixtures("_quick")
+def test_an_erasure_killed_at_random_instants_is_finished_by_the_next_writer(house: House) -> None:
+    kills, begun = RandomKills(14), 0
+
+    def kill(warehouse: Path) -> bool:
+        killed = kills.killed
+        kills.kill(canary.started(warehouse))
+        return kills.killed > killed
+
+    with folder() as made, kills.timing():
+        shutil.copytree(house.warehouse, made / "warehouse", symlinks=True)
+        killed_or_done(canary.started(made / "warehouse"))
+    for _ in range(12):
+        with folder() as made:
+            shutil.copytree(house.warehouse, made / "warehouse", symlinks=True)
+            copy = House(made / "warehouse", house.service, **house.over).at(6)
+            finished_after_a_kill(copy, kill)
+            begun += copy.rollbook().raw.memory.count
+    assert kills.killed > 3
+    assert begun > 3
+
+
+def finished_after_a_kill(house: House, kill: Callable[[Path], bool]) -> bool:
+    """Kill an erasure, and let the next writer pass; returns whether it was killed."""
     before = others(house)
-    killed = canary.killed(house.warehouse, die_at)
+    killed = kill(house.warehouse)
     seen = others(house)
     assert seen == before
     begun = house.rollbook().raw.memory.count == 1
@@ -230,6 +228,21 @@ def test_days_that_expired_stay_in_the_history_without_the_student(house: House)
     erasing.erase(house.rollbook(**over), canary.ID, reason=REASON, confirm=lambda _: True)
     assert_gone(house)
     assert others(house) == before
+
+
+@pytest.mark.usefixtures("_quick")
+def test_there_is_nothing_to_restore_after_an_erasure_and_the_command_says_why(house: House) -> None:
+    erase(house)
+    env = {"ROLLBOOK_WAREHOUSE": str(house.warehouse)}
+    done = run_command("restore", "1", env=env, cwd=house.warehouse)
+    assert done.returncode == 2
+    assert "an erasure removed those that held the student. Each sync keeps the file before it" in " ".join(
+        done.stderr.split()
+    )
+    house.night(7, everybody(7))
+    done = run_command("restore", "1", env=env, cwd=house.warehouse)
+    assert done.returncode == 0, done.stderr
+    assert_gone(house)
 
 
 @pytest.mark.usefixtures("_quick")

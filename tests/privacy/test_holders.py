@@ -51,6 +51,7 @@ def released_ids(house: House) -> set[int]:
     return {s for r in Releases(house.warehouse).all() for c in r.cohorts for s in c.students}
 
 
+@pytest.mark.slow
 def test_code_file_and_released_figures_forget_the_student_and_nobody_else(house: House) -> None:
     release = Codes(house.warehouse).load()
     assert release is not None

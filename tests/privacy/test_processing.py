@@ -16,8 +16,10 @@ from pipelines.settings import Settings, load
 from pipelines.store.relations import KEPT, OBSERVED
 from pipelines.tables import TABLES
 from tests.support.commands import run_command
+from tests.support.district import new_district
 from tests.support.nights import new_house
 from tests.support.records import classes, students
+from tests.support.tiers import daily
 
 AT = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -60,7 +62,7 @@ def test_what_is_personal_follows_the_declarations() -> None:
     assert {said[f"main.changes.{c}"] for c in ("old_value", "new_value")} <= {"about a student", "identifies"}
 
 
-@pytest.mark.parametrize("mode", ["600", "640"])
+@pytest.mark.parametrize("mode", daily(["600", "640"], "640"))
 def test_it_names_all_that_stands_in_a_warehouse_with_its_mode(mode: str) -> None:
     with new_house(students(3), classes(1), published_mode=mode) as house:
         for number in (1, 2):
@@ -78,6 +80,13 @@ def test_it_names_all_that_stands_in_a_warehouse_with_its_mode(mode: str) -> Non
         "pseudonymous",
         "aggregates",
     }
+
+
+def test_an_institutions_record_names_what_its_fleet_has_of_it() -> None:
+    with new_district("ash") as district:
+        listed = {place.path for place in places(load(institution="ash", fetches=False))}
+        assert {district.warehouse / "fleet", district.warehouse / "fleet.duckdb"} <= listed
+    assert not any("fleet" in place.path.name for place in places(settings()))
 
 
 def test_it_says_how_long_as_the_settings_say() -> None:

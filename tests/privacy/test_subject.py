@@ -9,6 +9,7 @@ import re
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -25,7 +26,7 @@ from pipelines.tables import TABLES
 from pipelines.views import catalog
 from tests.support import faults
 from tests.support.commands import run_command
-from tests.support.nights import House, new_house, night
+from tests.support.nights import House, new_house, night, without_views
 from tests.support.records import MISSING, classes, school_class, student
 from tests.support.subjects import EVIL, ME, OTHERS, column, me, neighbour
 
@@ -50,7 +51,8 @@ MATES = me(
 
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
-    with new_house() as made:
+    with new_house() as made, ExitStack() as earlier:
+        earlier.enter_context(without_views())  # those of the last night are asked
         service = made.service
         service.details = {i: {"student_id": i, "seen": "MY DETAIL" if i == ME else "NEIGHBOUR"} for i in (ME, 1, 3)}
         made.night(1, [*OTHERS[:10], student(ME, name="First Name"), *OTHERS[10:]], classes(2), details="all")
@@ -70,6 +72,7 @@ def house() -> Iterator[House]:
         made.night(9, [me(classes=[]), *OTHERS])
         with pytest.raises(HeldError):
             made.night(10, [me(name="Held Name")])
+        earlier.close()
         made.night(11, [me(name="Discarded Name"), *OTHERS])
         discard(made.rollbook(), night(11), reason="for this test")
         yield made

@@ -8,8 +8,10 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import pytest
 
+from pipelines.privacy import span as spans
 from pipelines.privacy import suppression
-from pipelines.privacy.suppression import MARGIN, Cell, protected, separable
+from pipelines.privacy.span import Cell, Span
+from pipelines.privacy.suppression import MARGIN, protected, separable
 from tests.privacy.adversary import Puzzle, isolated
 
 K = 10
@@ -120,6 +122,48 @@ def test_without_the_rule_the_attack_finds_somebody_in_most_random_schools() -> 
 def test_large_disjoint_classes_are_all_shown() -> None:
     classes = [span(25 * n, 25 * n + 24) for n in range(20)]
     assert len(kept(span(0, 499), *classes)) == 21
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_exposure_is_what_the_projection_says_or_on_the_same_side_of_the_limit(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(spans, "NEAR", rng.choice((4, 8, 12)))
+    size, k, enough = rng.randint(20, 60), rng.choice((2, 3, 6)), 0.95
+    found = Span(cells(*random_groups(rng, size)), size)
+    found.drop([1, len(found.cells) - 1])
+    whole = np.array([[n in cell.students for cell in found.cells] for n in range(size)])[:, found.left].astype(float)
+    projection = np.abs(whole @ np.linalg.pinv(whole))
+    for student, exposure in enumerate(found.exposures(np.arange(size), k, enough).tolist()):
+        others = np.sort(np.delete(projection[student], student))[::-1]
+        true = projection[student, student] + others[: k - 2].sum()
+        assert (exposure < enough) == (true < enough)
+        assert exposure >= true - 1e-3 if exposure < enough else exposure <= true + 1e-3
+
+
+def test_what_cells_leave_open_is_what_the_projection_says_whoever_was_taken_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = random.Random(1)
+    monkeypatch.setattr(spans, "STRIP", 3)
+    groups = random_groups(rng, 40)
+    found = Span(cells(*groups), 40)
+    found.drop([0, 3])
+    whole = np.array([[n in cell.students for cell in found.cells] for n in range(40)])[:, found.left].astype(float)
+    values = np.arange(40) / 40
+    expected = whole @ np.linalg.pinv(whole) @ values
+    assert np.abs(found.combined(found.nearest(found.sums(values))) - expected).max() < 1e-3
+
+
+def test_no_more_cells_are_shown_than_can_be_weighed_and_those_that_are_wanted_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(suppression, "LARGEST", 3)
+    groups = [span(25 * n, 25 * n + 24) for n in range(6)]
+    assert kept(span(200, 204), *groups) == [1, 2, 3]
+    assert kept(*groups, fixed=[span(200, 230), span(300, 330)]) == [0]
+    assert kept(*groups, fixed=[span(200, 230), span(300, 330), span(400, 430), span(500, 530)]) == []
 
 
 # --- values ----------------------------------------------------------------------------------------------------------

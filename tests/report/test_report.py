@@ -20,6 +20,7 @@ from pipelines.operations.discard import discard
 from pipelines.report import charts, morning
 from pipelines.sandbox import Sandbox
 from tests.support.school import DAYS, FIRST, KEY, LAST, School
+from tests.support.tiers import daily
 
 COUNTED = "SELECT (SELECT COUNT(*) FROM students), SUM(active_class_count) FROM courses"
 AT = datetime(2026, 10, 7, 2, 16, tzinfo=UTC)
@@ -258,7 +259,7 @@ def test_a_discarded_night_is_on_the_page(small: School) -> None:
     assert "The nightly syncs: 1 of 2 nights synced; 25 Sep discarded." in text(html)
 
 
-@pytest.mark.parametrize("mode", ["600", "640"])
+@pytest.mark.parametrize("mode", daily(["600", "640"], "640"))
 def test_it_takes_the_mode_of_what_is_published(small: School, mode: str) -> None:
     small.sync(DAYS[2], published_mode=mode)
     for name in ("report.html", "rollbook.duckdb"):

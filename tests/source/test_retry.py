@@ -103,3 +103,12 @@ def test_time_spent_trying_counts_towards_the_ceiling() -> None:
 
 def test_anything_but_a_transient_fault_is_final() -> None:
     assert RetryPolicy(300, "a page")(ValueError("no")) is False
+
+
+def test_time_that_others_took_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("pipelines.source.retry.time.monotonic", lambda: now[0])
+    policy = RetryPolicy(10, "page 1")
+    now[0] += 8
+    policy.excuse(6)
+    assert (policy.spent, policy.left) == (2, 8)

@@ -8,6 +8,8 @@ import multiprocessing
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
+from hashlib import sha256
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import duckdb
@@ -28,6 +30,12 @@ TEXTS = (
     *("Zebedee", "Canarybird", EMAIL, REFERENCE),
     *("canary-picture", "Canary Algebra", "Canary Course", "canary-detail", "canary-drift", str(ID)),
 )
+
+# Each in lower case, in every encoding that a file here may have.
+_SPELLINGS = {t: tuple(t.lower().encode(coding) for coding in ("utf-8", "utf-16-le", "utf-16-be")) for t in TEXTS}
+
+# The texts that were found in a file, by its suffix, its content and that of the file beside it.
+_read: dict[tuple[str, bytes, bytes], set[str]] = {}
 
 
 def canary(**over: object) -> Record:
@@ -55,11 +63,16 @@ def erase(warehouse: Path, die_at: int | None = None) -> None:
 
 def killed(warehouse: Path, die_at: int) -> bool:
     """Erase the pupil in a process of its own, which kills itself; returns whether it came to that."""
+    return killed_or_done(started(warehouse, die_at))
+
+
+def started(warehouse: Path, die_at: int | None = None) -> BaseProcess:
+    """Erase the pupil in a process of its own, which may be killed at any instant, or kills itself before a step."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.support.canary"])
     process = context.Process(target=erase, args=(warehouse, die_at), daemon=True)
     process.start()
-    return killed_or_done(process)
+    return process
 
 
 def found(*folders: Path) -> dict[str, list[str]]:
@@ -67,21 +80,34 @@ def found(*folders: Path) -> dict[str, list[str]]:
     there = {}
     for folder in folders:
         for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-            hits = sorted({text for text in TEXTS for piece in _pieces(path) if _is_in(text, piece)})
-            if hits:
-                there[str(path.relative_to(folder))] = hits
+            if hits := _hits(path):
+                there[str(path.relative_to(folder))] = sorted(hits)
     return there
 
 
-def _is_in(text: str, piece: bytes) -> bool:
+def _hits(path: Path) -> set[str]:
+    """The texts in one file. What was read once is not read again: most of a warehouse stays as it is."""
+    content, beside = path.read_bytes(), _beside(path)
+    known = path.suffix, sha256(content).digest(), sha256(beside).digest()
+    if known not in _read:
+        # Each piece is made once for all texts: reading a database is what takes long.
+        _read[known] = {text for piece in _pieces(path, content) for text in _texts(piece)}
+    return _read[known] | _texts(str(path).encode())
+
+
+def _texts(piece: bytes) -> set[str]:
     lower = piece.lower()
-    return any(text.lower().encode(coding) in lower for coding in ("utf-8", "utf-16-le", "utf-16-be"))
+    return {text for text, spellings in _SPELLINGS.items() if any(s in lower for s in spellings)}
 
 
-def _pieces(path: Path) -> Iterator[bytes]:
+def _beside(path: Path) -> bytes:
+    """What another file adds to what this one says: where the frames begin, and what a database has not taken in."""
+    other = path.with_name("pages.jsonl") if path.suffix == ".zst" else path.with_name(f"{path.name}.wal")
+    return other.read_bytes() if other.is_file() else b""
+
+
+def _pieces(path: Path, content: bytes) -> Iterator[bytes]:
     """The bytes of a file, and what they are when they are unpacked; of a database and of Parquet, the rows as well."""
-    content = path.read_bytes()
-    yield str(path).encode()
     yield content
     with suppress(OSError, EOFError):
         yield gzip.decompress(content)

@@ -8,13 +8,14 @@ import pytest
 
 from pipelines.errors import HeldError
 from pipelines.landing.manifest import Hold, Verdict
+from tests.support.begun import begin
 from tests.support.nights import Expected, House, night
 from tests.support.records import Records
 
 
 def first_night(house: House, records: Records) -> Expected:
-    """Sync the first night; returns what the tables must hold."""
-    house.night(1, records)
+    """Play the first night; returns what the tables must hold."""
+    begin(house, records)
     return Expected().night(1, records, house.service.classes)
 
 

@@ -70,12 +70,17 @@ def night(number: int) -> date:
     return FIRST + timedelta(days=number - 1)
 
 
-@contextmanager
-def folder() -> Iterator[Path]:
+def make_folder() -> tempfile.TemporaryDirectory[str]:
     """A folder, in memory where that is possible: on a disk a sync takes a second longer."""
     memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
     there = memory.is_dir() and os.access(memory, os.W_OK)
-    with tempfile.TemporaryDirectory(dir=memory if there else None) as path:
+    return tempfile.TemporaryDirectory(dir=memory if there else None)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """Such a folder, for as long as the block lasts."""
+    with make_folder() as path:
         yield Path(path)
 
 

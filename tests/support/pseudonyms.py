@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 
+from pipelines.operations.status import load_status
 from tests.support import faults
 from tests.support.nights import House, new_house
 from tests.support.records import Record, Records, entry, school_class, student, within
@@ -16,6 +17,7 @@ from tests.support.records import Record, Records, entry, school_class, student,
 # Ids so long and odd that no other number in a file is one of them by chance.
 FIRST_ID, STEP = 7_310_554_908_117_003, 104_729
 STUDENTS, CLASSES = 24, (501, 502, 503)
+VERSION, DAYS = "SELECT id FROM spans.version", "SELECT * FROM spans.days"
 # One of these is in every name, address, picture and reference id below, and in nothing else.
 WORDS = ("Zaphod", "Beeblebrox", "pupils.example", "REF", "/face", "Slartibart", "slarti.", "nightly")
 
@@ -138,3 +140,19 @@ def lived(secrets: Secrets) -> Iterator[House]:
         secrets.add(again)
         house.night(4, again)
         yield house
+
+
+def is_current(house: House) -> bool:
+    """Whether both files are of one version, by what is in them and by what status says."""
+    found = load_status(house.rollbook()).pseudonymous
+    assert found is not None
+    same = rows(house, VERSION) == house.query(VERSION) and rows(
+        house, f"SELECT COUNT(*) FROM ({DAYS})"
+    ) == house.query(f"SELECT COUNT(*) FROM ({DAYS})")
+    assert found.is_current == same
+    return same
+
+
+def current(house: House) -> set[int]:
+    """The codes of those who are listed."""
+    return {code for (code,) in rows(house, "SELECT student_id FROM students")}

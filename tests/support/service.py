@@ -130,6 +130,11 @@ class Service:
         """The base address, known once it serves."""
         return f"http://127.0.0.1:{self._port}"
 
+    @property
+    def port(self) -> int:
+        """The port that it serves on, known once it does."""
+        return self._port
+
     def on(
         self,
         bend: Bend,
@@ -167,7 +172,7 @@ class Service:
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._socket = socket.create_server(("127.0.0.1", 0))
-        self._port = self._socket.getsockname()[1]
+        self._port: int = self._socket.getsockname()[1]
         self._thread.start()
         return self
 

@@ -13,3 +13,8 @@ def daily(cases: Iterable[Any], *chosen: Any) -> list[Any]:
     listed = list(cases)
     assert all(case in listed for case in chosen), "a case that is chosen is one of them"
     return [case if case in chosen else pytest.param(case, marks=pytest.mark.slow) for case in listed]
+
+
+def slow(*values: Any, name: str | None = None) -> Any:
+    """One case of several values, for `parametrize`, that runs with the slow tests."""
+    return pytest.param(*values, marks=pytest.mark.slow, id=name)

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from pipelines.errors import HeldError, ServiceError
 from pipelines.landing.manifest import Verdict
 from tests.support import faults
-from tests.support.nights import House
-from tests.support.records import school_class, student
+from tests.support.begun import begin
+from tests.support.nights import House, folder, without_views
+from tests.support.records import classes, student, students
 from tests.support.service import Service
 
 
 @pytest.fixture
-def caching(tmp_path: Path) -> Iterator[House]:
+def caching() -> Iterator[House]:
     """A house that keeps answers for five minutes, synced at a quarter past two."""
-    with Service([student(n) for n in range(1, 21)], [school_class(501)]) as service:
-        house = House(tmp_path, service, cache_minutes=5)
-        house.at(1).sync()
+    with folder() as made, without_views(), Service(students(20), classes(1)) as service:
+        house = begin(House(made / "warehouse", service, cache_minutes=5))
         service.students[0] = student(1, name="Another")
         yield house
 

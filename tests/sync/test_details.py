@@ -113,7 +113,7 @@ FAILURES: dict[str, tuple[Bend, int]] = {
 }
 
 
-@pytest.mark.parametrize("name", FAILURES)
+@pytest.mark.parametrize("name", daily(FAILURES, "500", "no such student"))
 def test_each_failure_costs_one_record(house: House, name: str) -> None:
     """What was known of that student's details stands, and the sync is a good one."""
     tonight(house, 1, students(4), "all")

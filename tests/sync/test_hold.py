@@ -11,6 +11,7 @@ from tests.support import faults
 from tests.support.holds import first_night, is_held
 from tests.support.nights import CLASS_TABLES, STUDENT_TABLES, House, asked, night, pages
 from tests.support.records import Records, classes, school_class, student, students
+from tests.support.tiers import slow
 
 
 def changed(records: Records, count: int) -> Records:
@@ -27,9 +28,9 @@ def changed(records: Records, count: int) -> Records:
         pytest.param(60, 6, False, id="6 of 60 are 10 percent"),
         pytest.param(59, 6, True, id="6 of 59 are more than 10 percent, and more than five"),
         pytest.param(12, 5, False, id="5 of 12 are no more than five"),
-        pytest.param(12, 6, True, id="6 of 12"),
-        pytest.param(5, 5, False, id="all of 5 are no more than five"),
-        pytest.param(7, 7, True, id="all of 7"),
+        slow(12, 6, True, name="6 of 12"),
+        slow(5, 5, False, name="all of 5 are no more than five"),
+        slow(7, 7, True, name="all of 7"),
     ],
 )
 def test_more_than_ten_percent_and_more_than_five_rows_removed_are_held(
@@ -51,7 +52,7 @@ def test_more_than_ten_percent_and_more_than_five_rows_removed_are_held(
     [
         pytest.param(40, 30, False, id="30 of 40 are 75 percent"),
         pytest.param(40, 31, True, id="31 of 40 are more than 75 percent"),
-        pytest.param(1, 1, True, id="one of one: there is no least number"),
+        slow(1, 1, True, name="one of one: there is no least number"),
     ],
 )
 def test_more_than_three_quarters_changed_are_held(house: House, before: int, count: int, held: bool) -> None:

@@ -18,6 +18,7 @@ from pipelines.tables import SETS
 from tests.support.nights import Expected, House
 from tests.support.records import classes, school_class, student, students
 from tests.support.service import Asked, Reply
+from tests.support.tiers import daily
 
 GOOD = {"students": student, "classes": school_class}
 
@@ -230,7 +231,7 @@ def test_an_id_that_only_the_walk_could_read_makes_no_removal_and_no_return(hous
     assert house.query("SELECT outcome, proven FROM ops.syncs") == [("synced", True)] * 4
 
 
-@pytest.mark.parametrize("depth", [100, 980, 5000])
+@pytest.mark.parametrize("depth", daily([100, 980, 5000], 980))
 def test_a_record_nested_without_end_costs_one_record_and_no_night(house: House, depth: int) -> None:
     house.night(1, students(9))
     deep = b'"id":5,"deep":%s,' % (b"[" * depth + b"]" * depth)

@@ -13,6 +13,7 @@ import duckdb
 import pytest
 
 from pipelines.store.lake import LAKE
+from tests.support.begun import begin
 from tests.support.nights import House, new_house, without_views
 from tests.support.records import classes, students
 
@@ -42,7 +43,7 @@ def viewed() -> Iterator[House]:
 @pytest.fixture
 def reader(house: House) -> Iterator[subprocess.Popen[str]]:
     """A process that stays open over the published file."""
-    house.at(1).sync()
+    begin(house)
     command = [sys.executable, "-c", STAYS_OPEN, str(house.published)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
@@ -100,7 +101,7 @@ def test_it_keeps_its_night_when_that_version_is_removed(house: House, reader: s
 @pytest.mark.parametrize("links", [True, False])
 def test_a_file_that_was_no_link_becomes_one_and_its_content_is_kept(house: House, links: bool) -> None:
     """As earlier Rollbooks published, and as a copy from a backup is: a plain file."""
-    house.at(1).sync()
+    begin(house)
     plain = house.published.read_bytes()
     shutil.rmtree(house.warehouse / "published")
     house.published.unlink()
@@ -122,7 +123,7 @@ SNAPSHOTS = "SELECT snapshot_date, COUNT(*) FROM snapshots.students GROUP BY ALL
 @pytest.fixture
 def moved(viewed: House, tmp_path: Path) -> House:
     """A warehouse of two nights, in another place."""
-    viewed.at(1).sync()
+    begin(viewed)
     viewed.night(2, students(7))
     assert [count for _, count in viewed.query(SNAPSHOTS)] == [5, 7]
     other = House(Path(shutil.move(viewed.warehouse, tmp_path / "moved")), viewed.service, **viewed.over)
@@ -148,7 +149,7 @@ def test_the_next_sync_leads_the_views_to_the_new_place(moved: House) -> None:
 
 
 def test_a_folder_whose_name_has_a_quote_is_a_place_as_well(tmp_path: Path, viewed: House) -> None:
-    viewed.at(1).sync()
+    begin(viewed)
     odd = House(Path(shutil.move(viewed.warehouse, tmp_path / "St. Mary's")), viewed.service, **viewed.over)
     with odd.rollbook().writer():
         odd.rollbook().publish()

@@ -14,6 +14,7 @@ import pytest
 
 from pipelines.errors import ContractChangedError
 from tests.support import faults
+from tests.support.begun import begin
 from tests.support.nights import Expected, House, new_house, night, without_views
 from tests.support.records import Record, classes, school_class, student, students
 from tests.support.tiers import daily
@@ -53,11 +54,11 @@ COPIES: dict[str, tuple[list[Record], Record]] = {
 }
 
 
-@pytest.mark.parametrize("name", daily(COPIES, "another, later", "a refused one after a good one"))
+@pytest.mark.parametrize("name", daily(COPIES, "another, later"))
 def test_a_record_twice_on_a_page_lands_and_the_later_readable_copy_counts(house: House, name: str) -> None:
     copies, counts = COPIES[name]
     everybody = students(9)
-    house.at(1).sync()
+    begin(house)
     expected = Expected().night(1, everybody, classes(2))
     shown = [counts if s["id"] == 5 else s for s in everybody]
     for number in (2, 3):
@@ -79,7 +80,7 @@ def test_a_record_twice_on_a_page_lands_and_the_later_readable_copy_counts(house
 
 
 def test_two_refused_copies_refuse_the_record(house: House) -> None:
-    house.at(1).sync()
+    begin(house)
     house.service.students[4] = BROKEN
     house.service.on(faults.records(twice(BROKEN)), path="students")
     house.at(2).sync()
@@ -87,6 +88,7 @@ def test_two_refused_copies_refuse_the_record(house: House) -> None:
     assert_sound(house, expected, nights=2)
 
 
+@pytest.mark.slow
 def test_a_record_twice_on_the_very_first_night_and_on_a_full_page(house: House) -> None:
     """A service that lists a student once for each of two schools, and counts students."""
     house.service.cap = 4
@@ -102,6 +104,7 @@ def test_a_record_twice_on_the_very_first_night_and_on_a_full_page(house: House)
     assert_sound(house, expected.night(2, students(9), classes(2)), nights=2)
 
 
+@pytest.mark.slow
 def test_a_class_twice_on_a_page_is_a_class_once(house: House) -> None:
     house.service.on(faults.records(twice(school_class(501, class_title="Renamed"))), path="classes", times=None)
     expected = Expected()
@@ -112,7 +115,7 @@ def test_a_class_twice_on_a_page_is_a_class_once(house: House) -> None:
 
 
 def test_a_record_twice_in_a_search_that_found_it_is_a_record_once(house: House) -> None:
-    house.at(1).sync()
+    begin(house)
     house.service.on(faults.records(lambda data: [s for s in data if s["id"] != 5]), path="students")
     house.service.on(faults.stated(total_count=8), path="students")
     house.service.on(faults.records(twice(BROKEN, RENAMED)), path="students", search=True, times=None)
@@ -125,7 +128,7 @@ def test_a_record_twice_in_a_search_that_found_it_is_a_record_once(house: House)
 def test_a_record_on_two_pages_proves_nothing_and_fails_nothing(house: House) -> None:
     house.over = {"walks": 2}
     house.service.cap = 4
-    house.at(1).sync()
+    begin(house)
     house.service.on(faults.records(lambda data: [RENAMED, *data[1:]]), path="students", page=3, times=None)
     expected = Expected().night(1, students(9), classes(2))
     for number in (2, 3):
@@ -136,6 +139,7 @@ def test_a_record_on_two_pages_proves_nothing_and_fails_nothing(house: House) ->
     assert_sound(house, expected, nights=3)
 
 
+@pytest.mark.slow
 def test_several_landings_of_a_day_with_copies_in_them_add_up(house: House) -> None:
     house.over = {"walks": 1}
     house.service.on(faults.records(twice(RENAMED)), path="students")

@@ -178,6 +178,7 @@ def test_a_foreign_page_cannot_frame_the_ui_to_have_it_clicked(page: Page, ui: U
     until(after_events(page, lambda: page.frames[1].url.startswith("chrome-error://")), 30)
 
 
+@pytest.mark.slow
 def test_the_ui_itself_works_lists_launches_and_hears_of_it_at_once(page: Page, ui: Ui) -> None:
     """Its page, its queries and its WebSocket, by each name that this machine has for itself."""
     for name in ("127.0.0.1", "localhost"):

@@ -25,15 +25,18 @@ CASE WHEN {{ flag }} THEN 1 + LEAST(COALESCE(({{ beyond }}) / NULLIF({{ threshol
 {{ versions(whose) if whose }}
 limits AS (
     SELECT
+        {% if scope.column %}
+        institution,
+        {% endif %}
         {% for name in thresholds %}
         MAX(value) FILTER (name = '{{ name }}') AS {{ name }}{{ "," if not loop.last }}
         {% endfor %}
-    FROM main.thresholds
+    FROM main.thresholds{{ scope.grouped }}
 ),
 -- First what was valid on the day, then whose: of a year of versions, a day's are few.
 state AS (
-    SELECT d.*, l.*, v.*
-    FROM asked AS d CROSS JOIN limits AS l, LATERAL (
+    SELECT d.*, l.*{{ scope.others }}, v.*
+    FROM asked AS d {{ scope.cross("limits AS l") }}, LATERAL (
         SELECT
             s.student_id, s.name, s.email, s.reference_id, s.registration_date,
             a.has_ever_logged_in,
@@ -45,17 +48,17 @@ state AS (
             b.average_score AS average_score_before,
             GREATEST(m.last_activity_date, a.last_activity_date) AS last_activity_date,
             d.on_day - GREATEST(m.last_activity_date, a.last_activity_date) AS days_inactive
-        FROM (SELECT * FROM {{ from }}students AS h WHERE {{ m.valid_on("h", "d.on_day") }}) AS s
+        FROM (SELECT * FROM {{ from }}students AS h WHERE {{ scope.same("h", "d") }}{{ m.valid_on("h", "d.on_day") }}) AS s
         LEFT JOIN (
             SELECT *, {{ metric.completion }} AS completion FROM {{ from }}student_summaries AS h
-            WHERE {{ m.valid_on("h", "d.on_day") }}
+            WHERE {{ scope.same("h", "d") }}{{ m.valid_on("h", "d.on_day") }}
         ) AS m USING (student_id)
         LEFT JOIN (
-            SELECT * FROM {{ from }}student_activity AS h WHERE {{ m.valid_on("h", "d.on_day") }}
+            SELECT * FROM {{ from }}student_activity AS h WHERE {{ scope.same("h", "d") }}{{ m.valid_on("h", "d.on_day") }}
         ) AS a USING (student_id)
         LEFT JOIN (
             SELECT *, {{ metric.completion }} AS completion FROM {{ from }}student_summaries AS h
-            WHERE {{ m.valid_on("h", "(d.on_day - CAST(l.falling_days AS INTEGER))") }}
+            WHERE {{ scope.same("h", "d") }}{{ m.valid_on("h", "(d.on_day - CAST(l.falling_days AS INTEGER))") }}
         ) AS b USING (student_id)
     ) AS v
 ),
@@ -126,14 +129,14 @@ watched AS (
 {%- macro students() -%}
 {{ watched() }},
 titles AS (
-    SELECT e.student_id, STRING_AGG(e.class_title, '; ' ORDER BY e.class_title, e.class_id) AS class_titles
+    SELECT {{ scope.of("e") }}e.student_id, STRING_AGG(e.class_title, '; ' ORDER BY e.class_title, e.class_id) AS class_titles
     FROM asked AS d
-    INNER JOIN history.student_classes AS e ON {{ m.valid_on("e", "d.on_day") }}
-    SEMI JOIN watched AS w ON w.student_id = e.student_id
-    GROUP BY e.student_id
+    INNER JOIN history.student_classes AS e ON {{ scope.same("e", "d") }}{{ m.valid_on("e", "d.on_day") }}
+    SEMI JOIN watched AS w ON {{ scope.same("w", "e") }}w.student_id = e.student_id
+    GROUP BY {{ scope.of("e") }}e.student_id
 )
 SELECT
-    w.student_id,
+    {{ scope.of("w") }}w.student_id,
     w.name,
     w.email,
     w.reference_id,
@@ -150,20 +153,20 @@ SELECT
     w.average_score_before,
     w.last_activity_date,
     w.days_inactive
-FROM watched AS w LEFT JOIN titles AS t USING (student_id)
-ORDER BY w.severity DESC, w.student_id
+FROM watched AS w LEFT JOIN titles AS t USING ({{ scope.id }}student_id)
+ORDER BY {{ scope.of("w") }}w.severity DESC, w.student_id
 {%- endmacro -%}
 
 {#- The rows of watch_daily; `whose` as in `watched`. -#}
 {%- macro daily(whose="") -%}
 WITH landed AS (
-    SELECT snapshot_date, LAG(snapshot_date) OVER (ORDER BY snapshot_date) AS day_before FROM spans.days
+    SELECT {{ scope.id }}snapshot_date, LAG(snapshot_date) OVER ({{ scope.by }}ORDER BY snapshot_date) AS day_before FROM spans.days
 ),
-asked AS (SELECT snapshot_date, day_before, UNNEST([snapshot_date, day_before]) AS on_day FROM landed),
+asked AS (SELECT {{ scope.id }}snapshot_date, day_before, UNNEST([snapshot_date, day_before]) AS on_day FROM landed),
 {{ watched(whose) }},
 paired AS (
     SELECT
-        snapshot_date, student_id, day_before,
+        {{ scope.id }}snapshot_date, student_id, day_before,
         {% for column in ("name", "severity", "reason") %}
         ANY_VALUE({{ column }}) FILTER (on_day = snapshot_date) AS {{ column }},
         ANY_VALUE({{ column }}) FILTER (on_day < snapshot_date) AS {{ column }}_before,
@@ -173,10 +176,10 @@ paired AS (
         {% endfor %}
         COALESCE(MAX(reason_count) FILTER (on_day = snapshot_date), 0) AS reason_count
     FROM watched
-    GROUP BY snapshot_date, student_id, day_before
+    GROUP BY {{ scope.id }}snapshot_date, student_id, day_before
 )
 SELECT
-    p.snapshot_date,
+    {{ scope.of("p") }}p.snapshot_date,
     p.student_id,
     COALESCE(s.name, p.name_before) AS name,
     CASE
@@ -195,6 +198,6 @@ SELECT
     {% endfor %}
     s.student_id IS NOT NULL AS is_listed
 FROM paired AS p
-LEFT JOIN history.students AS s ON s.student_id = p.student_id AND {{ m.valid_on("s", "p.snapshot_date") }}
-ORDER BY p.snapshot_date, p.severity DESC NULLS LAST, p.student_id
+LEFT JOIN history.students AS s ON {{ scope.same("s", "p") }}s.student_id = p.student_id AND {{ m.valid_on("s", "p.snapshot_date") }}
+ORDER BY {{ scope.of("p") }}p.snapshot_date, p.severity DESC NULLS LAST, p.student_id
 {%- endmacro -%}

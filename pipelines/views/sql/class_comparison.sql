@@ -30,27 +30,27 @@
 --   classes_in_institution       Active classes of the institution.
 WITH active AS (
     SELECT c.*, s.average_completion_rate, s.average_score, s.total_engagement_minutes
-    FROM main.classes AS c LEFT JOIN main.class_summaries AS s USING (class_id)
+    FROM main.classes AS c LEFT JOIN main.class_summaries AS s USING ({{ scope.id }}class_id)
     WHERE c.class_status = 1
 ),
 institution AS (
-    SELECT AVG(average_completion_rate) AS completion, AVG(average_score) AS score, COUNT(*) AS classes FROM active
+    SELECT {{ scope.id }}AVG(average_completion_rate) AS completion, AVG(average_score) AS score, COUNT(*) AS classes FROM active{{ scope.grouped }}
 ),
 courses AS (
-    SELECT course_id, AVG(average_completion_rate) AS completion, AVG(average_score) AS score, COUNT(*) AS classes
-    FROM active WHERE course_id IS NOT NULL GROUP BY course_id
+    SELECT {{ scope.id }}course_id, AVG(average_completion_rate) AS completion, AVG(average_score) AS score, COUNT(*) AS classes
+    FROM active WHERE course_id IS NOT NULL GROUP BY {{ scope.id }}course_id
 ),
 ranked AS (
     SELECT
         *,
-        RANK() OVER (PARTITION BY course_id ORDER BY average_completion_rate DESC NULLS LAST) AS completion_in_course,
-        RANK() OVER (ORDER BY average_completion_rate DESC NULLS LAST) AS completion_in_all,
-        RANK() OVER (PARTITION BY course_id ORDER BY average_score DESC NULLS LAST) AS score_in_course,
-        RANK() OVER (ORDER BY average_score DESC NULLS LAST) AS score_in_all
+        RANK() OVER (PARTITION BY {{ scope.id }}course_id ORDER BY average_completion_rate DESC NULLS LAST) AS completion_in_course,
+        RANK() OVER ({{ scope.by }}ORDER BY average_completion_rate DESC NULLS LAST) AS completion_in_all,
+        RANK() OVER (PARTITION BY {{ scope.id }}course_id ORDER BY average_score DESC NULLS LAST) AS score_in_course,
+        RANK() OVER ({{ scope.by }}ORDER BY average_score DESC NULLS LAST) AS score_in_all
     FROM active
 )
 SELECT
-    r.class_id,
+    {{ scope.of("r") }}r.class_id,
     r.class_title,
     r.class_code,
     r.course_id,
@@ -77,4 +77,4 @@ SELECT
     ROUND(r.total_engagement_minutes / NULLIF(r.student_count, 0), 2) AS minutes_per_student,
     c.classes AS classes_in_course,
     i.classes AS classes_in_institution
-FROM ranked AS r CROSS JOIN institution AS i LEFT JOIN courses AS c USING (course_id)
+FROM ranked AS r {{ scope.cross("institution AS i") }} LEFT JOIN courses AS c USING ({{ scope.id }}course_id)

@@ -25,41 +25,41 @@
 --   same_students             Students whose records list the class then and now.
 --   same_completion_change    The average gain in completion of these, in points; of those with assignments both times.
 --   same_score_change         The average gain in average score of these, in points.
-{% import "_weeks.sql" as week %}
+{% import "_weeks.sql" as week with context %}
 WITH weeks AS NOT MATERIALIZED (
     {{ week.landed() }}
 ),
 pairs AS NOT MATERIALIZED (
-    SELECT w.*, b.snapshot_date AS before_date FROM weeks AS w LEFT JOIN weeks AS b ON b.week_begins = w.week_begins - 7
+    SELECT w.*, b.snapshot_date AS before_date FROM weeks AS w LEFT JOIN weeks AS b ON {{ scope.same("b", "w") }}b.week_begins = w.week_begins - 7
 ),
 -- One row a week, class and student in it then and now.
 same AS NOT MATERIALIZED (
     SELECT
-        w.week_begins, now.class_id,
+        {{ scope.of("w") }}w.week_begins, now.class_id,
         summary.completion - earlier.completion AS completion_change,
         summary.average_score - earlier.average_score AS score_change
     FROM pairs AS w
     INNER JOIN history.student_classes AS now
-        ON {{ m.valid_on("now", "w.snapshot_date") }}
+        ON {{ scope.same("now", "w") }}{{ m.valid_on("now", "w.snapshot_date") }}
     INNER JOIN history.student_classes AS was
-        ON was.class_id = now.class_id AND was.student_id = now.student_id
+        ON {{ scope.same("was", "now") }}was.class_id = now.class_id AND was.student_id = now.student_id
         AND {{ m.valid_on("was", "w.before_date") }}
     INNER JOIN (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries) AS summary
-        ON summary.student_id = now.student_id
+        ON {{ scope.same("summary", "now") }}summary.student_id = now.student_id
         AND {{ m.valid_on("summary", "w.snapshot_date") }}
     INNER JOIN (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries) AS earlier
-        ON earlier.student_id = now.student_id
+        ON {{ scope.same("earlier", "now") }}earlier.student_id = now.student_id
         AND {{ m.valid_on("earlier", "w.before_date") }}
 ),
 moved AS NOT MATERIALIZED (
     SELECT
-        week_begins, class_id, COUNT(*) AS same_students,
+        {{ scope.id }}week_begins, class_id, COUNT(*) AS same_students,
         {{ m.difference("AVG(completion_change)") }} AS same_completion_change,
         {{ m.difference("AVG(score_change)") }} AS same_score_change
-    FROM same GROUP BY week_begins, class_id
+    FROM same GROUP BY {{ scope.id }}week_begins, class_id
 )
 SELECT
-    w.week_begins,
+    {{ scope.of("w") }}w.week_begins,
     w.snapshot_date,
     w.landed_days,
     c.class_id,
@@ -80,11 +80,11 @@ SELECT
     m.same_score_change
 FROM pairs AS w
 INNER JOIN history.classes AS c
-    ON {{ m.valid_on("c", "w.snapshot_date") }}
+    ON {{ scope.same("c", "w") }}{{ m.valid_on("c", "w.snapshot_date") }}
 LEFT JOIN history.class_summaries AS s
-    ON s.class_id = c.class_id
+    ON {{ scope.same("s", "c") }}s.class_id = c.class_id
     AND {{ m.valid_on("s", "w.snapshot_date") }}
 LEFT JOIN history.class_summaries AS b
-    ON b.class_id = c.class_id
+    ON {{ scope.same("b", "c") }}b.class_id = c.class_id
     AND {{ m.valid_on("b", "w.before_date") }}
-LEFT JOIN moved AS m ON m.week_begins = w.week_begins AND m.class_id = c.class_id
+LEFT JOIN moved AS m ON {{ scope.same("m", "w") }}m.week_begins = w.week_begins AND m.class_id = c.class_id

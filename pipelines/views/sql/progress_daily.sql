@@ -16,66 +16,69 @@
 --   active_percent           The same as a share of the students listed, percent.
 --   never_logged_in_students  Students who had never logged in.
 --   total_time_minutes       Learning time of all students listed, since they began, in minutes.
+{% macro limit(name) -%}
+(SELECT value FROM main.thresholds WHERE name = '{{ name }}'{{ " AND thresholds.institution = s.institution" if scope.column }})
+{%- endmacro %}
 -- Activity wears off by itself: it counts until the eighth day after, or until the version ends.
 WITH by_summary AS MATERIALIZED (
-    SELECT student_id, valid_from AS since, LEAST(valid_to, last_activity_date + {{ active_days + 1 }}) AS until
+    SELECT {{ scope.id }}student_id, valid_from AS since, LEAST(valid_to, last_activity_date + {{ active_days + 1 }}) AS until
     FROM history.student_summaries WHERE last_activity_date + {{ active_days + 1 }} > valid_from
 ),
 by_activity AS MATERIALIZED (
-    SELECT student_id, valid_from AS since, LEAST(valid_to, last_activity_date + {{ active_days + 1 }}) AS until
+    SELECT {{ scope.id }}student_id, valid_from AS since, LEAST(valid_to, last_activity_date + {{ active_days + 1 }}) AS until
     FROM history.student_activity WHERE last_activity_date + {{ active_days + 1 }} > valid_from
 ),
 -- Of most students activity tracking adds nothing to the summary. Of the others the later last day counts, so their times
 -- are put together.
 differing AS MATERIALIZED (
-    SELECT DISTINCT student_id FROM by_activity ANTI JOIN by_summary USING (student_id, since, until)
+    SELECT DISTINCT {{ scope.id }}student_id FROM by_activity ANTI JOIN by_summary USING ({{ scope.id }}student_id, since, until)
 ),
 ends AS (
-    SELECT student_id, day, SUM(n) AS n
+    SELECT {{ scope.id }}student_id, day, SUM(n) AS n
     FROM (
-        SELECT student_id, UNNEST([since, until]) AS day, UNNEST([1, -1]) AS n
+        SELECT {{ scope.id }}student_id, UNNEST([since, until]) AS day, UNNEST([1, -1]) AS n
         FROM (
-            SELECT * FROM by_summary SEMI JOIN differing USING (student_id)
+            SELECT * FROM by_summary SEMI JOIN differing USING ({{ scope.id }}student_id)
             UNION
-            SELECT * FROM by_activity SEMI JOIN differing USING (student_id)
+            SELECT * FROM by_activity SEMI JOIN differing USING ({{ scope.id }}student_id)
         )
     )
-    GROUP BY student_id, day
+    GROUP BY {{ scope.id }}student_id, day
 ),
 turns AS (
-    SELECT day, n, SUM(n) OVER (PARTITION BY student_id ORDER BY day) AS now
+    SELECT {{ scope.id }}day, n, SUM(n) OVER (PARTITION BY {{ scope.id }}student_id ORDER BY day) AS now
     FROM ends WHERE n <> 0
 ),
 summed AS (
-    SELECT valid_from AS since, valid_to AS until, COUNT(*) AS students FROM history.students GROUP BY ALL
+    SELECT {{ scope.id }}valid_from AS since, valid_to AS until, COUNT(*) AS students FROM history.students GROUP BY ALL
     UNION ALL BY NAME
     SELECT
-        valid_from AS since, valid_to AS until,
+        {{ scope.id }}valid_from AS since, valid_to AS until,
         COUNT(completion) AS with_completion,
         SUM(CAST(completion AS DECIMAL(18, 6))) AS completion,
         COUNT(*) FILTER (
-            completion < (SELECT value FROM main.thresholds WHERE name = 'completion_below')
-            AND total_assignments >= (SELECT value FROM main.thresholds WHERE name = 'least_assignments')
+            completion < {{ limit("completion_below") }}
+            AND total_assignments >= {{ limit("least_assignments") }}
         ) AS low,
         COUNT(average_score) AS scored,
         SUM(CAST(average_score AS DECIMAL(18, 6))) AS score,
         SUM(CAST(total_time_minutes AS DECIMAL(18, 6))) AS minutes
-    FROM (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries)
+    FROM (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries){{ " AS s" if scope.column }}
     GROUP BY ALL
     UNION ALL BY NAME
-    SELECT since, until, COUNT(*) AS active FROM by_summary ANTI JOIN differing USING (student_id) GROUP BY ALL
+    SELECT {{ scope.id }}since, until, COUNT(*) AS active FROM by_summary ANTI JOIN differing USING ({{ scope.id }}student_id) GROUP BY ALL
     UNION ALL BY NAME
-    SELECT valid_from AS since, valid_to AS until, COUNT(*) AS never
+    SELECT {{ scope.id }}valid_from AS since, valid_to AS until, COUNT(*) AS never
     FROM history.student_activity WHERE {{ metric.never_logged_in }} GROUP BY ALL
 ),
 steps AS (
     SELECT * EXCLUDE (since, until), UNNEST([since, until]) AS day, UNNEST([1, -1]) AS n FROM summed
     UNION ALL BY NAME
-    SELECT day, CASE WHEN now = 0 THEN -1 ELSE 1 END AS n, 1 AS active FROM turns WHERE now = 0 OR now = n
+    SELECT {{ scope.id }}day, CASE WHEN now = 0 THEN -1 ELSE 1 END AS n, 1 AS active FROM turns WHERE now = 0 OR now = n
 ),
 per_day AS (
     SELECT
-        day,
+        {{ scope.id }}day,
         SUM(n * students) AS students,
         SUM(n * with_completion) AS with_completion,
         SUM(n * completion) AS completion,
@@ -85,11 +88,11 @@ per_day AS (
         SUM(n * minutes) AS minutes,
         SUM(n * active) AS active,
         SUM(n * never) AS never
-    FROM steps WHERE day IS NOT NULL GROUP BY day
+    FROM steps WHERE day IS NOT NULL GROUP BY {{ scope.id }}day
 ),
 totals AS (
     SELECT
-        d.snapshot_date,
+        {{ scope.of("d") }}d.snapshot_date,
         SUM(p.students) AS students,
         SUM(p.with_completion) AS with_completion,
         SUM(p.completion) AS completion,
@@ -99,18 +102,18 @@ totals AS (
         SUM(p.minutes) AS minutes,
         SUM(p.active) AS active,
         SUM(p.never) AS never
-    FROM spans.days AS d LEFT JOIN per_day AS p ON p.day <= d.snapshot_date
-    GROUP BY d.snapshot_date
+    FROM spans.days AS d LEFT JOIN per_day AS p ON {{ scope.same("p", "d") }}p.day <= d.snapshot_date
+    GROUP BY {{ scope.of("d") }}d.snapshot_date
 ),
 moved AS (
     SELECT
-        snapshot_date,
+        {{ scope.id }}snapshot_date,
         COUNT(*) FILTER (change <> 'removed') AS added,
         COUNT(*) FILTER (change = 'removed') AS removed
-    FROM main.changes WHERE table_name = 'students' AND change <> 'changed' GROUP BY snapshot_date
+    FROM main.changes WHERE table_name = 'students' AND change <> 'changed' GROUP BY {{ scope.id }}snapshot_date
 )
 SELECT
-    t.snapshot_date,
+    {{ scope.of("t") }}t.snapshot_date,
     CAST(COALESCE(t.students, 0) AS BIGINT) AS students,
     CASE WHEN t.snapshot_date > f.first_day THEN COALESCE(m.added, 0) END AS students_added,
     CASE WHEN t.snapshot_date > f.first_day THEN COALESCE(m.removed, 0) END AS students_removed,
@@ -123,6 +126,6 @@ SELECT
     CAST(COALESCE(t.never, 0) AS BIGINT) AS never_logged_in_students,
     CAST(COALESCE(t.minutes, 0) AS DOUBLE) AS total_time_minutes
 FROM totals AS t
-CROSS JOIN (SELECT MIN(snapshot_date) AS first_day FROM spans.days) AS f
-LEFT JOIN moved AS m USING (snapshot_date)
-ORDER BY t.snapshot_date
+{{ scope.cross("(SELECT " ~ scope.id ~ "MIN(snapshot_date) AS first_day FROM spans.days" ~ scope.grouped ~ ") AS f") }}
+LEFT JOIN moved AS m USING ({{ scope.id }}snapshot_date)
+ORDER BY {{ scope.of("t") }}t.snapshot_date

@@ -10,7 +10,7 @@
 --   said           What changed, in words.
 --   class_id       The class's id, of a change about a class.
 --   class_title    Class name, as the student's record gave it then, of a change about a class.
-WITH bounds AS (SELECT MIN(snapshot_date) AS first_day FROM spans.days),
+WITH bounds AS (SELECT {{ scope.id }}MIN(snapshot_date) AS first_day FROM spans.days{{ scope.grouped }}),
 -- Each field that is told: its kind, and how a change of it is said.
 fields (column_name, what, label, unit, nothing, is_decimal) AS (
     VALUES
@@ -38,13 +38,13 @@ fields (column_name, what, label, unit, nothing, is_decimal) AS (
 ),
 changed AS (
     SELECT c.*, b.first_day
-    FROM main.changes AS c CROSS JOIN bounds AS b
+    FROM main.changes AS c {{ scope.cross("bounds AS b") }}
     WHERE c.snapshot_date > b.first_day AND c.student_id IS NOT NULL
 ),
 -- Summary and activity tracking may tell the same of the last activity: once is enough.
 told AS (
     SELECT DISTINCT
-        c.snapshot_date, c.student_id, c.class_id, f.*,
+        {{ scope.of("c") }}c.snapshot_date, c.student_id, c.class_id, f.*,
         -- As numbers are written everywhere: 75, not 75.0.
         CASE WHEN f.is_decimal THEN FORMAT('{:.10g}', CAST(c.old_value AS DOUBLE)) ELSE c.old_value END AS old_value,
         CASE WHEN f.is_decimal THEN FORMAT('{:.10g}', CAST(c.new_value AS DOUBLE)) ELSE c.new_value END AS new_value
@@ -52,7 +52,7 @@ told AS (
     WHERE c.change = 'changed'
 )
 SELECT
-    snapshot_date,
+    {{ scope.id }}snapshot_date,
     student_id,
     CASE change WHEN 'added' THEN 'new' WHEN 'removed' THEN 'gone' ELSE 'back' END AS what,
     CASE change WHEN 'added' THEN 'listed for the first time' WHEN 'removed' THEN 'no longer listed' ELSE 'back' END
@@ -63,11 +63,11 @@ FROM changed
 WHERE table_name = 'students' AND change <> 'changed'
 UNION ALL
 SELECT
-    snapshot_date, student_id, change, change || ' ' || COALESCE(class_title, 'class ' || class_id), class_id, class_title
+    {{ scope.id }}snapshot_date, student_id, change, change || ' ' || COALESCE(class_title, 'class ' || class_id), class_id, class_title
 FROM main.enrollment_changes
 UNION ALL
 SELECT
-    t.snapshot_date, t.student_id, t.what,
+    {{ scope.of("t") }}t.snapshot_date, t.student_id, t.what,
     CASE
         WHEN t.column_name = 'has_ever_logged_in' AND t.new_value = 'true' THEN 'logged in for the first time'
         ELSE CONCAT(
@@ -79,4 +79,4 @@ SELECT
     t.class_id, h.class_title
 FROM told AS t
 LEFT JOIN history.student_classes AS h
-    ON h.student_id = t.student_id AND h.class_id = t.class_id AND h.valid_from = t.snapshot_date
+    ON {{ scope.same("h", "t") }}h.student_id = t.student_id AND h.class_id = t.class_id AND h.valid_from = t.snapshot_date

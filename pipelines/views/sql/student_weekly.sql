@@ -27,16 +27,16 @@
 --   score_change                 Points of average score gained since (lost: negative).
 --   minutes_change               Minutes of learning time since.
 {% import "_student_state.sql" as state with context %}
-{% import "_weeks.sql" as week %}
+{% import "_weeks.sql" as week with context %}
 WITH weeks AS NOT MATERIALIZED (
     {{ week.landed() }}
 ),
 before AS NOT MATERIALIZED (
-    SELECT week_begins + 7 AS week_begins, snapshot_date FROM weeks
+    SELECT {{ scope.id }}week_begins + 7 AS week_begins, snapshot_date FROM weeks
 ),
 {{ state.class_counts("weeks", ["week_begins"]) }}
 SELECT
-    week_begins,
+    {{ scope.id }}week_begins,
     landed.snapshot_date,
     landed.landed_days,
 {{ state.columns() }},
@@ -46,4 +46,4 @@ SELECT
     {{ m.difference("summary.average_score - earlier.average_score") }} AS score_change,
     summary.total_time_minutes - earlier.total_time_minutes AS minutes_change
 FROM {{ state.joined("weeks", ["week_begins"]) }}
-LEFT JOIN {{ state.summaries("before", ["week_begins"]) }} AS earlier USING (week_begins, student_id)
+LEFT JOIN {{ state.summaries("before", ["week_begins"]) }} AS earlier USING ({{ scope.id }}week_begins, student_id)

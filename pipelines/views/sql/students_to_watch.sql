@@ -28,5 +28,5 @@
 --   last_activity_date       Day of the last activity.
 --   days_inactive            Days from the last activity to the newest landed day.
 {% import "_watch.sql" as watch with context %}
-WITH asked AS (SELECT MAX(snapshot_date) AS on_day FROM spans.days),
+WITH asked AS (SELECT {{ scope.id }}MAX(snapshot_date) AS on_day FROM spans.days{{ scope.grouped }}),
 {{ watch.students() }}

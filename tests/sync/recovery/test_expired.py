@@ -57,6 +57,7 @@ def test_expired_days_come_back_though_the_published_file_was_changed(house: Hou
     assert house.tables() == expired.night(9, house.service.students, classes(4)).tables()
 
 
+@pytest.mark.slow
 def test_expired_days_of_a_warehouse_without_notes_are_taken_from_its_sound_file(
     house: House, expired: Expected
 ) -> None:

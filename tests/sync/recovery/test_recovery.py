@@ -27,6 +27,7 @@ from tests.sync.recovery.losses import (
     cut_short,
     delete,
     empty,
+    lose_only_the_build_folder,
     make_a_folder_of_it,
     restore_the_first_night,
 )
@@ -34,7 +35,9 @@ from tests.sync.recovery.losses import (
 # --- what may become of the published file ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    "loss", daily(LOSSES, delete, cut_short, restore_the_first_night, change_rows, lose_only_the_build_folder)
+)
 def test_a_mass_removal_is_held_whatever_became_of_the_published_file(
     house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
@@ -154,7 +157,7 @@ def test_what_the_published_file_has_wrong_is_made_right_from_the_lake(house: Ho
     assert house.tables() == expected.night(4, [*students(60), student(100)], classes(4)).tables()
 
 
-@pytest.mark.parametrize("loss", [delete, cut_short, restore_the_first_night, change_rows])
+@pytest.mark.parametrize("loss", daily([delete, cut_short, restore_the_first_night, change_rows], delete, change_rows))
 def test_a_look_at_what_a_sync_would_do_compares_with_no_such_file(house: House, loss: Callable[[House], None]) -> None:
     assert diff(house.rollbook()).outcome == "synced"
     loss(house)

@@ -1,0 +1,170 @@
+"""`rollbook fleet build`, `sql`, `export`, `explore`, `report` and `forget`: one place to ask about all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipelines import files
+from pipelines.cli.app import err, out, safe
+from pipelines.cli.explore import show_app
+from pipelines.cli.fleet import fleet_app
+from pipelines.cli.read import show_answer, write_export
+from pipelines.errors import ArgumentError, NothingLandedError, RollbookError, SettingError
+from pipelines.export.formats import Format
+from pipelines.settings import FLEET, for_all, is_of_all, registry
+from pipelines.store import fleet_file, parts
+from pipelines.text import count_of
+
+if TYPE_CHECKING:
+    from pipelines.fleet.build import Built
+    from pipelines.institutions import Registry
+
+
+@fleet_app.command()
+def build() -> None:
+    """Make fleet.duckdb of what all institutions have published: the same tables and views, side by side.
+
+    Each row has its institution in the first column. An institution whose last night was held or failed stands there
+    with what it published last; see the table `institutions`. Until the new file is whole, readers have the last one.
+    Nothing is fetched. Exits 1 when an institution had to be left out, and says which and why.
+    """
+    found = _build(_registry())
+    out.print(
+        f"[bold green]Built.[/] {fleet_file.FILE} holds {count_of(found.institutions, 'institution')} and"
+        f" {count_of(found.students, 'student')}, up to {found.newest_day}."
+    )
+    _say_left_out(found.left_out)
+    if found.left_out:
+        raise typer.Exit(RollbookError.exit_code)
+
+
+def build_again() -> None:
+    """Make the file again after it was removed; a failure is said and is no reason to fail."""
+    try:
+        known = registry()
+        if known is None:
+            return
+        _say_left_out(_build(known).left_out)
+        out.print(f"{fleet_file.FILE} was made again.")
+    except RollbookError as error:
+        err.print(f"[yellow]Warning:[/] {fleet_file.FILE} was not made again: {safe(error.message)}")
+
+
+@fleet_app.command()
+def sql(
+    query: Annotated[str, typer.Argument(help="The query; - reads it from standard input.")],
+    rows: Annotated[int, typer.Option(min=1, help="How many rows to show at most.")] = 50,
+) -> None:
+    """Run one SQL query on fleet.duckdb and print the result as a table. It only reads."""
+    _registry()
+    show_answer(_fleet(), _file(), query, rows)
+
+
+@fleet_app.command()
+def export(
+    question: Annotated[str, typer.Argument(help="A view or table (roster, institutions_daily), or a query in SQL.")],
+    target: Annotated[
+        Path,
+        typer.Option("--out", metavar="F", help="The file to write; an older one is replaced.", show_default=False),
+    ],
+    form: Annotated[
+        Format | None, typer.Option("--format", help="By default the ending of the file's name, else csv.")
+    ] = None,
+) -> None:
+    """Write a view, a table or a query's result from fleet.duckdb to a file: CSV, Excel or Parquet.
+
+    The file may hold pupils' records of all institutions and is readable by its owner only. An erasure does not find
+    it: keep it no longer than it is needed.
+    """
+    _registry()
+    write_export(_fleet(), _file(), question, target, form, files.folder(_fleet() / fleet_file.BUILD))
+
+
+@fleet_app.command()
+def explore(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 3001,
+    edit: Annotated[
+        bool, typer.Option("--edit", help="Open your own copy of it in this folder as a notebook, to change it.")
+    ] = False,
+) -> None:
+    """Show all institutions, and any table of fleet.duckdb, in the browser, until Ctrl-C or SIGTERM. It only reads.
+
+    One institution's classes and students: rollbook --institution NAME explore.
+    """
+    _registry()
+    if not is_of_all():
+        raise ArgumentError("This is about all institutions: leave out --institution and ROLLBOOK_INSTITUTION")
+    if not _file().exists():
+        raise NothingLandedError(f"{_file()} does not exist yet: run `rollbook fleet build` first")
+    show_app(port, edit=edit)
+
+
+@fleet_app.command()
+def report(
+    target: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="F", help="The file to write; by default fleet-report.html beside fleet.duckdb."),
+    ] = None,
+) -> None:
+    """Write a page about all institutions: who is up to date and who is not, and where the contract drifts.
+
+    It names institutions and no pupils.
+    """
+    from pipelines.fleet import report as reports
+
+    out_file = (target or for_all().common_path / reports.FILE).expanduser()
+    if not out_file.parent.is_dir():
+        raise ArgumentError(f"{out_file.parent} is not a folder: make it first, or write elsewhere with --out")
+    page = reports.write(_fleet(), _registry(), out_file, datetime.now(UTC))
+    out.print(page.verdict)
+    out.print(f"Wrote {safe(str(out_file))}.")
+
+
+@fleet_app.command()
+def forget(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An institution that is no longer in the registry.")],
+) -> None:
+    """Remove what an institution that left the registry gave the fleet; its own folder stays.
+
+    The next `rollbook fleet build` makes the file without it.
+    """
+    if name in _registry().institutions:
+        raise ArgumentError(f"{name} is in the registry: take it out of institutions.toml first, or pause it")
+    if not parts.forget(_fleet(), name):
+        raise ArgumentError(f"Nothing of {name} is here: `rollbook fleet sql 'FROM institutions'` lists who is")
+    out.print(f"Removed what {safe(name)} gave the fleet. Run `rollbook fleet build` to make the file without it.")
+
+
+def _build(known: Registry) -> Built:
+    from pipelines.fleet.build import FleetBuild
+
+    return FleetBuild(_fleet(), known).build()
+
+
+def _say_left_out(left_out: Mapping[str, str]) -> None:
+    for name, why in left_out.items():
+        err.print(f"[yellow]Warning:[/] {safe(name)} was left out: {safe(why)}.")
+
+
+def _registry() -> Registry:
+    """The registry. Raises SettingError without one."""
+    known = registry()
+    if known is None:
+        raise SettingError(
+            "There is no institutions.toml at the root, so there is no fleet: for one school, use the command without"
+            " `fleet`"
+        )
+    return known
+
+
+def _fleet() -> Path:
+    return for_all().common_path / FLEET
+
+
+def _file() -> Path:
+    return for_all().common_path / fleet_file.FILE

@@ -1,0 +1,109 @@
+"""`rollbook mirror`: the copy of the warehouse in an object store: how it stands, bring it up, check it, restore it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from pipelines.cli.app import app, err, out, safe
+from pipelines.errors import MirrorError, SettingError
+from pipelines.machine import in_bytes
+from pipelines.mirror import restore as restore_copy
+from pipelines.mirror.mirror import Progress as Report
+from pipelines.settings import load
+from pipelines.sync import Rollbook
+from pipelines.sync.lock import writer_lock
+from pipelines.text import count_of
+
+mirror_app = typer.Typer(
+    help="The copy of the warehouse in an object store or another folder (ROLLBOOK_LAKE).", no_args_is_help=True
+)
+app.add_typer(mirror_app, name="mirror")
+
+
+@mirror_app.command()
+def status() -> None:
+    """Show what the copy holds, and whether it is behind. Exits 1 when it is, or cannot be reached."""
+    rollbook = _rollbook()
+    catalog, state = rollbook.mirror.status()
+    if catalog is None:
+        raise MirrorError(f"Nothing was ever copied to {rollbook.mirror.url}: run `rollbook mirror sync`")
+    days = catalog.days()
+    size = sum(file.size for file in catalog.files.values())
+    span = f" ({days[0]} to {days[-1]})" if days else ""
+    out.print(f"{safe(rollbook.mirror.url)} holds {count_of(len(days), 'landed day')}{span}:")
+    out.print(f"{count_of(len(catalog.files), 'file')}, {in_bytes(size)}, copied {catalog.made_at:%Y-%m-%d %H:%M} UTC.")
+    behind = sorted(set(rollbook.raw.days()) - set(days))
+    if behind or state.failed:
+        what = f"It lacks {count_of(len(behind), 'day')}, such as {behind[-1]}. " if behind else ""
+        raise MirrorError(what + (state.failed or "Run `rollbook mirror sync`"))
+
+
+@mirror_app.command()
+def sync(
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Go on from the copy of another warehouse, which this one replaces.")
+    ] = False,
+) -> None:
+    """Bring the copy up to the warehouse now. Every sync, backfill and erasure does the same when it ends."""
+    rollbook = _rollbook()
+    rollbook.warehouse.prepare()
+    with writer_lock(rollbook.warehouse.build, rollbook.clock()), _progress() as progress:
+        done = rollbook.mirror.update(rollbook.clock(), adopt=adopt, progress=progress)
+    out.print(
+        f"Copied {count_of(done.copied, 'file')} ({in_bytes(done.bytes)}), removed {done.removed}. The copy holds"
+        f" {count_of(len(done.days), 'landed day')}."
+    )
+
+
+@mirror_app.command()
+def verify() -> None:
+    """Read the whole copy back and compare every digest. Exits 1 when something is missing or not what was copied."""
+    rollbook = _rollbook()
+    with _progress() as progress:
+        wrong = rollbook.mirror.verify(progress)
+    if wrong:
+        raise MirrorError(
+            f"Missing in the copy, or not what was copied: {count_of(len(wrong), 'file')}, such as {wrong[0]}. Delete"
+            " what is there of it, then run `rollbook mirror sync`"
+        )
+    out.print("Every file of the copy is what was copied.")
+
+
+@mirror_app.command()
+def restore(
+    into: Annotated[Path, typer.Option("--into", metavar="FOLDER", help="An empty folder, or a new one.")],
+) -> None:
+    """Make a warehouse of the copy, in a folder of its own. What is there now is not touched.
+
+    It can be interrupted and run again. `rollbook rebuild` then makes the tables.
+    """
+    settings = load(fetches=False)
+    if not settings.lake:
+        raise SettingError("ROLLBOOK_LAKE is not set: it says where the copy is")
+    into = into.expanduser().absolute()
+    with _progress() as progress:
+        catalog = restore_copy(settings.lake, settings.institution, into, progress)
+    out.print(f"Restored {count_of(len(catalog.days()), 'landed day')} into {safe(str(into))}. Now make the tables:\n")
+    out.print(f"  ROLLBOOK_WAREHOUSE={safe(str(into))} rollbook rebuild\n")
+
+
+def _rollbook() -> Rollbook:
+    rollbook = Rollbook(load(fetches=False))
+    if not rollbook.mirror.wanted:
+        raise SettingError("ROLLBOOK_LAKE is not set: it says where the copy is, such as s3://bucket/rollbook")
+    return rollbook
+
+
+@contextmanager
+def _progress() -> Iterator[Report]:
+    """Show a bar of files, if there is a terminal."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bars:
+        task = bars.add_task("files", total=None)
+        yield lambda name, done, total: bars.update(task, description=name, completed=done, total=total)

@@ -1,0 +1,24 @@
+"""Many institutions of a registry, each with a warehouse of its own.
+
+Their nights, one after the other or side by side:
+
+    outcomes.py    what came of each institution's last night, in `fleet/state/`; when a refused key pauses one
+    runner.py      a run: who is left out, who is worked for, what came of each
+    order.py       which institution is next
+    processes.py   the processes of a run, and how they end
+    rebuilding.py  one institution's backfill
+    worker.py      what such a process does for its one institution
+    warm.py        what is imported once, before these processes are forked
+    overview.py    all institutions at a glance
+    prometheus.py  the same for a monitoring system
+    edit.py        adds, pauses and resumes an institution in `institutions.toml`
+
+One place to ask:
+
+    gathering.py   a consistent set of what the institutions give, for one build
+    standing.py    the institutions themselves: who is there, up to which day, and what became of the last night
+    build.py       makes fleet.duckdb of it; the rollups are in `sql/`
+    report.py      the page: who is up to date and who is not, where the contract drifts; `page.html` is its template
+
+What an institution gives is written at its publish, in `store.parts`; what the file holds is said in `views.fleet`.
+"""

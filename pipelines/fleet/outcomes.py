@@ -1,0 +1,128 @@
+"""What came of an institution's last night, kept in `fleet/state/<name>.json`, and when a refused key pauses it.
+
+An institution's own records (`raw/`, `ops.syncs`) say what was landed and why. Here is what a fleet needs to go on by:
+what to try again, what to leave out, and what to show of an institution that has landed nothing yet.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import date, datetime
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+from filelock import FileLock
+
+from pipelines import files
+
+log = logging.getLogger(__name__)
+
+FOLDER = "state"  # in the fleet's folder
+# A key that was refused on so many nights in a row will not be accepted on the next one by itself.
+REFUSED_NIGHTS = 3
+
+
+class Kind(StrEnum):
+    """How an institution's night ended. `paused`: it was left out."""
+
+    SYNCED = "synced"
+    HELD = "held"
+    FAILED = "failed"
+    PAUSED = "paused"
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One night of one institution. `message` says what happened and what to do next; `at` is when it ended (UTC).
+
+    `received` counts records per set, `requests` what the service was asked; `asked` is false where the day was synced
+    already, so that it was not asked. `refused`: the service did not accept the key.
+    """
+
+    kind: Kind
+    at: datetime
+    day: date | None = None
+    message: str = ""
+    seconds: float = 0.0
+    requests: int = 0
+    received: dict[str, int] = {}
+    rejected: int = 0
+    asked: bool = True
+    refused: bool = False
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of an institution between two nights.
+
+    `since` is when its nights began to end as the last one did. `refused` are the last nights in a row on which its key
+    was refused; `paused` says why Rollbook leaves it out.
+    """
+
+    last: Outcome | None = None
+    since: datetime | None = None
+    refused: tuple[date, ...] = ()
+    paused: str = ""
+    paused_at: datetime | None = None
+
+    def after(self, outcome: Outcome, name: str) -> State:
+        """The state after another night: paused, if that was the last one on which the key may be refused."""
+        same = self.last is not None and self.last.kind is outcome.kind and self.since is not None
+        refused: tuple[date, ...] = ()
+        if outcome.refused and outcome.day is not None:
+            refused = tuple(dict.fromkeys((*self.refused, outcome.day)))[-REFUSED_NIGHTS:]
+        paused, paused_at = self.paused, self.paused_at
+        if len(refused) == REFUSED_NIGHTS and not paused:
+            paused, paused_at = _key_refused(refused, name), outcome.at
+        return State(
+            last=outcome,
+            since=self.since if same else outcome.at,
+            refused=refused,
+            paused=paused,
+            paused_at=paused_at,
+        )
+
+
+def load(fleet: Path, name: str) -> State:
+    """What is known of an institution. A file that cannot be read counts as none, and the log says so."""
+    path = _path(fleet, name)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=State)
+    except FileNotFoundError:
+        return State()
+    except (OSError, msgspec.MsgspecError) as error:
+        log.warning("%s cannot be read (%s); it is begun again", path, type(error).__name__)
+        return State()
+
+
+def record(fleet: Path, name: str, outcome: Outcome) -> State:
+    """Note what came of an institution's night; returns what is known now."""
+    return _change(fleet, name, lambda state: state.after(outcome, name))
+
+
+def resume(fleet: Path, name: str) -> bool:
+    """Forget that Rollbook paused an institution, and why; returns whether it had."""
+    paused = bool(load(fleet, name).paused)
+    if paused:
+        _change(fleet, name, lambda state: msgspec.structs.replace(state, refused=(), paused="", paused_at=None))
+    return paused
+
+
+def _change(fleet: Path, name: str, change: Callable[[State], State]) -> State:
+    """Change a state. Two processes may do that at once: each changes what the other one left."""
+    folder = files.folder(fleet / FOLDER)
+    with FileLock(folder / ".lock", mode=files.PRIVATE_FILE):
+        state = change(load(fleet, name))
+        files.write(_path(fleet, name), msgspec.json.encode(state))
+    return state
+
+
+def _path(fleet: Path, name: str) -> Path:
+    return fleet / FOLDER / f"{name}.json"
+
+
+def _key_refused(nights: tuple[date, ...], name: str) -> str:
+    return (
+        f"the service refused its key on {len(nights)} nights in a row, the last of them {nights[-1]}; when there is"
+        f" another key: rollbook fleet resume {name}"
+    )

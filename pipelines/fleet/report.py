@@ -1,0 +1,142 @@
+"""The fleet's page: which institutions are up to date and which are not, and where the service leaves the contract.
+
+It says what is true now: what became of the last nights is read from the fleet's folder, only figures and drift from
+`fleet.duckdb`, if there is one. It names institutions and no pupils; a field that the contract does not know is named
+only where several records have it, since one record's own field may be anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from functools import cache
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+from pipelines import files
+from pipelines.export.query import run_query
+from pipelines.fleet import standing
+from pipelines.institutions import Registry
+from pipelines.store import parts
+from pipelines.store.fleet_file import FleetFile
+from pipelines.store.statements import statements
+from pipelines.text import count_of, printable
+
+sql = statements("pipelines.fleet")
+
+FILE = "fleet-report.html"
+# A field that so many records have in one sync is the service's, and no pupil's.
+LEAST_RECORDS = 5
+# Its newest day may be yesterday: where the night is not over yet, or in a zone behind ours.
+ON_TIME = timedelta(days=1)
+
+UP_TO_DATE, LATE, HELD, FAILED, PAUSED, NEVER = "up to date", "late", "held", "failed", "paused", "never synced"
+# In this order: what somebody should do something about comes first.
+STATES = (FAILED, HELD, LATE, NEVER, PAUSED, UP_TO_DATE)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One institution: its name and school, how it stands, up to which day it is here, and what was said of it."""
+
+    name: str
+    school: str
+    state: str
+    newest_day: date | None
+    said: str
+    in_registry: bool
+
+
+@dataclass(frozen=True)
+class Page:
+    """What the page shows; `built_at` is when fleet.duckdb was made, whose figures and drift these are."""
+
+    at: datetime
+    lines: Sequence[Line]
+    built_at: datetime | None = None
+    figures: Sequence[tuple[Any, ...]] = ()
+    drift: Sequence[tuple[Any, ...]] = ()
+    refused: Sequence[tuple[Any, ...]] = ()
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def verdict(self) -> str:
+        """The page's answer, in a sentence."""
+        others = [f"{self.counts[s]:,} {s}" for s in STATES[:-1] if self.counts[s]]
+        total = count_of(len(self.lines), "institution")
+        return f"{self.counts[UP_TO_DATE]:,} of {total} up to date" + (f"; {', '.join(others)}." if others else ".")
+
+
+def write(fleet: Path, registry: Registry, out: Path, at: datetime) -> Page:
+    """Write the page to a file that only its owner can read; returns what is on it. `at` is the time shown (UTC)."""
+    page = load(fleet, registry, at)
+    files.write(out, _environment().get_template("page.html").render(page=page).encode())
+    return page
+
+
+def load(fleet: Path, registry: Registry, at: datetime) -> Page:
+    """What the page shows. Raises DamagedError for a fleet.duckdb that cannot be read."""
+    given = {name: found for name in parts.givers(fleet) if (found := parts.note_of(fleet, name)) is not None}
+    lines = [_line(row, at.date()) for row in standing.rows(fleet, registry, given, {})]
+    lines.sort(key=lambda line: (STATES.index(line.state), line.name))
+    counts = Counter(line.state for line in lines)
+    file = FleetFile(fleet).path
+    if not file.is_file():
+        return Page(at, lines, counts=counts)
+    return Page(
+        at,
+        lines,
+        built_at=run_query(file, "SELECT published_at FROM spans.version").rows[0][0],
+        figures=run_query(file, sql("figures")).rows,
+        drift=run_query(file, sql("drift"), {"least": LEAST_RECORDS}).rows,
+        refused=run_query(file, sql("refused")).rows,
+        counts=counts,
+    )
+
+
+def _line(row: standing.Row, today: date) -> Line:
+    day = row["newest_day"]
+    newest = day if isinstance(day, date) else None
+    outcome, paused = row["last_outcome"], str(row["paused"] or "")
+    if paused:
+        state, said = PAUSED, paused
+    elif outcome in (HELD, FAILED):
+        state, said = str(outcome), str(row["said"] or "")
+    elif newest is None:
+        state, said = NEVER, "It has published nothing yet."
+    elif newest < today - ON_TIME:
+        state, said = LATE, f"Nothing newer than {newest} was published."
+    else:
+        state, said = UP_TO_DATE, ""
+    in_registry = bool(row["in_registry"])
+    if not in_registry:
+        state, said = PAUSED, "It left the registry; what it gave stays until `rollbook fleet forget`."
+    return Line(str(row["institution"]), str(row["school_name"] or ""), state, newest, said, in_registry)
+
+
+@cache
+def _environment() -> Environment:
+    def read(name: str) -> str:
+        package = "pipelines.report" if name == "light.css" else "pipelines.fleet"
+        return resources(package).joinpath(name).read_text(encoding="utf-8")
+
+    environment = Environment(
+        loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["printable"] = lambda value: printable(str(value))
+    environment.filters["cell"] = _cell
+    return environment
+
+
+def _cell(value: object) -> str:
+    """A value in words: what is not known is a dash."""
+    if value is None:
+        return "\N{EN DASH}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.1f}" if isinstance(value, float) else printable(str(value))

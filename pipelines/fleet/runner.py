@@ -1,0 +1,141 @@
+"""A fleet's run: each institution for itself, in a process of its own, so that none can harm another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from urllib.parse import urlsplit
+
+import msgspec
+
+from pipelines import settings
+from pipelines.errors import RollbookError
+from pipelines.fleet import outcomes, rebuilding
+from pipelines.fleet.outcomes import Kind, Outcome
+from pipelines.fleet.processes import MOST_SECONDS, Processes
+from pipelines.fleet.rebuilding import Rebuilt
+from pipelines.fleet.worker import Answer, Finding, Task
+from pipelines.institutions import Institution, Registry
+from pipelines.landing.raw import RawStore
+from pipelines.source.fetch import utc_now
+from pipelines.sync.policy import counted
+
+# More of them would only wait for each other's disk.
+MOST_JOBS = 16
+
+Done = Callable[[str, Outcome], None]
+
+
+def default_jobs() -> int:
+    """How many institutions are worked on at a time: while one waits for its service, another one computes."""
+    return min(2 * (os.cpu_count() or 1), MOST_JOBS)
+
+
+@dataclass
+class Fleet:
+    """The institutions of a registry, or those named by `only`, and what is done with all of them.
+
+    `jobs` are worked on at a time, each for `most_seconds` at most. Raises SettingError for an unknown name.
+    """
+
+    registry: Registry
+    only: tuple[str, ...] = ()
+    jobs: int = field(default_factory=default_jobs)
+    clock: Callable[[], datetime] = utc_now
+    most_seconds: float = MOST_SECONDS
+
+    def __post_init__(self) -> None:
+        names = dict.fromkeys(self.only or self.registry.institutions)
+        self.institutions = {name: self.registry[name] for name in names}
+        self.root = settings.common_path()
+        self.path = self.root / settings.FLEET
+        self.hosts = {name: _host(institution) for name, institution in self.institutions.items()}
+
+    def sync(self, day: date | None = None, *, fresh: bool = False, done: Done | None = None) -> dict[str, Outcome]:
+        """Sync each institution for itself; returns what came of each, by name.
+
+        One whose day was synced already is not asked again unless `fresh`, a paused one is left out. `done` is called
+        with each outcome as it comes. Whatever a signal's handler raises comes through once the processes have ended.
+        """
+        found: dict[str, Outcome] = {}
+
+        def add(name: str, outcome: Outcome) -> None:
+            found[name] = outcome
+            if done is not None:
+                done(name, outcome)
+
+        tasks = {}
+        for name in self.institutions:
+            known = self._needs_nothing(name, day, fresh=fresh)
+            if known is not None:
+                add(name, known)
+            else:
+                tasks[name] = Task(what="sync", name=name, day=day, fresh=fresh)
+        killed: dict[str, Outcome] = {}
+        with self._processes() as processes:
+            for name, answer in processes.run(tasks, self.hosts):
+                outcome = answer.outcome or self._ended(answer, day)
+                if not answer.is_noted:
+                    with suppress(OSError):
+                        outcomes.record(self.path, name, outcome)
+                if answer.outcome is None:
+                    killed[name] = outcome
+                add(name, outcome)
+            alerts = {name: Task(what="alert", name=name, outcome=outcome) for name, outcome in killed.items()}
+            for _ in processes.run(alerts, self.hosts):
+                pass
+        return {name: found[name] for name in self.institutions}
+
+    def backfill(self, first: date, last: date, *, confirmed: bool = False) -> Iterator[tuple[str, Rebuilt]]:
+        """Make the landed days of a range again for each institution; yields what became of them, as it comes."""
+        with self._processes() as processes:
+            tasks = {
+                n: Task(what="backfill", name=n, day=first, last=last, confirmed=confirmed) for n in self.institutions
+            }
+            for name, answer in processes.run(tasks, self.hosts):
+                ended = Rebuilt(kind=rebuilding.Kind.FAILED, message=self._ended(answer, first).message)
+                yield name, answer.rebuilt or ended
+
+    def check(self) -> Iterator[tuple[str, tuple[Finding, ...]]]:
+        """Check whether each institution could be synced here and now; yields what was found, as it comes."""
+        with self._processes() as processes:
+            tasks = {name: Task(what="check", name=name) for name in self.institutions}
+            for name, answer in processes.run(tasks, self.hosts):
+                yield name, answer.findings or (Finding("check", "failed", answer.ended),)
+
+    def _processes(self) -> Processes:
+        return Processes(self.registry, self.jobs, clock=self.clock, most_seconds=self.most_seconds)
+
+    def _needs_nothing(self, name: str, day: date | None, *, fresh: bool) -> Outcome | None:
+        """The outcome of an institution that no process is needed for: it is paused, or was synced on this day."""
+        state = outcomes.load(self.path, name)
+        if paused := self.institutions[name].paused or state.paused:
+            return Outcome(kind=Kind.PAUSED, at=self.clock(), message=paused, asked=False)
+        last = state.last
+        if fresh or last is None or last.kind is not Kind.SYNCED:
+            return None
+        try:
+            zone = settings.load(fetches=False, institution=name).zone
+            wanted = day or self.clock().astimezone(zone).date()
+            # The file alone does not count: the warehouse may have been put back, or the landing discarded.
+            there = last.day == wanted and counted(RawStore(self.root / name / "raw").manifests(wanted))
+        except (RollbookError, OSError):
+            return None  # its own process says what is wrong
+        return msgspec.structs.replace(last, asked=False, requests=0, seconds=0.0) if there else None
+
+    def _ended(self, answer: Answer, day: date | None) -> Outcome:
+        """The outcome of a process that could not say one. What it left is finished by the next one."""
+        message = f"{answer.ended[:1].upper()}{answer.ended[1:]}. Nothing is lost: run `rollbook fleet sync` again."
+        return Outcome(kind=Kind.FAILED, at=self.clock(), day=day, message=message)
+
+
+def _host(institution: Institution) -> str:
+    """The host that an institution asks; those that have none ask nobody, each for itself."""
+    url = str(institution.values.get("base_url") or os.environ.get(f"{settings.PREFIX}BASE_URL", ""))
+    try:
+        return urlsplit(url).netloc.casefold() or institution.name
+    except ValueError:
+        return institution.name

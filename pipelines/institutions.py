@@ -1,0 +1,195 @@
+"""The registry of a district, `institutions.toml`: which institutions there are, and the settings of each.
+
+A single school has none, and nothing here is read for it. What a setting means is said in `settings`; what is done with
+many institutions, in `fleet`. The registry holds no key: it names the environment variable or the file that does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+
+from dotenv import dotenv_values
+
+from pipelines.errors import SettingError
+
+FILE = "institutions.toml"
+DEFAULTS = "defaults"
+BATCHES = "batches"
+PAUSED = "paused"
+# What lies beside the institutions' folders, or lay there when the folder was a single school's warehouse.
+RESERVED = frozenset({"fleet", "raw", "snapshots", "build", "published", "exports", "demo", DEFAULTS, BATCHES})
+MOST_BATCHES = 1000
+# Also the name of a folder, of a partition in Dagster and of one in a lake, on systems that ignore case, too.
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+
+
+@dataclass(frozen=True)
+class Secret:
+    """Where a secret is: in an environment variable, or in a file. Never the secret itself."""
+
+    env: str = ""
+    file: str = ""
+
+    def read(self, root: Path) -> str:
+        """The secret; `.env` in `root` counts as environment. Raises ValueError, which says what is missing."""
+        if self.env:
+            value = os.environ.get(self.env) or dotenv_values(root / ".env").get(self.env)
+            if not value:
+                raise ValueError(f"is in {self.env}, which is not set: put it into the environment or .env")
+            return value
+        try:
+            return (root / Path(self.file).expanduser()).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it is not text"
+            raise ValueError(f"is in the file {self.file}, which cannot be read ({reason})") from None
+
+
+@dataclass(frozen=True)
+class Institution:
+    """One institution of the registry: its name, its settings (`[defaults]` included), and why it is paused."""
+
+    name: str
+    values: Mapping[str, object] = field(default_factory=dict, repr=False)
+    paused: str = ""
+
+    def variables(self, *settings: str) -> frozenset[str]:
+        """The variables of the environment that hold its secrets: those of some settings, or all."""
+        found = (v for k, v in self.values.items() if not settings or k in settings)
+        return frozenset(v.env for v in found if isinstance(v, Secret) and v.env)
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The institutions by name, as the file lists them; `batches` is how many partitions Dagster shows them in.
+
+    `defaults` is what each of them says that does not say otherwise.
+    """
+
+    path: Path
+    institutions: Mapping[str, Institution]
+    batches: int | None = None
+    defaults: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+    def __getitem__(self, name: str) -> Institution:
+        """The institution of that name. Raises SettingError, which names the nearest one."""
+        found = self.institutions.get(name)
+        if found is None:
+            near = get_close_matches(name, self.institutions, n=1)
+            meant = f"; did you mean {near[0]}?" if near else f": it has {self.listed()}"
+            raise SettingError(f"{self.path.name} has no institution {name!r}{meant}")
+        return found
+
+    def variables(self, *settings: str) -> frozenset[str]:
+        """The variables of the environment that hold the secrets of any institution."""
+        return frozenset().union(*(i.variables(*settings) for i in self.institutions.values()))
+
+    def listed(self, most: int = 20) -> str:
+        """The names, with commas between; of very many, the first ones and how many more there are."""
+        names = list(self.institutions)
+        more = f" and {len(names) - most} more" if len(names) > most else ""
+        return (", ".join(names[:most]) or "none") + more
+
+
+def read(path: Path, known: frozenset[str], secret: frozenset[str]) -> Registry:
+    """Read a registry. `known` are the settings that an institution may have, `secret` those that hold a secret.
+
+    Raises SettingError: one line that names the place in the file and says what to write. It quotes no value.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"{path.name} is not valid TOML: {_place(str(error))}") from None
+    except UnicodeDecodeError:
+        raise SettingError(f"{path.name} is not text in UTF-8") from None
+    except OSError as error:
+        raise SettingError(f"{path.name} cannot be read ({os.strerror(error.errno or 0)})") from None
+    batches = _batches(document.pop(BATCHES, None), path)
+    check = _Check(path, known, secret)
+    defaults = check.values(DEFAULTS, document.pop(DEFAULTS, {}))
+    if PAUSED in defaults:
+        raise SettingError(f"[{DEFAULTS}] of {path.name} cannot be paused: pause the institutions")
+    found = {}
+    for name, table in document.items():
+        values = check.values(check_name(name), table)
+        paused = values.pop(PAUSED, "")
+        found[name] = Institution(name, MappingProxyType({**defaults, **values}), str(paused))
+    return Registry(path, MappingProxyType(found), batches, MappingProxyType(defaults))
+
+
+def check_name(name: str) -> str:
+    """Return a name that can be a folder's and a partition's. Raises SettingError for any other."""
+    if name in RESERVED:
+        raise SettingError(f"No institution can be called {name}: Rollbook uses this name itself")
+    if not _NAME.fullmatch(name):
+        raise SettingError(
+            f"No institution can be called {name[:80]!r}: write lower-case letters, digits, - and _ (at most 63), such"
+            " as linden-vale. If this is a setting for all, it belongs under [defaults]"
+        )
+    return name
+
+
+@dataclass(frozen=True)
+class _Check:
+    path: Path
+    known: frozenset[str]
+    secret: frozenset[str]
+
+    def values(self, name: str, table: object) -> dict[str, object]:
+        """Return the settings of a table, with a `Secret` for each that holds one."""
+        where = f"[{name}] of {self.path.name}"
+        if not isinstance(table, dict):
+            raise SettingError(f"{self.path.name}: {name} must be a table: write [{name}] and its settings below it")
+        values: dict[str, object] = {}
+        for key, value in table.items():
+            if key == PAUSED:
+                values[key] = self._reason(where, value)
+            elif key not in self.known:
+                raise SettingError(f"{where} has {key!r}, {_unknown(key, self.known)}")
+            elif key in self.secret:
+                values[key] = self._secret(where, key, value)
+            elif isinstance(value, (dict, list)):
+                raise SettingError(f"{key} in {where} must be one value")
+            else:
+                values[key] = value
+        return values
+
+    def _secret(self, where: str, key: str, value: object) -> Secret:
+        if isinstance(value, dict) and len(value) == 1:
+            ((kind, place),) = value.items()
+            if kind in ("env", "file") and isinstance(place, str) and place.strip():
+                return Secret(**{kind: place.strip()})
+        raise SettingError(
+            f'{key} in {where} must say where it is, never what it is: write {{ env = "NAME" }} or {{ file = "/path" }}'
+        )
+
+    def _reason(self, where: str, value: object) -> str:
+        if isinstance(value, str) and value.strip():
+            return " ".join(value.split())
+        raise SettingError(f'{PAUSED} in {where} must say why, such as "key being renewed"; remove it to resume')
+
+
+def _unknown(key: str, known: frozenset[str]) -> str:
+    if key in ("warehouse", "institution", "institutions", "ui_hosts"):
+        return f"which is one for all: set ROLLBOOK_{key.upper()} in the environment"
+    near = get_close_matches(key.lower().removeprefix("rollbook_"), known, n=1)
+    return f"which is not a setting{f'; did you mean {near[0]}?' if near else ''}"
+
+
+def _batches(value: object, path: Path) -> int | None:
+    if value is None or (type(value) is int and 1 <= value <= MOST_BATCHES):
+        return value
+    raise SettingError(f"{BATCHES} in {path.name} must be a whole number from 1 to {MOST_BATCHES}")
+
+
+def _place(message: str) -> str:
+    """What tomllib says, without what it quotes of the file: that may be a key."""
+    place = re.search(r"\((at [^)]*)\)$", message)
+    reason = "something is there twice" if message.startswith("Cannot") else "it cannot be read"
+    return f"{reason} {place[1] if place else ''}".strip()

@@ -1,0 +1,157 @@
+"""The object store, through obstore: put, get, list, delete. Its errors become MirrorError.
+
+obstore tries a request again by itself, with back-off, and sends what it sends over TLS unless the address says this
+machine. What is stored is verified by reading it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import unquote, urlsplit
+
+from pipelines import files
+from pipelines.errors import MirrorError, SettingError
+
+# For one request, which carries 5 MB at most, and for all tries of it together.
+REQUEST_SECONDS = 60
+RETRY_SECONDS = 180
+# Names of one request to delete; what S3 takes.
+DELETED_AT_ONCE = 1000
+
+
+_REASONS = {"Unauthenticated": "it does not accept the credentials", "PermissionDenied": "it does not allow that"}
+
+
+class TakenError(Exception):
+    """The object is there already."""
+
+
+class Bucket:
+    """A folder of an object store, `url` such as s3://bucket/prefix. Safe to use from several threads.
+
+    Credentials, region and endpoint come from the environment, as for the store's own tools (AWS_ACCESS_KEY_ID,
+    AWS_ENDPOINT_URL and so on). Every method raises MirrorError.
+    """
+
+    def __init__(self, url: str, folder: str = "") -> None:
+        """`folder` is one below the URL's. Nothing is asked yet. Raises SettingError without the extra `mirror`."""
+        self.url = f"{url.rstrip('/')}/{folder}".rstrip("/")
+        self._obstore: Any = _obstore()
+        with self._translated("be opened"):
+            self._store = self._open()
+
+    def _open(self) -> Any:
+        if self.url.startswith("file:"):
+            root = Path(unquote(urlsplit(self.url).path))
+            files.folder(root)
+            return self._obstore.store.LocalStore(root, automatic_cleanup=True)
+        return self._obstore.store.from_url(
+            self.url,
+            client_options={"timeout": f"{REQUEST_SECONDS}s", "connect_timeout": "10s", "allow_http": True},
+            retry_config={"max_retries": 10, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+        )
+
+    def put(self, name: str, content: Path | bytes, digest: str) -> None:
+        """Store an object, and read it back: raises MirrorError when its SHA-256 is not `digest`."""
+        with self._translated("take an object"):
+            self._obstore.put(self._store, name, content)
+        if self.digest(name) != digest:
+            raise MirrorError(
+                f"What was copied to {self.url} is not what is read back from it. Nothing here is lost: run"
+                " `rollbook mirror sync` again, and if this comes again, check that storage"
+            )
+
+    def create(self, name: str, content: bytes) -> None:
+        """Store an object that is not there yet, in one request. Raises TakenError when it is: no two can both win."""
+        taken = False
+        with self._translated("take an object"):
+            try:
+                self._obstore.put(self._store, name, content, mode="create", use_multipart=False)
+            except (self._obstore.exceptions.AlreadyExistsError, self._obstore.exceptions.PreconditionError):
+                taken = True
+        if taken and self.read(name) != content:  # else it was ours: the answer to an earlier try was lost
+            raise TakenError
+
+    def read(self, name: str) -> bytes:
+        """A whole object. Raises FileNotFoundError, too."""
+        with self._translated("be read"):
+            return bytes(self._obstore.get(self._store, name).bytes())
+
+    def fetch(self, name: str, to: IO[bytes]) -> str:
+        """Write an object into an open file; returns its SHA-256. Raises FileNotFoundError, too."""
+        digest = sha256()
+        with self._translated("be read"):
+            for chunk in self._obstore.get(self._store, name):
+                digest.update(chunk)
+                to.write(chunk)
+        return digest.hexdigest()
+
+    def digest(self, name: str) -> str:
+        """The SHA-256 of an object, as it is read back. Raises FileNotFoundError, too."""
+        digest = sha256()
+        with self._translated("be read"):
+            for chunk in self._obstore.get(self._store, name):
+                digest.update(chunk)
+        return digest.hexdigest()
+
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """Every object below a folder, by name, and its bytes."""
+        with self._translated("be listed"):
+            listed: Iterator[list[dict[str, Any]]] = self._obstore.list(self._store, prefix=prefix or None)
+            return {found["path"]: found["size"] for page in listed for found in page}
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete objects; those that are gone already count as deleted."""
+        names = list(names)
+        for start in range(0, len(names), DELETED_AT_ONCE):
+            some = names[start : start + DELETED_AT_ONCE]
+            with self._translated("delete objects"):
+                try:
+                    self._obstore.delete(self._store, some)
+                except FileNotFoundError:
+                    for name in some:
+                        self._delete_one(name)
+
+    def _delete_one(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            self._obstore.delete(self._store, name)
+
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        """Raise MirrorError without the store's own words, which hold addresses and names of keys."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except self._obstore.exceptions.BaseError as error:
+            kind = type(error).__name__.removesuffix("Error")
+            known = {
+                "Unauthenticated": "it does not accept the credentials",
+                "PermissionDenied": "it does not allow that",
+            }
+            reason = known.get(kind, f"{kind}; no usable answer")
+        except (OSError, ValueError, TypeError) as error:
+            reason = type(error).__name__
+        else:
+            return
+        raise MirrorError(
+            f"The mirror at {self.url} could not {what} ({reason}). Nothing here is lost, and the next sync tries"
+            " again: check that storage, its credentials and ROLLBOOK_LAKE"
+        )
+
+
+def _obstore() -> Any:
+    try:
+        import obstore
+        import obstore.exceptions
+        import obstore.store
+    except ImportError:
+        raise SettingError(
+            'ROLLBOOK_LAKE needs the extra mirror, which is not installed: pip install "rollbook[mirror]"'
+        ) from None
+    return obstore

@@ -1,0 +1,309 @@
+"""What a run is about, which days and which institutions, and how Dagster's partitions and tags say so.
+
+A single school's partitions are days. With a registry they are days x institutions or, where it says `batches`, days x
+batches of institutions. Only this module knows which; the stages ask for a run's `Scope`, and for the events of its
+assets. The institutions are read when definitions are loaded. One that leaves the registry keeps its runs and events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+
+from pipelines import report, settings
+from pipelines.cron import due
+from pipelines.errors import ArgumentError, RollbookError, SettingError
+from pipelines.institutions import Registry
+from pipelines.landing.raw import RawStore
+from pipelines.settings import Settings, SourceSettings
+from pipelines.sync import Rollbook
+
+# The dimensions, in the order in which Dagster writes them into a key: 2026-11-20|linden-vale, 2026-11-20|batch-03.
+DATE, INSTITUTION = "date", "institution"
+PUBLISHED = dg.AssetKey(["published", "rollbook"])
+PARTITION_TAG = "dagster/partition"
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+# A run with this tag fetches whatever its day; the schedule and `rollbook sync` set it.
+SYNC_TAG = "rollbook/sync"
+NIGHTLY = "nightly"
+# Any of these means a backfill: launched in the UI over several days, or by `rollbook backfill`.
+BACKFILL_TAGS = {"dagster/backfill", RANGE_START}
+INSTITUTION_TAG = "rollbook/institution"
+BATCH_TAG = "rollbook/batch"
+# Runs that ask one host go one after the other: see the limits in dagster_home/deploy/district/.
+HOST_TAG = "rollbook/host"
+# Of a batch's night: the schedule that asked for it. The batch's institutions of another schedule are left out.
+SCHEDULE_TAG = "rollbook/schedule"
+# Of a run over several institutions, those that it is for, with commas between.
+ONLY_TAG = "rollbook/only"
+
+_SUMMER_AND_WINTER = (datetime(2026, 1, 15), datetime(2026, 7, 15))  # noqa: DTZ001 - in each of the zones
+_EASTERNMOST = "Etc/GMT-14"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a run is about. The institutions of a single school are one without a name."""
+
+    days: tuple[date, ...]
+    institutions: tuple[str, ...] = ("",)
+    batch: str = ""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the run is about one institution, which it then does itself."""
+        return len(self.institutions) == 1
+
+    @property
+    def institution(self) -> str:
+        """The one institution. Raises RollbookError where there are several, or none is left."""
+        if not self.is_alone:
+            raise RollbookError("This run is about several institutions, each of which is done in a process of its own")
+        return self.institutions[0]
+
+
+class Partitions:
+    """The partitions of a single school, or those of a registry. `sources` says when each institution is asked."""
+
+    def __init__(
+        self,
+        timezone: str,
+        first_day: date,
+        registry: Registry | None = None,
+        sources: Mapping[str, SourceSettings] = MappingProxyType({}),
+        schedule: tuple[str, str] | None = None,
+    ) -> None:
+        self.sources = sources
+        # The cron line and the zone by which all of them sync; None if they differ, or are not known.
+        self.schedule = schedule
+        self.names = tuple(registry.institutions) if registry else ()
+        self.batches = registry.batches if registry else None
+        self.is_single = registry is None
+        # Today is a partition: a night's sync is labelled with the day on which it begins.
+        self.days = dg.DailyPartitionsDefinition(start_date=str(first_day), timezone=timezone, end_offset=1)
+        self.definition: dg.PartitionsDefinition[Any] = self.days
+        if registry is not None:
+            listed = self._batch_names() if self.batches else self.names
+            institutions = dg.StaticPartitionsDefinition(list(listed))
+            self.definition = dg.MultiPartitionsDefinition({DATE: self.days, INSTITUTION: institutions})
+
+    @property
+    def freshness(self) -> dg.FreshnessPolicy | None:
+        """Fails when a night is past its grace period and nothing was published since it began.
+
+        Dagster knows the freshness of an asset, not of its partitions: with a registry it says that nobody published.
+        The nights of each institution are looked after by the sensor `watch`.
+        """
+        if self.schedule is None:
+            return None
+        line, timezone = self.schedule
+        night = due(line)
+        if night.deadline is None:
+            return dg.FreshnessPolicy.time_window(fail_window=night.gap + night.grace)
+        return dg.FreshnessPolicy.cron(night.deadline, night.grace + night.slack, timezone)
+
+    def scope(self, tags: Mapping[str, str]) -> Scope:
+        """What a run with these tags is about.
+
+        Raises SettingError for an institution that has left the registry, and ArgumentError for a run without a day.
+        """
+        first, last = (tags.get(PARTITION_TAG) or tags.get(tag) for tag in (RANGE_START, RANGE_END))
+        if first is None or last is None:
+            raise ArgumentError("This run is about no day: launch it for a partition")
+        if self.is_single:
+            return Scope(_days(first, last))
+        (first, first_place), (last, last_place) = _parts(first), _parts(last)
+        days = _days(first, last)
+        if not self.batches:
+            return Scope(days, self._of(tags, _between(self.names, first_place, last_place)))
+        batches = _between(self._batch_names(), first_place, last_place)
+        names = tuple(name for name in self.names if self.batch_of(name) in batches)
+        return Scope(days, self._of(tags, names), ", ".join(batches))
+
+    def key(self, day: date, institution: str = "") -> str:
+        """The partition of an institution's day; of a single school, its day."""
+        if self.is_single:
+            return str(day)
+        return dg.MultiPartitionKey({DATE: str(day), INSTITUTION: self.place_of(institution)})
+
+    def place_of(self, institution: str) -> str:
+        """Where an institution is in the other dimension: itself, or its batch."""
+        return self.batch_of(institution) if self.batches else institution
+
+    def batch_of(self, institution: str) -> str:
+        """The batch of an institution. By its name and never by its position: adding one moves no other."""
+        return self._batch_name(int(sha256(institution.encode()).hexdigest()[:16], 16) % (self.batches or 1))
+
+    def batch_key(self, day: date, batch: str) -> dg.MultiPartitionKey:
+        """The partition of a batch's day."""
+        return dg.MultiPartitionKey({DATE: str(day), INSTITUTION: batch})
+
+    def in_batch(self, batch: str) -> tuple[str, ...]:
+        """The institutions of a batch."""
+        return tuple(name for name in self.names if self.batch_of(name) == batch)
+
+    def tags(self, institution: str, first: date, last: date | None = None) -> dict[str, str]:
+        """The tags of a run over an institution's day, or over its days from the first to the last."""
+        if last is not None:
+            days = {RANGE_START: str(self.key(first, institution)), RANGE_END: str(self.key(last, institution))}
+            return days | self.owner_tags(institution)
+        key = self.key(first, institution)
+        by_dimension = key.keys_by_dimension if isinstance(key, dg.MultiPartitionKey) else {}
+        parts = {f"{PARTITION_TAG}/{name}": part for name, part in by_dimension.items()}
+        return {PARTITION_TAG: str(key), **parts, **self.owner_tags(institution)}
+
+    def owner_tags(self, institution: str) -> dict[str, str]:
+        """The tags that say whose run it is, for people's searches and the queue's limits. A single school has none."""
+        if not institution:
+            return {}
+        source = self.sources.get(institution)
+        host = {HOST_TAG: host_of(source)} if source and source.base_url else {}
+        batch = {BATCH_TAG: self.batch_of(institution), ONLY_TAG: institution} if self.batches else {}
+        return {INSTITUTION_TAG: institution, **host, **batch}
+
+    def batch_tags(self, day: date, batch: str) -> dict[str, str]:
+        """The tags of a run over a batch's day."""
+        key = self.batch_key(day, batch)
+        parts = {f"{PARTITION_TAG}/{name}": part for name, part in key.keys_by_dimension.items()}
+        return {PARTITION_TAG: str(key), **parts, BATCH_TAG: batch}
+
+    def tags_of_scope(self, tags: Mapping[str, str]) -> dict[str, str]:
+        """The tags that say whose run it is, for a run that was launched in the UI, without them."""
+        if name := self.institution_of(tags):
+            return self.owner_tags(name)
+        try:
+            batch = self.scope(tags).batch
+        except RollbookError:
+            return {}
+        return {BATCH_TAG: batch} if batch else {}
+
+    def institution_of(self, tags: Mapping[str, str]) -> str:
+        """The one institution of a run with these tags; empty for a single school, and where there are several."""
+        try:
+            scope = self.scope(tags)
+        except RollbookError:
+            return ""
+        return scope.institution if scope.is_alone else ""
+
+    def place_tags(self, institution: str) -> dict[str, str]:
+        """The tags by which an institution's runs are found; there may be others among them, see `is_of`."""
+        if self.is_single:
+            return {}
+        return {BATCH_TAG: self.batch_of(institution)} if self.batches else {INSTITUTION_TAG: institution}
+
+    def is_of(self, institution: str, tags: Mapping[str, str]) -> bool:
+        """Whether a run with these tags, over its batch, is about an institution: it may be about others of it only."""
+        if ONLY_TAG in tags and institution not in tags[ONLY_TAG].split(","):
+            return False
+        source = self.sources.get(institution)
+        return SCHEDULE_TAG not in tags or (source is not None and schedule_name(source) == tags[SCHEDULE_TAG])
+
+    def event(
+        self, asset: dg.AssetKey, day: date, scope: Scope, metadata: Mapping[str, Any]
+    ) -> dg.AssetMaterialization | dg.AssetObservation:
+        """The event that an asset was made on a day. One institution alone does not make the day of its batch."""
+        institution = scope.institution
+        key = self.key(day, institution)
+        if self.batches:
+            return dg.AssetObservation(asset, partition=key, metadata={"institution": institution, **metadata})
+        return dg.AssetMaterialization(asset, partition=key, metadata=metadata)
+
+    def page(self, institution: str) -> str:
+        """Where `rollbook serve` shows the morning page of an institution, or of a single school."""
+        return f"/{report.FILE}" if self.is_single else f"/report/{institution}.html"
+
+    def _of(self, tags: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if self.is_of(name, tags))
+
+    def _batch_names(self) -> tuple[str, ...]:
+        return tuple(self._batch_name(number) for number in range(self.batches or 0))
+
+    def _batch_name(self, number: int) -> str:
+        digits = max(2, len(str(self.batches)))
+        return f"batch-{number + 1:0{digits}}"
+
+
+def read(found: Settings | None) -> Partitions:
+    """The partitions of the registry, if there is one, else those of a single school with these settings.
+
+    While its settings are wrong, or raw/ is damaged, they begin today. Raises SettingError for a broken registry.
+    """
+    registry = settings.registry()
+    if registry is None:
+        try:
+            first = Rollbook(settings.load(fetches=False)).first_day()
+        except RollbookError:
+            first = date.today()  # noqa: DTZ011 - the zone is one of the settings
+        schedule = (found.cron, found.timezone) if found else None
+        return Partitions(found.timezone if found else "UTC", first, schedule=schedule)
+    sources, common = settings.sources(registry), settings.common_path()
+    firsts = [_first_day(RawStore(common / name / "raw"), source) for name, source in sources.items()]
+    zones = {source.timezone for source in sources.values()} or {"UTC"}
+    schedules = {(source.cron, source.timezone) for source in sources.values()}
+    schedule = schedules.pop() if len(schedules) == 1 else None
+    return Partitions(easternmost(zones), min(firsts, default=datetime.now(UTC).date()), registry, sources, schedule)
+
+
+def easternmost(zones: Iterable[str]) -> str:
+    """The zone in which a day begins first, so that nobody's today is missing; of none, one east of all."""
+    offsets = {zone: [ZoneInfo(zone).utcoffset(day) or timedelta() for day in _SUMMER_AND_WINTER] for zone in zones}
+    first = [max(column) for column in zip(*offsets.values(), strict=True)]
+    return next((zone for zone, own in sorted(offsets.items()) if own == first), _EASTERNMOST)
+
+
+def schedule_name(source: SourceSettings) -> str:
+    """The name of the schedule of all institutions with this cron line and zone."""
+    zone, cron = source.timezone, " ".join(source.cron.split())
+    for sign, word in (("*", "x"), ("/", "_per_"), (",", "_and_"), ("-", "_to_"), (" ", "_")):
+        cron = cron.replace(sign, word)
+    for sign, word in (("/", "_"), ("+", "_plus_"), ("-", "_minus_")):
+        zone = zone.replace(sign, word)
+    return f"{NIGHTLY}_{zone}_{cron}"
+
+
+def paused(registry: Registry) -> dict[str, str]:
+    """The institutions that are left out each night, and why: by the registry, or by Rollbook for a refused key."""
+    from pipelines.fleet import outcomes  # a single school needs none of it
+
+    fleet = settings.common_path() / settings.FLEET
+    found = {name: i.paused or outcomes.load(fleet, name).paused for name, i in registry.institutions.items()}
+    return {name: why for name, why in found.items() if why}
+
+
+def host_of(source: SourceSettings) -> str:
+    """The host that an institution's service is at, with its port, as `source.client` has it."""
+    return urlsplit(source.base_url).netloc
+
+
+def _first_day(raw: RawStore, source: SourceSettings) -> date:
+    today = datetime.now(source.zone).date()
+    try:
+        return source.first_date or min((*raw.all_days(), today))
+    except RollbookError:
+        return today
+
+
+def _parts(key: str) -> tuple[str, str]:
+    day, _, place = key.partition("|")
+    return day, place
+
+
+def _days(first: str, last: str) -> tuple[date, ...]:
+    start, end = date.fromisoformat(first), date.fromisoformat(last)
+    return tuple(start + timedelta(days=n) for n in range((end - start).days + 1))
+
+
+def _between(names: Sequence[str], first: str, last: str) -> tuple[str, ...]:
+    for name in (first, last):
+        if name not in names:
+            raise SettingError(f"{name} is not in the registry any more: its data stay, but nothing is done with them")
+    return tuple(names[names.index(first) : names.index(last) + 1])

@@ -1,0 +1,61 @@
+"""One request at a time to a host, across all institutions of a registry and all their processes.
+
+A single school needs none: its client asks one thing at a time, and its writer lock lets one process ask.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from filelock import FileLock
+
+from pipelines import files
+
+# How often a process that waits looks again. A page takes a service tens of milliseconds.
+POLL_SECONDS = 0.01
+# So far a file's time may be from the clock's.
+FILE_CLOCK_SECONDS = 1.0
+
+
+class Gate:
+    """Lets one process at a time ask a host; the lock is held for one request, never while waiting or retrying.
+
+    The lock is the operating system's: a killed process leaves none behind. `pause` are the seconds from the end of one
+    request to this host, by whichever process, to the next.
+    """
+
+    def __init__(self, folder: Path, host: str, pause: float = 0.0) -> None:
+        """`folder` holds one file per host, under a digest of its name."""
+        files.folder(folder)
+        self.pause = pause
+        self._path = folder / f"{sha256(host.casefold().encode()).hexdigest()[:24]}.lock"
+        self._lock = FileLock(self._path, mode=files.PRIVATE_FILE)
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Wait until the host is free and the pause is over, then hold it for the length of the block."""
+        while True:
+            with self._lock.acquire(poll_interval=POLL_SECONDS):
+                wait = self._wait()
+                if not wait:
+                    try:
+                        yield
+                    finally:
+                        os.utime(self._path)  # when the last request ended, for whoever comes next
+                    return
+            time.sleep(wait)
+
+    def _wait(self) -> float:
+        """Seconds until the pause is over. A clock that was set back costs one pause."""
+        if not self.pause:
+            return 0.0
+        since = time.time() - self._path.stat().st_mtime
+        if since < -FILE_CLOCK_SECONDS:
+            os.utime(self._path)  # by a later clock; the pause begins now
+            return self.pause
+        return max(self.pause - max(since, 0.0), 0.0)

@@ -1,0 +1,157 @@
+"""`rollbook fleet` as it is typed; and that no other command runs without an institution where there are many."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines import settings
+from pipelines.cli import app
+from pipelines.errors import SettingError
+from tests.support.commands import dagster_home, run_command
+from tests.support.district import District, new_district
+from tests.support.records import students
+
+pytestmark = pytest.mark.timeout(400)
+
+# With what a person would type; each is about one institution's warehouse.
+SINGLE = (
+    "sync",
+    "backfill 2026-11-20 2026-11-21",
+    "rebuild",
+    "discard 2026-11-20 --reason x",
+    "sql SELECT",
+    "export students",
+    "status",
+    "doctor",
+    "diff",
+    "prune",
+    "restore {tmp}/x.duckdb",
+    "relocate",
+    "erase 7",
+    "hold-erasure 7 --reason x",
+    "docs --processing",
+    "subject 7 --out {tmp}/x.zip",
+    "access",
+    "codes find 1",
+    "aggregates",
+    "mirror status",
+    "explore",
+)
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(settings, "ROOT", tmp_path)
+    path = tmp_path / "institutions.toml"
+    path.write_text('[ash]\nbase_url = "https://a.example"\n[birch]\nbase_url = "https://b.example"\n')
+    return path
+
+
+@pytest.mark.parametrize("typed", SINGLE)
+def test_a_command_about_one_institution_asks_which(registry: Path, tmp_path: Path, typed: str) -> None:
+    ran = CliRunner().invoke(app, typed.replace("{tmp}", str(tmp_path)).split())
+    assert isinstance(ran.exception, SettingError), (ran.output, ran.exception)
+    assert ran.exception.exit_code == 2
+    assert ran.exception.message == "Say which institution: rollbook --institution NAME ..., one of ash, birch"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["institutions.toml"]
+
+
+def test_every_command_about_one_institution_is_tried_above() -> None:
+    every = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    every = {name.replace("_", "-") for name in every} | {group.name for group in app.registered_groups if group.name}
+    assert every - {"demo", "sandbox", "serve", "fleet"} == {typed.split()[0] for typed in SINGLE}
+
+
+@pytest.mark.parametrize("typed", ["--version", "--help", "demo --help", "sandbox --help", "fleet --help"])
+def test_what_is_about_none_runs_without(registry: Path, typed: str) -> None:
+    assert CliRunner().invoke(app, typed.split()).exit_code == 0
+
+
+def test_tab_completes_the_names_of_institutions(registry: Path) -> None:
+    from pipelines.cli.app import _institutions
+
+    assert _institutions("a") == ["ash"]
+    assert _institutions("") == ["ash", "birch"]
+    registry.write_text("[ash\n")
+    assert _institutions("") == []
+
+
+def test_without_a_registry_a_fleet_command_says_how_to_make_one(tmp_path: Path) -> None:
+    env = {"DAGSTER_HOME": str(dagster_home(tmp_path / "home")), "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse")}
+    done = run_command("fleet", "sync", env=env, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "`rollbook fleet add --help` says how to make it" in done.stderr
+    assert not (tmp_path / "warehouse").exists()
+
+
+def test_a_single_school_loads_nothing_of_the_fleet() -> None:
+    code = (
+        "import sys, pipelines.cli, pipelines.sync, pipelines.settings as s; s.load(fetches=False);"
+        "print([m for m in sys.modules if m.startswith(('pipelines.fleet', 'tomlkit', 'multiprocessing.fork'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "ROLLBOOK_DEMO": ""},
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_an_empty_registry_is_a_fleet_of_none(registry: Path) -> None:
+    registry.write_text("# none yet\n")
+    for typed in ("fleet sync", "fleet status", "fleet check"):
+        ran = CliRunner().invoke(app, typed.split())
+        assert ran.exit_code == 0, (typed, ran.output, ran.exception)
+
+
+@pytest.fixture(scope="module")
+def district() -> Iterator[District]:
+    with new_district(["ash", "birch"], "cedar") as made:
+        yield made
+
+
+@pytest.mark.slow
+def test_a_night_from_the_command_line(district: District) -> None:
+    """All synced; then one held and none failed; then one failed as well."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        done = run_command("fleet", *arguments, env=district.environment())
+        assert not [key for s in district.schools.values() for key in (s.key,) if key in done.stdout + done.stderr]
+        return done
+
+    district["birch"].students = students(60)
+    first = run("sync")
+    assert (first.returncode, first.stderr) == (0, "")
+    assert re.search(
+        r"^synced  birch  \d{4}-\d\d-\d\d: 60 students, 1 classes, in [\d.]+ s$", first.stdout, re.MULTILINE
+    )
+    assert "3 synced of 3 institutions; 9 requests" in first.stdout
+    district["birch"].students = students(20)
+    held = run("sync", "--fresh")
+    assert held.returncode == 3
+    assert re.search(r"^held    birch  Held: 40 of 60 rows of students would be removed", held.stdout, re.MULTILINE)
+    assert "2 synced, 1 held of 3 institutions" in held.stdout
+    del district.hosts[1].schools[district["cedar"].key]
+    failed = run("sync", "--fresh", "--only", "birch,cedar")
+    assert failed.returncode == 1
+    assert "1 held, 1 failed of 2 institutions" in failed.stdout
+    known = json.loads(run("status", "--json").stdout)
+    assert known["counts"] == {"synced": 1, "held": 1, "failed": 1}
+    assert [i["institution"] for i in known["institutions"]] == ["ash", "birch", "cedar"]
+    checked = run("check")
+    assert checked.returncode == 1
+    assert "cedar, service: The records service at" in checked.stdout
+    unknown = run("sync", "--only", "ashe")
+    assert unknown.returncode == 2
+    assert "did you mean ash?" in unknown.stderr

@@ -1,0 +1,113 @@
+"""`rollbook fleet build`, `sql`, `export`, `report` and `forget`, as they are typed."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.errors import NothingLandedError, RollbookError
+from tests.support.commands import run_command
+from tests.support.district import District, new_district
+from tests.support.nights import night, without_views
+from tests.support.records import classes, student, students
+
+ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
+
+
+@pytest.fixture(scope="module")
+def district() -> Iterator[District]:
+    """Two institutions of one night, one of them with a field that nobody declared; a third that never synced."""
+    with new_district([ASH, BIRCH], CEDAR) as made, without_views():
+        drifting = [student(i, house="red") for i in range(1, 7)]
+        made.house(ASH).night(1, [*drifting, student(7, **{"of Zebedee": 1})], classes(1))
+        made.house(BIRCH).night(1, students(3), classes(1))
+        yield made
+
+
+def run(district: District, *arguments: str) -> str:
+    """The command in this process; returns what it prints, and raises its errors."""
+    with district.in_environment():
+        done = CliRunner().invoke(app, ["fleet", *arguments], env={"COLUMNS": "300"}, catch_exceptions=False)
+    if done.exit_code:
+        raise SystemExit(done.exit_code)
+    return " ".join(done.output.split())
+
+
+def test_one_file_is_built_and_asked(district: District, tmp_path: Path) -> None:
+    with pytest.raises(NothingLandedError, match="run `rollbook fleet build` first"):
+        run(district, "sql", "FROM students")
+    assert "fleet.duckdb holds 2 institutions and 10 students, up to 2026-11-20." in run(district, "build")
+    asked = run(district, "sql", "SELECT institution, COUNT(*) AS n FROM students GROUP BY ALL ORDER BY ALL")
+    assert re.search(r"ash . 7 birch . 3", asked)
+    with pytest.raises(RollbookError, match="only reads"):
+        run(district, "sql", "DELETE FROM students")
+    target = tmp_path / "roster.csv"
+    assert "Wrote 10 rows" in run(district, "export", "roster", "--out", str(target))
+    assert target.read_text("utf-8-sig").splitlines()[0].startswith("institution,class_id")
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    log = district.warehouse / "fleet" / "private" / "access.jsonl"
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(e["kind"], e["students"]) for e in entries][-1] == ("export", 10), (
+        "the ids are shared, the students are not"
+    )
+
+
+def test_the_page_says_who_is_up_to_date_and_where_the_contract_drifts(district: District) -> None:
+    run(district, "build")
+    state = district.warehouse / "fleet" / "state"
+    state.mkdir(exist_ok=True)
+    told = {"kind": "failed", "at": f"{datetime.now(UTC):%FT%TZ}", "message": "It is <down>"}
+    (state / "birch.json").write_text(json.dumps({"last": told}))
+    said = run(district, "report")
+    assert "0 of 3 institutions up to date; 1 failed, 1 late, 1 never synced." in said
+    file = district.warehouse / "fleet-report.html"
+    page = file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    for text in ("It is &lt;down&gt;", f"Nothing newer than {night(1)}", "house", "a field of single records", "cedar"):
+        assert text in page
+    assert "Zebedee" not in page
+    assert "Pupil" not in page
+    (state / "birch.json").unlink()
+
+
+def test_who_left_the_registry_can_be_forgotten(district: District) -> None:
+    with pytest.raises(RollbookError, match="birch is in the registry"):
+        run(district, "forget", BIRCH)
+    was = district.registry.read_text()
+    district.registry.write_text(was.replace("[birch]", "[dogwood]"))
+    assert "Removed what birch gave the fleet" in run(district, "forget", BIRCH)
+    with pytest.raises(RollbookError, match="Nothing of birch is here"):
+        run(district, "forget", BIRCH)
+    assert "holds 1 institution and 7 students" in run(district, "build")
+    district.registry.write_text(was)
+    with district.in_environment(), district.house(BIRCH).rollbook().writer():
+        pass
+
+
+@pytest.mark.slow
+def test_a_build_that_leaves_somebody_out_says_so_and_exits_1(district: District) -> None:
+    (next((district.warehouse / "fleet" / "students" / "institution=ash").iterdir())).write_bytes(b"")
+    done = run_command("fleet", "build", env=district.environment())
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "ash was left out: what it gives the fleet is not whole" in " ".join(done.stderr.split())
+    assert "1 institution and 3 students" in " ".join(done.stdout.split())
+    with district.in_environment(), district.house(ASH).rollbook().writer():
+        pass
+
+
+def test_without_a_registry_there_is_no_fleet(tmp_path: Path) -> None:
+    done: subprocess.CompletedProcess[str] = run_command(
+        "fleet", "build", env={"ROLLBOOK_WAREHOUSE": str(tmp_path)}, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert "There is no institutions.toml" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,110 @@
+"""All institutions at a glance: who is synced, held, late, paused, and what a monitoring system gets of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, time
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import ArgumentError
+from pipelines.fleet import outcomes, prometheus
+from pipelines.fleet.outcomes import Kind, Outcome
+from pipelines.fleet.overview import FleetStatus, InstitutionStatus, load_overview
+from pipelines.operations.status import load_status
+from tests.support.clocks import At
+from tests.support.district import District, new_district
+from tests.support.nights import night, without_views
+from tests.support.records import students
+
+AT = datetime.combine(night(2), time(2, 20), UTC)
+SAMPLE = re.compile(r'rollbook_[a-z_]+\{(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+\} -?[0-9.e+]+')
+
+
+@pytest.fixture(scope="module")
+def district() -> Iterator[District]:
+    """ash is synced, birch held, cedar late, elm refused, fir paused, and 007 is new."""
+    with new_district(["ash", "birch", "cedar", "elm", "fir", "007"]) as made, without_views():
+        made["birch"].students = students(60)
+        for name in ("ash", "birch", "cedar"):
+            made.house(name).night(1)
+        made.house("ash").night(2)
+        made["birch"].students = students(20)
+        with pytest.raises(Exception, match="would be removed"):
+            made.house("birch").night(2)
+        fleet = made.warehouse / "fleet"
+        failed = Outcome(kind=Kind.FAILED, at=AT, day=night(2), message="The key.", refused=True, requests=1)
+        outcomes.record(fleet, "elm", failed)
+        made.write({"fir": {"paused": '"holidays"'}})
+        yield made
+
+
+@pytest.fixture
+def known(district: District) -> dict[str, InstitutionStatus]:
+    with district.in_environment():
+        fleet = district.fleet(2)
+        fleet.clock = At(datetime.combine(night(2), time(12), UTC))
+        return {status.institution: status for status in load_overview(fleet).institutions}
+
+
+def test_each_is_shown_as_it_is(known: dict[str, InstitutionStatus]) -> None:
+    assert {name: status.shown for name, status in known.items()} == {
+        "ash": "synced",
+        "birch": "held",
+        "cedar": "late",
+        "elm": "failed",
+        "fir": "paused",
+        "007": "never",
+    }
+    assert known["ash"].day == known["ash"].readers_see == night(2)
+    assert (known["birch"].day, known["birch"].readers_see) == (night(2), night(1))
+    assert known["birch"].message.startswith("40 of 60 rows of students would be removed")
+    assert (known["elm"].since, known["elm"].requests, known["elm"].refused_nights) == (AT, 1, 1)
+    assert known["007"].late_by is None
+    assert [name for name, status in known.items() if status.is_fine] == ["ash"]
+
+
+def test_the_command_that_merges_a_hold_names_the_institution(district: District) -> None:
+    with district.in_environment():
+        (hold,) = load_status(district.house("birch").rollbook()).holds
+    assert hold.approve == "rollbook --institution birch sync --date 2026-11-21 --approve"
+
+
+def test_it_is_all_in_the_text_for_a_monitoring_system(known: dict[str, InstitutionStatus], tmp_path: Path) -> None:
+    path = tmp_path / "rollbook.prom"
+    path.write_text("old")
+    prometheus.write(path, FleetStatus(counts={}, institutions=tuple(known.values())))
+    lines = path.read_text().splitlines()
+    assert 'rollbook_sync_outcome{institution="birch",outcome="held"} 1' in lines
+    assert 'rollbook_sync_outcome{institution="007",outcome="never"} 1' in lines
+    assert 'rollbook_sync_records{institution="ash",set="students"} 5' in lines
+    assert 'rollbook_paused{institution="fir"} 1' in lines
+    assert 'rollbook_key_refused_nights{institution="elm"} 1' in lines
+    late = next(line for line in lines if line.startswith('rollbook_late_seconds{institution="cedar"}'))
+    assert float(late.split()[-1]) > 0
+    names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(names) == len(set(names)) == len([line for line in lines if line.startswith("# HELP")])
+    samples = [line for line in lines if not line.startswith("#")]
+    assert all(SAMPLE.fullmatch(line) for line in samples)
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert [p.name for p in tmp_path.iterdir()] == ["rollbook.prom"]
+
+
+def test_labels_are_escaped() -> None:
+    status = InstitutionStatus(institution='a"b\\c\nd', records={'s"': 1})
+    text = prometheus.text(FleetStatus(counts={}, institutions=(status,)))
+    assert 'rollbook_sync_records{institution="a\\"b\\\\c\\nd",set="s\\""} 1' in text.splitlines()
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="cannot be written .No such file"):
+        prometheus.write(tmp_path / "no" / "x.prom", FleetStatus(counts={}, institutions=()))
+
+
+def test_the_figures_hold_no_pupil(known: dict[str, InstitutionStatus]) -> None:
+    text = prometheus.text(FleetStatus(counts={}, institutions=tuple(known.values()))) + json.dumps(str(known))
+    assert "Pupil" not in text
+    assert "@" not in text

@@ -1,0 +1,134 @@
+"""The processes of a run: what each may know, and what is left when one or all of them are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.fleet.outcomes import Kind
+from tests.support import faults
+from tests.support.commands import COMMAND
+from tests.support.district import District, new_district
+from tests.support.servers import until
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def district() -> Iterator[District]:
+    with new_district(["ash", "birch"], "cedar") as made:
+        yield made
+
+
+def children(pid: int) -> set[int]:
+    """The processes that a process has started, and those that they have."""
+    found: set[int] = set()
+    for task in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((task / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+        if parent == pid:
+            found |= {int(task.name)} | children(int(task.name))
+    return found
+
+
+def environment(pid: int) -> bytes:
+    try:
+        return (Path("/proc") / str(pid) / "environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_no_process_has_a_key_in_its_environment_and_a_killed_one_costs_itself(district: District) -> None:
+    """A worker is killed while its service keeps it waiting; meanwhile all processes are looked at."""
+    district.hosts[1].on(faults.hang(60), path="auth", times=1)
+    seen: set[int] = set()
+    keys = {school.key.encode() for school in district.schools.values()}
+    shown: list[int] = []
+
+    def look() -> None:
+        until(lambda: district.asked()["cedar"], 100, 0.05)  # cedar's worker waits for its answer
+        found = children(os.getpid())
+        seen.update(found)
+        shown.extend(pid for pid in found if any(key in environment(pid) for key in keys))
+        workers = [pid for pid in found if is_worker(pid)]
+        for pid in workers:
+            if connected_to(pid, district.hosts[1].port):
+                os.kill(pid, signal.SIGKILL)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    found = district.night(1, jobs=3)
+    watcher.join()
+    assert len(seen) >= 3
+    assert shown == []
+    assert {name: o.kind for name, o in found.items()} == {
+        "ash": Kind.SYNCED,
+        "birch": Kind.SYNCED,
+        "cedar": Kind.FAILED,
+    }
+    assert found["cedar"].message.startswith("Its process was ended from outside (SIGKILL), perhaps for lack of memory")
+    again = district.night(1)
+    assert {o.kind for o in again.values()} == {Kind.SYNCED}
+    assert [name for name, o in again.items() if o.asked] == ["cedar"]
+
+
+def is_worker(pid: int) -> bool:
+    try:
+        return (Path("/proc") / str(pid) / "oom_score_adj").read_text().strip() == "500"
+    except OSError:
+        return False
+
+
+def connected_to(pid: int, port: int) -> bool:
+    """Whether a process has a connection to this port of loopback."""
+    wanted = f"0100007F:{port:04X}"
+    try:
+        rows = (Path("/proc") / str(pid) / "net" / "tcp").read_text().splitlines()[1:]
+        sockets = {str(fd.readlink()) for fd in (Path("/proc") / str(pid) / "fd").iterdir()}
+    except OSError:
+        return False
+    return any(f"socket:[{row.split()[9]}]" in sockets for row in rows if row.split()[2] == wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_ended_leaves_no_process_behind(number: signal.Signals) -> None:
+    with new_district("ash", "birch") as district:
+        for host in district.hosts:
+            host.on(faults.hang(100), path="students", times=1)
+        process = subprocess.Popen(
+            [*COMMAND, "fleet", "sync"],
+            env={**os.environ, **district.environment()},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        until(lambda: all(district.asked().values()), 100, 0.1)
+        family = children(process.pid)
+        began = time.monotonic()
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+        assert time.monotonic() - began < 30
+        until(lambda: not any(is_alive(pid) for pid in family), 30, 0.1)
+        if number is not signal.SIGKILL:
+            assert process.returncode == 130, said
+            assert said.strip().endswith("Stopped. The next run goes on where this one ended.")
+        assert not list(district.warehouse.glob("*/rollbook.duckdb"))
+        again = subprocess.Popen([*COMMAND, "fleet", "sync"], env={**os.environ, **district.environment()})
+        assert again.wait(100) == 0
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

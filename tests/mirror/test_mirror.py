@@ -1,0 +1,303 @@
+"""The copy in an object store: it follows every writer, it is one warehouse's, and a restore gives the same tables."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from pipelines.cli import app
+from pipelines.errors import ArgumentError, MirrorError, SettingError
+from pipelines.mirror import Mirror, restore
+from pipelines.mirror.bucket import Bucket
+from pipelines.operations.discard import discard
+from pipelines.operations.erase import erase
+from pipelines.sync import Rollbook
+from tests.support.nights import ChangingNights, House, new_house, night, without_views
+from tests.support.records import classes, student, students
+from tests.support.tiers import daily
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    with without_views(), new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as made:
+        yield made
+
+
+def copy_of(house: House) -> Path:
+    return Path(str(house.over["lake"]).removeprefix("file://"))
+
+
+def restored(house: House, into: Path) -> House:
+    """The warehouse that a restore and a rebuild make."""
+    restore(house.over["lake"], "", into)
+    again = House(into, house.service, lake="")
+    again.now = house.now
+    again.rollbook().rebuild()
+    return again
+
+
+def test_a_restore_and_a_rebuild_give_the_same_tables(house: House, tmp_path: Path) -> None:
+    played = ChangingNights(house).play(4)
+    again = restored(house, tmp_path / "new")
+    assert again.tables() == house.tables() == played.expected.tables()
+
+
+def test_a_verdict_and_a_discard_reach_the_copy(house: House, tmp_path: Path) -> None:
+    played = ChangingNights(house).play(3)
+    discard(house.rollbook(), night(3), reason="nonsense")
+    again = restored(house, tmp_path / "new")
+    assert again.tables() == house.tables() != played.expected.tables()
+    assert (tmp_path / "new" / "raw" / f"snapshot_date={night(3)}" / "discarded=1" / "discard.json").is_file()
+
+
+def test_a_night_copies_what_is_new_and_nothing_else(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    ChangingNights(house).play(2)
+    put: list[str] = []
+    real = Bucket.put
+
+    def noted(self: Bucket, name: str, content: Path | bytes, digest: str) -> None:
+        put.append(name)
+        real(self, name, content, digest)
+
+    monkeypatch.setattr(Bucket, "put", noted)
+    house.at(3).sync()
+    days = {part for name in put for part in name.split("/") if part.startswith("snapshot_date=")}
+    assert days == {f"snapshot_date={night(3)}"}
+    put.clear()
+    with house.rollbook().writer():
+        pass
+    assert put == []
+
+
+def test_days_that_expire_here_expire_there(house: House) -> None:
+    ChangingNights(house).play(6, keep_days=2)
+    days = house.rollbook().mirror.status()[0]
+    assert days is not None
+    assert days.days() == house.rollbook().raw.days()
+    assert not list(copy_of(house).rglob(f"snapshot_date={night(1)}/*"))
+    assert len(list(copy_of(house).glob("_mirror/*"))) == 1
+
+
+def test_a_copy_that_fails_costs_a_warning_and_the_next_writer_makes_it_good(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.night(1)
+    with monkeypatch.context() as broken:
+        broken.setattr(Bucket, "put", _refuse)
+        with caplog.at_level(logging.WARNING):
+            assert house.night(2, students(31)).manifest.counts_for_its_day
+    assert "could not take an object" in caplog.text
+    mirror = house.rollbook().mirror
+    assert mirror.state().failed
+    catalog = mirror.status()[0]
+    assert catalog is not None
+    assert catalog.days() == [night(1)]
+    house.night(3)
+    catalog = mirror.status()[0]
+    assert catalog is not None
+    assert catalog.days() == [night(1), night(2), night(3)]
+    assert not mirror.state().failed
+
+
+@pytest.mark.parametrize("after", daily([0, 1, 5, 9, 14], 9))
+def test_a_copy_that_was_interrupted_leaves_the_last_one_whole_and_is_finished(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    played = ChangingNights(house).play(2)
+    before = house.tables()
+    left = [after]
+
+    def put(self: Bucket, name: str, content: Path | bytes, digest: str) -> None:
+        if not left[0]:
+            (copy_of(house) / name).parent.mkdir(parents=True, exist_ok=True)
+            (copy_of(house) / name).write_bytes(b"cut")
+            raise KeyboardInterrupt
+        left[0] -= 1
+        real(self, name, content, digest)
+
+    real = Bucket.put
+    with monkeypatch.context() as cut:
+        cut.setattr(Bucket, "put", put)
+        cut.setattr("pipelines.mirror.mirror.AT_ONCE", 1)
+        with pytest.raises(KeyboardInterrupt):
+            played.play(1)
+    assert restored(house, tmp_path / "last").tables() == before
+    house.rollbook().mirror.update(house.now)
+    assert house.rollbook().mirror.verify() == []
+    assert restored(house, tmp_path / "new").tables() == house.tables()
+
+
+def test_an_object_that_is_lost_or_spoiled_is_found(house: House, tmp_path: Path) -> None:
+    house.night(1)
+    mirror = house.rollbook().mirror
+    (body,) = copy_of(house).rglob("bodies.zst.*")
+    body.write_bytes(body.read_bytes()[:-1] + b"!")
+    assert mirror.verify() == [f"raw/snapshot_date={night(1)}/landing=1/bodies.zst"]
+    with pytest.raises(MirrorError, match="bodies.zst is missing in .*, or not what was copied"):
+        restore(house.over["lake"], "", tmp_path / "new")
+    body.unlink()
+    mirror.update(house.now)
+    assert mirror.verify() == []
+    assert restored(house, tmp_path / "new").tables() == house.tables()  # it goes on from what it had fetched
+
+
+def test_another_warehouse_never_writes_over_a_copy(house: House, tmp_path: Path) -> None:
+    ChangingNights(house).play(2)
+    other = House(tmp_path / "other", house.service, **house.over)
+    other.at(2).sync()
+    with pytest.raises(MirrorError, match=r"another warehouse, with 1 landed days that this one lacks .*2026-11-20"):
+        other.rollbook().mirror.update(other.now, adopt=True)
+    assert house.rollbook().mirror.verify() == []
+    again = restored(house, tmp_path / "new")
+    mirror = Mirror(again.settings(lake=house.over["lake"]), lambda: None)
+    with pytest.raises(MirrorError, match="rollbook mirror sync --adopt"):
+        mirror.update(again.now)
+    mirror.update(again.now, adopt=True)
+    with pytest.raises(MirrorError, match="another warehouse of this institution"):
+        house.rollbook().mirror.update(house.now)  # the old machine comes back
+
+
+def test_the_copy_of_another_institution_is_refused(house: House, tmp_path: Path) -> None:
+    house.night(1)
+    with pytest.raises(MirrorError, match="the copy of institution 41; this is institution 42"):
+        Mirror(house.settings(), lambda: 42).update(house.now)
+
+
+def test_of_two_at_once_one_wins(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.night(1)
+    mirror = house.rollbook().mirror
+    real = Bucket.create
+
+    def late(self: Bucket, name: str, content: bytes) -> None:
+        monkeypatch.setattr(Bucket, "create", real)
+        another = json.loads(content) | {"rollbook": "another machine's"}
+        real(self, name, json.dumps(another).encode())
+        real(self, name, content)
+
+    monkeypatch.setattr(Bucket, "create", late)
+    with pytest.raises(MirrorError, match="at the same time"):
+        mirror.update(house.now, adopt=True)
+
+
+def test_a_restore_goes_into_an_empty_folder_only(house: House, tmp_path: Path) -> None:
+    house.night(1)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letters.txt").touch()
+    with pytest.raises(ArgumentError, match="is not empty"):
+        restore(house.over["lake"], "", tmp_path / "full")
+    with pytest.raises(MirrorError, match="Nothing was ever copied"):
+        restore((tmp_path / "elsewhere").as_uri(), "", tmp_path / "new")
+
+
+def test_a_catalog_that_leads_out_of_the_folder_is_not_followed(house: House, tmp_path: Path) -> None:
+    house.night(1)
+    (path,) = (copy_of(house) / "_mirror").iterdir()
+    catalog = json.loads(path.read_text())
+    catalog["files"] = {"../../evil": {"size": 1, "sha256": "0" * 64}}
+    path.write_text(json.dumps(catalog))
+    with pytest.raises(MirrorError, match="outside of the warehouse"):
+        restore(house.over["lake"], "", tmp_path / "new")
+
+
+def test_without_a_lake_nothing_is_opened(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.mirror.bucket._obstore", _refuse)
+    house.sync(over={"lake": ""})
+    assert not copy_of(house).exists()
+
+
+@pytest.mark.parametrize(
+    ("lake", "says"),
+    [
+        ("bucket/prefix", "must be an object store's folder"),
+        ("http://bucket", "must be an object store's folder"),
+        ("s3://", "must be an object store's folder"),
+        ("s3://key:secret@bucket/x", "must hold no user, key"),
+    ],
+)
+def test_an_address_that_cannot_be_one_is_refused(house: House, lake: str, says: str) -> None:
+    with pytest.raises(SettingError, match=f"ROLLBOOK_LAKE {says}") as caught:
+        house.settings(lake=lake)
+    assert "secret" not in caught.value.message
+
+
+def test_records_go_unencrypted_to_this_machine_only(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://storage.example")
+    with pytest.raises(SettingError, match="AWS_ENDPOINT_URL, which must begin with https"):
+        house.settings(lake="s3://bucket/x")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    assert house.settings(lake="s3://bucket/x").lake == "s3://bucket/x"
+
+
+def test_lost_digests_are_computed_again_and_nothing_is_copied_twice(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.night(1, [student(1), student(2)])
+    shutil.rmtree(house.warehouse / "build")
+    monkeypatch.setattr(Bucket, "put", _refuse)
+    rollbook: Rollbook = house.rollbook()
+    rollbook.warehouse.prepare()
+    assert rollbook.mirror.update(house.now).copied == 0
+
+
+def _refuse(*_: Any) -> None:
+    raise MirrorError("The mirror could not take an object")
+
+
+def test_an_erased_student_leaves_the_copy_too(house: House, tmp_path: Path) -> None:
+    named = student(7, name="Xanthippe Quill", email="xq@school.example")
+    house.night(1, [*students(6), named, *students(6, first=10)])
+    house.night(2, [*students(6), named, *students(7, first=10)])
+    assert _mentions(house, b"Xanthippe") > 0
+    erase(house.rollbook(), 7, reason="asked for", confirm=lambda _: True)
+    assert _mentions(house, b"Xanthippe") == 0
+    house.night(3)
+    assert _mentions(house, b"Xanthippe") == 0
+    again = restored(house, tmp_path / "new")
+    assert again.tables() == house.tables()
+    again.at(4).sync()  # the restored warehouse knows, too, whom it leaves out
+    assert not again.query("SELECT * FROM history.students WHERE student_id = 7")
+
+
+def _mentions(house: House, text: bytes) -> int:
+    """How many objects hold a text, decompressed."""
+    found = 0
+    for path in filter(Path.is_file, copy_of(house).rglob("*")):
+        if path.suffix == ".parquet":
+            found += text in str(pq.read_table(path).to_pylist()).encode()
+        elif "bodies.zst" in path.name:
+            bodies = pa.CompressedInputStream(pa.OSFile(str(path)), "zstd")
+            found += text in bodies.read()
+        else:
+            found += text in path.read_bytes()
+    return found
+
+
+def test_the_commands_say_how_the_copy_stands(house: House, tmp_path: Path) -> None:
+    house.night(1)
+    told = command(house, "status")
+    assert told.exit_code == 0
+    assert "holds 1 landed day (2026-11-20 to 2026-11-20)" in told.stdout
+    assert "Copied 0 files" in command(house, "sync").stdout
+    assert "is what was copied" in command(house, "verify").stdout
+    told = command(house, "restore", "--into", str(tmp_path / "new"))
+    assert f"ROLLBOOK_WAREHOUSE={tmp_path / 'new'} rollbook rebuild" in told.stdout
+    (body,) = copy_of(house).rglob("bodies.zst.*")
+    body.unlink()
+    assert "not what was copied: 1 file, such as raw/" in str(command(house, "verify").exception)
+    shutil.rmtree(copy_of(house))
+    assert "Nothing was ever copied" in str(command(house, "status").exception)
+    assert isinstance(command(house, "status", lake="").exception, SettingError)
+
+
+def command(house: House, *arguments: str, **over: Any) -> Result:
+    """`rollbook mirror ...`, in this process."""
+    return CliRunner().invoke(app, ["mirror", *arguments], env=house.environment(**over))

@@ -1,0 +1,145 @@
+"""The copy in a real S3 server, with what goes wrong between here and there."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import duckdb
+import pyarrow.dataset as ds
+import pyarrow.fs
+import pytest
+
+from pipelines.mirror import bucket as buckets
+from pipelines.mirror import restore
+from tests.support.nights import ChangingNights, House, new_house, without_views
+from tests.support.records import classes, students
+from tests.support.storage import CREDENTIALS, Between, Fault, make_bucket, s3_server
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with s3_server() as url:
+        yield url
+
+
+@pytest.fixture
+def between(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Between]:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with Between(server) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        yield proxy
+
+
+@pytest.fixture
+def house(server: str, between: Between) -> Iterator[House]:
+    name = f"records-{uuid4().hex[:12]}"
+    make_bucket(server, name)
+    with without_views(), new_house(students(30), classes(2), lake=f"s3://{name}/school") as made:
+        yield made
+
+
+def restored(house: House, into: Path) -> House:
+    restore(house.over["lake"], "", into)
+    again = House(into, house.service, lake="")
+    again.now = house.now
+    again.rollbook().rebuild()
+    return again
+
+
+def every(number: int, what: str) -> Fault:
+    return lambda _method, _path, count: what if count % number == 0 else None
+
+
+def first_of(method: str, part: str, what: str) -> Fault:
+    """The first request of a method to a path with this in it goes wrong."""
+    done: list[str] = []
+
+    def fault(found: str, path: str, _count: int) -> str | None:
+        if found == method and part in path and not done:
+            done.append(path)
+            return what
+        return None
+
+    return fault
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda *_: None,
+        every(7, "500"),
+        every(9, "cut"),
+        every(8, "lost"),
+        first_of("PUT", "bodies.zst", "cut"),
+        first_of("PUT", "_mirror/catalog", "lost"),
+        first_of("PUT", "_mirror/catalog", "500"),
+        first_of("DELETE", "", "lost"),
+        first_of("POST", "delete", "lost"),
+    ],
+    ids=["none", "500s", "cut", "lost", "body-cut", "catalog-lost", "catalog-500", "delete-lost", "deletes-lost"],
+)
+def test_whatever_goes_wrong_for_a_moment_a_restore_gives_the_same_tables(
+    house: House, between: Between, tmp_path: Path, fault: Fault, caplog: pytest.LogCaptureFixture
+) -> None:
+    between.fault = fault
+    with caplog.at_level(logging.WARNING, logger="pipelines.mirror"):
+        played = ChangingNights(house).play(3)
+    assert not [r for r in caplog.records if r.name.startswith("pipelines.mirror")]
+    assert house.rollbook().mirror.verify() == []
+    again = restored(house, tmp_path / "new")
+    assert again.tables() == house.tables() == played.expected.tables()
+
+
+def test_a_store_that_hangs_costs_the_night_some_seconds_and_the_next_one_catches_up(
+    house: House, between: Between, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(buckets, "REQUEST_SECONDS", 1)
+    monkeypatch.setattr(buckets, "RETRY_SECONDS", 2)
+    played = ChangingNights(house).play(1)
+    between.fault, between.slow = lambda *_: "slow", 30.0
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING):
+        played.play(1)
+    assert time.monotonic() - began < 30
+    assert "no usable answer" in caplog.text
+    between.fault = lambda *_: None
+    played.play(1)
+    assert restored(house, tmp_path / "new").tables() == played.expected.tables()
+
+
+def test_what_refuses_the_credentials_is_said_without_them(
+    house: House, between: Between, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    between.fault = lambda *_: "500"
+    monkeypatch.setattr(buckets, "RETRY_SECONDS", 1)
+    with caplog.at_level(logging.WARNING):
+        house.night(1)
+    assert "could not be listed" in caplog.text
+    assert "made-up" not in caplog.text
+    assert between.url not in caplog.text
+
+
+def test_the_copy_is_a_lake_that_others_read(house: House, between: Between) -> None:
+    ChangingNights(house).play(3)
+    lake = house.over["lake"].removeprefix("s3://")
+    store = pyarrow.fs.S3FileSystem(
+        endpoint_override=between.url,
+        access_key=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        secret_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        region=CREDENTIALS["AWS_REGION"],
+    )
+    there = ds.dataset(f"{lake}/snapshots/students", filesystem=store, format="parquet", partitioning="hive")
+    with duckdb.connect() as con:
+        con.register("there", there)
+        found = con.execute("SELECT snapshot_date::DATE, student_id, name FROM there ORDER BY ALL").fetchall()
+    here = f"{house.warehouse}/snapshots/students/*/*.parquet"
+    query = f"SELECT snapshot_date, student_id, name FROM read_parquet('{here}', hive_partitioning = true) ORDER BY ALL"
+    assert found == house.query(query)
+    assert len(found) > 80

@@ -1,0 +1,167 @@
+"""The pseudonymous file: made or not as the setting says, read by whom its mode lets, and of odd schools."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from pipelines.errors import DamagedError, RollbookError
+from pipelines.operations.status import load_status
+from pipelines.tables import TABLES
+from tests.support.nights import House, new_house, without_views
+from tests.support.pseudonyms import (
+    Secrets,
+    codes,
+    current,
+    is_current,
+    pseudonymous,
+    pupil,
+    pupils,
+    rows,
+    taught,
+)
+
+
+@pytest.fixture(autouse=True)
+def _quick() -> Iterator[None]:
+    with without_views():
+        yield
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with new_house(pupils(8), taught(), pseudonymous=True) as made:
+        yield made
+
+
+def test_without_the_setting_there_is_none(house: House) -> None:
+    house.night(1, over={"pseudonymous": False})
+    names = {p.name for p in house.warehouse.iterdir()}
+    assert not {n for n in names if "pseudonymous" in n or n == "private"}
+    assert load_status(house.rollbook(pseudonymous=False)).pseudonymous is None
+
+
+@pytest.mark.slow
+def test_turned_off_the_file_goes_and_the_codes_stay(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    house.night(1)
+    known = codes(house)
+    found = load_status(house.rollbook(pseudonymous=False)).pseudonymous
+    assert found is not None
+    assert (found.is_wanted, found.is_current) == (False, True)
+    house.night(2, over={"pseudonymous": False})
+    assert "ROLLBOOK_PSEUDONYMOUS is not set" in caplog.text
+    assert not {p.name for p in house.warehouse.iterdir() if "pseudonymous" in p.name}
+    house.night(3)
+    assert current(house) == set(known.values())
+
+
+def test_turned_on_it_is_made_by_the_next_writer(house: House) -> None:
+    house.night(1, over={"pseudonymous": False})
+    with house.rollbook().writer():
+        pass
+    assert is_current(house)
+
+
+def reached(warehouse: Path, bit: int) -> set[str]:
+    """The files that others (0o004) or the group (0o040) can open: every folder above lets them in."""
+    found = set()
+    for path in (p for p in warehouse.rglob("*") if p.is_file()):
+        real = path.resolve()
+        above = [p for p in real.parents if p == warehouse or warehouse in p.parents]
+        if real.stat().st_mode & bit and all(p.stat().st_mode & bit >> 2 for p in above):
+            found.add(path.relative_to(warehouse).parts[0])
+    return found
+
+
+OF_IT = {"rollbook-pseudonymous.duckdb", "pseudonymous"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "others"), [("644", OF_IT), ("640", set()), ("600", set())])
+def test_a_wider_group_reads_it_and_nothing_else(house: House, mode: str, others: set[str]) -> None:
+    umask = os.umask(0)
+    try:
+        house.night(1, over={"pseudonymous_mode": mode})
+        assert reached(house.warehouse, 0o004) == others
+        assert reached(house.warehouse, 0o040) == (set() if mode == "600" else OF_IT)
+        assert stat.S_IMODE(pseudonymous(house).stat().st_mode) == int(mode, 8)
+        house.night(2, over={"pseudonymous_mode": mode, "published_mode": "640"})
+        assert reached(house.warehouse, 0o004) == others
+        # What was opened is closed again by the next writer.
+        house.night(3)
+        assert reached(house.warehouse, 0o044) == set()
+        assert stat.S_IMODE(house.warehouse.stat().st_mode) == 0o700
+    finally:
+        os.umask(umask)
+
+
+def test_the_codes_are_the_owners_alone(house: House) -> None:
+    umask = os.umask(0)
+    try:
+        house.night(1, over={"pseudonymous_mode": "644", "published_mode": "644"})
+    finally:
+        os.umask(umask)
+    table = house.warehouse / "private" / "codes.json"
+    assert [stat.S_IMODE(p.stat().st_mode) for p in (table, table.parent)] == [0o600, 0o700]
+
+
+def test_a_process_that_stays_open_sees_the_new_night_when_it_connects_again(house: House) -> None:
+    house.night(1)
+    with duckdb.connect(pseudonymous(house), read_only=True) as held:
+        house.night(2, pupils(9))
+        assert held.execute("SELECT COUNT(*) FROM students").fetchall() == [(8,)]
+        assert rows(house, "SELECT COUNT(*) FROM students") == [(9,)]
+
+
+# --- odd schools -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_school_without_students_and_one_with_a_single_class(house: House) -> None:
+    with new_house([], taught()[:1], pseudonymous=True) as empty:
+        empty.night(1)
+        assert is_current(empty)
+        assert current(empty) == set()
+        empty.night(2, pupils(1))
+        assert len(current(empty)) == 1
+
+
+@pytest.mark.slow
+def test_values_are_declared_otherwise_between_two_nights(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column that becomes personal is gone from the file after the next night, and from its history."""
+    from dataclasses import replace
+
+    house.night(1)
+    assert rows(house, "SELECT COUNT(class_room) > 0 FROM history.classes") == [(True,)]
+    lake = {k: v for k, v in house.state().items() if k.startswith("snapshots")}
+    table = TABLES["classes"]
+    changed = tuple(replace(c, personal=True) if c.name == "class_room" else c for c in table.columns)
+    monkeypatch.setitem(TABLES, "classes", replace(table, columns=changed))
+    house.night(2)
+    assert rows(house, "SELECT COUNT(class_room) FROM history.classes") == [(0,)]
+    assert house.query("SELECT COUNT(class_room) > 0 FROM history.classes") == [(True,)]
+    # Nothing was flattened again for it.
+    assert lake.items() <= house.state().items()
+
+
+def test_names_with_quotes_in_every_place_are_no_fault(house: House) -> None:
+    secrets = Secrets()
+    listed = [pupil(1, "'"), pupil(2, '"'), pupil(3, "\\"), pupil(4, "%'); DROP TABLE students; --")]
+    secrets.add(listed)
+    house.night(1, listed)
+    assert len(current(house)) == 4
+    assert secrets.in_bytes(pseudonymous(house)) == set()
+
+
+def test_an_error_of_the_published_file_is_no_error_of_this_one(house: House) -> None:
+    house.night(1)
+    house.lose_published()
+    with pytest.raises(RollbookError), house.rollbook().writer(recover=False):
+        raise DamagedError("as a rebuild that fails would")
+    with house.rollbook().writer():
+        assert is_current(house)

@@ -1,0 +1,119 @@
+"""One request at a time to a host, with real processes: a holder that is killed, a pause, hosts that are strangers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from pipelines.source.gate import Gate
+
+# Holds the gate of a host for so many requests; prints when each began and ended. With no seconds, until it is told.
+HOLDER = """
+import sys, time
+from pathlib import Path
+from pipelines.source.gate import Gate
+folder, host, pause, times, seconds = sys.argv[1:]
+gate = Gate(Path(folder), host, float(pause))
+for _ in range(int(times)):
+    with gate.request():
+        began = time.time()
+        if seconds == "wait":
+            print("in", flush=True)
+            sys.stdin.read()
+        else:
+            time.sleep(float(seconds))
+        ended = time.time()
+    print(began, ended, flush=True)
+"""
+
+
+def holder(
+    folder: Path, host: str, *, pause: float = 0, times: int = 1, seconds: str = "wait"
+) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", HOLDER, str(folder), host, str(pause), str(times), seconds]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@contextmanager
+def held(folder: Path, host: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that has the gate of a host."""
+    with holder(folder, host) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "in\n"
+        yield process
+        process.kill()
+
+
+def spans(process: subprocess.Popen[str]) -> list[tuple[float, float]]:
+    out, _ = process.communicate(timeout=60)
+    return [(float(began), float(ended)) for began, ended in (line.split() for line in out.splitlines())]
+
+
+def test_no_two_requests_overlap_and_the_pause_is_kept_over_processes(tmp_path: Path) -> None:
+    running = [holder(tmp_path, "records.example", pause=0.05, times=4, seconds="0.02") for _ in range(3)]
+    found = sorted(span for process in running for span in spans(process))
+    assert len(found) == 12
+    between = [later[0] - earlier[1] for earlier, later in pairwise(found)]
+    assert min(between) >= 0.04  # a file's time lags by some milliseconds
+
+
+def test_who_comes_meanwhile_waits_until_the_request_is_over(tmp_path: Path) -> None:
+    with held(tmp_path, "records.example") as process:
+        waiting = holder(tmp_path, "RECORDS.example", seconds="0")
+        time.sleep(0.7)
+        assert waiting.poll() is None
+        assert process.stdin is not None
+        process.stdin.close()
+        assert len(spans(waiting)) == 1
+
+
+def test_a_killed_holder_frees_its_host(tmp_path: Path) -> None:
+    with held(tmp_path, "records.example") as process:
+        waiting = holder(tmp_path, "records.example", seconds="0")
+        time.sleep(0.3)
+        os.kill(process.pid, signal.SIGKILL)
+        assert len(spans(waiting)) == 1
+
+
+def test_another_host_is_not_waited_for(tmp_path: Path) -> None:
+    with held(tmp_path, "records.example"):
+        began = time.monotonic()
+        with Gate(tmp_path, "records.example:8443").request():
+            assert time.monotonic() - began < 5
+
+
+def test_an_error_within_a_request_frees_the_host(tmp_path: Path) -> None:
+    gate = Gate(tmp_path, "records.example")
+    with pytest.raises(ValueError, match="broken"), gate.request():
+        raise ValueError("broken")
+    assert len(spans(holder(tmp_path, "records.example", seconds="0"))) == 1
+
+
+def test_a_clock_that_was_set_back_costs_one_pause(tmp_path: Path) -> None:
+    gate = Gate(tmp_path, "records.example", 0.2)
+    with gate.request():
+        pass
+    (lock,) = tmp_path.glob("*.lock")
+    os.utime(lock, (time.time() + 3600,) * 2)
+    began = time.monotonic()
+    with gate.request():
+        pass
+    assert 0.2 <= time.monotonic() - began < 30
+    assert lock.stat().st_mtime <= time.time()
+
+
+def test_the_lock_names_no_host_and_is_the_owners_alone(tmp_path: Path) -> None:
+    with Gate(tmp_path / "hosts", "records.example").request():
+        (lock,) = (tmp_path / "hosts").iterdir()
+    assert "records" not in lock.name
+    assert lock.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "hosts").stat().st_mode & 0o777 == 0o700

@@ -1,0 +1,17 @@
+"""A clock that stands still, for other processes too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True)
+class At:
+    """Always shows this moment."""
+
+    now: datetime
+
+    def __call__(self) -> datetime:
+        """The moment."""
+        return self.now

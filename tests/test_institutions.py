@@ -1,0 +1,111 @@
+"""The registry of a district: what may stand in it, and how its settings reach an institution."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines import settings
+from pipelines.errors import SettingError
+
+REGISTRY = """
+batches = 4
+
+[defaults]
+timezone = "Europe/London"
+retry_seconds = 20
+
+[linden-vale]
+base_url = "https://records.linden.example"
+api_key  = { env = "LINDEN_VALE_KEY" }
+retry_seconds = 10
+
+[oak]
+base_url = "https://records.oak.example"
+api_key  = { file = "oak.key" }
+paused   = "key being renewed until 3 December"
+"""
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(settings, "ROOT", tmp_path)
+    monkeypatch.setenv("LINDEN_VALE_KEY", "key-of-linden")
+    monkeypatch.setenv("ROLLBOOK_WALKS", "5")
+    monkeypatch.setenv("ROLLBOOK_TIMEZONE", "Asia/Tokyo")
+    (tmp_path / "oak.key").write_text("key-of-oak\n")
+    path = tmp_path / "institutions.toml"
+    path.write_text(REGISTRY)
+    return path
+
+
+def test_an_institutions_settings_beat_the_defaults_and_these_the_environment(registry: Path) -> None:
+    linden, oak = (settings.load(institution=name) for name in ("linden-vale", "oak"))
+    assert [linden.retry_seconds, oak.retry_seconds] == [10, 20]
+    assert {linden.timezone, oak.timezone} == {"Europe/London"}
+    assert {linden.walks, oak.walks} == {5}
+    assert linden.api_key.get_secret_value() == "key-of-linden"
+    assert oak.api_key.get_secret_value() == "key-of-oak"
+
+
+def test_each_institution_has_a_warehouse_of_its_name(registry: Path) -> None:
+    linden = settings.load(institution="linden-vale")
+    assert linden.warehouse_path == registry.parent / "warehouse" / "linden-vale"
+    assert linden.fleet_path == registry.parent / "warehouse" / "fleet"
+    assert settings.place("oak").warehouse_path == registry.parent / "warehouse" / "oak"
+
+
+def test_a_key_is_read_only_where_something_is_fetched(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LINDEN_VALE_KEY")
+    assert settings.load(fetches=False, institution="linden-vale").api_key.get_secret_value() == ""
+    with pytest.raises(SettingError, match="api_key in .linden-vale. .* is in LINDEN_VALE_KEY, which is not set"):
+        settings.load(institution="linden-vale")
+
+
+def test_the_environment_names_the_institution(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLLBOOK_INSTITUTION", "oak")
+    assert settings.load().institution == "oak"
+
+
+def test_with_a_registry_an_institution_must_be_named(registry: Path) -> None:
+    with pytest.raises(SettingError, match="one of linden-vale, oak"):
+        settings.load(fetches=False)
+    with pytest.raises(SettingError, match="has no institution 'linden'; did you mean linden-vale?"):
+        settings.place("linden")
+
+
+def test_a_single_school_has_no_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "ROOT", tmp_path)
+    assert settings.registry() is None
+    assert settings.place().warehouse_path == tmp_path / "warehouse"
+    assert settings.place().fleet_path is None
+    with pytest.raises(SettingError, match="there is no institution 'oak'"):
+        settings.place("oak")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[fleet]\nbase_url = "https://a.example"', "called fleet: Rollbook uses this name itself"),
+        ('[Oak]\nbase_url = "https://a.example"', "write lower-case letters"),
+        ('["../oak"]', "write lower-case letters"),
+        ("[oak]\n[oak]", "not valid TOML: something is there twice"),
+        ("[oak]\napi_key = s3cret-key", "not valid TOML: it cannot be read at line 2"),
+        ('[oak]\napi_key = "s3cret-key"', "must say where it is, never what it is"),
+        ('[oak]\napi_key = { env = "A", file = "s3cret-key" }', "must say where it is"),
+        ('[oak]\nbase_uri = "x"', "'base_uri', which is not a setting; did you mean base_url?"),
+        ('[oak]\nwarehouse = "x"', "set ROLLBOOK_WAREHOUSE in the environment"),
+        ("[oak]\npaused = true", "must say why"),
+        ('[defaults]\npaused = "holidays"', "cannot be paused"),
+        ("oak = 1", "must be a table"),
+        ("batches = 0\n[oak]", "a whole number from 1"),
+        ('[oak]\ntimezone = "Mars/Base"', "timezone in .oak. or .defaults. of institutions.toml is 'Mars/Base'"),
+        ("[oak]\npublished_mode = 0o640", "published_mode in .oak. .* valid string"),
+    ],
+)
+def test_what_is_wrong_in_the_registry_is_named_and_never_quoted(registry: Path, text: str, says: str) -> None:
+    registry.write_text(text)
+    with pytest.raises(SettingError, match=says) as caught:
+        settings.place("oak"), settings.load(fetches=False, institution="oak")
+    assert "s3cret" not in caught.value.message

@@ -1,0 +1,269 @@
+"""What Dagster sees of a registry: its partitions, schedules, tags; and that a single school sees nothing of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import dagster as dg
+import pytest
+import time_machine
+
+from pipelines.fleet import outcomes
+from pipelines.institutions import Institution, Registry
+from pipelines.partitions import Partitions, easternmost, schedule_name
+from pipelines.settings import ROOT, SourceSettings
+from tests.support.commands import UNREACHABLE
+from tests.support.graph import EXAMPLE, loaded
+
+DAY = date(2026, 11, 20)
+ASSET = dg.AssetKey(["history", "students"])
+
+REGISTRY = """
+[defaults]
+timezone = "Europe/London"
+first_date = "2026-08-01"
+
+[ash]
+base_url = "https://one.example"
+api_key = { env = "ASH_KEY" }
+
+[birch]
+base_url = "https://one.example"
+api_key = { env = "BIRCH_KEY" }
+
+[cedar]
+base_url = "https://two.example"
+api_key = { env = "CEDAR_KEY" }
+cron = "30 4 * * 1-5"
+timezone = "Asia/Tokyo"
+
+[oak]
+base_url = "https://two.example"
+api_key = { env = "OAK_KEY" }
+"""
+
+
+def registry_of(*names: str, batches: int | None = None) -> Registry:
+    return Registry(Path("institutions.toml"), {name: Institution(name) for name in names}, batches)
+
+
+def partitions_of(*names: str, batches: int | None = None) -> Partitions:
+    return Partitions("UTC", date(2026, 8, 1), registry_of(*names, batches=batches))
+
+
+@contextmanager
+def defined(tmp_path: Path, text: str = REGISTRY, **env: str) -> Iterator[ModuleType]:
+    """The definitions over this registry. No key is anywhere."""
+    path = tmp_path / "institutions.toml"
+    path.write_text(text)
+    given = {"ROLLBOOK_INSTITUTIONS": str(path), "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse")}
+    with loaded(given | env) as module:
+        yield module
+
+
+def ticks(module: ModuleType, at: datetime) -> dict[str, Any]:
+    """What each schedule asks for at a moment."""
+    found = {}
+    with time_machine.travel(at, tick=False):
+        for schedule in module.defs.schedules:
+            context = dg.build_schedule_context(
+                scheduled_execution_time=at, repository_def=module.defs.get_repository_def()
+            )
+            found[schedule.name] = schedule.evaluate_tick(context)
+    return found
+
+
+# --- a single school -------------------------------------------------------------------------------------------------
+
+
+def test_a_single_school_has_days_and_nothing_of_a_fleet_is_even_imported(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom pipelines.definitions import defs\n"
+        "print(type(defs.resolve_asset_graph().asset_nodes[0].partitions_def).__name__)\n"
+        "print([s.name for s in defs.schedules])\n"
+        "print([m for m in sys.modules if m.startswith(('pipelines.fleet', 'pipelines.several', 'tomlkit'))])"
+    ).replace("asset_nodes[0]", "get(next(iter(defs.resolve_asset_graph().get_all_asset_keys())))")
+    env = {**UNREACHABLE, "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse"), "PATH": "/usr/bin", "HOME": str(tmp_path)}
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True, timeout=100
+    )
+    assert told.stdout.splitlines() == ["DailyPartitionsDefinition", "['nightly']", "[]"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_single_schools_runs_have_the_days_and_tags_that_they_always_had() -> None:
+    with loaded(EXAMPLE | {"ROLLBOOK_FIRST_DATE": "2026-08-01"}) as module:
+        (tick,) = ticks(module, datetime(2026, 11, 20, 2, 15, tzinfo=UTC)).values()
+        (request,) = tick.run_requests
+        partitions = sys.modules["pipelines.assets"].PARTITIONS
+    assert (request.partition_key, request.tags["rollbook/sync"]) == ("2026-11-20", "nightly")
+    assert [tag for tag in request.tags if tag.startswith("rollbook/")] == ["rollbook/sync"]
+    assert partitions.scope({"dagster/partition": "2026-11-20"}).institutions == ("",)
+    assert partitions.tags("", DAY) == {"dagster/partition": "2026-11-20"}
+    assert partitions.key(DAY) == "2026-11-20"
+
+
+# --- institutions ----------------------------------------------------------------------------------------------------
+
+
+def test_partitions_are_days_by_institution(tmp_path: Path) -> None:
+    with defined(tmp_path) as module:
+        found = module.defs.resolve_asset_graph().get(ASSET).partitions_def
+    assert isinstance(found, dg.MultiPartitionsDefinition)
+    keys = found.get_partition_keys(current_time=datetime(2026, 8, 2, 12, tzinfo=UTC))
+    assert keys == [f"2026-08-0{day}|{name}" for day in (1, 2) for name in ("ash", "birch", "cedar", "oak")]
+
+
+def test_nobodys_today_is_missing_while_it_is_still_yesterday_elsewhere(tmp_path: Path) -> None:
+    """In Tokyo it is the second of August from three in the afternoon on, in UTC."""
+    with defined(tmp_path) as module:
+        found = module.defs.resolve_asset_graph().get(ASSET).partitions_def
+    assert "2026-08-02|cedar" in found.get_partition_keys(current_time=datetime(2026, 8, 1, 16, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("zones", "first"),
+    [
+        (["UTC"], "UTC"),
+        (["America/New_York", "Europe/Berlin", "Asia/Tokyo"], "Asia/Tokyo"),
+        (["Pacific/Auckland", "Pacific/Fiji"], "Pacific/Auckland"),
+        # Berlin's clock is ahead of Lagos's in summer and beside it in winter; Windhoek's is ahead of both.
+        (["Africa/Lagos", "Europe/Berlin", "Africa/Windhoek"], "Africa/Windhoek"),
+        # Each is ahead for half of the year.
+        (["Australia/Sydney", "Asia/Vladivostok", "Australia/Lord_Howe"], "Australia/Lord_Howe"),
+        (["Europe/Berlin", "Atlantic/South_Georgia"], "Europe/Berlin"),
+    ],
+)
+def test_the_zone_of_all_partitions_is_the_one_where_a_day_begins_first(zones: list[str], first: str) -> None:
+    assert easternmost(zones) == first
+
+
+def test_there_is_a_schedule_for_each_cron_line_and_zone(tmp_path: Path) -> None:
+    with defined(tmp_path) as module:
+        found = {s.name: (s.cron_schedule, s.execution_timezone) for s in module.defs.schedules}
+    assert found == {
+        "nightly_Europe_London_15_2_x_x_x": ("15 2 * * *", "Europe/London"),
+        "nightly_Asia_Tokyo_30_4_x_x_1_to_5": ("30 4 * * 1-5", "Asia/Tokyo"),
+    }
+
+
+def test_a_tick_asks_for_a_run_of_each_institution_on_its_own_day_with_its_tags(tmp_path: Path) -> None:
+    with defined(tmp_path, LONDON_KEY="k3y") as module:
+        found = ticks(module, datetime(2026, 11, 20, 19, 30, tzinfo=UTC))
+    (cedar,) = found["nightly_Asia_Tokyo_30_4_x_x_1_to_5"].run_requests
+    assert cedar.partition_key == "2026-11-21|cedar"
+    assert {k: v for k, v in cedar.tags.items() if not k.startswith(".")} | {"dagster/schedule_name": ""} == {
+        "dagster/partition": "2026-11-21|cedar",
+        "dagster/partition/date": "2026-11-21",
+        "dagster/partition/institution": "cedar",
+        "dagster/schedule_name": "",
+        "rollbook/host": "two.example",
+        "rollbook/institution": "cedar",
+        "rollbook/sync": "nightly",
+    }
+    london = found["nightly_Europe_London_15_2_x_x_x"].run_requests
+    # Neighbours ask different hosts.
+    assert [r.partition_key for r in london] == ["2026-11-20|ash", "2026-11-20|oak", "2026-11-20|birch"]
+
+
+def test_a_paused_institution_is_left_out_by_whoever_paused_it_and_by_what_the_registry_says_now(
+    tmp_path: Path,
+) -> None:
+    at = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
+    with defined(tmp_path) as module:
+        (tmp_path / "institutions.toml").write_text(
+            REGISTRY.replace("[oak]", '[oak]\npaused = "a new key is on its way"')
+        )
+        fleet = tmp_path / "warehouse" / "fleet"
+        for day in (18, 19, 20):
+            refused = outcomes.Outcome(
+                kind=outcomes.Kind.FAILED, at=at, day=date(2026, 11, day), message="401", refused=True
+            )
+            outcomes.record(fleet, "birch", refused)
+        found = ticks(module, at)
+        assert [r.partition_key for r in found["nightly_Europe_London_15_2_x_x_x"].run_requests] == ["2026-11-20|ash"]
+        paused = REGISTRY.replace("[cedar]", '[cedar]\npaused = "closed"')
+        (tmp_path / "institutions.toml").write_text(paused)
+        tick = ticks(module, at)["nightly_Asia_Tokyo_30_4_x_x_1_to_5"]
+    assert (tick.run_requests, tick.skip_message) == (
+        [],
+        "every institution is paused, or has left the registry: cedar",
+    )
+
+
+def test_one_whose_settings_are_wrong_costs_the_others_nothing_and_one_that_left_is_not_asked(tmp_path: Path) -> None:
+    with defined(tmp_path, REGISTRY.replace('"Asia/Tokyo"', '"Mars/Base"')) as module:
+        assert [s.name for s in module.defs.schedules] == ["nightly_Europe_London_15_2_x_x_x"]
+        (tmp_path / "institutions.toml").write_text(REGISTRY.replace("[ash]", "[elm]"))
+        (tick,) = ticks(module, datetime(2026, 11, 20, 2, 15, tzinfo=UTC)).values()
+    assert [r.partition_key for r in tick.run_requests] == ["2026-11-20|birch", "2026-11-20|oak"]
+
+
+def test_an_empty_registry_loads(tmp_path: Path) -> None:
+    with defined(tmp_path, "") as module:
+        assert len(module.defs.resolve_all_asset_specs()) == 23
+        assert list(module.defs.schedules) == []
+
+
+def test_a_run_is_about_the_days_and_institutions_between_its_ends() -> None:
+    partitions = partitions_of("ash", "birch", "007", "oak")
+    span = {
+        "dagster/asset_partition_range_start": "2026-11-20|birch",
+        "dagster/asset_partition_range_end": "2026-11-21|oak",
+    }
+    scope = partitions.scope(span)
+    assert ([d.day for d in scope.days], scope.institutions) == ([20, 21], ("birch", "007", "oak"))
+    assert partitions.institution_of(span) == ""
+    alone = partitions.tags("007", DAY, date(2026, 11, 22))
+    assert alone["dagster/asset_partition_range_start"] == "2026-11-20|007"
+    assert partitions.institution_of(alone) == "007"
+
+
+def test_a_run_of_an_institution_that_left_is_about_nobody() -> None:
+    tags = partitions_of("ash", "oak").tags("oak", DAY)
+    assert partitions_of("ash").institution_of(tags) == ""
+
+
+# --- batches ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_chosen_by_name_so_that_adding_an_institution_moves_nobody() -> None:
+    names = [f"school-{n}" for n in range(200)]
+    few, many = partitions_of(*names[:100], batches=16), partitions_of(*reversed(names), batches=16)
+    assert [few.batch_of(n) for n in names] == [many.batch_of(n) for n in names]
+    assert [few.batch_of(n) for n in ("ash", "birch", "007")] == ["batch-15", "batch-06", "batch-13"]
+    sizes = [len(many.in_batch(f"batch-{n:02}")) for n in range(1, 17)]
+    assert (sum(sizes), min(sizes) > 3) == (200, True)
+
+
+def test_partitions_are_days_by_batch(tmp_path: Path) -> None:
+    with defined(tmp_path, "batches = 3\n" + REGISTRY) as module:
+        found = module.defs.resolve_asset_graph().get(ASSET).partitions_def
+        asked = ticks(module, datetime(2026, 11, 20, 2, 15, tzinfo=UTC))
+        partitions = sys.modules["pipelines.assets"].PARTITIONS
+    keys = found.get_partition_keys(current_time=datetime(2026, 8, 1, 12, tzinfo=UTC))
+    assert keys == ["2026-08-01|batch-01", "2026-08-01|batch-02", "2026-08-01|batch-03"]
+    batches = {name: partitions.batch_of(name) for name in ("ash", "birch", "cedar", "oak")}
+    london = asked["nightly_Europe_London_15_2_x_x_x"].run_requests
+    wanted = sorted({batches[name] for name in ("ash", "birch", "oak")})
+    assert [r.partition_key for r in london] == [f"2026-11-20|{batch}" for batch in wanted]
+    # The batch of a school in Tokyo is not asked for it by London's schedule, nor the other way round.
+    for request in [*london, *asked["nightly_Asia_Tokyo_30_4_x_x_1_to_5"].run_requests]:
+        names = partitions.scope(request.tags).institutions
+        assert names
+        assert ("cedar" in names) == ("Tokyo" in request.tags["rollbook/schedule"])
+
+
+def test_schedules_of_different_lines_have_different_names() -> None:
+    lines = ("15 2 * * *", "15 2 * * 1-5", "15 2 * * 1,5", "*/15 2 * * *", "15,2 * * * *")
+    zones = ("UTC", "Etc/GMT+1", "Etc/GMT-1", "America/Port-au-Prince")
+    names = {schedule_name(SourceSettings(cron=line, timezone=zone)) for line in lines for zone in zones}
+    assert len(names) == len(lines) * len(zones)
+    assert all(name.replace("_", "").isalnum() for name in names)
