@@ -15,6 +15,7 @@ another folder takes its place (`rewriting`). `bodies` writes and reads the bodi
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime
@@ -59,14 +60,10 @@ class RawStore:
     def reserve(self, snapshot_date: date) -> LandingPlace:
         """Make the folder where the day's next landing will be written."""
         day = files.folder(self.root / f"{_DAY}{snapshot_date}")
-        number = max((n for n, _ in (*_landings(day), *_landings(day, _DISCARDED))), default=0) + 1
-        while True:
-            partial = day / f".{_LANDING}{number}{files.PARTIAL}"
-            try:
-                partial.mkdir()
-                break
-            except FileExistsError:
-                number += 1
+        made = (n for prefix in (_LANDING, _DISCARDED) for n, _ in _landings(day, prefix))
+        number = max((*made, *_under_way(day)), default=0) + 1
+        # No name twice: the second process of a killed sync may live a moment longer than the sweep.
+        partial = Path(tempfile.mkdtemp(files.PARTIAL, f".{_LANDING}{number}.", day))
         partial.chmod(files.PRIVATE_FOLDER)
         return LandingPlace(snapshot_date, number, partial, day / f"{_LANDING}{number}", Gate(self.memory))
 
@@ -229,7 +226,8 @@ class RawStore:
         for _, day in self._days():
             swept += settle(day)
             for unfinished in day.glob(f".{_LANDING}*{files.PARTIAL}"):
-                shutil.rmtree(unfinished)
+                # Renamed first: a killed sync's second process may be about to make a file in it.
+                shutil.rmtree(unfinished.rename(unfinished.with_suffix(f".swept{files.PARTIAL}")))
                 swept += 1
             for aside in day.glob(f"{_LANDING}*/.*{files.PARTIAL}"):
                 aside.unlink()
@@ -265,6 +263,13 @@ def _landings(day: Path, prefix: str = _LANDING) -> list[tuple[int, Path]]:
     """Return the landings, or with `prefix` the discarded ones, in a day's folder by number; ignores anything else."""
     numbers = (each.removeprefix(prefix) for each in files.names(day) if each.startswith(prefix))
     return sorted((int(number), day / f"{prefix}{number}") for number in numbers if number.isdecimal())
+
+
+def _under_way(day: Path) -> list[int]:
+    """Return the numbers of the landings that are being written."""
+    prefix = f".{_LANDING}"
+    numbers = (each.removeprefix(prefix).partition(".")[0] for each in files.names(day) if each.startswith(prefix))
+    return [int(number) for number in numbers if number.isdecimal()]
 
 
 def _discard(folder: Path) -> Discard:

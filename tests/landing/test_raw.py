@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from pipelines.errors import DamagedError
+from pipelines.landing.bodies import BodyWriter
 from pipelines.landing.manifest import Body, Drift, Landed, Reject, TableCounts, Verdict, Walk
 from pipelines.landing.raw import RawStore
 from tests.landing.landings import AT, DAY, add, body, folder, full, land, manifest
@@ -103,8 +104,10 @@ def test_everything_is_on_disk_before_the_folder_gets_its_name(raw: RawStore, mo
     monkeypatch.setattr(os, "fsync", noted_fsync)
     monkeypatch.setattr(Path, "rename", noted_rename)
     land(raw)
-    partial = ".landing=1.partial"
-    renamed = steps.index(f"rename {partial} landing=1")
+    renamed = next(n for n, step in enumerate(steps) if step.endswith(" landing=1"))
+    partial = steps[renamed].split()[1]
+    assert partial.startswith(".landing=1.")
+    assert partial.endswith(".partial")
     assert {"fsync bodies.zst", "fsync pages.jsonl", "fsync .manifest.json.partial"} < set(steps[:renamed])
     assert steps[renamed - 1] == f"fsync {partial}"
     assert steps[renamed + 1 :] == [f"fsync snapshot_date={DAY}", "fsync raw"]
@@ -180,6 +183,17 @@ os.kill(os.getpid(), signal.SIGKILL)
         *(f"snapshot_date={DAY}/landing=1{f}" for f in ("", "/bodies.zst", "/manifest.json", "/pages.jsonl")),
     ]
     assert land(raw).landing == 2
+
+
+def test_a_killed_syncs_second_process_that_lives_on_does_not_write_where_the_next_sync_does(raw: RawStore) -> None:
+    """It may only now come to the bodies that were on their way to it."""
+    killed = raw.reserve(DAY)
+    raw.sweep()
+    following = raw.reserve(DAY)
+    with pytest.raises(FileNotFoundError):
+        BodyWriter(killed.partial)
+    assert BodyWriter(following.partial)
+    assert following.landing == killed.landing == 1
 
 
 # --- what is read ----------------------------------------------------------------------------------------------------
