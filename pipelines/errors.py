@@ -156,6 +156,10 @@ class MirrorError(RollbookError):
     """The copy in the object store could not be written or read, or is another warehouse's. Nothing here is lost."""
 
 
+class EngineError(RollbookError):
+    """The engine that computes over many institutions cannot be reached, or failed (`ROLLBOOK_FLEET_ENGINE`)."""
+
+
 class CheckError(RollbookError):
     """A check failed before publishing, because of a fault in Rollbook itself. Readers keep the last file.
 

@@ -12,6 +12,9 @@ from pydantic import AfterValidator, SecretStr
 from pipelines import cron
 from pipelines.addresses import is_loopback, messengers
 
+# Engines that have a name and no address.
+DUCKDB, SAIL = "duckdb", "sail"
+
 
 def _base_url(value: str) -> str:
     url = value.strip().rstrip("/")
@@ -95,6 +98,15 @@ def _hosts(value: str) -> str:
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
 
 
+def engine_name(value: str) -> str:
+    """The name of an engine that computes over many institutions. Raises ValueError."""
+    name = value.strip()
+    address = urlsplit(name)
+    if name not in (DUCKDB, SAIL) and not (address.scheme == "sc" and address.hostname and name.isprintable()):
+        raise ValueError("must be duckdb, sail, or the address of a Spark Connect server, sc://host:port")
+    return name
+
+
 def _lake(value: str) -> str:
     url = value.strip().rstrip("/")
     if not url:
@@ -119,5 +131,6 @@ Addresses = Annotated[SecretStr, AfterValidator(_notify)]
 FileMode = Annotated[str, AfterValidator(_mode)]
 HostNames = Annotated[str, AfterValidator(_hosts)]
 LakeUrl = Annotated[str, AfterValidator(_lake)]
+EngineName = Annotated[str, AfterValidator(engine_name)]
 # Of a setting that another one took the place of.
 Replaced = Annotated[SecretStr, AfterValidator(_replaced)]

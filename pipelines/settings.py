@@ -24,10 +24,12 @@ from pipelines.addresses import messengers
 from pipelines.errors import SettingError
 from pipelines.institutions import Registry, Secret
 from pipelines.setting_types import (
+    DUCKDB,
     Addresses,
     ApiKey,
     BaseUrl,
     CronLine,
+    EngineName,
     FileMode,
     HostNames,
     LakeUrl,
@@ -68,6 +70,7 @@ class WarehouseSettings(_Group):
     pseudonymous_mode: FileMode = "600"
     suppress_below: Annotated[int, Field(ge=3)] = 10
     lake: LakeUrl = ""
+    fleet_engine: EngineName = DUCKDB
 
     @cached_property
     def warehouse_path(self) -> Path:
@@ -161,7 +164,7 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
 S = TypeVar("S", bound=_Group)
 
 # What an institution of a registry may not set for itself.
-_FOR_ALL = frozenset({"warehouse", "institution", "institutions", "ui_hosts"})
+_FOR_ALL = frozenset({"warehouse", "institution", "institutions", "ui_hosts", "fleet_engine"})
 _SECRET = frozenset({"api_key", "notify"})
 # Registries as they were read, by path, each with what tells whether the file is still the same.
 _REGISTRIES: dict[Path, tuple[tuple[int, int, int], Registry]] = {}

@@ -14,10 +14,10 @@ import sqlglot
 
 from pipelines.settings import ROOT
 from pipelines.store.relations import CHANGE_KEYS
+from pipelines.store.scope import MANY, ONE
 from pipelines.store.statements import environment
 from pipelines.tables import TABLES
 from pipelines.views import catalog
-from pipelines.views.scope import MANY
 
 RELATION = "SELECT * FROM some_relation"
 # What code puts into a statement besides its table, in every variant.
@@ -31,12 +31,16 @@ VARIANTS: tuple[dict[str, object], ...] = (
         "names": True,
         "scope": MANY,
     },
-    {"lake": False, "touched": False, "observations": None, "by_delta": True, "since": False, "names": False},
-    {"lake": False, "touched": True, "observations": RELATION, "by_delta": True, "since": False, "names": False},
+    {"lake": False, "touched": False, "observations": None, "by_delta": True, "since": False, "names": False}
+    | {"scope": MANY},
+    {"lake": False, "touched": True, "observations": RELATION, "by_delta": True, "since": False, "names": False}
+    | {"scope": ONE},
 )
 ALWAYS: dict[str, object] = {
     "rows": RELATION,
     "observed": RELATION,
+    "hashed": "HASH(1)",
+    "listed": "main.some_table",
     "new": "read_parquet('new.parquet')",
     "current": "published.main.some_table",
     "before": "published.main",

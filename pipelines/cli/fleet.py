@@ -195,10 +195,15 @@ def _registry() -> Registry:
     return known
 
 
+def names_of(only: str | None) -> tuple[str, ...]:
+    """The institutions that --only names; none for all of them."""
+    return tuple(name.strip() for name in only.split(",")) if only is not None else ()
+
+
 def _fleet(only: str | None, jobs: int | None = None) -> Fleet:
     from pipelines.fleet.runner import Fleet, default_jobs
 
-    names = tuple(name.strip() for name in only.split(",")) if only is not None else ()
+    names = names_of(only)
     return Fleet(_registry(), names, jobs or default_jobs())
 
 

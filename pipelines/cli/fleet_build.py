@@ -16,6 +16,7 @@ from pipelines.cli.fleet import fleet_app
 from pipelines.cli.read import show_answer, write_export
 from pipelines.errors import ArgumentError, NothingLandedError, RollbookError, SettingError
 from pipelines.export.formats import Format
+from pipelines.setting_types import engine_name
 from pipelines.settings import FLEET, for_all, is_of_all, registry
 from pipelines.store import fleet_file, parts
 from pipelines.text import count_of
@@ -25,15 +26,36 @@ if TYPE_CHECKING:
     from pipelines.institutions import Registry
 
 
+def _engine(value: str | None) -> str | None:
+    """The engine that was named. Raises ArgumentError."""
+    try:
+        return None if value is None else engine_name(value)
+    except ValueError as error:
+        raise ArgumentError(f"--engine {error}") from None
+
+
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="E",
+        callback=_engine,
+        help="What computes: duckdb, sail, or a Spark Connect server, sc://host:port (else ROLLBOOK_FLEET_ENGINE).",
+        show_default=False,
+    ),
+]
+
+
 @fleet_app.command()
-def build() -> None:
+def build(engine: EngineOption = None) -> None:
     """Make fleet.duckdb of what all institutions have published: the same tables and views, side by side.
 
     Each row has its institution in the first column. An institution whose last night was held or failed stands there
     with what it published last; see the table `institutions`. Until the new file is whole, readers have the last one.
-    Nothing is fetched. Exits 1 when an institution had to be left out, and says which and why.
+    The engine computes the figures by institution. Nothing is fetched. Exits 1 when an institution had to be left out,
+    and says which and why.
     """
-    found = _build(_registry())
+    found = _build(_registry(), engine)
     out.print(
         f"[bold green]Built.[/] {fleet_file.FILE} holds {count_of(found.institutions, 'institution')} and"
         f" {count_of(found.students, 'student')}, up to {found.newest_day}."
@@ -140,10 +162,10 @@ def forget(
     out.print(f"Removed what {safe(name)} gave the fleet. Run `rollbook fleet build` to make the file without it.")
 
 
-def _build(known: Registry) -> Built:
+def _build(known: Registry, engine: str | None = None) -> Built:
     from pipelines.fleet.build import FleetBuild
 
-    return FleetBuild(_fleet(), known).build()
+    return FleetBuild(_fleet(), known, engine=engine or for_all().fleet_engine).build()
 
 
 def _say_left_out(left_out: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
 """Makes `fleet.duckdb` of what the institutions give: their tables side by side, the views over them, the rollups.
 
 It is made into an empty file, checked, and shown as a whole; until then, and when it fails, readers have the last one.
-What is in it is said in `views.fleet`.
+What is in it is said in `views.fleet`. The rollups are computed by an engine, of the same Parquet files.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ import pyarrow as pa
 
 from pipelines import files, machine
 from pipelines.errors import CheckError, DamagedError, NothingLandedError
-from pipelines.fleet import standing
+from pipelines.fleet import engine as engines
+from pipelines.fleet import rollups, standing
 from pipelines.fleet.gathering import DAMAGED, Gathered, gather
 from pipelines.institutions import Registry
 from pipelines.store import parts
 from pipelines.store.database import connect, literal, transaction
 from pipelines.store.fleet_file import FILE, FleetFile
+from pipelines.store.scope import INSTITUTION
 from pipelines.store.statements import statements
 from pipelines.tables import Relation
 from pipelines.views import fleet as views
 from pipelines.views.fleet import INSTITUTIONS
-from pipelines.views.scope import INSTITUTION
 
 sql = statements("pipelines.fleet")
 
@@ -44,18 +45,25 @@ class Built:
 
 
 class FleetBuild:
-    """One build. `fleet` is the fleet's folder."""
+    """One build. `fleet` is the fleet's folder, `engine` what computes the rollups, as `engines.of` names it."""
 
-    def __init__(self, fleet: Path, registry: Registry, clock: Callable[[], datetime] = lambda: datetime.now(UTC)):
+    def __init__(
+        self,
+        fleet: Path,
+        registry: Registry,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        engine: str = engines.DUCKDB,
+    ) -> None:
         self.fleet = fleet
         self.registry = registry
         self.clock = clock
+        self.engine = engine
 
     def build(self) -> Built:
         """Make the file and show it to readers.
 
         An institution whose parts are damaged is left out and named. Raises NothingLandedError when no institution
-        gives anything, BusyError while another build runs, and CheckError; the last file then stays.
+        gives anything, BusyError while another build runs, EngineError, and CheckError; the last file then stays.
         """
         file = FleetFile(self.fleet)
         with machine.translate_errors(self.fleet), file.building():
@@ -77,7 +85,12 @@ class FleetBuild:
         while found.given:
             try:
                 with connect(file.next, scratch=file.scratch) as con:
-                    return self._fill(con, found)
+                    students = self._fill(con, found)
+                with engines.of(self.engine, file.scratch) as computing:
+                    rollups.compute(computing, found.links, file.rollups)
+                with connect(file.next, scratch=file.scratch) as con:
+                    self._finish(con, file.rollups)
+                return students
             except _DamagedPartsError as damaged:
                 file.next.unlink(missing_ok=True)
                 for name in damaged.names:
@@ -87,20 +100,26 @@ class FleetBuild:
         )
 
     def _fill(self, con: duckdb.DuckDBPyConnection, found: Gathered) -> int:
-        version = uuid4().hex
+        """Put the institutions' tables side by side; returns how many students there are."""
         with transaction(con):
             views.create_tables(con)
-            con.execute("INSERT INTO spans.version VALUES ($1, $2)", [version, self.clock().replace(tzinfo=None)])
             _insert(con, INSTITUTIONS, standing.rows(self.fleet, self.registry, found.given, found.left_out))
         for relation in parts.shared():
             _fill_table(con, relation, found)
         _check(con, found)
-        with transaction(con):
-            views.create_rollups(con)
-            views.create_views(con, version)
-        con.execute("CHECKPOINT")
         row = con.execute("SELECT COUNT(*) FROM main.students").fetchone()
         return int(row[0]) if row else 0
+
+    def _finish(self, con: duckdb.DuckDBPyConnection, computed: Path) -> None:
+        """Take in the rollups, and make the views."""
+        version = uuid4().hex
+        with transaction(con):
+            con.execute("INSERT INTO spans.version VALUES ($1, $2)", [version, self.clock().replace(tzinfo=None)])
+            for rollup in views.rollups():
+                rows = rollups.computed(rollup, computed)
+                views.create_rollup(con, rollup, rows)
+            views.create_views(con, version)
+        con.execute("CHECKPOINT")
 
 
 class _DamagedPartsError(DamagedError):

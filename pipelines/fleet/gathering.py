@@ -73,7 +73,7 @@ def _linked(fleet: Path, found: Gathered, name: str) -> Given | None:
         try:
             for table, part in given.tables.items():
                 target = found.path(table, name)
-                _same_file(parts.path_of(fleet, table, name, part), target)
+                same_file(parts.path_of(fleet, table, name, part), target)
                 if target.stat().st_size != part.size:
                     raise FileNotFoundError(part.file)
         except FileNotFoundError:  # it publishes just now, or somebody removed a file
@@ -88,7 +88,7 @@ def _renamed(given: Mapping[str, Given], registry: Registry) -> dict[str, str]:
     return {name: now[g.school_id] for name, g in given.items() if now.get(g.school_id, name) != name}
 
 
-def _same_file(file: Path, name: Path) -> None:
+def same_file(file: Path, name: Path) -> None:
     """Give a file a second name; where the disk cannot, a copy."""
     files.folder(name.parent)
     name.unlink(missing_ok=True)

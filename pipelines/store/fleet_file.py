@@ -33,6 +33,9 @@ class FleetFile:
         self.next = self.build / "next.duckdb"
         self.links = self.build / "links"
         self.scratch = self.build / "spill"
+        self.rollups = self.build / "rollups"
+        self.lakes = self.build / "lakes"
+        self.histories = self.build / "histories"
         self.versions = Versions(self.root, mode, files.folder_mode(mode), name=FILE, folder=FOLDER)
 
     @contextmanager
@@ -51,7 +54,7 @@ class FleetFile:
         """Remove what a killed build left half-done."""
         for leftover in (self.next, self.next.with_name(f"{self.next.name}.wal")):
             leftover.unlink(missing_ok=True)
-        for folder in (self.links, self.scratch):
+        for folder in (self.links, self.scratch, self.rollups, self.lakes, self.histories):
             files.empty(folder)
         self.versions.sweep()
 

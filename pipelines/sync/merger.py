@@ -8,7 +8,7 @@ from datetime import date
 
 from pipelines.landing.manifest import TableCounts
 from pipelines.store import ops
-from pipelines.store.history import Delta, History
+from pipelines.store.history import Computed, Delta, History
 from pipelines.store.lake import Lake
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync.landings import Landings
@@ -30,8 +30,20 @@ class Merger:
         self.landings = landings
         self.warehouse = warehouse
 
-    def merge(self, base: Base, lake: Lake, gone: Set[date], delta: Delta | None, *, full_refresh: bool) -> Merged:
-        """Bring a file that begins as `base` up to the lake, without the days `gone`."""
+    def merge(
+        self,
+        base: Base,
+        lake: Lake,
+        gone: Set[date],
+        delta: Delta | None,
+        *,
+        full_refresh: bool,
+        computed: Computed | None = None,
+    ) -> Merged:
+        """Bring a file that begins as `base` up to the lake, without the days `gone`.
+
+        A full refresh takes over histories that were `computed` elsewhere.
+        """
         since = None
         with self.warehouse.writing(base.file) as (con, changed):
             redeclared = bool(changed - {"ops"})
@@ -39,7 +51,7 @@ class Merger:
             forgotten = gone & history.merged_days().keys()
             counts = history.forget(forgotten)
             if full_refresh or (redeclared and not history.has_expired_days):
-                counts = history.rebuild()
+                counts = history.rebuild(computed)
             elif redeclared:
                 # Days are gone that a rebuild would need: what is still there is merged again for what is new in it.
                 counts = [*history.refold(), *history.catch_up(history.records)] or counts

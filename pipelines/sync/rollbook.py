@@ -127,7 +127,7 @@ class Rollbook:
                 )
             self.staged.hide(d for d in self.lake.days() if d not in done.rebuilt)
             done.counts = tuple(self._merge(Base(None), full_refresh=True))
-            self._confirm(confirm, accepted=expired)
+            self.confirm_loss(confirm, accepted=expired)
             if expired:
                 self.raw.forget_expired(expired)
             self.publish(confirm=always)
@@ -313,7 +313,7 @@ class Rollbook:
         if not self.warehouse.next.exists():  # run by itself: there may be days that no merge has seen
             self.merge()
         if self.staged is not None:
-            self._confirm(confirm)
+            self.confirm_loss(confirm)
             self.staged.move_in()
             self.staged = None
         keep = self.settings.keep_days
@@ -322,7 +322,7 @@ class Rollbook:
         self.retention.expire(self.retention.expirable(keep))
         return page
 
-    def _confirm(self, confirm: Confirm, accepted: Container[date] = ()) -> None:
+    def confirm_loss(self, confirm: Confirm, accepted: Container[date] = ()) -> None:
         """Ask whether the next file may be published, `accepted` lost days apart. Raises HeldError if not."""
         counts, days = self.recovery.lost()
         asked = policy.taken_away(counts, [d for d in days if d not in accepted], self.settings)
@@ -374,7 +374,7 @@ class Rollbook:
         else:
             self.staged.hide([day])
         self._merge(self.recovery.published(), gone=frozenset() if counted else frozenset({day}))
-        self._confirm(confirm, accepted=frozenset({day}))
+        self.confirm_loss(confirm, accepted=frozenset({day}))
         self.warehouse.drop_next()
         self.staged = None
         change()

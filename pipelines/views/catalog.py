@@ -23,10 +23,10 @@ from pipelines.store import schema
 from pipelines.store.database import literal, names
 from pipelines.store.lake import LAKE, DayRecord, Lake
 from pipelines.store.relations import OBSERVED, SNAPSHOT_DATE
+from pipelines.store.scope import ONE, Scope
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, WALKED, Column, Table
 from pipelines.views import metrics, thresholds
-from pipelines.views.scope import ONE, Scope
 
 sql = statements("pipelines.views", "macros")
 query = statements("pipelines.views")

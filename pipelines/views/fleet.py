@@ -14,10 +14,10 @@ import duckdb
 
 from pipelines.store import parts
 from pipelines.store.relations import SYNCS, VERSION
+from pipelines.store.scope import INSTITUTION, MANY
 from pipelines.store.statements import statements
 from pipelines.tables import Column, Relation
 from pipelines.views import catalog
-from pipelines.views.scope import INSTITUTION, MANY
 
 query = statements("pipelines.views", "rollups")
 
@@ -77,8 +77,13 @@ def create_tables(con: duckdb.DuckDBPyConnection) -> None:
 def create_rollups(con: duckdb.DuckDBPyConnection) -> None:
     """Make the rollups of the tables as they are filled now."""
     for rollup in rollups():
-        con.execute(f"CREATE TABLE main.{rollup.name} AS {rollup.query}")
-        catalog.comment(con, "TABLE", f"main.{rollup.name}", rollup.described, rollup.columns)
+        create_rollup(con, rollup, rollup.query)
+
+
+def create_rollup(con: duckdb.DuckDBPyConnection, rollup: catalog.View, rows: str) -> None:
+    """Make one rollup of its rows, which are a query."""
+    con.execute(f"CREATE TABLE main.{rollup.name} AS {rows}")
+    catalog.comment(con, "TABLE", f"main.{rollup.name}", rollup.described, rollup.columns)
 
 
 def create_views(con: duckdb.DuckDBPyConnection, version: str) -> None:

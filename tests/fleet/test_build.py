@@ -21,7 +21,7 @@ from pipelines.sync import Rollbook
 from pipelines.tables import TABLES
 from pipelines.views import catalog
 from pipelines.views import fleet as fleet_views
-from pipelines.views.scope import MANY
+from pipelines.store.scope import MANY
 from tests.support import faults
 from tests.support.district import District, InstitutionHouse, new_district
 from tests.support.nights import night, without_views

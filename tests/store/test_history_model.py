@@ -25,7 +25,7 @@ from pipelines.store.ops import stamp
 from pipelines.store.staging import Staging
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table
-from pipelines.views.scope import ONE
+from pipelines.store.scope import ONE
 from tests.support import model
 
 FIRST = date(2026, 11, 1)

@@ -21,7 +21,7 @@ from pipelines.store import parts, schema
 from pipelines.tables import TABLES, Column, Relation
 from pipelines.views import catalog, thresholds
 from pipelines.views import fleet as fleet_views
-from pipelines.views.scope import MANY, ONE
+from pipelines.store.scope import MANY, ONE
 
 Rows = list[dict[str, Any]]
 

@@ -20,6 +20,7 @@ import duckdb
 
 from pipelines.landing.manifest import TableCounts
 from pipelines.store.database import each_table, transaction
+from pipelines.store.history.computed import Computed
 from pipelines.store.history.delta import Delta
 from pipelines.store.history.table import Place, TableHistory
 from pipelines.store.lake import DayRecord, Lake
@@ -96,14 +97,17 @@ class History:
                 self._unnote(day)
         return self._each(lambda table: table.forget(places)) if places else []
 
-    def rebuild(self) -> list[TableCounts]:
-        """Full refresh: compute the history of the whole lake by the definition, from nothing but the lake."""
+    def rebuild(self, computed: Computed | None = None) -> list[TableCounts]:
+        """Full refresh: compute the history of the whole lake by the definition, from nothing but the lake.
+
+        With `computed` that was done elsewhere, and its runs and versions are taken over.
+        """
         with transaction(self.con):
             self.con.execute("DELETE FROM spans.days")
             self.con.execute("DELETE FROM spans.proven")
             for record in self.records.values():
                 self._note(record)
-        return self._each(TableHistory.rebuild)
+        return self._each(lambda table: table.rebuild(computed))
 
     def definition(self, table: Table) -> str:
         """The history of one table as SQL over the lake's days, and nothing else."""

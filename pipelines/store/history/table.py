@@ -14,7 +14,7 @@ A merge hands its work on through these temporary tables, each of its own connec
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -23,9 +23,11 @@ import duckdb
 from pipelines import files
 from pipelines.landing.manifest import TableCounts
 from pipelines.store.database import count, literal, names
+from pipelines.store.history.computed import Computed
 from pipelines.store.history.delta import Delta
 from pipelines.store.lake import DayRecord, Lake
 from pipelines.store.relations import CHANGE_KEYS
+from pipelines.store.scope import ONE, Scope
 from pipelines.store.statements import statements
 from pipelines.tables import Table
 
@@ -97,8 +99,8 @@ class TableHistory:
             self._replace_runs(place, observations=None)
         return self._refold(date.min)
 
-    def rebuild(self) -> TableCounts:
-        """Full refresh: the history of the whole lake by the definition, from nothing but the lake."""
+    def rebuild(self, computed: Computed | None = None) -> TableCounts:
+        """Full refresh: the history of the whole lake by the definition, from nothing but the lake, or as computed."""
         con, name = self.con, self.name
         everyone = f"SELECT DISTINCT {self.table.parent_key} AS id FROM history.{name}"
         self._touch(everyone)
@@ -108,8 +110,11 @@ class TableHistory:
         if self.records:
             # Over the lake's days themselves the definition gives the same rows (`definition`), for four times the
             # work: a wide row a day would go through its windows instead of one a change.
-            self._run("runs_from_lake", observations=self.observations(self.records.values()))
-            con.execute(f"INSERT INTO history.{name} {self._definition_of_runs(touched=False)}")
+            everything = self.observations(self.records.values())
+            runs = computed.runs(self.table) if computed else runs_from_lake(self.table, everything)
+            con.execute(f"INSERT INTO spans.{name} {runs}")
+            versions = computed.versions(self.table) if computed else self._definition_of_runs(touched=False)
+            con.execute(f"INSERT INTO history.{name} {versions}")
         con.execute(f"INSERT INTO touched {everyone}")
         con.execute(f"INSERT INTO main.changes {changes(self.table)}")
         counts = self._refresh_current()
@@ -120,7 +125,7 @@ class TableHistory:
         """The history as SQL over the lake's days, and nothing else."""
         days = self.records.values()
         rows = self.lake.scan(self.table, days)
-        return sql("definition", table=self.table, lake=True, observations=self.observations(days), rows=rows)
+        return definition(self.table, observations=self.observations(days), rows=rows)
 
     def observations(self, days: Collection[DayRecord]) -> str:
         """What each record stated on these days, as SQL: rows, an empty list, or nothing."""
@@ -175,7 +180,7 @@ class TableHistory:
 
     def _definition_of_runs(self, *, touched: bool) -> str:
         """The versions as SQL over the runs of all records, or of the touched ones since `$since`."""
-        return sql("definition", table=self.table, lake=False, touched=touched)
+        return definition(self.table, touched=touched)
 
     def _refresh_current(self) -> TableCounts:
         """Bring the touched records' current rows up to their open versions. Rows that stay the same are left alone.
@@ -198,23 +203,48 @@ class TableHistory:
         """Set the untracked values of the current rows to those of the last day that stated each record."""
         if not self.table.untracked:
             return
-        self._run("last_stated")
+        self._keep("last_stated", last_stated(self.table, f"main.{self.name}"))
         days = [r[0] for r in self.con.execute("SELECT DISTINCT day FROM last_stated ORDER BY 1").fetchall()]
         there = [self.records[d] for d in days if d in self.records]
         if there:
-            self._run("untracked_values", rows=self.lake.scan(self.table, there))
+            self._keep("untracked_values", untracked_values(self.table, self.lake.scan(self.table, there)))
             self._run("refresh_untracked")
 
     def _touch(self, ids: str) -> None:
-        self.con.execute(f"CREATE OR REPLACE TEMP TABLE touched AS {ids}")
+        self._keep("touched", ids)
+
+    def _keep(self, name: str, query: str) -> None:
+        """Keep the rows of a query as a temporary table."""
+        self.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
 
     def _run(self, name: str, parameters: Mapping[str, object] | None = None, **parts: object) -> None:
         self.con.execute(sql(name, table=self.table, **parts), dict(parameters or {}))
 
 
-def observations(table: Table, rows: str, observed: str) -> str:
+def observations(table: Table, rows: str, observed: str, scope: Scope = ONE) -> str:
     """What each record stated, as SQL, made of a table's rows and of what was observed, both with `snapshot_date`."""
-    return sql("observations", table=table, rows=rows, observed=observed)
+    return sql("observations", table=table, rows=rows, observed=observed, scope=scope)
+
+
+def hashed(columns: Sequence[str]) -> str:
+    """One number of some columns, as SQL; NULLs count."""
+    return f"HASH({', '.join(columns)})"
+
+
+def runs_from_lake(
+    table: Table, observed: str, scope: Scope = ONE, hashed: Callable[[Sequence[str]], str] = hashed
+) -> str:
+    """The runs of a table as SQL, made of all that was observed (`observations`). `hashed` compares their rows."""
+    said = hashed([*(c.name for c in table.versioned), "span_state"])
+    return sql("runs_from_lake", table=table, observations=observed, scope=scope, hashed=said)
+
+
+def definition(table: Table, scope: Scope = ONE, *, touched: bool = False, **lake: str) -> str:
+    """The versions as SQL: over the runs of all records, or of the touched ones since `$since`.
+
+    With `observations` and `rows`, which are those of the lake's days, it is over them, and no runs are read.
+    """
+    return sql("definition", table=table, scope=scope, lake=bool(lake), touched=touched, **lake)
 
 
 def find_delta(
@@ -232,6 +262,21 @@ def find_delta(
     path.chmod(files.PRIVATE_FILE)
 
 
-def changes(table: Table, *, touched: bool = False) -> str:
+def changes(table: Table, scope: Scope = ONE, *, touched: bool = False) -> str:
     """The changes between a table's versions, as SQL: of all records, or of the touched ones from `$since` on."""
-    return sql("changes", table=table, touched=touched, change_keys=CHANGE_KEYS)
+    return sql("changes", table=table, scope=scope, touched=touched, change_keys=CHANGE_KEYS)
+
+
+def last_stated(table: Table, listed: str, scope: Scope = ONE) -> str:
+    """The last day on which each record that is `listed` in a relation was stated, as SQL."""
+    return sql("last_stated", table=table, scope=scope, listed=listed)
+
+
+def untracked_values(table: Table, rows: str, scope: Scope = ONE) -> str:
+    """The untracked values of a table on those days, as SQL, of a table's rows with `snapshot_date`."""
+    return sql("untracked_values", table=table, scope=scope, rows=rows)
+
+
+def current(table: Table, scope: Scope = ONE) -> str:
+    """The current rows of a table, as SQL, of its versions and those values."""
+    return sql("current", table=table, scope=scope)

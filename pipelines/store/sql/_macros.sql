@@ -52,3 +52,8 @@ ROUND({{ value }}, 2) + 0
     FROM spans.version
 )
 {%- endmacro -%}
+
+{#- A number rounded, halves up. ROUND itself rounds 2.675 up on Spark, which goes by its digits, and down elsewhere. -#}
+{%- macro rounded(value, places=2) -%}
+CAST(FLOOR(({{ value }}) * {{ 10 ** places }} + 0.5) AS DOUBLE) / {{ 10 ** places }}
+{%- endmacro -%}

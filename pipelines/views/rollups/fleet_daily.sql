@@ -38,10 +38,12 @@ SELECT
     CAST(SUM(n.students) AS BIGINT) AS students,
     CAST(SUM(n.classes) AS BIGINT) AS classes,
     CAST(SUM(n.active_classes) AS BIGINT) AS active_classes,
-    ROUND(
-        CAST(SUM(n.completion_points) AS DOUBLE) / NULLIF(CAST(SUM(n.assigned_students) AS DOUBLE), 0), 2
-    ) AS average_completion_rate,
-    ROUND(CAST(SUM(n.score_points) AS DOUBLE) / NULLIF(CAST(SUM(n.scored_students) AS DOUBLE), 0), 2) AS average_score,
+    {{ m.rounded(
+        "CAST(SUM(n.completion_points) AS DOUBLE) / NULLIF(CAST(SUM(n.assigned_students) AS DOUBLE), 0)"
+    ) }} AS average_completion_rate,
+    {{ m.rounded(
+        "CAST(SUM(n.score_points) AS DOUBLE) / NULLIF(CAST(SUM(n.scored_students) AS DOUBLE), 0)"
+    ) }} AS average_score,
     CAST(SUM(n.never_logged_in_students) AS BIGINT) AS never_logged_in_students
 FROM grid AS g INNER JOIN numbered AS n ON n.institution = g.institution AND n.number = g.number
 GROUP BY g.snapshot_date

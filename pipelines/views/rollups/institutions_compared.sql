@@ -46,19 +46,19 @@ SELECT
     r.snapshot_date,
     r.students,
     r.active_classes,
-    ROUND(CAST(r.students AS DOUBLE) / NULLIF(CAST(r.active_classes AS DOUBLE), 0), 1) AS students_per_class,
+    {{ m.rounded("CAST(r.students AS DOUBLE) / NULLIF(CAST(r.active_classes AS DOUBLE), 0)", 1) }} AS students_per_class,
     r.average_completion_rate,
-    ROUND(o.completion, 2) AS institutions_completion_rate,
-    ROUND(r.average_completion_rate - o.completion, 2) + 0 AS completion_vs_institutions,
+    {{ m.rounded("o.completion") }} AS institutions_completion_rate,
+    {{ m.rounded("r.average_completion_rate - o.completion") }} AS completion_vs_institutions,
     CASE WHEN r.average_completion_rate IS NOT NULL THEN r.by_completion END AS completion_rank,
-    ROUND(r.average_completion_rate - b.average_completion_rate, 2) + 0 AS completion_change_in_week,
+    {{ m.rounded("r.average_completion_rate - b.average_completion_rate") }} AS completion_change_in_week,
     r.average_score,
-    ROUND(o.score, 2) AS institutions_score,
-    ROUND(r.average_score - o.score, 2) + 0 AS score_vs_institutions,
+    {{ m.rounded("o.score") }} AS institutions_score,
+    {{ m.rounded("r.average_score - o.score") }} AS score_vs_institutions,
     CASE WHEN r.average_score IS NOT NULL THEN r.by_score END AS score_rank,
-    ROUND(
-        100 * CAST(r.never_logged_in_students AS DOUBLE) / NULLIF(CAST(r.students AS DOUBLE), 0), 2
-    ) AS never_logged_in_percent,
+    {{ m.rounded(
+        "100 * CAST(r.never_logged_in_students AS DOUBLE) / NULLIF(CAST(r.students AS DOUBLE), 0)"
+    ) }} AS never_logged_in_percent,
     o.institutions
 FROM ranked AS r
 CROSS JOIN overall AS o

@@ -100,10 +100,10 @@ SELECT
     CAST(t.active_classes AS BIGINT) AS active_classes,
     CAST(t.assigned AS BIGINT) AS assigned_students,
     CAST(t.completion AS DECIMAL(28, 6)) AS completion_points,
-    ROUND(CAST(t.completion AS DOUBLE) / NULLIF(CAST(t.assigned AS DOUBLE), 0), 2) AS average_completion_rate,
+    {{ m.rounded("CAST(t.completion AS DOUBLE) / NULLIF(CAST(t.assigned AS DOUBLE), 0)") }} AS average_completion_rate,
     CAST(t.scored AS BIGINT) AS scored_students,
     CAST(t.score AS DECIMAL(28, 6)) AS score_points,
-    ROUND(CAST(t.score AS DOUBLE) / NULLIF(CAST(t.scored AS DOUBLE), 0), 2) AS average_score,
+    {{ m.rounded("CAST(t.score AS DOUBLE) / NULLIF(CAST(t.scored AS DOUBLE), 0)") }} AS average_score,
     CAST(t.never AS BIGINT) AS never_logged_in_students,
     CAST(COALESCE(m.changed, 0) AS BIGINT) AS changed_fields
 FROM totals AS t

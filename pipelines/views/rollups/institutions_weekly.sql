@@ -41,8 +41,8 @@ SELECT
     l.average_score,
     CAST(s.changed_fields AS BIGINT) AS changed_fields,
     l.students - b.students AS students_change,
-    ROUND(l.average_completion_rate - b.average_completion_rate, 2) + 0 AS completion_change,
-    ROUND(l.average_score - b.average_score, 2) + 0 AS score_change
+    {{ m.rounded("l.average_completion_rate - b.average_completion_rate") }} AS completion_change,
+    {{ m.rounded("l.average_score - b.average_score") }} AS score_change
 FROM last AS l
 INNER JOIN summed AS s ON s.institution = l.institution AND s.week_begins = l.week_begins
 LEFT JOIN last AS b ON b.institution = l.institution AND b.week_begins = l.week_begins - 7

@@ -2,11 +2,12 @@
 --
 -- Gaps and islands: statements are numbered per record; a row whose statement follows the one before it with the same
 -- tracked values continues a version, any other begins one.
+-- Of many institutions (`scope`) each has its own records and days. It is in the SQL that all engines share.
 WITH
 {% if lake %}
 -- Each landed day by itself.
 seen AS (
-    SELECT DISTINCT {{ table.parent_key }} AS id, snapshot_date AS first_day, snapshot_date AS last_day,
+    SELECT DISTINCT {{ scope.id }}{{ table.parent_key }} AS id, snapshot_date AS first_day, snapshot_date AS last_day,
         span_state <> 'mute' AS is_statement
     FROM ({{ observations }}) AS o
 ),
@@ -28,47 +29,50 @@ recent AS MATERIALIZED (
 ),
 {% endif %}
 {% set runs = "recent" if touched else "spans." ~ table.name %}
+newest AS (SELECT {{ scope.id }}MAX(snapshot_date) AS newest_day FROM spans.days{{ scope.grouped }}),
 -- Runs of landed days on which a record was observed alike.
 seen AS (
-    SELECT DISTINCT {{ table.parent_key }} AS id, first_day,
-        COALESCE(last_day, (SELECT MAX(snapshot_date) FROM spans.days)) AS last_day, span_state <> 'mute' AS is_statement
-    FROM {{ runs }}
+    SELECT DISTINCT {{ scope.of("s") }}s.{{ table.parent_key }} AS id, s.first_day,
+        COALESCE(s.last_day, newest.newest_day) AS last_day, s.span_state <> 'mute' AS is_statement
+    FROM {{ runs }} AS s {{ scope.beside("newest", "s") }}
 ),
 stated AS (SELECT * FROM {{ runs }} WHERE span_state = 'stated'),
 {% endif %}
 -- Every landed day, with the first later one on which the set was proven complete.
 days AS (
     SELECT
-        d.snapshot_date AS day,
+        {{ scope.of("d") }}d.snapshot_date AS day,
         MIN(CASE WHEN p.day IS NOT NULL THEN d.snapshot_date END) OVER (
-            ORDER BY d.snapshot_date ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+            {{ scope.within("d") }}ORDER BY d.snapshot_date ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
         ) AS next_proven
     FROM spans.days AS d
-    LEFT JOIN spans.proven AS p ON p.day = d.snapshot_date AND p.set_name = '{{ table.set }}'
+    LEFT JOIN spans.proven AS p ON {{ scope.same("p", "d") }}p.day = d.snapshot_date AND p.set_name = '{{ table.set }}'
 ),
 -- A run without a statement still shows that the record exists, so it delays an absence.
 runs AS (
-    SELECT id, first_day, last_day, is_statement, LEAD(first_day) OVER (PARTITION BY id ORDER BY first_day) AS next_seen
+    SELECT
+        {{ scope.id }}id, first_day, last_day, is_statement,
+        LEAD(first_day) OVER (PARTITION BY {{ scope.id }}id ORDER BY first_day) AS next_seen
     FROM seen
 ),
 -- A record is stated absent on the first proven day that did not show it.
 statements AS (
-    SELECT id, first_day AS day FROM seen WHERE is_statement
+    SELECT {{ scope.id }}id, first_day AS day FROM seen WHERE is_statement
     UNION ALL
-    SELECT r.id, d.next_proven
-    FROM runs AS r INNER JOIN days AS d ON d.day = r.last_day
+    SELECT {{ scope.of("r") }}r.id, d.next_proven
+    FROM runs AS r INNER JOIN days AS d ON {{ scope.same("d", "r") }}d.day = r.last_day
     WHERE d.next_proven IS NOT NULL AND (r.next_seen IS NULL OR d.next_proven < r.next_seen)
 ),
 ordered AS (
     SELECT
-        id, day,
-        ROW_NUMBER() OVER (PARTITION BY id ORDER BY day) AS n,
-        LEAD(day) OVER (PARTITION BY id ORDER BY day) AS next_day
+        {{ scope.id }}id, day,
+        ROW_NUMBER() OVER (PARTITION BY {{ scope.id }}id ORDER BY day) AS n,
+        LEAD(day) OVER (PARTITION BY {{ scope.id }}id ORDER BY day) AS next_day
     FROM statements
 ),
 present AS (
-    SELECT {{ m.names(table.versioned, "s.") }}, o.day, o.n, o.next_day
-    FROM stated AS s INNER JOIN ordered AS o ON o.id = s.{{ table.parent_key }} AND o.day = s.first_day
+    SELECT {{ scope.of("s") }}{{ m.names(table.versioned, "s.") }}, o.day, o.n, o.next_day
+    FROM stated AS s INNER JOIN ordered AS o ON {{ scope.same("o", "s") }}o.id = s.{{ table.parent_key }} AND o.day = s.first_day
 ),
 marked AS (
     SELECT
@@ -81,19 +85,21 @@ marked AS (
             THEN 0 ELSE 1
         END AS starts
     FROM present AS p
-    WINDOW w AS (PARTITION BY {{ m.names(table.key) }} ORDER BY n)
+    WINDOW w AS (PARTITION BY {{ scope.id }}{{ m.names(table.key) }} ORDER BY n)
 ),
 numbered AS (
-    SELECT m.*, SUM(starts) OVER (PARTITION BY {{ m.names(table.key) }} ORDER BY n ROWS UNBOUNDED PRECEDING) AS version
+    SELECT
+        m.*,
+        SUM(starts) OVER (PARTITION BY {{ scope.id }}{{ m.names(table.key) }} ORDER BY n ROWS UNBOUNDED PRECEDING) AS version
     FROM marked AS m
 ),
 validity AS (
     SELECT
-        {{ m.names(table.key) }}, version, MIN(day) AS valid_from,
+        {{ scope.id }}{{ m.names(table.key) }}, version, MIN(day) AS valid_from,
         CASE WHEN COUNT(next_day) = COUNT(*) THEN MAX(next_day) END AS valid_to
     FROM numbered
-    GROUP BY {{ m.names(table.key) }}, version
+    GROUP BY {{ scope.id }}{{ m.names(table.key) }}, version
 )
-SELECT {{ m.names(table.versioned, "n.") }}, v.valid_from, v.valid_to
-FROM numbered AS n INNER JOIN validity AS v ON {{ m.same(table.key, "n", "v") }} AND n.version = v.version
+SELECT {{ scope.of("n") }}{{ m.names(table.versioned, "n.") }}, v.valid_from, v.valid_to
+FROM numbered AS n INNER JOIN validity AS v ON {{ scope.same("n", "v") }}{{ m.same(table.key, "n", "v") }} AND n.version = v.version
 WHERE n.starts = 1

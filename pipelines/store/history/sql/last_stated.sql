@@ -1,6 +1,8 @@
 -- The last landed day on which each current record stated {{ table.name }}.
-CREATE OR REPLACE TEMP TABLE last_stated AS
-SELECT {{ table.parent_key }} AS id, MAX(COALESCE(last_day, (SELECT MAX(snapshot_date) FROM spans.days))) AS day
-FROM spans.{{ table.name }} SEMI JOIN main.{{ table.name }} USING ({{ table.parent_key }})
-WHERE span_state = 'stated'
-GROUP BY {{ table.parent_key }}
+WITH newest AS (SELECT {{ scope.id }}MAX(snapshot_date) AS newest_day FROM spans.days{{ scope.grouped }})
+SELECT {{ scope.of("s") }}s.{{ table.parent_key }} AS id, MAX(COALESCE(s.last_day, newest.newest_day)) AS day
+FROM spans.{{ table.name }} AS s
+SEMI JOIN {{ listed }} AS l ON {{ scope.same("l", "s") }}l.{{ table.parent_key }} = s.{{ table.parent_key }}
+{{ scope.beside("newest", "s") }}
+WHERE s.span_state = 'stated'
+GROUP BY {{ scope.of("s") }}s.{{ table.parent_key }}

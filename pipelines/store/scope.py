@@ -1,8 +1,8 @@
-"""Whose rows a view reads: those of one school, or those of many institutions side by side.
+"""Whose rows a statement reads: those of one school, or those of many institutions side by side.
 
-The views' files are one text for both. Where rows of several institutions stand in a table, each has its institution in
-the first column, and nothing may be joined, counted or ordered across it. What says so in a view's SQL is here; for a
-single school it is nothing at all.
+The views and the history are one text for both. Where rows of several institutions stand in a table, each has its
+institution in the first column, and nothing may be joined, counted or ordered across it. What says so in SQL is here;
+for a single school it is nothing at all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ INSTITUTION = "institution"
 
 @dataclass(frozen=True)
 class Scope:
-    """Pieces of SQL for the views' files; `column` is empty for a single school."""
+    """Pieces of SQL for the statements; `column` is empty for a single school."""
 
     column: str = ""
 
@@ -27,6 +27,10 @@ class Scope:
     def by(self) -> str:
         """The start of a window, before its ORDER BY."""
         return f"PARTITION BY {self.column} " if self.column else ""
+
+    def within(self, rows: str) -> str:
+        """As `by`, of one of several relations."""
+        return f"PARTITION BY {rows}.{self.column} " if self.column else ""
 
     @property
     def grouped(self) -> str:
@@ -53,6 +57,12 @@ class Scope:
     def cross(self, relation: str) -> str:
         """Join a relation that has one row, or one per institution, to whatever stands before it."""
         return f"INNER JOIN {relation} USING ({self.column})" if self.column else f"CROSS JOIN {relation}"
+
+    def beside(self, relation: str, rows: str) -> str:
+        """As `cross`, where the columns of both are told apart."""
+        if self.column:
+            return f"INNER JOIN {relation} ON {relation}.{self.column} = {rows}.{self.column}"
+        return f"CROSS JOIN {relation}"
 
 
 ONE, MANY = Scope(), Scope(INSTITUTION)

@@ -1,0 +1,76 @@
+"""`rollbook fleet rebuild`: all histories again, from what the institutions' lakes hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipelines.cli.app import err, out, safe, table
+from pipelines.cli.fleet import Only, fleet_app, names_of
+from pipelines.cli.fleet_build import EngineOption, _fleet, _registry
+from pipelines.errors import HeldError, RollbookError
+from pipelines.settings import for_all
+from pipelines.text import count_of
+
+if TYPE_CHECKING:
+    from pipelines.fleet.rebuild import FleetRebuild
+
+
+@fleet_app.command()
+def rebuild(
+    engine: EngineOption = None,
+    only: Only = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Change nothing: compare with what each institution has published.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Publish also what would be held.")] = False,
+) -> None:
+    """Compute the history of every institution again from its snapshots, and publish it.
+
+    For when a declaration changed, or a disk was lost. Nothing is fetched. Each institution's file is checked and
+    published by itself; one that would lose more rows than a sync may remove stays as it is unless --yes is given.
+    Exits 1 when an institution could not be rebuilt or differs, 3 when one was held and no other failed.
+    """
+    from pipelines.fleet.rebuild import FleetRebuild
+
+    run = FleetRebuild(_fleet(), _registry(), engine or for_all().fleet_engine, names_of(only))
+    if verify:
+        _verify(run)
+    else:
+        _rebuild(run, confirmed=yes)
+
+
+def _verify(run: FleetRebuild) -> None:
+    found = run.verify()
+    for name, why in found.left_out.items():
+        err.print(f"[yellow]Warning:[/] {safe(name)} was not compared: {safe(why)}.")
+    if found.differences:
+        headings = ("institution", "table", "rows it lacks", "rows too many")
+        rows = [(d.institution, d.table, str(d.lacking), str(d.surplus)) for d in found.differences]
+        out.print(table("What is published differs from what the snapshots say", headings, rows))
+        out.print("To publish what the snapshots say: rollbook fleet rebuild --only NAME")
+        raise typer.Exit(RollbookError.exit_code)
+    compared = count_of(len(found.compared), "institution")
+    out.print(f"[bold green]Equal.[/] What {compared} published is what the snapshots say.")
+    if found.left_out:
+        raise typer.Exit(RollbookError.exit_code)
+
+
+def _rebuild(run: FleetRebuild, *, confirmed: bool) -> None:
+    from pipelines.sync import always, within_hold
+
+    failed: list[RollbookError] = []
+
+    def done(name: str, error: RollbookError | None) -> None:
+        if error is None:
+            out.print(f"[bold green]Rebuilt[/] {safe(name)}")
+        else:
+            failed.append(error)
+            err.print(f"[bold red]Not rebuilt:[/] {safe(name)}: {safe(error.message)}")
+
+    run.rebuild(done, always if confirmed else within_hold)
+    if failed:
+        held = all(isinstance(error, HeldError) for error in failed)
+        raise typer.Exit(HeldError.exit_code if held else RollbookError.exit_code)
+    out.print("Run `rollbook fleet build` to make fleet.duckdb of it.")

@@ -1,0 +1,45 @@
+"""What computes over many institutions: DuckDB in this process, or an engine that speaks Spark Connect.
+
+    protocol.py  what an engine can do, and all that the code that uses one knows of it
+    embedded.py  DuckDB, in this process
+    spark.py     any Spark Connect address; Sail is started here for it
+
+The statements are the same files for every engine, in the part of SQL that engines share (`tests/lint_sql.py` holds
+them to it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipelines.errors import SettingError
+from pipelines.fleet.engine.protocol import Engine
+from pipelines.setting_types import DUCKDB, SAIL
+
+__all__ = ["DUCKDB", "SAIL", "Engine", "of"]
+
+
+@contextmanager
+def of(name: str, scratch: Path) -> Iterator[Engine]:
+    """An engine by its name: `duckdb`, `sail`, or a Spark Connect address `sc://host:port`.
+
+    `scratch` is an empty folder for what does not fit into memory. Raises SettingError where the engine's packages are
+    not installed, and EngineError where it does not answer.
+    """
+    if name == DUCKDB:
+        from pipelines.fleet.engine.embedded import embedded
+
+        with embedded(scratch) as engine:
+            yield engine
+        return
+    try:
+        from pipelines.fleet.engine import spark
+    except ImportError as error:
+        raise SettingError(
+            f"The engine {name} needs packages that are not installed: run `pip install 'rollbook[engines]'`"
+        ) from error
+    address = spark.sail() if name == SAIL else spark.remote(name)
+    with address as session:
+        yield spark.Spark(name, session)

@@ -1,0 +1,147 @@
+"""An engine that speaks Spark Connect: a Spark cluster, or Sail, which is started here.
+
+A temporary view has no schema in Spark, and any other would be left in the cluster's catalog, where two builds meet. So
+`history.students` is called `history_students` there. Text is STRING, and a TIMESTAMP without a zone TIMESTAMP_NTZ.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pipelines.errors import EngineError
+from pipelines.tables import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# It is not used here, but every session says so.
+warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+
+log = logging.getLogger(__name__)
+
+DEFAULT_PORT = 15002
+ANSWERS_WITHIN = 10.0  # seconds
+
+_RELATION = re.compile(r"\b(main|history|ops|spans|lake|given)\.(\w+)")
+_TYPES = {"VARCHAR": "STRING", "JSON": "STRING", "TIMESTAMP": "TIMESTAMP_NTZ"}
+_TYPE = re.compile(r"\bAS (VARCHAR|JSON|TIMESTAMP)\)")
+
+
+@contextmanager
+def remote(address: str) -> Iterator[SparkSession]:
+    """A session of its own at an address. Raises EngineError where nothing answers."""
+    place = urlsplit(address)
+    try:  # the client itself would try again for minutes
+        socket.create_connection((place.hostname or "", place.port or DEFAULT_PORT), ANSWERS_WITHIN).close()
+    except OSError as error:
+        raise EngineError(f"The engine {shown(address)} does not answer: see whether it runs there") from error
+    with _told(shown(address)):
+        session = SparkSession.builder.remote(address).create()
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def sail() -> Iterator[SparkSession]:
+    """A session on Sail, started in this process on a free port of this machine and stopped afterwards.
+
+    Spark Connect asks for no password: whoever may run programs on this machine can reach it meanwhile.
+    """
+    os.environ.setdefault("RUST_LOG", "error")  # it logs to the terminal
+    from pysail.spark import SparkConnectServer
+
+    server = SparkConnectServer(ip="127.0.0.1", port=0)
+    server.start(background=True)
+    try:
+        _, port = server.listening_address
+        with remote(f"sc://127.0.0.1:{port}") as session:
+            yield session
+    finally:
+        server.stop()
+
+
+class Spark:
+    """One session as an `Engine`; `name` is its address, or `sail`."""
+
+    def __init__(self, name: str, session: SparkSession) -> None:
+        self.name = shown(name)
+        self._session = session
+
+    def read(self, name: str, folder: Path, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
+        """Give the Parquet files of a folder a name."""
+        wanted = [(c.name, _TYPES.get(c.type, c.type)) for c in (*columns, *folders)]
+        with _told(self.name):
+            if any(folder.glob("/".join((*("*" * len(folders)), "*.parquet")))):
+                # With a schema, a folder `institution=007` is not read as the number 7.
+                schema = ", ".join(f"{column} {kind}" for column, kind in wanted)
+                rows = self._session.read.schema(schema).parquet(str(folder))
+            else:
+                nulls = ", ".join(f"CAST(NULL AS {kind}) AS {column}" for column, kind in wanted)
+                rows = self._session.sql(f"SELECT {nulls} WHERE FALSE")
+            rows.createOrReplaceTempView(_called(name))
+
+    def define(self, name: str, query: str) -> None:
+        """Give the rows of a query a name."""
+        with _told(self.name):
+            self._rows(query).createOrReplaceTempView(_called(name))
+
+    def write(self, query: str, folder: Path, folders: Sequence[str] = ()) -> None:
+        """Write the rows of a query into a folder."""
+        with _told(self.name):
+            self._rows(query).write.partitionBy(*folders).parquet(str(folder), compression="zstd")
+
+    def rows(self, query: str) -> list[tuple[object, ...]]:
+        """Return the rows of a query."""
+        with _told(self.name):
+            return [tuple(row) for row in self._rows(query).collect()]
+
+    def count(self, query: str) -> int:
+        """Return how many rows a query has."""
+        with _told(self.name):
+            return int(self._rows(query).count())
+
+    def hashed(self, columns: Sequence[str]) -> str:
+        """Spark's hash passes over a NULL, so whether there is one is hashed, too."""
+        return f"xxhash64({', '.join(f'{column} IS NULL, {column}' for column in columns)})"
+
+    def _rows(self, query: str) -> DataFrame:
+        typed = _TYPE.sub(lambda found: f"AS {_TYPES[found[1]]})", query)
+        return self._session.sql(_RELATION.sub(lambda found: _called(found[0]), typed))
+
+
+def shown(address: str) -> str:
+    """An address without what may follow it: a token."""
+    return address.partition("/;")[0]
+
+
+def _called(name: str) -> str:
+    return name.replace(".", "_")
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Say what the engine says in words of ours: its own may repeat a value, and run over pages."""
+    try:
+        yield
+    except PySparkException as error:
+        log.debug("%s", error)
+        kind = error.getCondition() or type(error).__name__
+        raise EngineError(
+            f"The engine {name} failed ({kind}). What readers have stays. See whether it runs and reaches the same"
+            " files; its own log has the details"
+        ) from error

@@ -1,0 +1,115 @@
+"""`rollbook fleet rebuild`: all histories again, from the lakes, by an engine; then compared, or published.
+
+For when a declaration changed, or a disk was lost. Each institution's file is made through its own lock, checks and
+publish, so that one of them harms no other; a run that ends in the middle leaves each as it was or as it shall be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from pipelines import files, machine
+from pipelines.errors import NothingLandedError, RollbookError
+from pipelines.fleet import engine as engines
+from pipelines.fleet import lakes
+from pipelines.fleet.gathering import Gathered, gather
+from pipelines.fleet.histories import Difference, Histories
+from pipelines.institutions import Registry
+from pipelines.settings import load
+from pipelines.store.fleet_file import FleetFile
+from pipelines.sync import Confirm, Rollbook, within_hold
+from pipelines.sync.adopting import adopt
+
+NOT_GIVEN = "it has published nothing that could be compared"
+OTHER_DAYS = "its published file is of other days than its lake: its next sync brings it up to date"
+
+# Called with an institution's name, and what stood in the way of its rebuild, or None.
+Done = Callable[[str, RollbookError | None], None]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a comparison found: which institutions were compared, every difference, and why others were not compared."""
+
+    compared: tuple[str, ...]
+    differences: tuple[Difference, ...]
+    left_out: dict[str, str]
+
+
+class FleetRebuild:
+    """One rebuild of the institutions of a registry, or of those named by `only`.
+
+    `fleet` is the fleet's folder, `engine` what computes, as `engines.of` names it. Raises SettingError for an unknown
+    name.
+    """
+
+    def __init__(self, fleet: Path, registry: Registry, engine: str, only: tuple[str, ...] = ()) -> None:
+        self.fleet = fleet
+        self.registry = registry
+        self.engine = engine
+        self.institutions = {name: registry[name] for name in only or registry.institutions}
+        self.file = FleetFile(fleet)
+
+    def verify(self) -> Verified:
+        """Compare the histories with what each institution has published; nothing is changed.
+
+        Raises NothingLandedError when there is nothing to compare, BusyError while a build runs, and EngineError.
+        """
+        with self._computing() as (found, histories):
+            given = gather(self.fleet, self.file.links, self.registry)
+            left_out = dict(found.left_out)
+            for name, days in found.days.items():
+                if name not in given.given:
+                    left_out[name] = given.left_out.get(name, NOT_GIVEN)
+                elif _published_days(given, name) != days:
+                    left_out[name] = OTHER_DAYS
+            compared = tuple(name for name in found.days if name not in left_out)
+            return Verified(compared, tuple(histories.compare(self.file.links, compared)), left_out)
+
+    def rebuild(self, done: Done, confirm: Confirm = within_hold) -> None:
+        """Compute the histories, and publish each institution's; `done` is called with each as it ends.
+
+        Raises NothingLandedError when there is no lake, BusyError while a build runs, and EngineError; then no
+        institution has changed.
+        """
+        with self._computing() as (found, histories):
+            for name, why in found.left_out.items():
+                done(name, RollbookError(f"It was left out: {why}"))
+            for name, days in found.days.items():
+                try:
+                    adopt(Rollbook(load(institution=name, fetches=False)), histories.computed(name, days), confirm)
+                except RollbookError as error:
+                    done(name, error)
+                else:
+                    done(name, None)
+
+    @contextmanager
+    def _computing(self) -> Iterator[tuple[lakes.Linked, Histories]]:
+        file = self.file
+        with machine.translate_errors(self.fleet), file.building():
+            file.sweep()
+            try:
+                found = lakes.link(self.institutions, file.lakes)
+                if not found.days:
+                    told = "; ".join(f"{name}: {why}" for name, why in found.left_out.items())
+                    raise NothingLandedError(f"There is no lake to compute histories from ({told})")
+                with engines.of(self.engine, files.folder(file.scratch)) as engine:
+                    histories = Histories(engine, file.lakes, file.histories)
+                    histories.compute()
+                    yield found, histories
+            finally:
+                file.sweep()
+
+
+def _published_days(given: Gathered, name: str) -> dict[date, str]:
+    """The days that an institution's published file holds, each with the digest of its content."""
+    if "spans.days" not in given.given[name].tables:
+        return {}
+    rows = pq.read_table(given.path("spans.days", name), columns=["snapshot_date", "digest"]).to_pylist()
+    return {row["snapshot_date"]: row["digest"] for row in rows}

@@ -1,0 +1,46 @@
+"""The rollups of a fleet, computed by an engine: from the institutions' Parquet files into one folder a rollup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipelines.fleet.engine import Engine
+from pipelines.store import parts
+from pipelines.store.database import literal
+from pipelines.tables import Column
+from pipelines.views import fleet as views
+from pipelines.views.catalog import View
+
+
+def compute(engine: Engine, given: Path, into: Path) -> None:
+    """Compute every rollup. `given` has a folder for each table, with a file for each institution that has rows.
+
+    Raises EngineError.
+    """
+    read_tables(engine, given)
+    for rollup in views.rollups():  # a later one reads an earlier one
+        folder = into / rollup.name
+        engine.write(rollup.query, folder)
+        engine.read(f"main.{rollup.name}", folder, columns(rollup))
+
+
+def read_tables(engine: Engine, given: Path, schema: str | None = None) -> None:
+    """Give the institutions' tables their names; all of them in one `schema`, if one is given."""
+    for relation, shared in zip(views.tables(), parts.shared(), strict=True):
+        title = parts.title(shared)
+        name = f"{schema}.{title.replace('.', '_')}" if schema else f"{relation.schema}.{relation.name}"
+        engine.read(name, given / title, relation.columns)
+
+
+def columns(rollup: View) -> tuple[Column, ...]:
+    """A rollup's columns with their types, whichever engine computes it."""
+    types: Mapping[tuple[str, str], Any] = views.types()  # DECIMAL is among them
+    return tuple(Column(name, types[rollup.name, name], comment) for name, comment in rollup.columns)
+
+
+def computed(rollup: View, folder: Path) -> str:
+    """The rows of a rollup that was computed, as SQL for DuckDB."""
+    typed = ", ".join(f"CAST({c.name} AS {c.type}) AS {c.name}" for c in columns(rollup))
+    return f"SELECT {typed} FROM read_parquet({literal(folder / rollup.name / '*.parquet')}) ORDER BY ALL"

@@ -1,0 +1,31 @@
+"""Taking over histories that were computed elsewhere (`rollbook fleet rebuild`): checked and published as any other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipelines.errors import BehindError
+from pipelines.landing.manifest import TableCounts
+from pipelines.store.history import Computed
+from pipelines.sync.policy import Confirm, within_hold
+from pipelines.sync.recovery import Base
+
+if TYPE_CHECKING:
+    from pipelines.sync.rollbook import Rollbook
+
+
+def adopt(book: Rollbook, computed: Computed, confirm: Confirm = within_hold) -> tuple[TableCounts, ...]:
+    """Publish histories that were computed of this warehouse's lake; returns what changed in the current tables.
+
+    Raises BehindError when the lake is another one by now, ExpiredError when expired days would be lost, HeldError for
+    what is not confirmed, and what a publish raises. Readers keep what they have then.
+    """
+    with book.writer(recover=False):
+        book.retention.refuse_to_lose()
+        if {day: record.digest for day, record in book.lake.days().items()} != computed.days:
+            raise BehindError("Its snapshots have changed meanwhile: run `rollbook fleet rebuild` again")
+        gone = book.landings.discarded_days()
+        merged = book.merger.merge(Base(None), book.lake, gone, None, full_refresh=True, computed=computed)
+        book.confirm_loss(confirm)
+        book.publish()
+        return tuple(merged.counts)
