@@ -50,7 +50,7 @@ serve: $(VENV)/.runtime ## Open the Dagster UI and run the nightly schedule
 	@$(BIN)/rollbook serve $(ARGS)
 
 .PHONY: test-slow
-test-slow: $(VENV)/.dev chromium ## Run the long tests: soak, kills, permutations, pairs of faults, browsers
+test-slow: $(VENV)/.dev chromium java ## Run the long tests: soak, kills, permutations, pairs of faults, browsers
 	@$(PYTEST) -m "slow and not campaign" $(ARGS)
 
 .PHONY: check
@@ -88,13 +88,17 @@ bench: $(VENV)/.dev ## Measure the nights against a bare walk (N=100000 students
 bench-fleet: $(VENV)/.dev ## Measure a district's nights (ARGS="--institutions 200 --students 500")
 	@$(BIN)/python -m tests.bench.fleet $(ARGS)
 
+.PHONY: bench-engine
+bench-engine: $(VENV)/.dev ## Measure DuckDB and Sail over many lakes (ARGS="--institutions 20 --students 500 --days 30")
+	@$(BIN)/python -m tests.bench.engine $(ARGS)
+
 .PHONY: constraints
 constraints: $(VENV)/.dev ## Pin the newest versions that go together (needs uv)
 	@uv pip compile --quiet --universal --upgrade --no-annotate --no-header pyproject.toml --extra dev --extra all --extra launchers -o constraints.txt
 
 .PHONY: clean
 clean: ## Remove the environments and caches; warehouse/ and dagster_home/ stay
-	@rm -rf $(VENV) .venv-peers .venv-dbt .venv-s3 build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf $(VENV) .venv-peers .venv-dbt .venv-s3 .venv-spark build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	@find pipelines tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 .PHONY: help
@@ -127,6 +131,18 @@ $(VENV)/.runtime: $(NEEDS) | $(VENV)/.created
 $(VENV)/.dev: $(NEEDS) | $(VENV)/.created
 	@$(INSTALL) '.[all,dev]'
 	@touch $(VENV)/.runtime $@
+
+# Of the long tests, one runs real Spark, which needs Java. As with Chromium.
+.PHONY: java
+java:
+	@command -v java >/dev/null 2>&1 && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	  echo 'Installing Java for the test of Spark (once) …'; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless; } \
+	    >/dev/null 2>&1 || echo 'Java could not be installed with apt-get.' >&2; \
+	else \
+	  echo 'No Java here: the tests of Spark will be skipped. Install the package "openjdk-17-jre-headless" to run them.' >&2; \
+	fi
 
 # The browser tests need a Chromium. Installed where we may; elsewhere they are skipped, and say so (in CI they fail).
 .PHONY: chromium

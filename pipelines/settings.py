@@ -45,6 +45,7 @@ PREFIX = "ROLLBOOK_"
 DEMO = f"{PREFIX}DEMO"
 # Names one institution of the registry; `rollbook --institution NAME` sets it for its own process and its children.
 INSTITUTION = f"{PREFIX}INSTITUTION"
+INSTITUTIONS = f"{PREFIX}INSTITUTIONS"
 FLEET = "fleet"
 API_KEY = f"{PREFIX}API_KEY"
 Details = Literal["none", "changed", "all"]
@@ -225,7 +226,7 @@ def registry() -> Registry | None:
 
     It is read once for as long as it stays the same: a fleet's run asks for the settings of each institution in it.
     """
-    if os.environ.get(DEMO):
+    if os.environ.get(DEMO) and INSTITUTIONS not in os.environ:
         return None
     path = registry_path()
     try:

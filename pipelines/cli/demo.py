@@ -21,7 +21,7 @@ from pipelines.cli import job
 from pipelines.cli.app import app, err, out, safe, table
 from pipelines.errors import OtherInstitutionError
 from pipelines.export.query import run_query
-from pipelines.settings import DEMO, INSTITUTION, PREFIX, ROOT, Settings, common_path, load
+from pipelines.settings import DEMO, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, Settings, common_path, load
 from pipelines.store.statements import statements
 from pipelines.sync import Rollbook
 from pipelines.views import terms
@@ -30,7 +30,7 @@ sql = statements("pipelines.cli")
 
 KEY = "sandbox-key"
 FOLDER = "demo"
-DAYS = 14
+DAYS, SCHOOLS_DAYS = 14, 4
 
 # SQL files whose first line is the question they answer.
 VIEWS = ("to_watch", "best", "before")
@@ -38,10 +38,28 @@ VIEWS = ("to_watch", "best", "before")
 
 @app.command()
 def demo(
-    students: Annotated[int, typer.Option(min=50, help="How many students the made-up school has.")] = 500,
-    days: Annotated[int, typer.Option(min=2, help="How many days to play, up to today.")] = DAYS,
+    students: Annotated[int, typer.Option(min=50, help="How many students a made-up school has.")] = 500,
+    days: Annotated[
+        int | None, typer.Option(min=2, help="How many days to play, up to today.", show_default=str(DAYS))
+    ] = None,
+    schools: Annotated[
+        int | None, typer.Option(min=2, max=100, help="Play several schools and put them together with two engines.")
+    ] = None,
 ) -> None:
-    """Sync two weeks of a made-up school, day by day, and show the result."""
+    """Sync two weeks of a made-up school, day by day, and show the result.
+
+    With --schools, a few days of several schools: fleet.duckdb is built by DuckDB and by Sail, and both must agree.
+    """
+    if schools is not None:
+        from pipelines.cli import demo_schools
+
+        demo_schools.play(schools, students, days or SCHOOLS_DAYS, KEY)
+        return
+    play(students, days or DAYS)
+
+
+def play(students: int, days: int) -> None:
+    """Play a school's days, and show what came of them."""
     from pipelines.sandbox import DEFAULT_SCHOOL, Sandbox
     from pipelines.sandbox.clock import terms as terms_between
 
@@ -73,7 +91,8 @@ def demo(
 def choose_warehouse() -> None:
     """Have this process and its children use the demo's warehouse and Dagster home, and read no `.env`."""
     warehouse = common_path() / FOLDER
-    os.environ.pop(INSTITUTION, None)  # the demo's school is none of a registry
+    for name in (INSTITUTION, INSTITUTIONS):  # the demo's school is none of a registry
+        os.environ.pop(name, None)
     home = files.folder(warehouse / "dagster_home")
     os.environ |= {DEMO: "1", f"{PREFIX}WAREHOUSE": str(warehouse), "DAGSTER_HOME": str(home)}
     configuration = ROOT / "dagster_home" / "dagster.yaml"

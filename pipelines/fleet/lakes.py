@@ -59,7 +59,7 @@ def _link(book: Rollbook, name: str, found: Linked) -> str:
             return OLD
         try:
             for record in records.values():
-                _link_day(lake, name, record, found.folder)
+                link_day(lake, name, record, found.folder)
         except FileNotFoundError:  # the day is being composed again
             continue
         if lake.days() == records:
@@ -68,7 +68,8 @@ def _link(book: Rollbook, name: str, found: Linked) -> str:
     return LEFT
 
 
-def _link_day(lake: Lake, name: str, record: DayRecord, folder: Path) -> None:
+def link_day(lake: Lake, name: str, record: DayRecord, folder: Path) -> None:
+    """Link the files of one day of a lake."""
     for table in record.sizes:
         file = lake.own(table, record.snapshot_date)
         same_file(file, folder / table / f"{INSTITUTION}={name}" / file.parent.name / file.name)

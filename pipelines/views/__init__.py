@@ -3,7 +3,6 @@
     sql/            one file per view: what a row is, what each column means, the query
     macros/         macros: a table as of a day, the changes between two days
     catalog.py      creates them in a database, together with the views of the lake
-    scope.py        whose rows a view reads: one school's, or those of many institutions side by side
     fleet.py        what is in the file of many institutions; its figures are in rollups/, its words in fleet.md
     metrics.py      measures that several views share, each defined once
     thresholds.py   thresholds.csv, which students_to_watch uses

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from pipelines.sandbox import Sandbox
@@ -231,6 +232,16 @@ def test_the_demo_shows_what_was_synced_and_asks_three_questions(rollbook: Run, 
         (3, TODAY - timedelta(days=2), TODAY)
     ]
     assert sorted(p.name for p in (tmp_path / "warehouse").iterdir()) == ["demo"]
+
+
+@pytest.mark.slow
+def test_the_demo_of_several_schools_shows_that_two_engines_agree(rollbook: Run, tmp_path: Path) -> None:
+    done = rollbook("demo", "--schools", "2", "--days", "2", "--students", "60")
+    assert done.returncode == 0, done.stderr
+    assert "fleet.duckdb was built twice, by DuckDB and by Sail. They agree: " in done.stdout
+    with duckdb.connect(str(tmp_path / "warehouse" / "demo-schools" / "fleet.duckdb"), read_only=True) as con:
+        counted = con.execute("SELECT institution, COUNT(*) FROM institutions_daily GROUP BY ALL ORDER BY 1").fetchall()
+    assert counted == [("ash", 2), ("birch", 2)]
 
 
 def test_after_a_demo_the_first_real_sync_of_another_school_succeeds_and_both_stay(

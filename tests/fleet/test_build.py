@@ -17,11 +17,11 @@ from pipelines import settings
 from pipelines.errors import HeldError
 from pipelines.fleet.build import Built, FleetBuild
 from pipelines.institutions import Registry
+from pipelines.store.scope import MANY
 from pipelines.sync import Rollbook
 from pipelines.tables import TABLES
 from pipelines.views import catalog
 from pipelines.views import fleet as fleet_views
-from pipelines.store.scope import MANY
 from tests.support import faults
 from tests.support.district import District, InstitutionHouse, new_district
 from tests.support.nights import night, without_views

@@ -22,10 +22,10 @@ from pipelines.store.history.engine import History
 from pipelines.store.history.table import changes as changes_of
 from pipelines.store.lake import Lake, Part, Staged, compose
 from pipelines.store.ops import stamp
+from pipelines.store.scope import ONE
 from pipelines.store.staging import Staging
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table
-from pipelines.store.scope import ONE
 from tests.support import model
 
 FIRST = date(2026, 11, 1)

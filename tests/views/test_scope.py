@@ -18,10 +18,10 @@ import pyarrow as pa
 import pytest
 
 from pipelines.store import parts, schema
+from pipelines.store.scope import MANY, ONE
 from pipelines.tables import TABLES, Column, Relation
 from pipelines.views import catalog, thresholds
 from pipelines.views import fleet as fleet_views
-from pipelines.store.scope import MANY, ONE
 
 Rows = list[dict[str, Any]]
 

@@ -1,0 +1,126 @@
+"""All histories again, from the lakes, by an engine: compared, and published by each institution's own checks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import date
+
+import duckdb
+import pytest
+
+from pipelines import settings
+from pipelines.errors import BusyError, HeldError, RollbookError, SettingError
+from pipelines.fleet.engine import DUCKDB, SAIL
+from pipelines.fleet.histories import Histories
+from pipelines.fleet.rebuild import OTHER_DAYS, FleetRebuild
+from pipelines.store import parts
+from pipelines.store.fleet_file import FleetFile
+from pipelines.store.history import Computed
+from pipelines.sync import Rollbook, always
+from tests.fleet.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played, registry
+from tests.support.district import District
+from tests.support.nights import night
+from tests.views.test_scripted_school import NIGHTS
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def district() -> Iterator[District]:
+    """Three institutions with odd nights; `yew` never synced."""
+    with played(NIGHTS, ODD) as district:
+        yield district
+
+
+def rebuild(district: District, engine: str = DUCKDB, *only: str) -> FleetRebuild:
+    return FleetRebuild(district.warehouse / "fleet", registry(), engine, only)
+
+
+def contents(district: District, name: str) -> dict[str, Counter[str]]:
+    """The rows of an institution's tables, but for the record of the work."""
+    with duckdb.connect(str(district.warehouse / name / "rollbook.duckdb"), read_only=True) as con:
+        return {
+            f"{r.schema}.{r.name}": Counter(map(repr, con.execute(f"FROM {r.schema}.{r.name}").fetchall()))
+            for r in parts.shared()
+            if r.schema != "ops"
+        }
+
+
+def version(district: District, name: str) -> str:
+    return str(Rollbook(settings.load(institution=name, fetches=False)).warehouse.version())
+
+
+@pytest.mark.parametrize("engine", [DUCKDB, SAIL])
+def test_what_is_published_is_what_the_lakes_say(district: District, engine: str) -> None:
+    found = rebuild(district, engine).verify()
+    assert (set(found.compared), found.differences, found.left_out) == (set(SYNCED), (), {})
+    build = FleetFile(district.warehouse / "fleet").build
+    assert [p.name for p in build.rglob("*") if p.is_file() and p.name != "lock"] == [], "pupils' records are left"
+
+
+@pytest.mark.parametrize("engine", [DUCKDB, SAIL])
+def test_a_rebuild_publishes_the_same_rows_again(district: District, engine: str) -> None:
+    before = {name: contents(district, name) for name in SYNCED}
+    versions = {name: version(district, name) for name in SYNCED}
+    done: dict[str, RollbookError | None] = {}
+    rebuild(district, engine).rebuild(done.__setitem__)
+    assert done == dict.fromkeys(SYNCED)
+    for name in SYNCED:
+        assert version(district, name) != versions[name]
+        assert contents(district, name) == before[name]
+        assert Rollbook(settings.load(institution=name, fetches=False)).recovery.is_current()
+
+
+def test_a_lost_file_is_made_again_from_the_snapshots(district: District) -> None:
+    before = contents(district, OTHER)
+    for path in (district.warehouse / OTHER / "published").iterdir():
+        path.unlink()
+    done: dict[str, RollbookError | None] = {}
+    rebuild(district, SAIL, OTHER).rebuild(done.__setitem__)
+    assert done == {OTHER: None}
+    assert contents(district, OTHER) == before
+
+
+def test_what_would_be_lost_is_held_until_it_is_confirmed(district: District) -> None:
+    """Days of the lake are gone, as after a careless hand: most students would be removed."""
+    book = Rollbook(settings.load(institution=SHARING, fetches=False))
+    lost = [day for day in book.lake.days() if day > night(1)]
+    kept = {day: book.lake.root / "observed" / f"snapshot_date={day}" / "_day.json" for day in lost}
+    texts = {path: path.read_bytes() for path in kept.values()}
+    before = contents(district, SHARING)
+    for path in texts:
+        path.unlink()
+    try:
+        found = rebuild(district, DUCKDB, SHARING).verify()
+        assert found.left_out == {SHARING: OTHER_DAYS}
+        done: dict[str, RollbookError | None] = {}
+        rebuild(district, DUCKDB, SHARING).rebuild(done.__setitem__)
+        assert isinstance(done[SHARING], HeldError)
+        assert contents(district, SHARING) == before
+    finally:
+        for path, text in texts.items():
+            path.write_bytes(text)
+    rebuild(district, DUCKDB, SHARING).rebuild(done.__setitem__, always)
+    assert done[SHARING] is None
+    assert contents(district, SHARING) == before
+
+
+def test_a_lake_that_changes_meanwhile_is_not_taken_over(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, computed = version(district, LATER), Histories.computed
+
+    def of_other_days(self: Histories, name: str, days: Mapping[date, str]) -> Computed:
+        return computed(self, name, dict.fromkeys(days, "another digest"))
+
+    monkeypatch.setattr(Histories, "computed", of_other_days)
+    done: dict[str, RollbookError | None] = {}
+    rebuild(district, DUCKDB, LATER).rebuild(done.__setitem__)
+    assert "have changed meanwhile" in str(done[LATER])
+    assert version(district, LATER) == before
+
+
+def test_one_at_a_time_and_only_known_names(district: District) -> None:
+    with FleetFile(district.warehouse / "fleet").building(), pytest.raises(BusyError, match="wait until it is done"):
+        rebuild(district).verify()
+    with pytest.raises(SettingError, match="ashh"):
+        rebuild(district, DUCKDB, "ashh")
