@@ -175,7 +175,7 @@ def test_an_institution_whose_files_are_damaged_is_left_out_until_its_next_sync(
 def test_an_institution_that_publishes_meanwhile_is_taken_as_a_whole(
     district: District, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house, link = district.house(ASH), gathering._same_file
+    house, link = district.house(ASH), gathering.same_file
     nights = iter([2])
 
     def meanwhile(file: Path, name: Path) -> None:
@@ -184,7 +184,7 @@ def test_an_institution_that_publishes_meanwhile_is_taken_as_a_whole(
                 house.night(number, [*students(8), student(9, name="Latecomer")], classes(2))
         link(file, name)
 
-    monkeypatch.setattr(gathering, "_same_file", meanwhile)
+    monkeypatch.setattr(gathering, "same_file", meanwhile)
     assert build(district).left_out == {}
     assert counts(district) == {ASH: 9, BIRCH: 3}
     given = parts.note_of(district.warehouse / "fleet", ASH)

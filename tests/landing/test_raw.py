@@ -192,7 +192,7 @@ def test_a_killed_syncs_second_process_that_lives_on_does_not_write_where_the_ne
     following = raw.reserve(DAY)
     with pytest.raises(FileNotFoundError):
         BodyWriter(killed.partial)
-    assert BodyWriter(following.partial)
+    BodyWriter(following.partial).close()
     assert following.landing == killed.landing == 1
 
 
