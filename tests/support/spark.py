@@ -23,14 +23,19 @@ START_WITHIN = 180.0
 MEMORY = 640  # MB, of the driver and of each worker
 
 
-@contextmanager
-def spark_server(folder: Path) -> Iterator[str]:
-    """Yield the address of a cluster; its files and its log are in `folder`. Without Java the test fails in CI."""
+def needs_java() -> None:
+    """Without Java a test fails in CI, and elsewhere is skipped aloud."""
     if shutil.which("java") is None:
         message = "Spark needs Java: install the package openjdk-17-jre-headless, or run `make java` as root"
         if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)
+
+
+@contextmanager
+def spark_server(folder: Path) -> Iterator[str]:
+    """Yield the address of a cluster; its files and its log are in `folder`."""
+    needs_java()
     python = environments.interpreter(PINS, PLACE)
     home = next((python.parents[1] / "lib").glob("python*/site-packages/pyspark"))
     with socket.create_server(("127.0.0.1", 0)) as free:

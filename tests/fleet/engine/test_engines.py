@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import duckdb
@@ -17,7 +19,6 @@ from pipelines.fleet import rollups
 from pipelines.fleet.engine import Engine
 from pipelines.fleet.histories import Difference, Histories
 from pipelines.store.database import literal
-from pipelines.store.lake import DAYS
 from pipelines.tables import TABLES
 from pipelines.views import fleet as views
 from tests.support.lakes import NAMES, lakes
@@ -27,43 +28,46 @@ from tests.support.tiers import slow
 pytestmark = pytest.mark.timeout(900)
 
 SPARK = "spark"
+# An engine other than DuckDB, and a seed of the lakes.
+CASES = [(engines.SAIL, 0), slow((engines.SAIL, 1)), slow((engines.SAIL, 2)), slow((SPARK, 0))]
 
 
-@pytest.fixture(scope="module", params=[engines.SAIL, slow(SPARK)])
-def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """An engine other than DuckDB."""
-    folder = tmp_path_factory.mktemp("engine")
-    with ExitStack() as stack:
-        name = request.param if request.param != SPARK else stack.enter_context(spark_server(folder))
-        yield stack.enter_context(engines.of(name, folder))
-
-
-class Fleet:
+@dataclass
+class Case:
     """Lakes, what their institutions gave, and both as an engine reads them."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    engine: Engine
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.lakes, self.given = self.folder / "lakes", self.folder / "given"
+
+    def make(self, seed: int) -> None:
+        """Make the lakes, as an engine reads them."""
         for name in ("own", "lakes", "given"):
-            (folder / name).mkdir()
-        self.folder, self.computed = folder, 0
-        self.lakes, self.given = folder / "lakes", folder / "given"
-        self.own = lakes(folder / "own", seed, nightly=seed > 0)
-        for name, made in self.own.items():
+            (self.folder / name).mkdir()
+        for name, made in lakes(self.folder / "own", seed, nightly=seed > 0).items():
             made.give(self.given, name)
             for record in made.lake.days().values():
-                assert DAYS in record.sizes
                 linking.link_day(made.lake, name, record, self.lakes)
 
-    def histories(self, engine: Engine) -> Histories:
-        """Computed by an engine."""
-        self.computed += 1
-        found = Histories(engine, self.lakes, self.folder / f"histories-{self.computed}")
+    @cached_property
+    def histories(self) -> Histories:
+        """Computed by the engine."""
+        found = Histories(self.engine, self.lakes, self.folder / f"histories-{self.engine.name[:2]}")
         found.compute()
         return found
 
 
-@pytest.fixture(scope="module", params=[0, slow(1), slow(2)])
-def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    return Fleet(tmp_path_factory.mktemp("fleet"), request.param)
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[0]}-{case[1]}")
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+    name, seed = request.param
+    folder = tmp_path_factory.mktemp("engine")
+    with ExitStack() as stack:
+        address = name if name != SPARK else stack.enter_context(spark_server(folder))
+        found = Case(stack.enter_context(engines.of(address, folder)), folder)
+        found.make(seed)
+        yield found
 
 
 def rows(folder: Path) -> Counter[str]:
@@ -76,15 +80,15 @@ def rows(folder: Path) -> Counter[str]:
         return Counter(map(repr, found.project(", ".join(columns)).fetchall()))
 
 
-def test_the_histories_are_those_that_each_institution_has(fleet: Fleet, other: Engine, tmp_path: Path) -> None:
+def test_the_histories_are_those_that_each_institution_has(case: Case, tmp_path: Path) -> None:
     with engines.of(engines.DUCKDB, tmp_path) as duck:
-        for engine in (duck, other):
-            assert fleet.histories(engine).compare(fleet.given, NAMES) == [], engine.name
+        for each in (Case(duck, case.folder), case):
+            assert each.histories.compare(case.given, NAMES) == [], each.engine.name
             for name in ("spans.students", "history.students", "history.student_classes", "main.changes"):
-                assert engine.count(f"SELECT * FROM {name}") > 20, "the test compares nothing"
+                assert each.engine.count(f"SELECT * FROM {name}") > 20, "the test compares nothing"
 
 
-def test_a_row_that_differs_is_found(fleet: Fleet, other: Engine, tmp_path: Path) -> None:
+def test_a_row_that_differs_is_found(case: Case, tmp_path: Path) -> None:
     """One value of one version, one row too many, and one too few: in the tables of one institution."""
     given = tmp_path / "given"
     spoil = {
@@ -93,12 +97,12 @@ def test_a_row_that_differs_is_found(fleet: Fleet, other: Engine, tmp_path: Path
         "changes": "FROM {} OFFSET 1",
     }
     with duckdb.connect() as con:
-        for table in fleet.given.iterdir():
+        for table in case.given.iterdir():
             (given / table.name).mkdir(parents=True)
             for file in table.iterdir():
                 query = spoil.get(table.name, "FROM {}") if file.stem == "ash" else "FROM {}"
                 con.execute(f"COPY ({query.format(literal(file))}) TO {literal(given / table.name / file.name)}")
-    found = {d.table: d for d in fleet.histories(other).compare(given, NAMES)}
+    found = {d.table: d for d in case.histories.compare(given, NAMES)}
     assert set(found) == set(spoil)
     assert {d.institution for d in found.values()} == {"ash"}
     assert found["history.students"].lacking == found["history.students"].surplus > 0
@@ -106,24 +110,24 @@ def test_a_row_that_differs_is_found(fleet: Fleet, other: Engine, tmp_path: Path
     assert found["changes"] == Difference("ash", "changes", lacking=1, surplus=0)
 
 
-def test_the_rollups_are_the_same(fleet: Fleet, other: Engine, tmp_path: Path) -> None:
+def test_the_rollups_are_the_same(case: Case, tmp_path: Path) -> None:
     with engines.of(engines.DUCKDB, tmp_path / "scratch") as duck:
-        for number, engine in enumerate((duck, other)):
-            rollups.compute(engine, fleet.given, tmp_path / str(number))
+        for number, engine in enumerate((duck, case.engine)):
+            rollups.compute(engine, case.given, tmp_path / str(number))
     for name in views.ROLLUPS:
         mine, theirs = rows(tmp_path / "0" / name), rows(tmp_path / "1" / name)
         assert mine == theirs, name
         assert mine, "the test compares nothing"
 
 
-def test_a_column_that_a_file_lacks_is_null_and_a_missing_table_has_no_rows(other: Engine, tmp_path: Path) -> None:
+def test_a_column_that_a_file_lacks_is_null_and_a_missing_table_has_no_rows(case: Case, tmp_path: Path) -> None:
     table = TABLES["students"]
     folder = tmp_path / "some"
     folder.mkdir()
     with duckdb.connect() as con:
         con.execute(f"COPY (SELECT 7 AS student_id, 'a' AS email) TO '{folder / 'one.parquet'}'")
     with engines.of(engines.DUCKDB, tmp_path / "scratch") as duck:
-        for engine in (duck, other):
+        for engine in (duck, case.engine):
             engine.read("main.some", folder, table.columns)
             engine.read("main.none", tmp_path / "none", table.columns)
             assert engine.rows("SELECT student_id, email, last_name FROM main.some") == [(7, "a", None)]
