@@ -30,7 +30,8 @@ from pipelines.views import fleet as views
 from tests.bench import meter
 
 FIRST = "2026-01-05"
-CLUSTER = {"SAIL_MODE": "local-cluster"}
+# A stage has a task for each file: all of them must find a place at once.
+CLUSTER = {"SAIL_MODE": "local-cluster", "SAIL_CLUSTER__WORKER_TASK_SLOTS": "64"}
 # A row of the table: what it is called, the engine, and the variables that it is started with.
 ENGINES: dict[str, tuple[str, dict[str, str]]] = {
     "DuckDB": ("duckdb", {}),

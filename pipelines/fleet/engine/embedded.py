@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,9 @@ _WRITTEN = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3"
 def embedded(scratch: Path) -> Iterator[DuckDb]:
     """An engine of its own, without a file; what does not fit into memory goes to `scratch`."""
     with connect(scratch=scratch) as con:
+        # It computes over all institutions, on a machine that does nothing else meanwhile: more than a school's writer.
+        con.execute(f"SET memory_limit = '{_quarter_of_memory()}MB'")
+        con.execute(f"SET threads = {os.cpu_count() or 1}")
         yield DuckDb(con)
 
 
@@ -71,6 +75,15 @@ class DuckDb:
     def hashed(self, columns: Sequence[str]) -> str:
         """DuckDB's own hash tells NULLs apart."""
         return f"HASH({', '.join(columns)})"
+
+
+def _quarter_of_memory() -> int:
+    """In MB; never less than a writer has."""
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not everywhere
+        total = 0
+    return max(256, total // 4_000_000)
 
 
 def _type(column: Column) -> str:
