@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pipelines.cli.app import app, err, out, safe, table
+from pipelines.cli.run import shown_progress
 from pipelines.settings import load
 from pipelines.store.versions import PUBLISHED
 from pipelines.text import count_of
@@ -39,15 +40,16 @@ def aggregates(
     settings = load(fetches=False)
     root = settings.warehouse_path
     folder = target.expanduser() if target is not None else root / FOLDER
-    result = release(
-        root,
-        root / PUBLISHED,
-        folder,
-        k=settings.suppress_below,
-        today=datetime.now(UTC).astimezone(settings.zone).date(),
-        mode=settings.file_mode,
-        tell=lambda week: err.print(f"Working out {week}."),
-    )
+    with shown_progress() as progress:
+        result = release(
+            root,
+            root / PUBLISHED,
+            folder,
+            k=settings.suppress_below,
+            today=datetime.now(UTC).astimezone(settings.zone).date(),
+            mode=settings.file_mode,
+            progress=progress,
+        )
     access.note(root, "aggregates")
     if result.released:
         rows = []

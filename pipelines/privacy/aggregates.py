@@ -30,6 +30,8 @@ _statement = statements("pipelines.privacy")
 # Counts are rounded to a multiple of this.
 BASE = 5
 WEEK = timedelta(days=7)
+# What is worked on, how many steps of it are done, and of how many.
+Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -114,12 +116,12 @@ def release(
     k: int,
     today: date,
     mode: int = files.PRIVATE_FILE,
-    tell: Callable[[str], None] = lambda _: None,
+    progress: Progress = lambda *_: None,
 ) -> Result:
     """Release every week that is over and was not released yet, and write what the folder `out` lacks.
 
-    `tell` hears each week's name before it is worked on. Raises NothingLandedError before the first publish,
-    DamagedError when a record of what was released is lost or cannot be read, and BusyError.
+    `progress` hears of each week how many of its steps are done, and of how many. Raises NothingLandedError before the
+    first publish, DamagedError when a record of what was released is lost or cannot be read, and BusyError.
     """
     if not published.exists():
         raise NothingLandedError(f"{published} does not exist yet: run `rollbook sync` first")
@@ -133,8 +135,7 @@ def release(
             changed = tuple(r.name for r in before if _has_changed(con, r, landed.get(r.week_begins)))
             every = list(before)
             for week in due:
-                tell(week_name(week))
-                every.append(_make(con, week, landed[week], k, every))
+                every.append(_make(con, week, landed[week], k, every, progress))
                 releases.add(every[-1])
         altered = handout.write(out, every, k, mode)
     return Result(tuple(every[len(before) :]), changed, altered, len(before))
@@ -157,8 +158,16 @@ def _digest(con: duckdb.DuckDBPyConnection, day: date) -> str:
     return str(_rows(con, "week_digest", day)[0][0])
 
 
-def _make(con: duckdb.DuckDBPyConnection, week: date, day: date, k: int, before: Sequence[Release]) -> Release:
+def _make(
+    con: duckdb.DuckDBPyConnection, week: date, day: date, k: int, before: Sequence[Release], progress: Progress
+) -> Release:
     """Work out a week: its rows, and the cohorts that begin in it."""
+    steps = iter(range(1 + len(FAMILIES) + len(MEASURES)))
+
+    def step() -> None:
+        progress(f"figures of {week_name(week)}", next(steps), len(FAMILIES) + len(MEASURES))
+
+    step()
     past = [cohort for release in before for cohort in release.cohorts]
     state = State(con, day, past)
     rows: list[Row] = []
@@ -168,10 +177,12 @@ def _make(con: duckdb.DuckDBPyConnection, week: date, day: date, k: int, before:
         own = [cohort for cohort in past if cohort.family == family]
         chosen[family], begun = cohorts.choose(family, week, k, own, state.present(family))
         new += begun
+        step()
     for measure in MEASURES:
         rows += _rows_of(
             measure, state, week, k, chosen[measure.family], _shown(measure, [r for r in before if r.k >= k], past)
         )
+        step()
     rows.sort(key=lambda r: (LEVELS.index(r["level"]), r["id"] or 0, [m.name for m in MEASURES].index(r["measure"])))
     return Release(week, k, _digest(con, day), tuple(rows), tuple(new))
 

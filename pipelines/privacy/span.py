@@ -8,7 +8,7 @@ Nothing here decides what is suppressed: `suppression` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,12 +22,15 @@ Floats = NDArray[np.float64]
 # Added to the diagonal, so that a course with one class, the same cell twice, is no division by zero. It hides
 # combinations with factors in the hundreds only, which rounding to whole points hides as well.
 RIDGE = 1e-6
-# How exact products of cells must come out again, in students.
+# The square of what does not follow of a cell, in students, if the cell follows from others nearly.
+NEARLY = 1e-2
+# How exactly a combination must come out again, for each student, and a cell's sum.
 EXACT = 1e-3
 TRIALS = 40
 # Students of cells up to this size are looked at one by one; of what is larger, it is known how much there is at most.
-NEAR = 150
-BLOCK = 10_000_000  # numbers held at a time
+# That decides of nearly everybody; to look at a whole course takes longer than to compute the rest exactly.
+NEAR = 40
+BLOCK = 4_000_000  # numbers held at a time
 STRIP = 256  # rows of the inverse worked on at a time
 
 
@@ -68,8 +71,7 @@ class Span:
             _take_out(self._inverse, gone)
             self._check()
         except (CheckError, np.linalg.LinAlgError):
-            # Of cells that follow from each other, the ridge makes numbers so large that taking one out may leave
-            # nothing but rounding errors. Then from the beginning.
+            # Rounding errors add up, most where cells follow from each other. Then from the beginning.
             self._inverse = self._inverted()
             self._check()
 
@@ -91,18 +93,15 @@ class Span:
         return gram
 
     def _check(self) -> None:
-        """Raise CheckError unless what is projected twice is projected once: where that fails, so does the proof."""
+        """Raise CheckError unless combinations of the cells are their own projections: else the proof does not hold."""
         if not self.left.any():
             return
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], (len(self.cells), TRIALS)) * self.left[:, None]
-        once = self._products(signs)
-        # A product that is wrong anywhere is so for half of the signs, or more.
-        if not np.abs(self._products(self._inverse[:-1, :-1] @ once) - once).max() <= EXACT:
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], (TRIALS, len(self.cells))) * self.left
+        made = [self.combined(factors) for factors in signs]
+        nearest = self.nearest(np.stack([self.sums(one) for one in made], axis=1))
+        # What is wrong for any student is so for half of the signs, or more.
+        if not max(np.abs(self.combined(f) - one).max() for f, one in zip(nearest.T, made, strict=True)) <= EXACT:
             raise CheckError("What follows from the figures cannot be computed exactly enough. Nothing was released")
-
-    def _products(self, factors: Floats) -> Floats:
-        """The cells' sums of some combinations, one in a column."""
-        return np.stack([self.sums(self.combined(column)) for column in factors.T], axis=1)
 
     @property
     def concerned(self) -> NDArray[np.bool_]:
@@ -122,7 +121,17 @@ class Span:
 
     def nearest(self, sums: Floats) -> Floats:
         """The factors of the combination that has these sums; of several, one in a column."""
-        return np.asarray(self._inverse[:-1, :-1] @ sums)
+        those = np.flatnonzero(sums) if sums.ndim == 1 else np.arange(len(sums))
+        if 4 * len(those) > len(sums):
+            return np.asarray(self._inverse[:-1, :-1] @ sums)
+        # A few cells' rows, which are the columns: the matrix is symmetric.
+        return np.asarray(sums[those] @ self._inverse[those, :-1])
+
+    def square(self, sums: Floats) -> float:
+        """The sum of the squares of the combination that has these sums."""
+        those = np.flatnonzero(sums)
+        some = sums[those]
+        return float(some @ self._inverse[np.ix_(those, those)] @ some)
 
     def combined(self, factors: Floats) -> Floats:
         """The combination with these factors, one number per student."""
@@ -170,17 +179,19 @@ class Span:
         wanted[students] = True
         most = np.zeros((self.size, others))
         squares = np.zeros(self.size)
-        for n in np.flatnonzero(self.left & (self._sizes <= NEAR)).tolist():
+        is_near = np.append(self.left & (self._sizes <= NEAR), False)
+        for n in np.unique(self._cells_of[students]).tolist():
+            if not is_near[n]:
+                continue
             those = self.cells[n].students
-            asked = wanted[those]
-            if asked.any():
-                values = self._shared(n, those)[asked]
-                those = those[asked]
-                squares[those] += (values * values).sum(axis=1)
-                if others:
-                    values = np.concatenate([most[those], values], axis=1)
-                    most[those] = np.partition(values, values.shape[1] - others, axis=1)[:, -others:]
-        own = self._own(students)
+            asked = np.flatnonzero(wanted[those])
+            values = self._shared(n, asked, is_near)
+            those = those[asked]
+            squares[those] += (values * values).sum(axis=1)
+            if others:
+                values = np.concatenate([most[those], values], axis=1)
+                most[those] = np.partition(values, values.shape[1] - others, axis=1)[:, -others:]
+        own = self.own(students)
         rest = np.maximum(own - own * own - squares[students], 0) + 1e-9
         largest = np.cumsum(np.sort(most[students], axis=1)[:, ::-1], axis=1)
         largest = np.concatenate([np.zeros((len(students), 1)), largest], axis=1)
@@ -188,23 +199,31 @@ class Span:
         upper = (largest + np.sqrt(np.outer(rest, others - np.arange(others + 1)))).max(axis=1)
         return np.asarray(own + largest[:, -1]), np.asarray(own + upper)
 
-    def _shared(self, number: int, those: Ints) -> Floats:
-        """The absolute values of P for the students of a cell, without the diagonal and what earlier cells had."""
-        rows = self._cells_of[those]
+    def _shared(self, number: int, asked: Ints, is_near: NDArray[np.bool_]) -> Floats:
+        """The absolute values of P for a cell's students, one row for each `asked` of them.
+
+        Without the diagonal, and without whom earlier cells that are near had beside the student.
+        """
+        rows = self._cells_of[self.cells[number].students]
         rows = np.where(np.append(self.left, False)[rows], rows, len(self.cells))
         among, at = np.unique(rows, return_inverse=True)
         at = at.reshape(rows.shape)
         # Sums of single numbers: products of matrices as small as these wait for other threads, mostly.
-        halves = self._inverse[np.ix_(among, among)][at].sum(axis=1)
-        values: Floats = np.abs(halves[:, at].sum(axis=2))
-        earlier = (among < number) & (np.append(self._sizes, np.inf)[among] <= NEAR)
-        before = np.zeros((len(those), len(among)), dtype=bool)
-        before[np.arange(len(those))[:, None], at] = earlier[at]
-        values[before[:, at].any(axis=2)] = 0
-        np.fill_diagonal(values, 0)
-        return values
+        inverse = self._inverse[np.ix_(among, among)]
+        earlier = (among < number) & is_near[among]
+        before = np.zeros((len(asked), len(among)), dtype=bool)
+        before[np.arange(len(asked))[:, None], at[asked]] = earlier[at[asked]]
+        halves = inverse[at[asked]].sum(axis=1)
+        values, seen = halves[:, at[:, 0]], before[:, at[:, 0]]
+        for column in at.T[1:]:
+            values += halves[:, column]
+            seen |= before[:, column]
+        values[seen] = 0
+        values[np.arange(len(asked)), asked] = 0
+        return np.asarray(np.abs(values))
 
-    def _own(self, students: Ints) -> Floats:
+    def own(self, students: Ints) -> Floats:
+        """The diagonal of P for these students."""
         rows = self._columns[:, students]
         found = np.zeros(len(students))
         for one in rows:
@@ -244,19 +263,56 @@ def _cells_of(cells: Sequence[Cell], size: int) -> Ints:
 
 
 def _invert(matrix: Floats) -> None:
-    """Invert a positive definite matrix where it is: a strip of rows and columns after the other is exchanged."""
+    """Invert a symmetric positive definite matrix where it is: sweeps some rows and columns after the others.
+
+    Rows that follow from others nearly come last. So their large numbers meet nothing more, and their errors cancel in
+    products with whole cells. Only what is below the diagonal is worked on, half of all; the rest is mirrored.
+    """
     count = len(matrix)
-    for start in range(0, count, STRIP):
-        strip = slice(start, min(start + STRIP, count))
-        pivot = np.linalg.inv(matrix[strip, strip])
-        columns = matrix[:, strip].copy()
-        columns[strip] = 0
-        rows = pivot @ matrix[strip]
-        rows[:, strip] = 0
-        _subtract(matrix, columns, rows)
-        matrix[strip] = rows
-        matrix[:, strip] = -columns @ pivot
-        matrix[strip, strip] = pivot
+    below = np.arange(count)
+    todo, late = np.arange(count), np.arange(0)
+    while len(todo) or len(late):
+        first = len(todo) > 0
+        some, rest = (todo if first else late)[:STRIP], (todo if first else late)[STRIP:]
+        columns = np.where(below[:, None] >= some, matrix[:, some], matrix[some].T)
+        if first:
+            free = _independent(columns[some])
+            todo, late = rest, np.append(late, some[~free])
+            some, columns = some[free], columns[:, free]
+        else:
+            late = rest
+        _sweep(matrix, some, columns)
+    for part in _parts(count):
+        matrix[part, : part.stop] *= -1
+        corner = matrix[part, part]
+        corner[:] = np.tril(corner) + np.tril(corner, -1).T
+        matrix[: part.start, part] = matrix[part, : part.start].T
+
+
+def _independent(block: Floats) -> NDArray[np.bool_]:
+    """Which rows of a symmetric matrix do not follow from those before them."""
+    block = block.copy()
+    free = np.ones(len(block), dtype=bool)
+    for at in range(len(block)):
+        if block[at, at] < NEARLY:
+            free[at] = False
+        else:
+            column = block[at + 1 :, at]
+            block[at + 1 :, at + 1 :] -= np.outer(column, column / block[at, at])
+    return free
+
+
+def _sweep(matrix: Floats, some: Ints, columns: Floats) -> None:
+    """Exchange some rows and columns, below the diagonal; `columns` are these."""
+    pivot = np.linalg.inv(columns[some])
+    pivot = (pivot + pivot.T) / 2
+    columns[some] = 0
+    swept = columns @ pivot
+    for part in _parts(len(matrix)):
+        matrix[part, : part.stop] -= columns[part] @ swept[: part.stop].T
+    matrix[some] = swept.T
+    matrix[:, some] = swept
+    matrix[np.ix_(some, some)] = -pivot
 
 
 def _take_out(inverse: Floats, gone: Ints) -> None:
@@ -272,7 +328,12 @@ def _take_out(inverse: Floats, gone: Ints) -> None:
 
 def _subtract(matrix: Floats, columns: Floats, rows: Floats) -> None:
     """Subtract a product in place, some rows at a time: the whole product would be as large as the matrix."""
-    step = max(STRIP, BLOCK // max(1, len(matrix)))
-    for start in range(0, len(matrix), step):
-        some = slice(start, start + step)
+    for some in _parts(len(matrix)):
         matrix[some] -= columns[some] @ rows
+
+
+def _parts(count: int) -> Iterator[slice]:
+    """The rows of a matrix of so many columns, in parts that fit into a block."""
+    step = max(STRIP, BLOCK // max(1, count))
+    for start in range(0, count, step):
+        yield slice(start, min(start + step, count))

@@ -41,11 +41,9 @@ LIMIT = 0.95
 MARGIN = 0.05
 # Of a suppressed cell that says nothing about few students: as much must not follow as one student in two classes is.
 OWN = 0.5
-# The most cells that are ever shown beside each other, of all weeks: 390 MB of doubles, and minutes.
+# The most cells that are ever shown beside each other, of all weeks: 390 MB of doubles, and half a minute to invert.
 LARGEST = 7_000
 ATTEMPTS = 300
-# Suppressed cells looked at together.
-TOGETHER = 256
 
 
 def separable(fixed: Sequence[Cell], new: Sequence[Cell], size: int, k: int) -> tuple[set[int], set[int]]:
@@ -64,19 +62,29 @@ def _unexposed(cells: Sequence[Cell], fixed: int, size: int, k: int) -> list[int
     """Leave cells out until no student is exposed too much; one of the first `fixed` only if there is no other way."""
     span = Span(cells, size)
     is_new = np.arange(len(cells)) >= fixed
-    everybody = np.arange(size)
-    while len(bad := _exposed(span, everybody, k)):
-        watched = bad
+    exposures = span.exposures(np.arange(size), k, LIMIT)
+    while len(bad := _most_exposed(exposures)):
+        watched, own = bad, span.own(np.arange(size))
         while len(bad):
             span.drop(_given_away(span, bad, is_new))
-            bad = _exposed(span, watched, k)
+            bad = watched[_most_exposed(span.exposures(watched, k, LIMIT))]
+        exposures = at_most(exposures, own - span.own(np.arange(size)), k)
+        doubted = np.flatnonzero(exposures >= LIMIT)
+        exposures[doubted] = span.exposures(doubted, k, LIMIT)
     return np.flatnonzero(span.left).tolist()
 
 
-def _exposed(span: Span, students: Ints, k: int) -> Ints:
-    """Who of these students is exposed too much, the most exposed first."""
-    exposures = span.exposures(students, k, LIMIT)
-    return students[np.argsort(-exposures, kind="stable")][: int((exposures >= LIMIT).sum())]
+def at_most(exposures: Floats, lost: Floats, k: int) -> Floats:
+    """How large exposures can be after cells were taken out, by what the diagonal of P has `lost` for each student.
+
+    P has lost a projection, too. The squares of a row of it add up to its diagonal, which bounds the k - 2 largest.
+    """
+    return np.asarray(exposures + np.sqrt(max(0, k - 2) * np.maximum(lost, 0)))
+
+
+def _most_exposed(exposures: Floats) -> Ints:
+    """The places of those that are too large, the largest first."""
+    return np.argsort(-exposures, kind="stable")[: int((exposures >= LIMIT).sum())]
 
 
 def _given_away(span: Span, bad: Ints, is_new: NDArray[np.bool_]) -> set[int]:
@@ -137,10 +145,13 @@ def protected(
     may_go = np.array([n < count for n in able], dtype=bool)
     if counted and (drop := _unbalanced_differences(span, may_go, [totals[n] for n in able], balanced)):
         span.drop(drop)
+    safe: set[int] = set()
     while True:
         left = {able[at] for at in np.flatnonzero(span.left).tolist()}
-        hidden = [n for n in range(count) if n not in left]
-        drop = _followed(span, [(cells[n], own[n]) for n in hidden], may_go & span.left)
+        # What does not follow from some cells does not follow from fewer.
+        hidden = [n for n in range(count) if n not in left and n not in safe]
+        drop, follow = _followed(span, [(cells[n], own[n]) for n in hidden], may_go & span.left)
+        safe |= {n for at, n in enumerate(hidden) if at not in follow}
         if not drop:
             drop = _certain(span, values, may_go & span.left)
         if not drop:
@@ -161,42 +172,46 @@ def _unbalanced_differences(
     return {n for n in drop if may_go[n]}
 
 
-def _followed(span: Span, hidden: Sequence[tuple[Cell, float]], may_go: NDArray[np.bool_]) -> set[int]:
-    """What to suppress beside the `hidden` cells, because of one less than its number does not follow."""
+def _followed(span: Span, hidden: Sequence[tuple[Cell, float]], may_go: NDArray[np.bool_]) -> tuple[set[int], set[int]]:
+    """What to suppress beside the `hidden` cells, because of one less than its number does not follow.
+
+    Returns the numbers of both: of the cells to suppress, and of the hidden ones that follow.
+    """
     drop: set[int] = set()
+    follow: set[int] = set()
     if not may_go.any():
-        return drop
-    asked = _not_told_by_likes(span, hidden)
-    for start in range(0, len(asked), TOGETHER):
-        some = asked[start : start + TOGETHER]
-        sums = np.stack([span.overlaps(cell) for cell, _ in some], axis=1)
-        each = span.nearest(sums)
-        # The squares of what does not follow.
-        rest = [cell.size - float(total) for (cell, _), total in zip(some, (sums * each).sum(axis=0), strict=True)]
-        for (_, own), factors, open_ in zip(some, each.T, rest, strict=True):
-            weight = np.abs(factors)
-            matters = may_go & (weight >= 0.1 * weight.max())
-            # Not where it follows from what was shown before alone: that is out.
-            if open_ < own and matters.any() and drop.isdisjoint(np.flatnonzero(matters).tolist()):
-                drop.add(_to_drop(span, factors, may_go))
-    return drop
+        return drop, follow
+    for n in _perhaps_told(span, hidden):
+        cell, own = hidden[n]
+        sums = span.overlaps(cell)
+        # The square of what does not follow.
+        if cell.size - span.square(sums) >= own:
+            continue
+        follow.add(n)
+        factors = span.nearest(sums)
+        weight = np.abs(factors)
+        matters = may_go & (weight >= 0.1 * weight.max())
+        # Not where it follows from what was shown before alone: that is out.
+        if matters.any() and drop.isdisjoint(np.flatnonzero(matters).tolist()):
+            drop.add(_to_drop(span, factors, may_go))
+    return drop, follow
 
 
-def _not_told_by_likes(span: Span, hidden: Sequence[tuple[Cell, float]]) -> list[tuple[Cell, float]]:
-    """Those of the `hidden` cells of which it is not plain that enough does not follow.
+def _perhaps_told(span: Span, hidden: Sequence[tuple[Cell, float]]) -> list[int]:
+    """The numbers of the `hidden` cells of which it is not plain that enough does not follow.
 
     It is plain where students in the same cells of the span differ in being in a hidden one: no sum tells them apart.
     """
     alike = span.alike()
     sizes = np.bincount(alike)
     unseen = ~span.concerned
-    asked: list[tuple[Cell, float]] = []
-    for cell, own in hidden:
+    asked: list[int] = []
+    for n, (cell, own) in enumerate(hidden):
         seen = cell.students[~unseen[cell.students]]
         of, among = np.unique(alike[seen], return_counts=True)
         apart = cell.size - len(seen) + float((among * (1 - among / sizes[of])).sum())
         if apart < own:
-            asked.append((cell, own))
+            asked.append(n)
     return asked
 
 

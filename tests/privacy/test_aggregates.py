@@ -6,6 +6,7 @@ import csv
 import gzip
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.errors import ArgumentError, BusyError, DamagedError, NothingLandedError
-from pipelines.privacy import handout
+from pipelines.privacy import aggregates, handout
 from pipelines.privacy.releases import COLUMNS, Releases
 from tests.privacy.weeks import Pupil, School, Week
 
@@ -249,6 +250,14 @@ def test_the_command_tells_what_it_released_and_warns_of_what_changed(
     assert "nothing new was released" in second.output
     assert "The records of 2026-W37 are others now" in second.output
     assert contents(school.out) == contents(tmp_path / "given")
+
+
+def test_progress_goes_from_nothing_to_all_steps_of_each_week(school: School) -> None:
+    told: list[tuple[str, int, int]] = []
+    aggregates.release(
+        school.root, school.published, school.out, k=10, today=date(2026, 9, 21), progress=lambda *t: told.append(t)
+    )
+    assert told == [(f"figures of {week}", done, 7) for week in ("2026-W37", "2026-W38") for done in range(8)]
 
 
 def test_the_published_file_is_only_read(school: School) -> None:

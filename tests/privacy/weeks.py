@@ -116,9 +116,15 @@ def members(week: Week, level: str, number: int | None, measure: str) -> frozens
     )
 
 
-def puzzle(school: School, rows: Iterable[Mapping[str, Any]], measure: str, *, exact: bool) -> Puzzle:
-    """What an adversary knows who takes values to be the same in all weeks: sums, as wide as rounding leaves them."""
+def puzzle(
+    school: School, rows: Iterable[Mapping[str, Any]], measure: str, *, exact: bool, k: int | None = None
+) -> Puzzle:
+    """What an adversary knows who takes values to be the same in all weeks: sums, as wide as rounding leaves them.
+
+    With `k`, the adversary also knows which counts are shown at all, which may tell more than their rounding hides.
+    """
     known = Puzzle(sorted({s for week in school.weeks for s in week}), whole=measure == "active")
+    counted: set[frozenset[int]] = set()
     for row in rows:
         if row["measure"] != measure or row["suppressed"] is not None:
             continue
@@ -127,9 +133,13 @@ def puzzle(school: School, rows: Iterable[Mapping[str, Any]], measure: str, *, e
         if measure == "active":
             off = 0 if exact else 2
             known.learn(those, row["count"] - off, row["count"] + off)
+            counted.add(those)
         else:
             average, around = row["average"] / 100, 1e-9 if exact else 0.005
             known.learn(those, len(those) * (average - around), len(those) * (average + around))
+    if k is not None:
+        for those in counted | {larger - smaller for larger in counted for smaller in counted if smaller < larger}:
+            known.learn(those, k, len(those) - k)
     return known
 
 
