@@ -90,6 +90,7 @@ class Pseudonymous:
             self.remove()
         elif self.warehouse.published.is_file():
             with self._warning():
+                self.versions.prepare()  # the mode may be another one
                 if not self.is_current():
                     was_there = self.versions.link.exists()
                     self.make(self.warehouse.published, at)
