@@ -71,7 +71,7 @@ def sql(
 ) -> None:
     """Run one SQL query on fleet.duckdb and print the result as a table. It only reads."""
     _registry()
-    show_answer(_fleet(), _file(pseudonymous=pseudonymous), query, rows)
+    show_answer(_fleet(), _file(pseudonymous=pseudonymous), query, rows, kind=_kind("sql", pseudonymous=pseudonymous))
 
 
 @fleet_app.command()
@@ -93,7 +93,7 @@ def export(
     """
     _registry()
     file, within = _file(pseudonymous=pseudonymous), files.folder(_fleet() / fleet_file.BUILD)
-    write_export(_fleet(), file, question, target, form, within)
+    write_export(_fleet(), file, question, target, form, within, kind=_kind("export", pseudonymous=pseudonymous))
 
 
 @fleet_app.command()
@@ -193,6 +193,11 @@ def _registry() -> Registry:
 
 def _fleet() -> Path:
     return for_all().common_path / FLEET
+
+
+def _kind(command: str, *, pseudonymous: bool) -> str:
+    """What the access log calls a reading."""
+    return f"{command} --pseudonymous" if pseudonymous else command
 
 
 def _file(*, pseudonymous: bool = False) -> Path:

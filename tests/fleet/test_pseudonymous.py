@@ -14,6 +14,7 @@ import pytest
 from pipelines.errors import BusyError, NothingLandedError
 from pipelines.fleet.build import Built
 from pipelines.operations import erase as erasing
+from pipelines.privacy import access
 from pipelines.store.fleet_file import FleetFile
 from pipelines.tables import TABLES
 from pipelines.views import catalog
@@ -237,3 +238,5 @@ def test_it_is_asked_with_an_option_and_the_log_says_so(district: District, tmp_
     assert "Wrote" in run("fleet", "export", "--pseudonymous", "roster", "--out", str(target))
     assert "Zaphod" not in target.read_text("utf-8-sig")
     assert "Zaphod" in run("fleet", "sql", "FROM roster")
+    kinds = [entry.kind for entry in access.entries(district.warehouse / "fleet").entries]
+    assert kinds == ["sql --pseudonymous", "export --pseudonymous", "sql"]
