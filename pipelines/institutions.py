@@ -24,7 +24,9 @@ DEFAULTS = "defaults"
 BATCHES = "batches"
 PAUSED = "paused"
 # What lies beside the institutions' folders, or lay there when the folder was a single school's warehouse.
-RESERVED = frozenset({"fleet", "raw", "snapshots", "build", "published", "exports", "demo", DEFAULTS, BATCHES})
+RESERVED = frozenset(
+    {"fleet", "raw", "snapshots", "build", "published", "pseudonymous", "exports", "demo", DEFAULTS, BATCHES}
+)
 MOST_BATCHES = 1000
 # Also the name of a folder, of a partition in Dagster and of one in a lake, on systems that ignore case, too.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")

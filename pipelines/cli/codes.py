@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from pipelines.cli.app import app, out, safe
+from pipelines.cli.fleet_build import build_again
 from pipelines.errors import ArgumentError
 from pipelines.privacy import access
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.settings import load
+from pipelines.store.fleet_file import FleetFile
 from pipelines.sync import Rollbook
 from pipelines.text import count_of
 
@@ -47,17 +49,23 @@ def rotate(
 ) -> None:
     """Begin a new release: every student gets another code, and the pseudonymous file is written again with them.
 
+    So is fleet-pseudonymous.duckdb, if the school is in one.
+
     It takes effect at once. The codes used until now lead nowhere afterwards: what analysts have kept by them cannot be
     joined with the new file, and `rollbook codes find` does not know them any more.
     """
     rollbook = Rollbook(load(fetches=False))
     if not yes and not _confirmed():
         raise ArgumentError("No new release was begun: it was not confirmed. Without a terminal, add --yes")
+    fleet = rollbook.warehouse.fleet
+    is_shared = fleet is not None and FleetFile(fleet, pseudonymous=True).path.exists()
     with rollbook.writer():
         count = _file(rollbook).rotate(rollbook.clock())
     out.print(f"A new release has begun, with {count_of(count, 'code')}.")
     if not _file(rollbook).wanted:
         out.print("ROLLBOOK_PSEUDONYMOUS is not set, so no file was written.")
+    if is_shared:
+        build_again()
 
 
 def _confirmed() -> bool:

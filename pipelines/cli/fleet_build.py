@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +23,13 @@ from pipelines.text import count_of
 if TYPE_CHECKING:
     from pipelines.fleet.build import Built
     from pipelines.institutions import Registry
+
+# Institutions that are listed by their names; of more, how many there are.
+MOST_NAMED = 10
+
+Pseudonymous = Annotated[
+    bool, typer.Option("--pseudonymous", help="Ask fleet-pseudonymous.duckdb, which has codes and no names.")
+]
 
 
 def _engine(value: str | None) -> str | None:
@@ -51,28 +57,30 @@ def build(engine: EngineOption = None) -> None:
     """Make fleet.duckdb of what all institutions have published: the same tables and views, side by side.
 
     Each row has its institution in the first column. An institution whose last night was held or failed stands there
-    with what it published last; see the table `institutions`. Until the new file is whole, readers have the last one.
-    The engine computes the figures by institution. Nothing is fetched. Exits 1 when an institution had to be left out,
-    and says which and why.
+    with what it published last; see the table `institutions`. Where institutions make pseudonymous files, makes
+    fleet-pseudonymous.duckdb of these as well. The engine computes the figures by institution. Until a new file is
+    whole, readers have the last one. Nothing is fetched. Exits 1 when an institution had to be left out, and says which
+    and why.
     """
     found = _build(_registry(), engine)
-    out.print(
-        f"[bold green]Built.[/] {fleet_file.FILE} holds {count_of(found.institutions, 'institution')} and"
-        f" {count_of(found.students, 'student')}, up to {found.newest_day}."
-    )
-    _say_left_out(found.left_out)
-    if found.left_out:
+    _say(fleet_file.FILE, found)
+    if found.pseudonymous is not None:
+        _say(fleet_file.PSEUDONYMOUS, found.pseudonymous)
+    if _say_missed(found):
         raise typer.Exit(RollbookError.exit_code)
 
 
 def build_again() -> None:
-    """Make the file again after it was removed; a failure is said and is no reason to fail."""
+    """Make the files again after they were removed; a failure is said and is no reason to fail."""
     try:
         known = registry()
         if known is None:
             return
-        _say_left_out(_build(known).left_out)
+        found = _build(known)
+        _say_missed(found)
         out.print(f"{fleet_file.FILE} was made again.")
+        if found.pseudonymous is not None:
+            out.print(f"{fleet_file.PSEUDONYMOUS} was made again.")
     except RollbookError as error:
         err.print(f"[yellow]Warning:[/] {fleet_file.FILE} was not made again: {safe(error.message)}")
 
@@ -81,10 +89,11 @@ def build_again() -> None:
 def sql(
     query: Annotated[str, typer.Argument(help="The query; - reads it from standard input.")],
     rows: Annotated[int, typer.Option(min=1, help="How many rows to show at most.")] = 50,
+    pseudonymous: Pseudonymous = False,
 ) -> None:
     """Run one SQL query on fleet.duckdb and print the result as a table. It only reads."""
     _registry()
-    show_answer(_fleet(), _file(), query, rows)
+    show_answer(_fleet(), _file(pseudonymous=pseudonymous), query, rows, kind=_kind("sql", pseudonymous=pseudonymous))
 
 
 @fleet_app.command()
@@ -97,6 +106,7 @@ def export(
     form: Annotated[
         Format | None, typer.Option("--format", help="By default the ending of the file's name, else csv.")
     ] = None,
+    pseudonymous: Pseudonymous = False,
 ) -> None:
     """Write a view, a table or a query's result from fleet.duckdb to a file: CSV, Excel or Parquet.
 
@@ -104,7 +114,8 @@ def export(
     it: keep it no longer than it is needed.
     """
     _registry()
-    write_export(_fleet(), _file(), question, target, form, files.folder(_fleet() / fleet_file.BUILD))
+    file, within = _file(pseudonymous=pseudonymous), files.folder(_fleet() / fleet_file.BUILD)
+    write_export(_fleet(), file, question, target, form, within, kind=_kind("export", pseudonymous=pseudonymous))
 
 
 @fleet_app.command()
@@ -165,12 +176,33 @@ def forget(
 def _build(known: Registry, engine: str | None = None) -> Built:
     from pipelines.fleet.build import FleetBuild
 
-    return FleetBuild(_fleet(), known, engine=engine or for_all().fleet_engine).build()
+    settings = for_all()
+    return FleetBuild(_fleet(), known, engine=engine or settings.fleet_engine, lake=settings.lake).build()
 
 
-def _say_left_out(left_out: Mapping[str, str]) -> None:
+def _say(file: str, found: Built) -> None:
+    out.print(
+        f"[bold green]Built.[/] {file} holds {count_of(found.institutions, 'institution')} and"
+        f" {count_of(found.students, 'student')}, up to {found.newest_day}."
+    )
+    if none := found.makes_none:
+        more = f" and {len(none) - MOST_NAMED} more" if len(none) > MOST_NAMED else ""
+        out.print(f"Not in it, for want of a pseudonymous file: {safe(', '.join(none[:MOST_NAMED]))}{more}.")
+
+
+def _say_missed(found: Built) -> bool:
+    """Say who had to be left out, and what could not be made; returns whether there was anything to say."""
+    left_out = {**found.left_out, **(found.pseudonymous.left_out if found.pseudonymous else {})}
     for name, why in left_out.items():
         err.print(f"[yellow]Warning:[/] {safe(name)} was left out: {safe(why)}.")
+    if found.failed:
+        err.print(
+            f"[yellow]Warning:[/] {fleet_file.PSEUDONYMOUS} was not made: {safe(found.failed)}. Its readers keep the"
+            " one before, if there is one."
+        )
+    if found.not_copied:
+        err.print(f"[yellow]Warning:[/] The figures were not copied to ROLLBOOK_LAKE: {safe(found.not_copied)}.")
+    return bool(left_out or found.failed or found.not_copied)
 
 
 def _registry() -> Registry:
@@ -188,5 +220,10 @@ def _fleet() -> Path:
     return for_all().common_path / FLEET
 
 
-def _file() -> Path:
-    return for_all().common_path / fleet_file.FILE
+def _kind(command: str, *, pseudonymous: bool) -> str:
+    """What the access log calls a reading."""
+    return f"{command} --pseudonymous" if pseudonymous else command
+
+
+def _file(*, pseudonymous: bool = False) -> Path:
+    return for_all().common_path / (fleet_file.PSEUDONYMOUS if pseudonymous else fleet_file.FILE)

@@ -42,13 +42,13 @@ def sql(
     show_answer(warehouse, warehouse / PUBLISHED, query, rows)
 
 
-def show_answer(root: Path, file: Path, query: str, rows: int) -> None:
-    """Run a query on a file and print the result; `root` is the folder with the access log."""
+def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "sql") -> None:
+    """Run a query on a file and print the result; `root` is the folder with the access log, `kind` what that says."""
     text = sys.stdin.read() if query == "-" else query
-    with _noted_if_refused(root, "sql", text):
+    with _noted_if_refused(root, kind, text):
         answer = run_query(file, text, most=rows)
     students = access.students_in(answer.columns, answer.rows)
-    access.note(root, "sql", students=students, what=without_values(text))
+    access.note(root, kind, students=students, what=without_values(text))
     _print(answer)
     if answer.more:
         err.print(f"There are more than {rows:,} rows: raise --rows, or write all to a file with `rollbook export`.")
@@ -104,17 +104,21 @@ def export(
     write_export(warehouse, warehouse / PUBLISHED, question, target, form, warehouse / BUILD)
 
 
-def write_export(root: Path, file: Path, question: str, target: Path, form: Format | None, within: Path) -> None:
-    """Write a question's rows to a file and say so; `root` has the access log, `within` is for what spills."""
+def write_export(
+    root: Path, file: Path, question: str, target: Path, form: Format | None, within: Path, *, kind: str = "export"
+) -> None:
+    """Write a question's rows to a file and say so; `root` has the access log, where it is of this `kind`, and `within`
+    is for what spills.
+    """
     from pipelines.export.formats import export as write
 
     chosen = form or _format_of(target)
 
     def note(students: int | None) -> None:
         asked = f"FROM {question}" if _NAME.fullmatch(question) else question
-        access.note(root, "export", students=students, what=without_values(asked))
+        access.note(root, kind, students=students, what=without_values(asked))
 
-    with files.aside(within) as scratch, _noted_if_refused(root, "export", question):
+    with files.aside(within) as scratch, _noted_if_refused(root, kind, question):
         rows = write(file, question, chosen, target.expanduser(), scratch=scratch, before=note)
     out.print(f"Wrote {count_of(rows, 'row')} to {safe(str(target))}.")
 

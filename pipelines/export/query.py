@@ -18,8 +18,8 @@ from typing import Any
 import duckdb
 
 from pipelines.errors import ArgumentError, NothingLandedError
+from pipelines.store import fleet_file
 from pipelines.store.database import MEMORY_LIMIT, literal, translate_errors
-from pipelines.store.fleet_file import FILE as FLEET_FILE
 from pipelines.store.statements import statements
 from pipelines.views.catalog import VIEWS, macros
 
@@ -32,6 +32,13 @@ READING_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE
 READING_FUNCTIONS = {
     *("range", "generate_series", "unnest", "repeat", "json_each", "json_tree", "histogram", "histogram_values")
 }
+
+# How a file comes to be.
+_MAKING = {
+    fleet_file.FILE: "run `rollbook fleet build` first",
+    fleet_file.PSEUDONYMOUS: "set ROLLBOOK_PSEUDONYMOUS=1 for an institution, sync it, and run `rollbook fleet build`",
+}
+_BY_A_SYNC = "run `rollbook sync` first"
 
 _NAME = re.compile(r"(\w+\.)?\w+")
 
@@ -66,8 +73,7 @@ def run_query(
 def open_published(published: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the published file, or the fleet's, read-only. Raises NothingLandedError before there is one."""
     if not published.exists():
-        makes = "rollbook fleet build" if published.name == FLEET_FILE else "rollbook sync"
-        raise NothingLandedError(f"{published} does not exist yet: run `{makes}` first")
+        raise NothingLandedError(f"{published} does not exist yet: {_MAKING.get(published.name, _BY_A_SYNC)}")
     with translate_errors(published, published.parent), duckdb.connect(str(published), read_only=True) as con:
         yield con
 

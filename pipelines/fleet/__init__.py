@@ -16,14 +16,16 @@ Their nights, one after the other or side by side:
 One place to ask:
 
     gathering.py   a consistent set of what the institutions give, for one build
+    pseudonymous.py  the same of their pseudonymous files
     standing.py    the institutions themselves: who is there, up to which day, and what became of the last night
     engine/        what computes over all of them: DuckDB, Sail or Spark
     rollups.py     the figures by institution, computed by an engine
-    build.py       makes fleet.duckdb of it
+    build.py       makes fleet.duckdb and fleet-pseudonymous.duckdb of it
+    output.py      the figures in an object store
     lakes.py       the institutions' lakes as one, for an engine
     histories.py   the histories of all of them, computed from that, and compared with what is published
     rebuild.py     publishes them, or says where they differ
     report.py      the page: who is up to date and who is not, where the contract drifts; `page.html` is its template
 
-What an institution gives is written at its publish, in `store.parts`; what the file holds is said in `views.fleet`.
+What an institution gives is written at its publish, in `store.parts`; what the files hold is said in `views.fleet`.
 """

@@ -62,7 +62,7 @@ class FleetRebuild:
         Raises NothingLandedError when there is nothing to compare, BusyError while a build runs, and EngineError.
         """
         with self._computing() as (found, histories):
-            given = gather(self.fleet, self.file.links, self.registry)
+            given = gather(self.fleet, self.file.sources, self.registry)
             left_out = dict(found.left_out)
             for name, days in found.days.items():
                 if name not in given.given:
@@ -70,7 +70,7 @@ class FleetRebuild:
                 elif _published_days(given, name) != days:
                     left_out[name] = OTHER_DAYS
             compared = tuple(name for name in found.days if name not in left_out)
-            return Verified(compared, tuple(histories.compare(self.file.links, compared)), left_out)
+            return Verified(compared, tuple(histories.compare(self.file.sources, compared)), left_out)
 
     def rebuild(self, done: Done, confirm: Confirm = within_hold) -> None:
         """Compute the histories, and publish each institution's; `done` is called with each as it ends.

@@ -24,7 +24,8 @@ LABELS = {
     "exports": "files in exports/ that were deleted",
     "codes": "codes of the pseudonymous file that were forgotten",
     "releases": "weeks of figures given away that no longer say that the student was among them",
-    "fleet": "versions of fleet.duckdb that were removed; `rollbook fleet build` makes it again without the student",
+    "fleet": "versions of fleet.duckdb and fleet-pseudonymous.duckdb that were removed; `rollbook fleet build` makes"
+    " them again without the student",
     "dagster": "texts of Dagster's records that were changed",
     "recognised": "records left that have the email or reference id, under another id or none",
 }

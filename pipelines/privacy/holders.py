@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pipelines.privacy.codes import Codes
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.privacy.releases import Releases
-from pipelines.store.fleet_file import FleetFile
+from pipelines.store import fleet_file
 from pipelines.store.parts import Parts
 from pipelines.store.warehouse import Warehouse
 
@@ -42,9 +42,9 @@ def _releases(warehouse: Warehouse, gone: Gone) -> int:
 
 
 def _fleet(warehouse: Warehouse, gone: Gone) -> int | None:  # noqa: ARG001 - the publish has left the student out
-    """What the institution gives its fleet, and the fleet's own file with all its versions.
+    """What the institution gives its fleet, and the fleet's own files with all their versions.
 
-    The file is removed, not made again here: it holds all institutions, whose parts this one's writer would have to
+    They are removed, not made again here: they hold all institutions, whose parts this one's writer would have to
     read, for minutes and with its own lock held; and an erasure must not wait for another school's damaged file.
     """
     if warehouse.fleet is None:
@@ -53,7 +53,7 @@ def _fleet(warehouse: Warehouse, gone: Gone) -> int | None:  # noqa: ARG001 - th
     if not parts.is_current():  # what could not be written again holds the student
         parts.clear()
     parts.forget_earlier_names()
-    return FleetFile(warehouse.fleet).remove()
+    return fleet_file.remove_all(warehouse.fleet)
 
 
 HOLDERS: dict[str, Holder] = {"codes": _codes, "releases": _releases, "fleet": _fleet}

@@ -17,7 +17,7 @@ from pipelines import __version__, files
 from pipelines.privacy import access
 from pipelines.privacy.exported import EXPORTS
 from pipelines.settings import Settings
-from pipelines.store.fleet_file import FILE as FLEET_FILE
+from pipelines.store import fleet_file
 from pipelines.store.relations import KEPT, OBSERVED
 from pipelines.store.versions import FOLDER, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED
 from pipelines.store.versions import KEPT as VERSIONS_KEPT
@@ -174,9 +174,16 @@ def places(settings: Settings, *, home: Path | None = None, run_days: int = 0) -
             open_folder, "each file until a sync that changes its table",
         )  # fmt: skip
         yield Place(
-            fleet.parent / FLEET_FILE, "this institution's tables beside those of all others, in one file",
+            fleet.parent / fleet_file.FILE, "this institution's tables beside those of all others, in one file",
             settings.file_mode, "until the next `rollbook fleet build`, or an erasure at any institution",
         )  # fmt: skip
+        if (mode := settings.shared_mode) is not None:
+            yield Place(
+                fleet.parent / fleet_file.PSEUDONYMOUS,
+                "this institution's tables under codes, without direct identifiers, beside those of all others that"
+                " make a pseudonymous file",
+                mode, "the same, or new codes at any institution",
+            )  # fmt: skip
     if home is not None:
         kept = f"{count_of(run_days, 'day')}"
         yield Place(home, "Dagster's runs and logs: counts, ids and days, no names", private, kept)

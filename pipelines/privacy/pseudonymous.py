@@ -25,41 +25,23 @@ from pipelines.errors import DamagedError, RollbookError
 from pipelines.privacy.codes import Codes, Release, begin
 from pipelines.store import schema
 from pipelines.store.database import connect, each, literal, transaction
-from pipelines.store.relations import CHANGE_KEYS, CHANGES, DRIFT, PAGES, REJECTS, SYNCS
+from pipelines.store.fleet_file import WAIT_FOR_BUILD, FleetFile
+from pipelines.store.relations import CHANGE_KEYS, CHANGES, SYNCS
 from pipelines.store.statements import statements
 from pipelines.store.versions import PSEUDONYMOUS
 from pipelines.store.warehouse import Warehouse
-from pipelines.tables import SETS, TABLES, Column, Relation, Table
+from pipelines.tables import TABLES, Column, Relation
 from pipelines.views import catalog
+from pipelines.views import pseudonymous as contents
+from pipelines.views.pseudonymous import STUDENT
 
 sql = statements("pipelines.privacy")
 
 log = logging.getLogger(__name__)
 
-STUDENT = SETS["students"].key
-CODE = (
-    "A random code that stands for the student in this file; the same one every night, until a new release"
-    " (see ops.release)."
-)
-LEFT_OUT, EMPTY = "Left out of this file: always NULL.", "Left out of this file: always empty."
-# About single records as they came: they quote them, or are made from them.
-OF_RECORDS = (REJECTS, DRIFT, PAGES)
-RELEASE = Relation(
-    "ops",
-    "release",
-    "One row: which version of the published file this one was made from, and which release of codes it has.",
-    (
-        Column("version", "VARCHAR", "The version's id, as in spans.version of both files.", personal=False),
-        Column("published_at", "TIMESTAMP", "When that version was made, UTC."),
-        Column("newest_day", "DATE", "The newest landed day in it."),
-        Column("release", "VARCHAR", "The release's name; with another one all codes are others.", personal=False),
-        Column("began_at", "TIMESTAMP", "Since when this release is used, UTC."),
-    ),
-)
-
 
 class MadeFrom(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pseudonymous file says of itself: see RELEASE. Times are UTC, without a zone."""
+    """What a pseudonymous file says of itself: see `views.pseudonymous.RELEASE`. Times are UTC, without a zone."""
 
     version: str
     published_at: datetime
@@ -108,6 +90,7 @@ class Pseudonymous:
             self.remove()
         elif self.warehouse.published.is_file():
             with self._warning():
+                self.versions.prepare()  # the mode may be another one
                 if not self.is_current():
                     was_there = self.versions.link.exists()
                     self.make(self.warehouse.published, at)
@@ -125,8 +108,19 @@ class Pseudonymous:
     def rotate(self, at: datetime) -> int:
         """Begin a new release, and write the file again with it, if one is wanted; returns how many codes it has.
 
-        Raises RollbookError; the release before is then still used, by the table and the file alike.
+        The fleet's file that has the codes of the one before is removed; its next build makes it again. Raises
+        RollbookError, BusyError where a build of it does not end; the release before is then still used everywhere.
         """
+        if self.warehouse.fleet is None:
+            return self._rotate(at)
+        file = FleetFile(self.warehouse.fleet, pseudonymous=True)
+        with file.building(timeout=WAIT_FOR_BUILD):
+            count = self._rotate(at)
+            file.sweep()
+            file.clear()
+        return count
+
+    def _rotate(self, at: datetime) -> int:
         if self.wanted and self.warehouse.published.is_file():
             self.make(self.warehouse.published, at, begin(at))
             self._show()
@@ -227,7 +221,9 @@ class Pseudonymous:
             with transaction(con):
                 catalog.create_views(con)
                 catalog.create_macros(con, self._version(con))
-                _comment(con)
+                release_columns = ((c.name, c.comment) for c in contents.RELEASE.columns)
+                catalog.comment(con, "TABLE", "ops.release", contents.RELEASE.comment, release_columns)
+                contents.comment(con, schema.declared(), catalog.views())
             con.execute("DETACH named")
             con.execute("CHECKPOINT")
         self.codes.save(release)
@@ -249,16 +245,6 @@ class Pseudonymous:
     def _version(con: duckdb.DuckDBPyConnection) -> str:
         row = con.execute("SELECT version FROM ops.release").fetchone()
         return str(row[0]) if row else ""
-
-
-def is_left_out(column: Column) -> bool:
-    """Whether the pseudonymous file has no value in a column."""
-    return bool(column.personal)
-
-
-def is_emptied(table: Table) -> bool:
-    """Whether a table says nothing without its personal columns but when they changed: then it has no rows."""
-    return all(is_left_out(c) for c in table.tracked) and any(is_left_out(c) for c in table.columns)
 
 
 def _students(con: duckdb.DuckDBPyConnection) -> list[int]:
@@ -297,47 +283,35 @@ def _fill(con: duckdb.DuckDBPyConnection) -> None:
 def _statement(relation: Relation, there: set[str]) -> str:
     """What fills a table; empty for one that is left so. `there` are the columns that the published file has of it."""
     table = TABLES.get(relation.name) if relation.schema in ("main", "history", "spans") else None
-    if relation in OF_RECORDS or (table is not None and is_emptied(table)):
+    if contents.is_empty(relation):
         return ""
     if relation == SYNCS:
-        return sql("syncs", change_keys=CHANGE_KEYS, **_personal())
+        tables, personal = contents.personal_changes()
+        return sql("syncs", change_keys=CHANGE_KEYS, tables=tables, personal=personal)
     about_students = any(c.name == STUDENT for c in relation.columns)
     parts = {
         "into": f"{relation.schema}.{relation.name}",
         "student": STUDENT,
-        "values": [_value(c, there, kept=relation == CHANGES) for c in relation.columns],
+        "values": [_value(c, there, is_shown=c in contents.shown(relation)) for c in relation.columns],
         "order": _order(relation) if about_students else [],
         "only": "",
     }
-    if table is not None and relation.schema == "history" and any(is_left_out(c) for c in table.columns):
-        kept = [c for c in table.tracked if not is_left_out(c) and c.name in there]
+    if table is not None and relation.schema == "history" and any(contents.is_left_out(c) for c in table.columns):
+        kept = [c for c in table.tracked if not contents.is_left_out(c) and c.name in there]
         return sql("versions", key=table.key, kept=kept, **parts)
     if table is not None and relation.schema == "spans" and not table.is_list:
         # No view reads what was stated, and it is cut where a name changed; of a list, that it was stated is read.
         parts["only"] = "t.span_state <> 'stated'"
     if relation == CHANGES:
-        parts["only"] = "NOT ({personal}) AND t.table_name NOT IN ({emptied})".format(
-            personal=_personal()["personal"],
-            emptied=", ".join(literal(t.name) for t in TABLES.values() if is_emptied(t)),
-        )
+        parts["only"] = contents.told_changes()
     return sql("copy", **parts)
 
 
-def _personal() -> dict[str, object]:
-    """Which rows of `changes` tell of something personal: the tables, and a condition."""
-    pairs = [(t.name, c.name) for t in TABLES.values() for c in t.columns if is_left_out(c)]
-    listed = ", ".join(f"({literal(table)}, {literal(column)})" for table, column in pairs)
-    return {
-        "tables": list(dict.fromkeys(literal(table) for table, _ in pairs)),
-        "personal": f"column_name IS NOT NULL AND (table_name, column_name) IN ({listed})",
-    }
-
-
-def _value(column: Column, there: set[str], *, kept: bool) -> str:
-    """What stands in a column; those of `changes` are `kept`, as its rows are chosen."""
+def _value(column: Column, there: set[str], *, is_shown: bool) -> str:
+    """What stands in a column."""
     if column.name == STUDENT:
         return f"c.code AS {STUDENT}"
-    if column.name not in there or (is_left_out(column) and not kept):
+    if column.name not in there or not is_shown:
         return f"CAST(NULL AS {column.type}) AS {column.name}"
     return f"t.{column.name}"
 
@@ -347,38 +321,3 @@ def _order(relation: Relation) -> list[str]:
     names = {c.name for c in relation.columns}
     days = [f"t.{name}" for name in ("valid_from", "first_day") if name in names]
     return ["t.snapshot_date", "c.code"] if relation == CHANGES else ["c.code", *days]
-
-
-def _comment(con: duckdb.DuckDBPyConnection) -> None:
-    """Say on each table and column what is left out here, and what the ids are."""
-    for relation in (*schema.declared(), RELEASE):
-        full = f"{relation.schema}.{relation.name}"
-        if relation == RELEASE:
-            con.execute(f"COMMENT ON TABLE {full} IS {literal(relation.comment)}")
-        elif relation in OF_RECORDS or (relation.name in TABLES and is_emptied(TABLES[relation.name])):
-            con.execute(f"COMMENT ON TABLE {full} IS {literal(f'{relation.comment} {EMPTY}')}")
-        for c in relation.columns:
-            left_out = is_left_out(c) and relation not in (CHANGES, SYNCS)
-            if c.name == STUDENT or left_out or relation == RELEASE:
-                con.execute(f"COMMENT ON COLUMN {full}.{c.name} IS {literal(_meaning(c.name, c.comment, left_out))}")
-    for view in catalog.views():
-        shown = {name for name, _ in view.columns}
-        for name, meaning in view.columns:
-            left_out = name in _personal_of(shown)
-            if name == STUDENT or left_out:
-                con.execute(
-                    f"COMMENT ON COLUMN main.{view.name}.{name} IS {literal(_meaning(name, meaning, left_out))}"
-                )
-
-
-def _meaning(name: str, comment: str, left_out: bool) -> str:
-    return CODE if name == STUDENT else f"{comment} {LEFT_OUT}" if left_out else comment
-
-
-def _personal_of(shown: set[str]) -> set[str]:
-    """The personal columns that a view shows, by their names: those of the students and of the teachers it names."""
-    found = set()
-    for table in TABLES.values():
-        ids = {c.name for c in table.columns if c.id}
-        found |= {c.name for c in table.columns if is_left_out(c) and ids & shown}
-    return found & shown

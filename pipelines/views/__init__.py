@@ -4,6 +4,7 @@
     macros/         macros: a table as of a day, the changes between two days
     catalog.py      creates them in a database, together with the views of the lake
     fleet.py        what is in the file of many institutions; its figures are in rollups/, its words in fleet.md
+    pseudonymous.py  what is in a file for readers who need no names
     metrics.py      measures that several views share, each defined once
     thresholds.py   thresholds.csv, which students_to_watch uses
     terms.py        terms.csv, which calendar uses

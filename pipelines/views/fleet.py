@@ -1,5 +1,7 @@
 """What is in `fleet.duckdb`: the tables of all institutions side by side, and what only a fleet has.
 
+`fleet-pseudonymous.duckdb` has the same, of the institutions that make a pseudonymous file: see `views.pseudonymous`.
+
     rollups/   the figures of each institution by day and week, of all together, and each against the others
 
 Filling them is done in `fleet`. The rollups are tables, in the part of SQL that engines share: every window has a whole
@@ -8,6 +10,7 @@ order, NULLs are said to come first or last, decimal numbers are summed as such,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 import duckdb
@@ -43,19 +46,20 @@ INSTITUTIONS = Relation(
         Column("last_outcome", "VARCHAR", "Of its last night: synced, held, failed or paused.", personal=False),
         Column("last_day", "DATE", "The day of that night."),
         Column("last_at", "TIMESTAMP", "When that night ended, UTC."),
-        Column("said", "VARCHAR", "What happened, and what to do next, in words.", personal=False),
-        Column("paused", "VARCHAR", "Why it is paused; NULL when it is not.", personal=False),
+        # These two may name a student: the one by an id, the other as somebody wrote it.
+        Column("said", "VARCHAR", "What happened, and what to do next, in words.", personal=True),
+        Column("paused", "VARCHAR", "Why it is paused; NULL when it is not.", personal=True),
         Column("left_out", "VARCHAR", "Why nothing of it is in this file, though it gave something.", personal=False),
     ),
     key=("institution",),
 )
 
 
-def tables() -> tuple[Relation, ...]:
-    """The tables of the institutions, each with its institution first."""
+def tables(more: Iterable[Relation] = ()) -> tuple[Relation, ...]:
+    """The tables of the institutions, and `more` that one of the files has, each with its institution first."""
     return tuple(
         Relation(r.schema, r.name, r.comment, (WHICH, *r.columns), (INSTITUTION, *r.key) if r.key else (), r.nullable)
-        for r in parts.shared()
+        for r in (*parts.shared(), *more)
     )
 
 
@@ -64,11 +68,11 @@ def rollups() -> tuple[catalog.View, ...]:
     return tuple(catalog.parse(name, query(name)) for name in ROLLUPS)
 
 
-def create_tables(con: duckdb.DuckDBPyConnection) -> None:
+def create_tables(con: duckdb.DuckDBPyConnection, more: Iterable[Relation] = ()) -> None:
     """Make every table but the rollups, empty, with comments."""
     for name in SCHEMAS:
         con.execute(f"CREATE SCHEMA IF NOT EXISTS {name}")
-    for relation in (*tables(), VERSION, INSTITUTIONS):
+    for relation in (*tables(more), VERSION, INSTITUTIONS):
         full = f"{relation.schema}.{relation.name}"
         con.execute(f"CREATE TABLE {full} ({', '.join(f'{c.name} {c.type}' for c in relation.columns)})")
         catalog.comment(con, "TABLE", full, relation.comment, ((c.name, c.comment) for c in relation.columns))

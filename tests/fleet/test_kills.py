@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from pipelines import settings
 from pipelines.fleet.build import FleetBuild
 from pipelines.settings import ROOT, load
-from pipelines.store.parts import Parts, forget
+from pipelines.store.parts import Parts, forget, note_of
 from pipelines.sync import Rollbook
 from tests.support.district import District, new_district
 from tests.support.nights import without_views
@@ -93,3 +94,34 @@ def test_a_killed_publish_is_made_up_for_by_the_next_writer(district: District) 
     assert Parts(book.warehouse).is_current()
     leftovers = [p for p in (district.warehouse / "fleet").rglob("*.partial") if "institution=ash" in str(p)]
     assert leftovers == []
+
+
+def test_a_killed_build_leaves_two_whole_files_of_which_one_may_say_that_it_is_older(district: District) -> None:
+    for name in (ASH, BIRCH):
+        district.house(name).night(2, over={"pseudonymous": True})
+    files = [district.warehouse / name for name in ("fleet.duckdb", "fleet-pseudonymous.duckdb")]
+    build(district)
+    given = [note_of(district.warehouse / "fleet", name) for name in (ASH, BIRCH)]
+    links = sum(len(g.tables) for g in given if g is not None)
+    before, seen = versions(files), []
+    for step in range(1, 6):  # before and after each of the four that move a version in or lead a link to it
+        killed = die(district, BUILD, links + step)
+        seen.append(versions(files))
+        assert killed == (step < 5)
+    assert seen[:2] == [before, before], "neither was shown"
+    assert len({before[0], seen[2][0], seen[3][0]}) == 3, "the one was shown, and the other says that it is older"
+    assert seen[2][1] == seen[3][1] == before[1]
+    assert len(set(seen[4])) == 1
+    assert len(list((district.warehouse / "pseudonymous").iterdir())) <= 2
+    left = [p.name for p in (district.warehouse / "fleet" / "_build").rglob("*") if p.is_file()]
+    assert left == ["lock"]
+
+
+def versions(files: list[Path]) -> list[str]:
+    """Of which builds two files are; each can be read."""
+    found = []
+    for file in files:
+        with duckdb.connect(str(file), read_only=True) as con:
+            con.execute("SELECT COUNT(*) FROM student_daily").fetchall()
+            found += [str(row[0]) for row in con.execute("SELECT id FROM spans.version").fetchall()]
+    return found

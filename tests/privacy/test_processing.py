@@ -86,6 +86,10 @@ def test_an_institutions_record_names_what_its_fleet_has_of_it() -> None:
     with new_district("ash") as district:
         listed = {place.path for place in places(load(institution="ash", fetches=False))}
         assert {district.warehouse / "fleet", district.warehouse / "fleet.duckdb"} <= listed
+        shared = district.warehouse / "fleet-pseudonymous.duckdb"
+        assert shared not in listed
+        settings_of_one = load(institution="ash", fetches=False, pseudonymous=True, pseudonymous_mode="644")
+        assert {place.path: place.mode for place in places(settings_of_one)}[shared] == 0o644
     assert not any("fleet" in place.path.name for place in places(settings()))
 
 

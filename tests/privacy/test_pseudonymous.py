@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from pipelines.privacy.pseudonymous import CODE, LEFT_OUT, STUDENT, is_emptied, is_left_out
 from pipelines.store import schema
 from pipelines.tables import TABLES
 from pipelines.views import catalog
+from pipelines.views.pseudonymous import CODE, LEFT_OUT, STUDENT, is_emptied, is_left_out
 from tests.support.nights import House, night
 from tests.support.pseudonyms import STUDENTS, WORDS, Secrets, codes, ident, lived, pseudonymous, rows
 

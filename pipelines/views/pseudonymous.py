@@ -1,0 +1,110 @@
+"""What is in a file for readers who need no names, of one school or of a fleet: which tables and columns say nothing
+there, what stands for a student, and the comments that say so.
+
+Making the files is done in `privacy` and `fleet`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import duckdb
+
+from pipelines.store.database import literal
+from pipelines.store.relations import CHANGES, DRIFT, PAGES, REJECTS, SYNCS
+from pipelines.tables import SETS, TABLES, Column, Relation, Table
+from pipelines.views.catalog import View
+
+STUDENT = SETS["students"].key
+CODE = (
+    "A random code that stands for the student in this file; the same one every night, until a new release"
+    " (see ops.release)."
+)
+LEFT_OUT, EMPTY = "Left out of this file: always NULL.", "Left out of this file: always empty."
+# About single records as they came: they quote them, or are made from them.
+OF_RECORDS = (REJECTS, DRIFT, PAGES)
+RELEASE = Relation(
+    "ops",
+    "release",
+    "One row, in a fleet one per institution: which version of the published file this was made from, and which release"
+    " of codes it has.",
+    (
+        Column(
+            "version",
+            "VARCHAR",
+            "The version's id, as in spans.version of rollbook.duckdb and rollbook-pseudonymous.duckdb.",
+            personal=False,
+        ),
+        Column("published_at", "TIMESTAMP", "When that version was made, UTC."),
+        Column("newest_day", "DATE", "The newest landed day in it."),
+        Column("release", "VARCHAR", "The release's name; with another one all codes are others.", personal=False),
+        Column("began_at", "TIMESTAMP", "Since when this release is used, UTC."),
+    ),
+)
+
+
+def is_left_out(column: Column) -> bool:
+    """Whether the file has no value in a column."""
+    return bool(column.personal)
+
+
+def is_emptied(table: Table) -> bool:
+    """Whether a table says nothing without its personal columns but when they changed: then it has no rows."""
+    return all(is_left_out(c) for c in table.tracked) and any(is_left_out(c) for c in table.columns)
+
+
+def is_empty(relation: Relation) -> bool:
+    """Whether the file has no rows of a relation."""
+    table = TABLES.get(relation.name)
+    return relation in OF_RECORDS or (table is not None and is_emptied(table))
+
+
+def shown(relation: Relation) -> tuple[Column, ...]:
+    """The columns that have values; of changes and syncs the rows and texts are chosen, not the columns."""
+    return tuple(c for c in relation.columns if relation in (CHANGES, SYNCS) or not is_left_out(c))
+
+
+def personal_changes() -> tuple[list[str], str]:
+    """Which rows of `changes` tell of something personal: the tables, as SQL strings, and a condition."""
+    pairs = [(t.name, c.name) for t in TABLES.values() for c in t.columns if is_left_out(c)]
+    listed = ", ".join(f"({literal(table)}, {literal(column)})" for table, column in pairs)
+    tables = list(dict.fromkeys(literal(table) for table, _ in pairs))
+    return tables, f"column_name IS NOT NULL AND (table_name, column_name) IN ({listed})"
+
+
+def told_changes() -> str:
+    """The condition on the rows of `changes` that the file has."""
+    emptied = ", ".join(literal(t.name) for t in TABLES.values() if is_emptied(t))
+    return f"NOT ({personal_changes()[1]}) AND table_name NOT IN ({emptied})"
+
+
+def comment(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation], views: Iterable[View]) -> None:
+    """Say on each table, view and column what is left out here, and what the ids are."""
+    for relation in relations:
+        full = f"{relation.schema}.{relation.name}"
+        if is_empty(relation):
+            con.execute(f"COMMENT ON TABLE {full} IS {literal(f'{relation.comment} {EMPTY}')}")
+        told = shown(relation)
+        for c in relation.columns:
+            if c.name == STUDENT or c not in told:
+                meaning = _meaning(c.name, c.comment, left_out=c not in told)
+                con.execute(f"COMMENT ON COLUMN {full}.{c.name} IS {literal(meaning)}")
+    for view in views:
+        personal = _personal_of({name for name, _ in view.columns})
+        for name, meaning in view.columns:
+            if name == STUDENT or name in personal:
+                said = _meaning(name, meaning, left_out=name in personal)
+                con.execute(f"COMMENT ON COLUMN main.{view.name}.{name} IS {literal(said)}")
+
+
+def _meaning(name: str, comment: str, *, left_out: bool) -> str:
+    return CODE if name == STUDENT else f"{comment} {LEFT_OUT}" if left_out else comment
+
+
+def _personal_of(names: set[str]) -> set[str]:
+    """The personal columns that a view shows, by their names: those of the students and of the teachers it names."""
+    found = set()
+    for table in TABLES.values():
+        ids = {c.name for c in table.columns if c.id}
+        found |= {c.name for c in table.columns if is_left_out(c) and ids & names}
+    return found & names

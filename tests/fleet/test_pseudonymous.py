@@ -1,0 +1,242 @@
+"""The fleet's file without names: the institutions' own pseudonymous files side by side, and nothing that names anybody."""
+
+from __future__ import annotations
+
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from pipelines.errors import BusyError, NothingLandedError
+from pipelines.fleet.build import Built
+from pipelines.operations import erase as erasing
+from pipelines.privacy import access
+from pipelines.store.fleet_file import FleetFile
+from pipelines.store.scope import MANY
+from pipelines.tables import TABLES
+from pipelines.views import catalog
+from pipelines.views import fleet as fleet_views
+from pipelines.views.pseudonymous import CODE, LEFT_OUT, RELEASE
+from tests.support import canary
+from tests.support.coded_district import (
+    ASH,
+    BIRCH,
+    CEDAR,
+    WITHOUT_NAMES,
+    build,
+    coded_district,
+    codes,
+    copied,
+    counts,
+    file_of,
+    of,
+    reached,
+    rows,
+    run,
+    texts,
+)
+from tests.support.district import District
+from tests.support.nights import night
+from tests.support.pseudonyms import Secrets, ident
+
+NO_FILE = "it makes no pseudonymous file (ROLLBOOK_PSEUDONYMOUS)"
+
+
+@pytest.fixture(scope="module")
+def secrets() -> Secrets:
+    return Secrets()
+
+
+@pytest.fixture(scope="module")
+def played(secrets: Secrets) -> Iterator[District]:
+    with coded_district(secrets) as made:
+        yield made
+
+
+@pytest.fixture
+def district(played: District, tmp_path: Path) -> Iterator[District]:
+    with copied(played, tmp_path) as made:
+        yield made
+
+
+def test_who_needs_no_names_asks_about_all_institutions_that_make_a_file_without_them(
+    district: District, secrets: Secrets
+) -> None:
+    built = build(district)
+    assert (built.left_out, built.failed) == ({}, "")
+    assert built.pseudonymous == Built(2, 15, night(2), {}, makes_none=(CEDAR,))
+    assert counts(district) == {ASH: 9, BIRCH: 6}
+    assert rows(district, "SELECT institution, newest_day, left_out FROM institutions") == [
+        (ASH, night(2), None),
+        (BIRCH, night(1), None),
+        (CEDAR, None, NO_FILE),
+    ]
+    version = "SELECT id, published_at FROM spans.version"
+    assert rows(district, version) == of(district.warehouse / "fleet.duckdb", version)
+
+    # Nothing names anybody, in the file or in what it was made of; each code is its own institution's.
+    assert secrets.in_bytes(file_of(district)) == set()
+    assert secrets.in_rows(file_of(district)) == []
+    assert set(canary.TEXTS) & texts(district) <= {"Canary Algebra", "Canary Course"}
+    assert [p.name for p in (district.warehouse / "fleet" / "_build").rglob("*") if p.is_file()] == ["lock"]
+    for name in (ASH, BIRCH):
+        known = {code for (code,) in rows(district, f"SELECT student_id FROM students WHERE institution = '{name}'")}
+        assert known == set(codes(district, name).values())
+    assert not set(codes(district, ASH).values()) & set(codes(district, BIRCH).values())
+
+    # Others may read it, and nothing else of the fleet.
+    assert stat.S_IMODE(file_of(district).stat().st_mode) == 0o644
+    assert reached(district.warehouse) == {"fleet-pseudonymous.duckdb", "pseudonymous"}
+
+    # An erased student is gone from both at once, and stays away.
+    house = district.house(ASH)
+    certificate = erasing.erase(house.rollbook(), canary.ID, reason="case 12", confirm=lambda _: True)
+    assert certificate.counts["fleet"] == 2
+    assert not file_of(district).exists()
+    assert not (district.warehouse / "pseudonymous").exists()
+    assert build(district).pseudonymous == Built(2, 14, night(2), {}, makes_none=(CEDAR,))
+    assert texts(district) == set()
+
+
+# --- it is the same otherwise ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_each_table_and_view_has_of_each_institution_what_its_own_pseudonymous_file_has(district: District) -> None:
+    build(district)
+    compared = 0
+    tables = [f"{r.schema}.{r.name}" for r in fleet_views.tables((RELEASE,))]
+    with duckdb.connect() as con:
+        con.execute(f"ATTACH '{file_of(district)}' AS fleet (READ_ONLY)")
+        for name in (ASH, BIRCH):
+            con.execute(f"ATTACH '{district.warehouse / name / 'rollbook-pseudonymous.duckdb'}' AS own (READ_ONLY)")
+            for table in (*tables, *(f"main.{v.name}" for v in catalog.views(MANY))):
+                here = con.sql(f"SELECT * EXCLUDE (institution) FROM fleet.{table} WHERE institution = '{name}'")
+                own = con.sql(f"FROM own.{table}")
+                assert (here.columns, here.types) == (own.columns, own.types)
+                found = own.fetchall()
+                assert Counter(map(repr, here.fetchall())) == Counter(map(repr, found)), table
+                compared += bool(found)
+            con.execute("DETACH own")
+    assert compared > 60
+
+
+@pytest.mark.slow
+def test_what_it_has_besides_tells_of_no_change_of_a_name(district: District) -> None:
+    """Two students were renamed on the second night, and of one of them two figures changed."""
+    build(district)
+    changed = (
+        f"SELECT changed_fields FROM institutions_daily WHERE institution = 'ash' AND snapshot_date = '{night(2)}'"
+    )
+    assert (rows(district, changed), of(district.warehouse / "fleet.duckdb", changed)) == ([(2,)], [(14,)])
+    assert rows(district, f"SELECT changed_fields FROM institutions_weekly WHERE institution = '{ASH}'") == [(2,)]
+
+
+@pytest.mark.slow
+def test_what_is_left_out_says_so_and_codes_say_what_they_are(district: District) -> None:
+    build(district)
+    said = "SELECT schema_name || '.' || table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal"
+    told = {(table, column): comment for table, column, comment in rows(district, said)}
+    assert {comment for (_, column), comment in told.items() if column == "student_id"} == {CODE}
+    left_out = {key for key, comment in told.items() if comment.endswith(LEFT_OUT)}
+    assert {("main.students", "name"), ("main.institutions", "said"), ("main.roster", "teacher_name")} <= left_out
+    for table, column in left_out:
+        assert rows(district, f"SELECT COUNT({column}) FROM {table}") == [(0,)], (table, column)
+    found = rows(district, "SELECT student_id FROM history.students WHERE institution = 'ash'")
+    assert found == sorted(found), "the order of the codes, not of the ids"
+
+
+# --- what an institution says in words -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_why_a_night_failed_and_why_somebody_is_paused_may_name_a_student_and_is_not_in_it(
+    district: District, secrets: Secrets
+) -> None:
+    district.write({**WITHOUT_NAMES, BIRCH: {**WITHOUT_NAMES[BIRCH], "paused": '"until Zaphod is back"'}})
+    folder = district.warehouse / "fleet" / "state"
+    folder.mkdir(exist_ok=True)
+    (folder / "ash.json").write_text(f'{{"last": {{"kind": "failed", "message": "student {ident(3)} is odd"}}}}')
+    build(district)
+    named = of(district.warehouse / "fleet.duckdb", "SELECT said, paused FROM institutions ORDER BY institution")
+    assert named[:2] == [(f"student {ident(3)} is odd", None), (None, "until Zaphod is back")]
+    assert rows(district, "SELECT DISTINCT said, paused FROM institutions") == [(None, None)]
+    assert rows(district, "SELECT last_outcome FROM institutions WHERE institution = 'ash'") == [("failed",)]
+    assert secrets.in_bytes(file_of(district)) == set()
+
+
+@pytest.mark.slow
+def test_a_column_that_is_declared_personal_is_gone_with_the_next_build(
+    district: District, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its institutions have made their own files again."""
+    build(district)
+    assert rows(district, "SELECT COUNT(class_room) > 0 FROM history.classes") == [(True,)]
+    table = TABLES["classes"]
+    changed = tuple(replace(c, personal=True) if c.name == "class_room" else c for c in table.columns)
+    monkeypatch.setitem(TABLES, "classes", replace(table, columns=changed))
+    build(district)
+    assert rows(district, "SELECT COUNT(class_room) FROM history.classes") == [(0,)]
+    assert rows(district, "SELECT COUNT(class_title) > 0 FROM history.classes") == [(True,)]
+
+
+# --- new codes -------------------------------------------------------------------------------------------------------
+
+
+def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> None:
+    build(district)
+    before = {name: codes(district, name) for name in (ASH, BIRCH)}
+    house = district.house(BIRCH)
+    with house.rollbook().writer():
+        assert house.rollbook().publisher.pseudonymous.rotate(house.now) == 6
+    assert not file_of(district).exists(), "nobody keeps the old ones"
+    assert not (district.warehouse / "pseudonymous").exists()
+    assert (district.warehouse / "fleet.duckdb").exists()
+    build(district)
+    said = run("--institution", BIRCH, "codes", "rotate", "--yes")
+    assert "fleet-pseudonymous.duckdb was made again." in said
+    now = {name: codes(district, name) for name in (ASH, BIRCH)}
+    assert now[ASH] == before[ASH]
+    assert not set(now[BIRCH].values()) & set(before[BIRCH].values())
+    listed = {code for (code,) in rows(district, "SELECT student_id FROM students")}
+    assert listed == {*now[ASH].values(), *now[BIRCH].values()}
+    content = file_of(district).read_bytes()
+    assert not [c for c in before[BIRCH].values() if c.to_bytes(8, "little") in content]
+
+
+@pytest.mark.slow
+def test_while_a_build_runs_no_new_codes_are_given(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(district)
+    before = codes(district, BIRCH)
+    monkeypatch.setattr("pipelines.privacy.pseudonymous.WAIT_FOR_BUILD", 0.1)
+    house = district.house(BIRCH)
+    with (
+        FleetFile(district.warehouse / "fleet").building(),
+        pytest.raises(BusyError),
+        house.rollbook().writer(),
+    ):
+        house.rollbook().publisher.pseudonymous.rotate(house.now)
+    assert codes(district, BIRCH) == before
+    assert file_of(district).exists()
+
+
+# --- asking it -------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_asked_with_an_option_and_the_log_says_so(district: District, tmp_path: Path) -> None:
+    with pytest.raises(NothingLandedError, match="set ROLLBOOK_PSEUDONYMOUS=1 for an institution"):
+        run("fleet", "sql", "--pseudonymous", "FROM students")
+    assert "Not in it, for want of a pseudonymous file: cedar." in run("fleet", "build")
+    asked = run("fleet", "sql", "--pseudonymous", "SELECT COUNT(*), COUNT(name) FROM students")
+    assert "15" in asked
+    target = tmp_path / "roster.csv"
+    assert "Wrote" in run("fleet", "export", "--pseudonymous", "roster", "--out", str(target))
+    assert "Zaphod" not in target.read_text("utf-8-sig")
+    assert "Zaphod" in run("fleet", "sql", "FROM roster")
+    kinds = [entry.kind for entry in access.entries(district.warehouse / "fleet").entries]
+    assert kinds == ["sql --pseudonymous", "export --pseudonymous", "sql"]
