@@ -174,6 +174,24 @@ def test_a_batch_goes_on_after_a_failure_ends_red_naming_it_and_a_retry_repeats_
     assert files_with_a_key(district) == []
 
 
+def test_a_retry_asks_nothing_of_one_that_was_landed_since_and_whose_run_could_not_say_so(
+    district: District, batch: DistrictJob, today: date
+) -> None:
+    """As after a kill between an institution's publish and the event that says so, or before its publish."""
+    district["birch"].on(faults.refused(401), path="auth", times=1)
+    first = batch.run_for("batch-01", days=(today,), tags=SYNC)
+    assert not first.success
+    done = run_command("fleet", "sync", "--only", "birch", env=district.environment())
+    assert done.returncode == 0, done.stderr
+    asked = district.asked()
+    again = {"dagster/parent_run_id": first.run_id, "dagster/root_run_id": first.run_id}
+    second = batch.run_for("batch-01", days=(today,), tags={**SYNC, **again})
+    assert outcomes(second) == {(f"{today}|batch-01", "birch"): "synced"}
+    assert district.asked() == asked
+    assert batch.run_for("batch-01", days=(today,), tags=SYNC).success  # another night's run asks everybody
+    assert district.asked() == {name: number + 3 for name, number in asked.items()}
+
+
 def test_one_of_a_batch_is_synced_by_hand_and_makes_the_batchs_day_when_it_was_the_last(
     district: District, batch: DistrictJob, today: date
 ) -> None:
