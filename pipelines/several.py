@@ -126,7 +126,7 @@ class Several:
         return SYNC_TAG in self.tags or (source is not None and self.scope.days == (datetime.now(source.zone).date(),))
 
     def _do(self, registry: Registry, name: str) -> Result:
-        fleet, (first, *_) = Fleet(registry, only=(name,), jobs=1), self.scope.days
+        fleet, (first, *_) = Fleet(registry, only=(name,), jobs=1, tells=False), self.scope.days
         if self._fetches(name):
             fresh = (self.options.fresh or self.tags.get(SYNC_TAG) == NIGHTLY) and not self._is_landed(name, first)
             outcome = fleet.sync(first, fresh=fresh)[name]

@@ -111,6 +111,22 @@ def status(
 
 
 @fleet_app.command()
+def watch(only: Only = None) -> None:
+    """Tell of each institution whose night did not happen, and send again what could not be delivered.
+
+    For cron, where `rollbook serve` does not run. Each institution's ROLLBOOK_NOTIFY is told once of a night, and once
+    of the first good sync after it; those with the same addresses share a message. When a night should have been is
+    each institution's `cron`. Fetches nothing, and exits 0 whatever it finds.
+    """
+    fleet = _fleet(only)
+    late = fleet.watch()
+    for name, night in late.items():
+        out.print(f"{MARKS['late']}    [bold]{name}[/]  the night of {night:%Y-%m-%d %H:%M} was not synced")
+    if not late:
+        out.print("Nobody is late who was not told of already.")
+
+
+@fleet_app.command()
 def check(jobs: Jobs = None, only: Only = None) -> None:
     """Check whether each institution could be synced here and now, and say what to do where not.
 

@@ -13,13 +13,14 @@ import msgspec
 
 from pipelines import settings
 from pipelines.errors import RollbookError
-from pipelines.fleet import outcomes, rebuilding
+from pipelines.fleet import outcomes, rebuilding, watching
 from pipelines.fleet.outcomes import Kind, Outcome
 from pipelines.fleet.processes import MOST_SECONDS, Processes
 from pipelines.fleet.rebuilding import Rebuilt
 from pipelines.fleet.worker import Answer, Finding, Task
 from pipelines.institutions import Institution, Registry
 from pipelines.landing.raw import RawStore
+from pipelines.notify import together
 from pipelines.source.fetch import utc_now
 from pipelines.sync.policy import counted
 
@@ -38,7 +39,8 @@ def default_jobs() -> int:
 class Fleet:
     """The institutions of a registry, or those named by `only`, and what is done with all of them.
 
-    `jobs` are worked on at a time, each for `most_seconds` at most. Raises SettingError for an unknown name.
+    `jobs` are worked on at a time, each for `most_seconds` at most. `tells` is whether a sync sends what is to be told,
+    and looks for nights that did not happen; Dagster's sensor does both. Raises SettingError for an unknown name.
     """
 
     registry: Registry
@@ -46,6 +48,7 @@ class Fleet:
     jobs: int = field(default_factory=default_jobs)
     clock: Callable[[], datetime] = utc_now
     most_seconds: float = MOST_SECONDS
+    tells: bool = True
 
     def __post_init__(self) -> None:
         names = dict.fromkeys(self.only or self.registry.institutions)
@@ -67,6 +70,8 @@ class Fleet:
             if done is not None:
                 done(name, outcome)
 
+        alerts = watching.alerts_of(self.institutions, self.clock) if self.tells else {}
+        watching.report_late(alerts, self.institutions, self.path)
         tasks = {}
         for name in self.institutions:
             known = self._needs_nothing(name, day, fresh=fresh)
@@ -84,10 +89,18 @@ class Fleet:
                 if answer.outcome is None:
                     killed[name] = outcome
                 add(name, outcome)
-            alerts = {name: Task(what="alert", name=name, outcome=outcome) for name, outcome in killed.items()}
-            for _ in processes.run(alerts, self.hosts):
+            told = {name: Task(what="alert", name=name, outcome=outcome) for name, outcome in killed.items()}
+            for _ in processes.run(told, self.hosts):
                 pass
+        together.deliver(alerts)
         return {name: found[name] for name in self.institutions}
+
+    def watch(self) -> dict[str, datetime]:
+        """Report the institutions that are late, once each, and send what is not delivered yet; returns who is late."""
+        alerts = watching.alerts_of(self.institutions, self.clock)
+        found = watching.report_late(alerts, self.institutions, self.path)
+        together.deliver(alerts)
+        return found
 
     def backfill(self, first: date, last: date, *, confirmed: bool = False) -> Iterator[tuple[str, Rebuilt]]:
         """Make the landed days of a range again for each institution; yields what became of them, as it comes."""
