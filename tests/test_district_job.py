@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 
 from pipelines.cron import due
+from pipelines.fleet.runner import Fleet
 from pipelines.notify.together import COMPANY
 from tests.support import faults, graph
 from tests.support.commands import run_command
@@ -126,6 +127,23 @@ def test_no_key_is_in_what_dagster_keeps_and_no_others_key_in_a_runs_process(
     assert files_with_a_key(district) == []
     assert "ASH_KEY" in seen[0]
     assert not {"BIRCH_KEY", "CEDAR_KEY"} & set(seen[0])
+
+
+def test_a_run_over_some_institutions_forgets_the_keys_of_the_others_first(
+    district: District, job: DistrictJob, today: date, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines import several
+
+    seen: list[set[str]] = []
+
+    class Seen(Fleet):
+        def __post_init__(self) -> None:
+            seen.append({name for name in os.environ if name.endswith("_KEY")})
+            super().__post_init__()
+
+    monkeypatch.setattr(several, "Fleet", Seen)
+    job.run_for("ash", "birch", days=(today,))
+    assert seen == [{"ASH_KEY", "BIRCH_KEY"}] * 2
 
 
 def test_a_backfill_over_institutions_rebuilds_each_by_itself_and_fetches_nothing(
