@@ -227,9 +227,13 @@ def registry() -> Registry | None:
     path = registry_path()
     try:
         stat = path.stat()
-    except OSError:
-        if not _checked(_Place, {}).institutions and not path.exists():
+    except FileNotFoundError:
+        if not _checked(_Place, {}).institutions:
             return None
+        raise SettingError(
+            f"{PREFIX}INSTITUTIONS names {path}, which is not there: mend it, or see `rollbook fleet add --help`"
+        ) from None
+    except OSError:
         return _read_registry(path)  # it says why not
     same = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
     known = _REGISTRIES.get(path)

@@ -214,7 +214,9 @@ def _registry() -> Registry:
 def _fleet(only: str | None, jobs: int | None = None) -> Fleet:
     from pipelines.fleet.runner import Fleet, default_jobs
 
-    names = tuple(name.strip() for name in only.split(",")) if only is not None else ()
+    names = tuple(filter(None, map(str.strip, only.split(",")))) if only is not None else ()
+    if only is not None and not names:
+        raise ArgumentError("--only names nobody: write institutions with commas between, or leave it out for all")
     return Fleet(_registry(), names, jobs or default_jobs())
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from pipelines import settings
 from pipelines.cli import app
-from pipelines.errors import SettingError
+from pipelines.errors import ArgumentError, SettingError
 from tests.support.commands import dagster_home, run_command
 from tests.support.district import District, new_district
 from tests.support.records import students
@@ -74,6 +74,13 @@ def test_every_command_about_one_institution_is_tried_above() -> None:
 @pytest.mark.parametrize("typed", ["--version", "--help", "demo --help", "sandbox --help", "fleet --help"])
 def test_what_is_about_none_runs_without(registry: Path, typed: str) -> None:
     assert CliRunner().invoke(app, typed.split()).exit_code == 0
+
+
+@pytest.mark.parametrize("typed", ["", " , "])
+def test_only_names_somebody(registry: Path, typed: str) -> None:
+    found = CliRunner().invoke(app, ["fleet", "status", "--only", typed])
+    assert isinstance(found.exception, ArgumentError)
+    assert str(found.exception).startswith("--only names nobody")
 
 
 def test_tab_completes_the_names_of_institutions(registry: Path) -> None:
