@@ -296,6 +296,8 @@ def _read(kind: type[S], overrides: dict[str, object], institution: str | None =
                 f" and {INSTITUTION} out, or see `rollbook fleet add --help`"
             )
         return _checked(kind, overrides)
+    if not known.institutions:
+        raise SettingError(f"{known.path.name} lists nobody yet: see `rollbook fleet add --help`")
     if not name:
         raise SettingError(f"Say which institution: rollbook --institution NAME ..., one of {known.listed()}")
     values = {k: v for k, v in known[name].values.items() if k in kind.model_fields}

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +17,7 @@ from pipelines.cli.app import app, day_of, err, out, safe, table
 from pipelines.cli.serve import stopping_on_signals
 from pipelines.errors import ArgumentError, SettingError
 from pipelines.institutions import FILE, Registry
-from pipelines.settings import common_path, registry
+from pipelines.settings import ROOT, common_path, registry
 from pipelines.text import count_of, printable
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pipelines.fleet.overview import FleetStatus, InstitutionStatus
     from pipelines.fleet.runner import Fleet
 
+# No zone's day begins earlier than this before UTC's.
+EASTERNMOST = timedelta(hours=14)
 # With more institutions than these, only those are listed that somebody should look at.
 LISTED = 30
 MARKS = {
@@ -72,6 +74,8 @@ def sync(
 
     Exits 0 when all are synced (or paused), 1 when some failed, 3 when some are held and none failed.
     """
+    if day is not None and day.date() > (datetime.now(UTC) + EASTERNMOST).date():
+        raise ArgumentError(f"{day:%Y-%m-%d} has not begun anywhere: leave --date out for each one's today")
     fleet = _fleet(only, jobs)
     with stopping_on_signals(130), _progress("institutions", len(fleet.institutions)) as advance:
         found = fleet.sync(day_of(day), fresh=fresh, done=lambda *_: advance())
@@ -164,7 +168,7 @@ def add(
 
     if (key_env is None) == (key_file is None):
         raise ArgumentError("Say where the key is: --key-env NAME for a variable, or --key-file FILE; one of the two")
-    where = {"env": key_env} if key_file is None else {"file": str(key_file)}
+    where = {"env": key_env} if key_file is None else {"file": _from_root(key_file)}
     values: dict[str, object] = {"base_url": base_url, "api_key": where}
     path = edit.add(name, values | ({"timezone": timezone} if timezone else {}))
     out.print(
@@ -200,6 +204,11 @@ def resume(name: Name) -> None:
         out.print(f"{name} was not paused.")
 
 
+def _from_root(path: Path) -> str:
+    """A path that was typed in this folder, for the registry, where relative ones start at the root."""
+    return str(path if Path.cwd() == ROOT else Path.cwd() / path.expanduser())
+
+
 def _registry() -> Registry:
     """The registry. Raises SettingError where there is none."""
     known = registry()
@@ -208,6 +217,8 @@ def _registry() -> Registry:
             f"There is no {FILE} at the root, so there are no institutions but one: `rollbook fleet add --help` says"
             " how to make it"
         )
+    if not known.institutions:
+        err.print(f"[yellow]Note:[/] {known.path.name} lists nobody yet: see `rollbook fleet add --help`")
     return known
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,8 +12,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from pipelines import settings
-from pipelines.errors import RollbookError
+from pipelines import files, settings
+from pipelines.errors import RollbookError, SettingError
 from pipelines.fleet import outcomes, rebuilding, watching
 from pipelines.fleet.outcomes import Kind, Outcome
 from pipelines.fleet.processes import MOST_SECONDS, Processes
@@ -62,7 +63,9 @@ class Fleet:
 
         One whose day was synced already is not asked again unless `fresh`, a paused one is left out. `done` is called
         with each outcome as it comes. Whatever a signal's handler raises comes through once the processes have ended.
+        Raises SettingError where nothing can be written: that is nobody's own trouble.
         """
+        self._make_folder()
         found: dict[str, Outcome] = {}
 
         def add(name: str, outcome: Outcome) -> None:
@@ -118,6 +121,17 @@ class Fleet:
             tasks = {name: Task(what="check", name=name) for name in self.institutions}
             for name, answer in processes.run(tasks, self.hosts):
                 yield name, answer.findings or (Finding("check", "failed", answer.ended),)
+
+    def _make_folder(self) -> None:
+        try:
+            files.folder(self.path)
+            if not os.access(self.path, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, "")
+        except OSError as error:
+            raise SettingError(
+                f"{self.path} cannot be written ({os.strerror(error.errno or 0)}): set {settings.PREFIX}WAREHOUSE to a"
+                " folder that can"
+            ) from None
 
     def _processes(self) -> Processes:
         return Processes(self.registry, self.jobs, clock=self.clock, most_seconds=self.most_seconds)
