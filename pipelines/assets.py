@@ -124,8 +124,7 @@ class Stage:
             context.instance.add_run_tags(context.run_id, tags)
             try:
                 with translate_errors(PARTITIONS.institution_of(context.run.tags)):
-                    scope = scope_of(context)
-                    keep_keys(scope.institutions)
+                    keep_keys((scope := scope_of(context)).institutions)
                     if scope.is_alone:
                         writer.open(scope.institution)
                         work(context, options, writer)
