@@ -24,7 +24,7 @@ from pipelines import partitions, runs
 from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.landing.manifest import Manifest, TableCounts
 from pipelines.partitions import BACKFILL_TAGS, NIGHTLY, PUBLISHED, SYNC_TAG, Scope
-from pipelines.resources import Failed, Options, Writer, settings_or_none, translate_errors
+from pipelines.resources import Failed, Options, Writer, keep_keys, settings_or_none, translate_errors
 from pipelines.store.lake import DayRecord
 from pipelines.sync import Skip, always, skipped, skipped_days, within_hold
 from pipelines.tables import SETS, TABLES, Column
@@ -124,7 +124,7 @@ class Stage:
             context.instance.add_run_tags(context.run_id, tags)
             try:
                 with translate_errors(PARTITIONS.institution_of(context.run.tags)):
-                    scope = scope_of(context)
+                    keep_keys((scope := scope_of(context)).institutions)
                     if scope.is_alone:
                         writer.open(scope.institution)
                         work(context, options, writer)

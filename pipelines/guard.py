@@ -21,7 +21,7 @@ from dagster_webserver.cli import (
     DEFAULT_POOL_RECYCLE,
 )
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from pipelines import files, report, settings
@@ -40,6 +40,7 @@ LIST_OF_PAGES = """<!doctype html>
 <title>Rollbook: morning pages</title>
 <style>body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem }} td {{ padding: 0 2rem 0 0 }}</style>
 <h1>Morning pages</h1>
+<p>{together}</p>
 <table>
 {rows}
 </table>
@@ -53,20 +54,54 @@ def report_page(request: Request) -> Response:
     try:
         registry = settings.registry()
         name = request.path_params.get("name", "")
-        if registry is not None and not name:
+        if registry is None:
+            return _page(settings.place().warehouse_path / report.FILE, "rollbook sync")
+        if not name:
             return HTMLResponse(_list_of_pages(registry), headers=LIST_HEADERS)
-        if registry is None or name in registry.institutions:  # no other name gets near a path
-            return _page(settings.place(name or None).warehouse_path / report.FILE, name)
+        if name in registry.institutions:  # no other name gets near a path
+            page = settings.place(name).warehouse_path / report.FILE
+            return _page(page, f"rollbook --institution {name} sync", links=_links(here="../"))
     except RollbookError as error:
         return PlainTextResponse(f"{error.message}\n", 404)
     return PlainTextResponse("The registry has no such institution.\n", 404)
 
 
-def _page(page: Path, name: str) -> Response:
-    if not page.is_file():
-        command = f"rollbook --institution {name} sync" if name else "rollbook sync"
-        return PlainTextResponse(f"There is no morning page yet: run `{command}`, which writes it.\n", 404)
-    return FileResponse(page, headers=REPORT_HEADERS)
+def fleet_page(request: Request) -> Response:  # noqa: ARG001 - it is the same for everybody
+    """The page about all institutions, as `rollbook fleet report` wrote it last."""
+    try:
+        page = _fleet_file() if settings.registry() is not None else None
+    except RollbookError as error:
+        return PlainTextResponse(f"{error.message}\n", 404)
+    if page is None:
+        return PlainTextResponse("There is no registry of institutions, so there is no page about all.\n", 404)
+    links = f'<a href="{report.FILE}">Morning pages</a>'
+    return _page(page, "rollbook fleet report", what="page about all institutions", links=links)
+
+
+def _page(page: Path, command: str, *, what: str = "morning page", links: str = "") -> Response:
+    """A page that a command wrote, with links to others above it."""
+    try:
+        text = page.read_text(encoding="utf-8")
+    except (FileNotFoundError, IsADirectoryError):
+        return PlainTextResponse(f"There is no {what} yet: run `{command}`, which writes it.\n", 404)
+    if links:
+        text = text.replace("<body>", f'<body>\n<nav class="quiet">{links}</nav>', 1)
+    return HTMLResponse(text, headers=REPORT_HEADERS)
+
+
+def _links(here: str = "") -> str:
+    """Links to what is about all institutions: their list and, once it was written, the page about all."""
+    listed = [f'<a href="{here}{report.FILE}">Morning pages</a>'] if here else []
+    page = _fleet_file()
+    if page.is_file():
+        listed.append(f'<a href="{here}{page.name}">All institutions</a>')
+    return " \u00b7 ".join(listed)
+
+
+def _fleet_file() -> Path:
+    from pipelines.fleet import report as fleet_report  # a single school needs none of it
+
+    return settings.common_path() / fleet_report.FILE
 
 
 def _list_of_pages(registry: Registry) -> str:
@@ -79,7 +114,8 @@ def _list_of_pages(registry: Registry) -> str:
         )
         shown = f'<a href="report/{name}.html">{name}</a>' if page.is_file() else name
         rows.append(f"<tr><td>{shown}</td><td>{written}</td></tr>")
-    return LIST_OF_PAGES.format(rows="\n".join(rows))
+    together = _links() or "<code>rollbook fleet report</code> writes a page about all institutions."
+    return LIST_OF_PAGES.format(rows="\n".join(rows), together=together)
 
 
 def serve(host: str, port: int, names: Iterable[str] = ()) -> None:
@@ -94,6 +130,7 @@ def serve(host: str, port: int, names: Iterable[str] = ()) -> None:
             # First, since Dagster's last route takes every path.
             app.routes.insert(0, Route(f"/{report.FILE}", report_page))
             app.routes.insert(0, Route("/report/{name}.html", report_page))
+            app.routes.insert(0, Route("/fleet-report.html", fleet_page))
             uvicorn.run(Guard(app, allowed_hosts(host, port, names)), host=host, port=port, log_level="warning")
 
 

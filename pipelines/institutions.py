@@ -46,11 +46,12 @@ class Secret:
             if not value:
                 raise ValueError(f"is in {self.env}, which is not set: put it into the environment or .env")
             return value
+        path = root / Path(self.file).expanduser()
         try:
-            return (root / Path(self.file).expanduser()).read_text().strip()
+            return path.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it is not text"
-            raise ValueError(f"is in the file {self.file}, which cannot be read ({reason})") from None
+            raise ValueError(f"is in the file {path}, which cannot be read ({reason})") from None
 
 
 @dataclass(frozen=True)

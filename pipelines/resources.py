@@ -7,7 +7,7 @@ from its first stage to its last.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from types import MappingProxyType
@@ -91,11 +91,8 @@ class Writer(dg.ConfigurableResource):  # type: ignore[type-arg]
             yield self
 
     def open(self, institution: str) -> None:
-        """Say whose warehouse it is; a single school's has no name. The keys of others leave this run's process."""
+        """Say whose warehouse it is; a single school's has no name."""
         self._institution = institution or None
-        if (known := registry()) is not None:
-            for name in known.variables("api_key") - known[institution].variables("api_key"):
-                os.environ.pop(name, None)
 
     @contextmanager
     def key(self) -> Iterator[None]:
@@ -117,6 +114,17 @@ class Writer(dg.ConfigurableResource):  # type: ignore[type-arg]
             self._lock.enter_context(rollbook.writer())
             self._rollbook = rollbook
         return self._rollbook
+
+
+def keep_keys(institutions: Iterable[str]) -> None:
+    """Take the keys of all other institutions out of this process, before it asks anybody or starts another process.
+
+    A run inherits all of them from Dagster, which does not know whose they are. A single school keeps its own.
+    """
+    if (known := registry()) is not None:
+        own = frozenset().union(*(known[n].variables("api_key") for n in institutions if n in known.institutions))
+        for name in known.variables("api_key") - own:
+            os.environ.pop(name, None)
 
 
 def settings_or_none() -> Settings | None:

@@ -11,6 +11,7 @@ from pipelines import partitions, runs, settings
 from pipelines.assets import PARTITIONS
 from pipelines.cron import due
 from pipelines.errors import HeldError, RollbookError
+from pipelines.notify import together
 from pipelines.notify.alerts import Alerts, Kind, Outcome
 from pipelines.partitions import (
     BACKFILL_TAGS,
@@ -164,7 +165,7 @@ def alerts_of_all(now: datetime | None = None) -> tuple[dict[str, Alerts], str]:
     names = list(registry.institutions) if registry else []
     parts = -(-len(names) // LOOKED_AT) or 1
     turn = int((now or datetime.now(UTC)).timestamp()) // 60 % parts
-    found = {name: alerts for name in names[turn::parts] if (alerts := alerts_of(name)) is not None}
+    found = {name: alerts for name in names[turn::parts] if (alerts := together.alerts_of(name)) is not None}
     wrong = [name for name in names if name in PARTITIONS.names and name not in PARTITIONS.sources]
     new = [name for name in names if name not in PARTITIONS.names]
     told = []
@@ -175,15 +176,6 @@ def alerts_of_all(now: datetime | None = None) -> tuple[dict[str, Alerts], str]:
             f"{', '.join(new)} came into the registry since this code was loaded: reload it on the page Deployment"
         )
     return found, "; ".join(told)
-
-
-def alerts_of(institution: str) -> Alerts | None:
-    """The alerts of one institution; None where there is nobody to tell, or its settings are wrong."""
-    try:
-        alerts = Alerts(Rollbook(settings.load(fetches=False, institution=institution)))
-    except RollbookError:
-        return None
-    return alerts if alerts.enabled else None
 
 
 def report_ended_runs(
@@ -206,8 +198,10 @@ def report_ended_runs(
         since = max(since, record.update_timestamp)
     if len(ended) < most:
         _report_late_nights(instance, by_name, {name: at for name, at in missed.items() if at is not None})
-    for of_one in by_name.values():
-        of_one.deliver()
+    if PARTITIONS.is_single:
+        by_name[""].deliver()
+    else:
+        together.deliver(by_name, wait=True)
     return since
 
 
@@ -256,7 +250,7 @@ def _report_unasked(instance: dg.DagsterInstance, by_name: dict[str, Alerts], ru
 
 def _is_told(by_name: dict[str, Alerts], institution: str) -> bool:
     """Whether somebody hears of an institution, whose alerts are then among `by_name`."""
-    if institution and institution not in by_name and (alerts := alerts_of(institution)) is not None:
+    if institution and institution not in by_name and (alerts := together.alerts_of(institution)) is not None:
         by_name[institution] = alerts
     return institution in by_name
 

@@ -231,9 +231,13 @@ def registry() -> Registry | None:
     path = registry_path()
     try:
         stat = path.stat()
-    except OSError:
-        if not _checked(_Place, {}).institutions and not path.exists():
+    except FileNotFoundError:
+        if not _checked(_Place, {}).institutions:
             return None
+        raise SettingError(
+            f"{PREFIX}INSTITUTIONS names {path}, which is not there: mend it, or see `rollbook fleet add --help`"
+        ) from None
+    except OSError:
         return _read_registry(path)  # it says why not
     same = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
     known = _REGISTRIES.get(path)
@@ -296,6 +300,8 @@ def _read(kind: type[S], overrides: dict[str, object], institution: str | None =
                 f" and {INSTITUTION} out, or see `rollbook fleet add --help`"
             )
         return _checked(kind, overrides)
+    if not known.institutions:
+        raise SettingError(f"{known.path.name} lists nobody yet: see `rollbook fleet add --help`")
     if not name:
         raise SettingError(f"Say which institution: rollbook --institution NAME ..., one of {known.listed()}")
     values = {k: v for k, v in known[name].values.items() if k in kind.model_fields}

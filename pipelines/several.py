@@ -22,6 +22,7 @@ from pipelines.fleet import outcomes
 from pipelines.fleet.rebuilding import Kind as Rebuilding
 from pipelines.fleet.runner import Fleet
 from pipelines.institutions import Registry
+from pipelines.landing.raw import RawStore
 from pipelines.partitions import (
     BACKFILL_TAGS,
     NIGHTLY,
@@ -31,6 +32,7 @@ from pipelines.partitions import (
 )
 from pipelines.resources import Details, Failed, Held, Options
 from pipelines.sync import Rollbook
+from pipelines.sync.policy import counted
 from pipelines.text import count_of, markdown
 
 SYNCED, REBUILT, SKIPPED, PAUSED = outcomes.Kind.SYNCED, Rebuilding.REBUILT, Rebuilding.SKIPPED, outcomes.Kind.PAUSED
@@ -124,15 +126,28 @@ class Several:
         return SYNC_TAG in self.tags or (source is not None and self.scope.days == (datetime.now(source.zone).date(),))
 
     def _do(self, registry: Registry, name: str) -> Result:
-        fleet, (first, *_) = Fleet(registry, only=(name,), jobs=1), self.scope.days
+        fleet, (first, *_) = Fleet(registry, only=(name,), jobs=1, tells=False), self.scope.days
         if self._fetches(name):
-            fresh = self.options.fresh or self.tags.get(SYNC_TAG) == NIGHTLY
+            fresh = (self.options.fresh or self.tags.get(SYNC_TAG) == NIGHTLY) and not self._is_landed(name, first)
             outcome = fleet.sync(first, fresh=fresh)[name]
             counts = {"requests": outcome.requests, "refused records": outcome.rejected, "seconds": outcome.seconds}
             made = (first,) if outcome.kind is SYNCED else ()
             return Result(str(outcome.kind), outcome.message, made, counts=counts | dict(outcome.received))
         ((_, done),) = fleet.backfill(first, self.scope.days[-1], confirmed=self.options.approve)
         return Result(str(done.kind), done.message, done.days, done.skipped, done.rows)
+
+    def _is_landed(self, name: str, day: date) -> bool:
+        """Whether a run that this one repeats has landed the day, and was killed before it could say so.
+
+        Then only what it left undone is done: the service is not asked again.
+        """
+        root = root_of(self.context)
+        record = self.context.instance.get_run_record_by_id(root) if root else None
+        try:
+            landed = counted(RawStore(settings.place(name).warehouse_path / "raw").manifests(day)) if record else []
+        except (RollbookError, OSError):  # its own process says what is wrong
+            return False
+        return record is not None and any(manifest.started_at >= record.create_timestamp for manifest in landed)
 
     def _log(self, name: str, result: Result) -> None:
         """Log what came of an institution on each day: what was made, and what was not, with the reason."""
@@ -211,9 +226,14 @@ def outcomes_of(instance: dg.DagsterInstance, run_id: str) -> dict[str, str]:
     return found
 
 
+def root_of(context: dg.OpExecutionContext) -> str | None:
+    """The first of the runs that this one repeats; None if it repeats none."""
+    return context.run.root_run_id or context.run.tags.get(ROOT_TAG)
+
+
 def before_retry(context: dg.OpExecutionContext) -> dict[str, str]:
     """How each institution ended in the runs that this one repeats, the last of them counting."""
-    root = context.run.root_run_id or context.run.tags.get(ROOT_TAG)
+    root = root_of(context)
     if root is None:
         return {}
     instance = context.instance

@@ -14,6 +14,8 @@ import dagster as dg
 import pytest
 
 from pipelines.cron import due
+from pipelines.fleet.runner import Fleet
+from pipelines.notify.together import COMPANY
 from tests.support import faults, graph
 from tests.support.commands import run_command
 from tests.support.district import District, new_district
@@ -127,6 +129,23 @@ def test_no_key_is_in_what_dagster_keeps_and_no_others_key_in_a_runs_process(
     assert not {"BIRCH_KEY", "CEDAR_KEY"} & set(seen[0])
 
 
+def test_a_run_over_some_institutions_forgets_the_keys_of_the_others_first(
+    district: District, job: DistrictJob, today: date, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines import several
+
+    seen: list[set[str]] = []
+
+    class Seen(Fleet):
+        def __post_init__(self) -> None:
+            seen.append({name for name in os.environ if name.endswith("_KEY")})
+            super().__post_init__()
+
+    monkeypatch.setattr(several, "Fleet", Seen)
+    job.run_for("ash", "birch", days=(today,))
+    assert seen == [{"ASH_KEY", "BIRCH_KEY"}] * 2
+
+
 def test_a_backfill_over_institutions_rebuilds_each_by_itself_and_fetches_nothing(
     district: District, job: DistrictJob, today: date
 ) -> None:
@@ -174,6 +193,24 @@ def test_a_batch_goes_on_after_a_failure_ends_red_naming_it_and_a_retry_repeats_
     assert files_with_a_key(district) == []
 
 
+def test_a_retry_asks_nothing_of_one_that_was_landed_since_and_whose_run_could_not_say_so(
+    district: District, batch: DistrictJob, today: date
+) -> None:
+    """As after a kill between an institution's publish and the event that says so, or before its publish."""
+    district["birch"].on(faults.refused(401), path="auth", times=1)
+    first = batch.run_for("batch-01", days=(today,), tags=SYNC)
+    assert not first.success
+    done = run_command("fleet", "sync", "--only", "birch", env=district.environment())
+    assert done.returncode == 0, done.stderr
+    asked = district.asked()
+    again = {"dagster/parent_run_id": first.run_id, "dagster/root_run_id": first.run_id}
+    second = batch.run_for("batch-01", days=(today,), tags={**SYNC, **again})
+    assert outcomes(second) == {(f"{today}|batch-01", "birch"): "synced"}
+    assert district.asked() == asked
+    assert batch.run_for("batch-01", days=(today,), tags=SYNC).success  # another night's run asks everybody
+    assert district.asked() == {name: number + 3 for name, number in asked.items()}
+
+
 def test_one_of_a_batch_is_synced_by_hand_and_makes_the_batchs_day_when_it_was_the_last(
     district: District, batch: DistrictJob, today: date
 ) -> None:
@@ -209,6 +246,9 @@ def test_each_institution_is_alerted_of_at_its_own_address(district: District, h
                 assert not job.run_for(name, days=(today,), tags=SYNC).success
             alerts, problem = schedules.alerts_of_all()
             schedules.report_ended_runs(job.instance, alerts, since)
+            assert hook.texts == []  # others may fail, too
+            for of_one in alerts.values():
+                of_one.clock = lambda: datetime.now(UTC) + COMPANY
             schedules.report_ended_runs(job.instance, alerts, since)
             assert (sorted(alerts), problem) == (["ash"], "")
             district.registry.write_text(district.registry.read_text() + '\n[elm]\nbase_url = "https://elm.example"\n')
@@ -243,6 +283,9 @@ def test_a_late_night_is_told_of_the_institution_that_is_late_alone(
             for of_one in alerts.values():
                 of_one.clock = lambda: tomorrow + timedelta(hours=3)
             patch.setattr(schedules, "due", lambda _: replace(due("0 0 * * *"), slack=timedelta(days=2)))
+            schedules.report_ended_runs(job.instance, alerts, None)
+            for of_one in alerts.values():
+                of_one.clock = lambda: tomorrow + timedelta(hours=3) + COMPANY
             schedules.report_ended_runs(job.instance, alerts, None)
     assert [text.splitlines()[0].partition(": ")[2] for text in hook.texts] == [
         f"the sync of {tomorrow.date()} is late"

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +17,7 @@ from pipelines.cli.app import app, day_of, err, out, safe, table
 from pipelines.cli.serve import stopping_on_signals
 from pipelines.errors import ArgumentError, SettingError
 from pipelines.institutions import FILE, Registry
-from pipelines.settings import common_path, registry
+from pipelines.settings import ROOT, common_path, registry
 from pipelines.text import count_of, printable
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pipelines.fleet.overview import FleetStatus, InstitutionStatus
     from pipelines.fleet.runner import Fleet
 
+# No zone's day begins earlier than this before UTC's.
+EASTERNMOST = timedelta(hours=14)
 # With more institutions than these, only those are listed that somebody should look at.
 LISTED = 30
 MARKS = {
@@ -72,6 +74,8 @@ def sync(
 
     Exits 0 when all are synced (or paused), 1 when some failed, 3 when some are held and none failed.
     """
+    if day is not None and day.date() > (datetime.now(UTC) + EASTERNMOST).date():
+        raise ArgumentError(f"{day:%Y-%m-%d} has not begun anywhere: leave --date out for each one's today")
     fleet = _fleet(only, jobs)
     with stopping_on_signals(130), _progress("institutions", len(fleet.institutions)) as advance:
         found = fleet.sync(day_of(day), fresh=fresh, done=lambda *_: advance())
@@ -108,6 +112,22 @@ def status(
         sys.stdout.write(printable(text, lines=True) + "\n")
     elif prometheus is None:
         _print_status(known)
+
+
+@fleet_app.command()
+def watch(only: Only = None) -> None:
+    """Tell of each institution whose night did not happen, and send again what could not be delivered.
+
+    For cron, where `rollbook serve` does not run. Each institution's ROLLBOOK_NOTIFY is told once of a night, and once
+    of the first good sync after it; those with the same addresses share a message. When a night should have been is
+    each institution's `cron`. Fetches nothing, and exits 0 whatever it finds.
+    """
+    fleet = _fleet(only)
+    late = fleet.watch()
+    for name, night in late.items():
+        out.print(f"{MARKS['late']}    [bold]{name}[/]  the night of {night:%Y-%m-%d %H:%M} was not synced")
+    if not late:
+        out.print("Nobody is late who was not told of already.")
 
 
 @fleet_app.command()
@@ -148,7 +168,7 @@ def add(
 
     if (key_env is None) == (key_file is None):
         raise ArgumentError("Say where the key is: --key-env NAME for a variable, or --key-file FILE; one of the two")
-    where = {"env": key_env} if key_file is None else {"file": str(key_file)}
+    where = {"env": key_env} if key_file is None else {"file": _from_root(key_file)}
     values: dict[str, object] = {"base_url": base_url, "api_key": where}
     path = edit.add(name, values | ({"timezone": timezone} if timezone else {}))
     out.print(
@@ -184,6 +204,11 @@ def resume(name: Name) -> None:
         out.print(f"{name} was not paused.")
 
 
+def _from_root(path: Path) -> str:
+    """A path that was typed in this folder, for the registry, where relative ones start at the root."""
+    return str(path if Path.cwd() == ROOT else Path.cwd() / path.expanduser())
+
+
 def _registry() -> Registry:
     """The registry. Raises SettingError where there is none."""
     known = registry()
@@ -192,12 +217,17 @@ def _registry() -> Registry:
             f"There is no {FILE} at the root, so there are no institutions but one: `rollbook fleet add --help` says"
             " how to make it"
         )
+    if not known.institutions:
+        err.print(f"[yellow]Note:[/] {known.path.name} lists nobody yet: see `rollbook fleet add --help`")
     return known
 
 
 def names_of(only: str | None) -> tuple[str, ...]:
-    """The institutions that --only names; none for all of them."""
-    return tuple(name.strip() for name in only.split(",")) if only is not None else ()
+    """The institutions that --only names; none for all of them. Raises ArgumentError when it names nobody."""
+    names = tuple(filter(None, map(str.strip, only.split(",")))) if only is not None else ()
+    if only is not None and not names:
+        raise ArgumentError("--only names nobody: write institutions with commas between, or leave it out for all")
+    return names
 
 
 def _fleet(only: str | None, jobs: int | None = None) -> Fleet:

@@ -59,10 +59,20 @@ def _(book, html, mo, pages, shown):
 
 
 @app.cell
-def _(book, html, mo, pages, shown):
-    # All institutions
+def _(asked, book, mo, pages, shown):
+    # All institutions: which of them
     mo.stop(shown != pages.INSTITUTIONS)
-    html(pages.institutions(book))
+    names = [name for (name,) in book.rows("institution_names")]
+    chosen = mo.ui.multiselect(
+        names, value=[name for name in names if name == asked.get("institution")], label="Only these institutions"
+    )
+    chosen
+    return (chosen,)
+
+
+@app.cell
+def _(book, chosen, html, pages):
+    html(pages.institutions(book, chosen.value))
     return
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
@@ -14,6 +14,8 @@ SCHOOL, CLASS, STUDENT, WATCH, COMPARE, TABLES = (
     "School today", "A class", "A student", "Newly to watch", "Two dates", "Any table",
 )  # fmt: skip
 INSTITUTIONS = "All institutions"
+# Of more institutions than these, no lines are drawn.
+DRAWN_MOST = 12
 PAGES = {"school": SCHOOL, "class": CLASS, "student": STUDENT, "watch": WATCH, "compare": COMPARE, "tables": TABLES}
 REASONS = ("falling fast", "never logged in", "inactive", "low completion", "low score")
 
@@ -94,20 +96,33 @@ def school(book: Book) -> list[str]:
 
 
 @_one_reading
-def institutions(book: Book) -> list[str]:
-    """All institutions together over the last days, then each of them."""
-    trend = book.rows("fleet_trend", most=DAYS)
+def institutions(book: Book, chosen: Sequence[str] = ()) -> list[str]:
+    """All institutions together over the last days, or each of those that are chosen; then a line for each."""
+    drawn = chosen[:DRAWN_MOST]
+    trends = [(name, book.rows("institution_trend", institution=name, most=DAYS)) for name in drawn]
+    if not chosen:
+        together = book.rows("fleet_trend", most=DAYS)
+        trends = [("", [(row[0], *row[2:]) for row in together])]
     headings = (
         "institution", "school", "records up to", "stands", "students", "active classes", "completion, %",
         "against all", "score",
     )  # fmt: skip
+    parts = []
+    for name, trend in trends:
+        parts += [
+            show.subtitle(name) if name else "",
+            show.lines(
+                show.line("Students", [(row[0], row[1]) for row in trend]),
+                show.line("Average completion, %", [(row[0], row[2]) for row in trend]),
+                show.line("Average score", [(row[0], row[3]) for row in trend]),
+            ),
+        ]
+    rows = show.linked(book.rows("institutions", chosen=list(chosen)), "institutions", "institution")
+    more = len(chosen) - len(drawn)
     return [
-        show.lines(
-            show.line("Students", [(row[0], row[2]) for row in trend]),
-            show.line("Average completion, %", [(row[0], row[3]) for row in trend]),
-            show.line("Average score", [(row[0], row[4]) for row in trend]),
-        ),
-        show.table(headings, book.rows("institutions")),
+        *parts,
+        show.note(f"{more:,} more of those that are chosen stand in the table only.") if more else "",
+        show.table(headings, rows),
         show.note("One institution in full: rollbook --institution NAME explore"),
     ]
 

@@ -41,7 +41,9 @@ MEMORY_LIMIT = "1GB"
 _EXPORTING = Lock()
 
 # What is asked of the file for the menus: the days and the tables there are.
-WITHOUT_PUPILS = ("days", "fleet_days", "institutions", "relations", "columns")
+WITHOUT_PUPILS = (
+    "days", "fleet_days", "institution_names", "institution_trend", "institutions", "relations", "columns",
+)  # fmt: skip
 
 COMPARISONS = ("contains", "is", "is not", "is at least", "is at most", "is empty", "is not empty")
 WITHOUT_VALUE = ("is empty", "is not empty")

@@ -26,7 +26,7 @@ def add(name: str, values: Mapping[str, object]) -> Path:
     """
     check_name(name)
     path = settings.registry_path()
-    known = settings.registry()
+    known = settings.registry() if path.exists() else None
     if known is not None and name in known.institutions:
         raise ArgumentError(f"{path.name} has an institution {name} already: edit its settings there")
 

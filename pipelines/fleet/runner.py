@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,15 +12,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from pipelines import settings
-from pipelines.errors import RollbookError
-from pipelines.fleet import outcomes, rebuilding
+from pipelines import files, settings
+from pipelines.errors import RollbookError, SettingError
+from pipelines.fleet import outcomes, rebuilding, watching
 from pipelines.fleet.outcomes import Kind, Outcome
 from pipelines.fleet.processes import MOST_SECONDS, Processes
 from pipelines.fleet.rebuilding import Rebuilt
 from pipelines.fleet.worker import Answer, Finding, Task
 from pipelines.institutions import Institution, Registry
 from pipelines.landing.raw import RawStore
+from pipelines.notify import together
 from pipelines.source.fetch import utc_now
 from pipelines.sync.policy import counted
 
@@ -38,7 +40,8 @@ def default_jobs() -> int:
 class Fleet:
     """The institutions of a registry, or those named by `only`, and what is done with all of them.
 
-    `jobs` are worked on at a time, each for `most_seconds` at most. Raises SettingError for an unknown name.
+    `jobs` are worked on at a time, each for `most_seconds` at most. `tells` is whether a sync sends what is to be told,
+    and looks for nights that did not happen; Dagster's sensor does both. Raises SettingError for an unknown name.
     """
 
     registry: Registry
@@ -46,6 +49,7 @@ class Fleet:
     jobs: int = field(default_factory=default_jobs)
     clock: Callable[[], datetime] = utc_now
     most_seconds: float = MOST_SECONDS
+    tells: bool = True
 
     def __post_init__(self) -> None:
         names = dict.fromkeys(self.only or self.registry.institutions)
@@ -59,7 +63,9 @@ class Fleet:
 
         One whose day was synced already is not asked again unless `fresh`, a paused one is left out. `done` is called
         with each outcome as it comes. Whatever a signal's handler raises comes through once the processes have ended.
+        Raises SettingError where nothing can be written: that is nobody's own trouble.
         """
+        self._make_folder()
         found: dict[str, Outcome] = {}
 
         def add(name: str, outcome: Outcome) -> None:
@@ -67,6 +73,8 @@ class Fleet:
             if done is not None:
                 done(name, outcome)
 
+        alerts = watching.alerts_of(self.institutions, self.clock) if self.tells else {}
+        watching.report_late(alerts, self.institutions, self.path)
         tasks = {}
         for name in self.institutions:
             known = self._needs_nothing(name, day, fresh=fresh)
@@ -84,10 +92,18 @@ class Fleet:
                 if answer.outcome is None:
                     killed[name] = outcome
                 add(name, outcome)
-            alerts = {name: Task(what="alert", name=name, outcome=outcome) for name, outcome in killed.items()}
-            for _ in processes.run(alerts, self.hosts):
+            told = {name: Task(what="alert", name=name, outcome=outcome) for name, outcome in killed.items()}
+            for _ in processes.run(told, self.hosts):
                 pass
+        together.deliver(alerts)
         return {name: found[name] for name in self.institutions}
+
+    def watch(self) -> dict[str, datetime]:
+        """Report the institutions that are late, once each, and send what is not delivered yet; returns who is late."""
+        alerts = watching.alerts_of(self.institutions, self.clock)
+        found = watching.report_late(alerts, self.institutions, self.path)
+        together.deliver(alerts)
+        return found
 
     def backfill(self, first: date, last: date, *, confirmed: bool = False) -> Iterator[tuple[str, Rebuilt]]:
         """Make the landed days of a range again for each institution; yields what became of them, as it comes."""
@@ -105,6 +121,17 @@ class Fleet:
             tasks = {name: Task(what="check", name=name) for name in self.institutions}
             for name, answer in processes.run(tasks, self.hosts):
                 yield name, answer.findings or (Finding("check", "failed", answer.ended),)
+
+    def _make_folder(self) -> None:
+        try:
+            files.folder(self.path)
+            if not os.access(self.path, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, "")
+        except OSError as error:
+            raise SettingError(
+                f"{self.path} cannot be written ({os.strerror(error.errno or 0)}): set {settings.PREFIX}WAREHOUSE to a"
+                " folder that can"
+            ) from None
 
     def _processes(self) -> Processes:
         return Processes(self.registry, self.jobs, clock=self.clock, most_seconds=self.most_seconds)

@@ -165,14 +165,16 @@ def note(book: Rollbook, outcome: Outcome) -> Outcome:
 
 
 def tell(book: Rollbook, outcome: Outcome) -> None:
-    """Alert of an outcome as a single school would, by the institution's own ROLLBOOK_NOTIFY. Never raises."""
+    """Alert of an outcome as a single school would, by the institution's own ROLLBOOK_NOTIFY. Never raises.
+
+    It is sent by whoever knows what is to be told of the others, too.
+    """
     try:
         told = alerts.Alerts(book, clock=book.clock)
         if told.enabled:
             told.report(alerts.Outcome(f"fleet {uuid4()}", _ALERTS[outcome.kind], outcome.day, outcome.message))
-            told.deliver()
     except Exception as error:  # noqa: BLE001 - the night's outcome stands, whatever happens here
-        log.warning("The alert could not be sent (%s)", type(error).__name__)
+        log.warning("The alert could not be noted (%s)", type(error).__name__)
 
 
 def _night(book: Rollbook, task: Task) -> Outcome:

@@ -20,7 +20,7 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from pipelines import cron, files
-from pipelines.errors import RollbookError
+from pipelines.errors import RollbookError, UndeliveredError
 from pipelines.export.query import run_query
 from pipelines.notify.channels import send
 from pipelines.source.fetch import utc_now
@@ -61,13 +61,19 @@ class Outcome:
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """An undelivered message: the addresses that are left, by name, the time of the next try, and the tries so far."""
+    """An undelivered message: the addresses that are left, by name, the time of the next try, and the tries so far.
+
+    `kind`, `day` and `said` are the outcome's: by them, many institutions' messages become one (see `together`).
+    """
 
     subject: str
     text: str
     channels: tuple[str, ...]
     next_at: datetime
     tries: int = 0
+    kind: str = ""
+    day: date | None = None
+    said: str = ""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True, rename={"reported": "told", "failing": "trouble"}):
@@ -127,10 +133,32 @@ class Alerts:
             state, now = self._load(), self.clock()
             due = [m for m in state.outbox if m.next_at <= now][:MESSAGES_AT_ONCE]
             for message in due:
-                retry = self._send(message, now)
+                retry = self._left(message, self._send(message), now)
                 others = tuple(m for m in state.outbox if m is not message)
-                state = msgspec.structs.replace(state, outbox=(*others, retry) if retry else others)
+                state = msgspec.structs.replace(state, outbox=(*others, *retry))
                 self._save(state)
+
+    def waiting(self) -> tuple[Message, ...]:
+        """The messages that are not delivered yet."""
+        return self._load().outbox
+
+    def take(self, message: Message, until: datetime) -> Message | None:
+        """Have a message to oneself until then, to send it together with others; None if somebody else has it."""
+        taken = msgspec.structs.replace(message, next_at=until)
+        return taken if self._exchange(message, (taken,)) else None
+
+    def settle(self, taken: Message, failed: Mapping[str, UndeliveredError]) -> None:
+        """Note what came of a message that was taken: which addresses did not get it, and why."""
+        self._exchange(taken, self._left(taken, failed, self.clock()))
+
+    def _exchange(self, message: Message, by: tuple[Message, ...]) -> bool:
+        with self._locked():
+            state = self._load()
+            others = tuple(m for m in state.outbox if m != message)
+            if len(others) == len(state.outbox):
+                return False
+            self._save(msgspec.structs.replace(state, outbox=(*others, *by)))
+            return True
 
     def missed_night(self) -> datetime | None:
         """The scheduled time of the last night past its grace period, reported or not; None if it was before alerts
@@ -167,6 +195,9 @@ class Alerts:
             text="\n".join(line for line in lines if line),
             channels=self.channels,
             next_at=self.clock(),
+            kind=outcome.kind,
+            day=outcome.day,
+            said=text + stop,
         )
 
     def _institution(self) -> str:
@@ -205,18 +236,22 @@ class Alerts:
 
     # -- delivery --------------------------------------------------------------------------------------------------
 
-    def _send(self, message: Message, now: datetime) -> Message | None:
-        """Send to every address that is left. Returns the message to try again later, or None when it is done."""
+    def _send(self, message: Message) -> dict[str, UndeliveredError]:
+        """Send to every address that is left. Returns why not, for each that did not get it."""
         names = [name for name in message.channels if name in self.channels]  # the others are no longer set
         notify = self.settings.notify
         failed = send(notify, names, message.subject, message.text) if notify and names else {}
         for error in failed.values():
             log.warning("An alert was not delivered: %s", error.message)
-        left = [name for name, error in failed.items() if error.retryable]
+        return failed
+
+    def _left(self, message: Message, failed: Mapping[str, UndeliveredError], now: datetime) -> tuple[Message, ...]:
+        """The message to try again later, if there is one."""
+        left = tuple(name for name, error in failed.items() if error.retryable)
         if not left or message.tries == len(RETRY_MINUTES):
-            return None
+            return ()
         next_at = now + timedelta(minutes=RETRY_MINUTES[message.tries])
-        return msgspec.structs.replace(message, channels=tuple(left), tries=message.tries + 1, next_at=next_at)
+        return (msgspec.structs.replace(message, channels=left, tries=message.tries + 1, next_at=next_at),)
 
     # -- the state file --------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 
 from pipelines.errors import ArgumentError
 from pipelines.sandbox.institution import Institution
-from pipelines.sandbox.service import DEFAULT_SCHOOL, School, Service, make_app
+from pipelines.sandbox.service import DEFAULT_SCHOOL, School, Service, make_app, school_of
 
 DEFAULT_KEY = "sandbox-key"
 DEFAULT_PORT = 8765
@@ -110,7 +110,7 @@ def serve(
     """
     listener = _listen(_loopback(host), port)
     with listener:
-        app = make_app(Institution(students, seed), day=day or _today(), api_key=api_key)
+        app = make_app(Institution(students, seed), day=day or _today(), api_key=api_key, school=school_of(seed))
         server = _Server(app, ready=lambda: on_ready and on_ready(_url(listener)))
         follows = day is None if follow_clock is None else follow_clock
         with _ClockFollower(app.state.service, follows):

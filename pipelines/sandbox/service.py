@@ -46,6 +46,13 @@ class School(NamedTuple):
 DEFAULT_SCHOOL = School()
 
 
+def school_of(seed: int) -> School:
+    """The institution that a seed makes, as the auth check names it: no two of a district may be the same."""
+    if seed == 1:
+        return DEFAULT_SCHOOL
+    return School(DEFAULT_SCHOOL.id + (seed - 1) % 1_000_000, f"Made-up School {seed}", f"made-up-{seed}")
+
+
 class Service:
     """The endpoints for the day being played. `day` may be set at any time, from any thread."""
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from pipelines import settings
 from pipelines.cli import app
-from pipelines.errors import SettingError
+from pipelines.errors import ArgumentError, SettingError
 from tests.support.commands import dagster_home, run_command
 from tests.support.district import District, new_district
 from tests.support.records import students
@@ -76,6 +76,37 @@ def test_what_is_about_none_runs_without(registry: Path, typed: str) -> None:
     assert CliRunner().invoke(app, typed.split()).exit_code == 0
 
 
+@pytest.mark.parametrize("typed", ["", " , "])
+def test_only_names_somebody(registry: Path, typed: str) -> None:
+    found = CliRunner().invoke(app, ["fleet", "status", "--only", typed])
+    assert isinstance(found.exception, ArgumentError)
+    assert str(found.exception).startswith("--only names nobody")
+
+
+def test_a_day_that_has_not_begun_is_nobodys_failure(registry: Path) -> None:
+    found = CliRunner().invoke(app, ["fleet", "sync", "--date", "2999-01-01"])
+    assert str(found.exception) == "2999-01-01 has not begun anywhere: leave --date out for each one's today"
+    assert not (registry.parent / "warehouse").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_one_error(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (registry.parent / "file").touch()
+    monkeypatch.setenv("ROLLBOOK_WAREHOUSE", str(registry.parent / "file"))
+    found = CliRunner().invoke(app, ["fleet", "sync"])
+    assert isinstance(found.exception, SettingError)
+    assert "file/fleet cannot be written (" in str(found.exception)
+
+
+def test_a_key_file_is_looked_for_where_it_was_typed(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = registry.parent / "elsewhere"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    typed = ["fleet", "add", "oak", "--base-url", "https://oak.example", "--key-file", "oak.key"]
+    assert CliRunner().invoke(app, typed).exit_code == 0
+    with pytest.raises(SettingError, match=f"is in the file {folder}/oak.key, which cannot be read"):
+        settings.load(institution="oak")
+
+
 def test_tab_completes_the_names_of_institutions(registry: Path) -> None:
     from pipelines.cli.app import _institutions
 
@@ -110,6 +141,8 @@ def test_a_single_school_loads_nothing_of_the_fleet() -> None:
 
 def test_an_empty_registry_is_a_fleet_of_none(registry: Path) -> None:
     registry.write_text("# none yet\n")
+    with pytest.raises(SettingError, match="lists nobody yet: see `rollbook fleet add --help`"):
+        settings.load(fetches=False)
     for typed in ("fleet sync", "fleet status", "fleet check"):
         ran = CliRunner().invoke(app, typed.split())
         assert ran.exit_code == 0, (typed, ran.output, ran.exception)

@@ -3,54 +3,25 @@
 from __future__ import annotations
 
 import http.client
-import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, WebSocket, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from pipelines.explore.questions import ROWS
 from pipelines.explore.server import COPY
 from pipelines.explore.show import cell
-from tests.support.exploring import Explored, exploring
+from tests.support.exploring import Explored, exploring, fits, rows, staying_home, table
 from tests.support.school import DAYS, LAST, School
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(400)]
 slow = pytest.mark.slow
 
 
-@contextmanager
-def staying_home(page: Page, explored: Explored) -> Iterator[None]:
-    """Fails when the page, or the server, asks anything of another host or port while the block runs."""
-    asked: list[str] = []
-
-    def heard(socket: WebSocket) -> None:
-        asked.append(socket.url)
-
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("websocket", heard)
-    yield
-    assert asked
-    own = f"127.0.0.1:{explored.port}"
-    assert [url for url in asked if urlsplit(url).scheme not in ("data", "blob") and urlsplit(url).netloc != own] == []
-    assert explored.asks_elsewhere() == []
-
-
 def texts(cells: Locator) -> list[str]:
     return [text.strip() for text in cells.all_inner_texts()]
-
-
-def rows(table: Locator) -> list[list[str]]:
-    """The rows of a table below its headings, read at one moment."""
-    found: list[list[str]] = table.locator("tbody").evaluate(
-        "body => [...body.rows].map(row => [...row.cells].map(cell => cell.innerText.trim()))"
-    )
-    return found
 
 
 def has_rows(table: Locator, expected: list[list[str]]) -> None:
@@ -61,14 +32,6 @@ def has_rows(table: Locator, expected: list[list[str]]) -> None:
     assert rows(table) == expected
 
 
-def table(page: Page, *headings: str) -> Locator:
-    """The table that has these headings."""
-    found = page.locator("table.rb-table")
-    for heading in headings:
-        found = found.filter(has=page.locator("th", has_text=re.compile(f"^{re.escape(heading)}$")))
-    return found
-
-
 def figures(page: Page) -> dict[str, str]:
     names, values = (texts(page.locator(f".rb-figures {part}")) for part in ("dt", "dd:not(.rb-note)"))
     return dict(zip(names, values, strict=True))
@@ -76,11 +39,6 @@ def figures(page: Page) -> dict[str, str]:
 
 def as_shown(found: list[tuple[Any, ...]]) -> list[list[str]]:
     return [[cell(value) for value in row] for row in found]
-
-
-def fits(page: Page) -> bool:
-    """Whether nothing makes the page itself scroll sideways."""
-    return bool(page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
 
 
 def open_page(page: Page, name: str) -> None:

@@ -55,6 +55,16 @@ def test_its_first_page_shows_each_institution_and_no_pupil(district: District) 
     assert "Pupil" not in shown
 
 
+def test_it_shows_the_chosen_ones_and_those_that_are_behind_first(district: District) -> None:
+    book = FleetBook()
+    stands = {row[0]: row[4] for row in book.rows("institutions", chosen=[])}
+    assert stands == {CEDAR: "never synced", ASH: "up to date", BIRCH: "up to date"}
+    assert list(stands) == [CEDAR, ASH, BIRCH]
+    assert [row[0] for row in book.rows("institutions", chosen=[BIRCH])] == [BIRCH]
+    many = "".join(pages.institutions(book, [ASH] * (pages.DRAWN_MOST + 2)))
+    assert "2 more of those that are chosen stand in the table only." in many
+
+
 def test_any_table_is_filtered_by_institution_downloaded_and_logged(district: District) -> None:
     book = FleetBook()
     relations = book.relations()

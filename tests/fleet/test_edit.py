@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines import settings
-from pipelines.errors import ArgumentError, RollbookError
+from pipelines.errors import ArgumentError, RollbookError, SettingError
 from pipelines.fleet import edit, outcomes
 from pipelines.fleet.outcomes import Kind, Outcome
 from pipelines.institutions import Registry
@@ -52,6 +52,15 @@ def test_the_first_one_makes_the_file(root: Path) -> None:
     )
     assert (root / "institutions.toml").stat().st_mode & 0o777 == 0o600
     assert settings.load(fetches=False, institution="oak").timezone == "Asia/Tokyo"
+
+
+def test_the_first_one_makes_the_file_that_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = root / "district.toml"
+    monkeypatch.setenv("ROLLBOOK_INSTITUTIONS", str(path))
+    with pytest.raises(SettingError, match=f"^ROLLBOOK_INSTITUTIONS names {path}, which is not there: mend it, or see"):
+        settings.registry()
+    assert edit.add("oak", {"base_url": "https://oak.example"}) == path
+    assert [*known().institutions] == ["oak"]
 
 
 def test_another_one_leaves_the_rest_as_it_is(file: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from pipelines.errors import ArgumentError
 from pipelines.sandbox import Day, Institution, Sandbox, School, make_app
+from pipelines.sandbox.service import school_of
 
 DAY = date(2026, 11, 20)
 KEY = "a key of this test's own"
@@ -61,6 +62,12 @@ def walk(client: httpx.Client, path: str, query: Query, limit: int) -> list[Reco
             assert len(records) == total
             return records
         page += 1
+
+
+def test_each_seed_makes_an_institution_of_its_own() -> None:
+    made = [school_of(seed) for seed in range(-2, 40)]
+    assert len({school.id for school in made}) == len({school.key for school in made}) == len(made)
+    assert school_of(1) == School()
 
 
 def test_auth_says_whose_the_key_is_and_which_day_is_played(client: httpx.Client) -> None:

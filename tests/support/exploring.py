@@ -1,4 +1,4 @@
-"""`rollbook explore` as a person starts it, with a record of whom its process asks for anything."""
+"""`rollbook explore` as a person starts it, with a record of whom its process asks for anything, and what its pages show."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from playwright.sync_api import Locator, Page, WebSocket
 
 from tests.support.commands import COMMAND
 from tests.support.servers import free_port, until
@@ -67,7 +69,9 @@ class Explored:
 
 
 @contextmanager
-def exploring(warehouse: Path, folder: Path, *arguments: str) -> Iterator[Explored]:
+def exploring(
+    warehouse: Path, folder: Path, *arguments: str, command: tuple[str, ...] = ("explore",)
+) -> Iterator[Explored]:
     """`rollbook explore` over a warehouse, started in a folder; ended when the block is left."""
     (folder / "site").mkdir(parents=True)
     (folder / "site" / "sitecustomize.py").write_text(_RECORD)
@@ -76,7 +80,7 @@ def exploring(warehouse: Path, folder: Path, *arguments: str) -> Iterator[Explor
     env = {**os.environ, "ROLLBOOK_WAREHOUSE": str(warehouse), "PYTHONPATH": path, "ASKED": str(asked)}
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [*COMMAND, "explore", "--port", str(free_port()), *arguments],
+            [*COMMAND, *command, "--port", str(free_port()), *arguments],
             cwd=folder,
             env=env,
             stdout=out,
@@ -95,3 +99,45 @@ def exploring(warehouse: Path, folder: Path, *arguments: str) -> Iterator[Explor
         if process.poll() is None:
             process.kill()
             process.wait(30)
+
+
+@contextmanager
+def staying_home(page: Page, explored: Explored) -> Iterator[None]:
+    """Fails when the page, or the server, asks anything of another host or port, or the page has an error."""
+    asked: list[str] = []
+    errors: list[str] = []
+
+    def heard(socket: WebSocket) -> None:
+        asked.append(socket.url)
+
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("websocket", heard)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    yield
+    assert asked
+    assert errors == []
+    own = f"127.0.0.1:{explored.port}"
+    assert [url for url in asked if urlsplit(url).scheme not in ("data", "blob") and urlsplit(url).netloc != own] == []
+    assert explored.asks_elsewhere() == []
+
+
+def rows(table: Locator) -> list[list[str]]:
+    """The rows of a table below its headings, read at one moment."""
+    found: list[list[str]] = table.locator("tbody").evaluate(
+        "body => [...body.rows].map(row => [...row.cells].map(cell => cell.innerText.trim()))"
+    )
+    return found
+
+
+def table(page: Page, *headings: str) -> Locator:
+    """The table that has these headings."""
+    found = page.locator("table.rb-table")
+    for heading in headings:
+        found = found.filter(has=page.locator("th", has_text=re.compile(f"^{re.escape(heading)}$")))
+    return found
+
+
+def fits(page: Page) -> bool:
+    """Whether nothing makes the page itself scroll sideways."""
+    return bool(page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))

@@ -1,6 +1,22 @@
--- Explore: each institution with its figures, and how it stands; those that somebody should look at come first.
+-- Explore: each institution, or those that are chosen, with its figures, and how it stands; those that somebody should
+-- look at come first. One of which the newest day is yesterday's may only be further west.
+WITH standing AS (
+    SELECT
+        institution, school_name, newest_day,
+        COALESCE(
+            left_out, 'paused: ' || paused,
+            CASE
+                WHEN last_outcome IN ('held', 'failed') THEN last_outcome
+                WHEN newest_day IS NULL THEN 'never synced'
+                WHEN days_behind > 1 THEN FORMAT('{} days behind', days_behind)
+                WHEN NOT in_registry THEN 'not in the registry any more'
+            END
+        ) AS trouble
+    FROM main.institutions
+    WHERE LEN($chosen) = 0 OR LIST_CONTAINS($chosen, institution)
+)
 SELECT
-    i.institution, i.school_name, i.newest_day, COALESCE(i.left_out, i.paused, i.last_outcome) AS stands,
+    s.institution AS id, s.institution, s.school_name, s.newest_day, COALESCE(s.trouble, 'up to date') AS stands,
     c.students, c.active_classes, c.average_completion_rate, c.completion_vs_institutions, c.average_score
-FROM main.institutions AS i LEFT JOIN main.institutions_compared AS c USING (institution)
-ORDER BY COALESCE(i.left_out, i.paused, i.last_outcome, 'synced') = 'synced', i.institution
+FROM standing AS s LEFT JOIN main.institutions_compared AS c USING (institution)
+ORDER BY s.trouble IS NULL, s.institution

@@ -1,0 +1,2 @@
+-- Explore: the institutions that can be chosen.
+SELECT institution FROM main.institutions ORDER BY institution

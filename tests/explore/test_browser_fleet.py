@@ -1,0 +1,88 @@
+"""The pages of `rollbook fleet explore` in a real browser, on a desk and on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from pipelines import settings
+from pipelines.fleet.build import FleetBuild
+from tests.support.district import District, new_district
+from tests.support.exploring import Explored, exploring, fits, rows, staying_home, table
+from tests.support.nights import night, without_views
+from tests.support.records import classes, students
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(400)]
+
+ASH, BIRCH, LONG = "ash", "birch", "linden-vale-and-a-long-name-for-an-academy"
+
+
+@pytest.fixture(scope="module")
+def district() -> Iterator[District]:
+    """Birch is two days behind the others."""
+    with new_district([ASH, BIRCH], LONG) as made, without_views():
+        for number in range(1, 6):
+            made.house(ASH).night(number, students(20 + number), classes(3))
+            made.house(LONG).night(number, students(60 + number), classes(5))
+            if number <= 3:
+                made.house(BIRCH).night(number, students(40 + number), classes(4))
+        known = settings.registry()
+        assert known is not None
+        FleetBuild(made.warehouse / "fleet", known).build()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shown(district: District, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explored]:
+    with exploring(district.warehouse, tmp_path_factory.mktemp("fleet"), command=("fleet", "explore")) as running:
+        yield running
+
+
+def columns(page: Page, *numbers: int) -> list[list[str]]:
+    """Some columns of the table of institutions."""
+    return [[row[n] for n in numbers] for row in rows(table(page, "institution", "stands"))]
+
+
+def test_institutions_are_chosen_and_each_has_its_trend(page: Page, shown: Explored) -> None:
+    with staying_home(page, shown):
+        page.goto(shown.address)
+        expect(page.locator(".rb-heading h2")).to_have_text("3 institutions")
+        expect(page.locator("figure.rb-line polyline")).to_have_count(3)
+        assert columns(page, 0, 2, 3, 4) == [
+            [BIRCH, str(night(3)), "2 days behind", "43"],
+            [ASH, str(night(5)), "up to date", "25"],
+            [LONG, str(night(5)), "up to date", "65"],
+        ]
+        assert fits(page)
+
+        page.get_by_label("Only these institutions").click()
+        for name in (LONG, ASH):
+            page.get_by_role("option", name=name).click()
+        page.keyboard.press("Escape")
+        expect(page.locator("figure.rb-line polyline")).to_have_count(6)
+        expect(table(page, "institution", "stands").locator("tbody tr")).to_have_count(2)
+        assert columns(page, 0) == [[ASH], [LONG]]
+        assert fits(page)
+
+        page.goto(shown.address)
+        page.get_by_role("link", name=BIRCH).click()
+        expect(page.locator("h3")).to_have_text([BIRCH])
+        expect(page.locator("figure.rb-line polyline")).to_have_count(3)
+        assert columns(page, 0) == [[BIRCH]]
+        assert fits(page)
+
+
+def test_any_table_is_filtered_by_institution(page: Page, shown: Explored) -> None:
+    with staying_home(page, shown):
+        page.goto(shown.address)
+        page.get_by_role("button", name="Any table", exact=True).click()
+        expect(page.get_by_text("1 to 25 of 133 rows")).to_be_visible()
+        page.get_by_label("Only rows where").click()
+        page.get_by_role("option", name="institution", exact=True).click()
+        page.get_by_placeholder("value").fill(BIRCH)
+        page.get_by_placeholder("value").press("Enter")
+        expect(page.get_by_text("1 to 25 of 43 rows")).to_be_visible()
+        assert {row[0] for row in rows(table(page, "institution", "class_id"))} == {BIRCH}
+        assert fits(page)

@@ -1,0 +1,158 @@
+"""An institution whose night did not happen is told of once, and so is the first good one after: not one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, time, timedelta
+
+import pytest
+
+from pipelines.notify import together
+from pipelines.notify.alerts import Kind, Outcome
+from tests.support.clocks import At
+from tests.support.commands import run_command
+from tests.support.district import District, new_district
+from tests.support.listeners import Webhook
+from tests.support.nights import night, without_views
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture
+def district(hook: Webhook) -> Iterator[District]:
+    """Elm has an address of its own, fir has none, cedar is paused."""
+    with (
+        new_district(["ash", "birch", "cedar"], ["elm", "fir"]) as made,
+        without_views(),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("HOOK", hook.url)
+        patch.setenv("OTHER_HOOK", f"{hook.url}/of-elm")
+        told = {"notify": '{ env = "HOOK" }'}
+        made.write(
+            {
+                "ash": told,
+                "birch": told,
+                "cedar": {**told, "paused": '"holidays"'},
+                "elm": {"notify": '{ env = "OTHER_HOOK" }'},
+            }
+        )
+        yield made
+
+
+def watched(district: District, number: int, at: time) -> dict[str, datetime]:
+    fleet = district.fleet(number)
+    fleet.clock = At(datetime.combine(night(number), at, UTC))
+    return fleet.watch()
+
+
+@pytest.mark.slow
+def test_a_night_that_did_not_happen_is_told_once_and_so_is_the_first_good_one(
+    district: District, hook: Webhook
+) -> None:
+    district.night(1)
+    assert watched(district, 2, time(4)) == {}  # it may still come
+    assert hook.texts == []
+    assert sorted(watched(district, 2, time(4, 16))) == ["ash", "birch", "elm"]
+    assert watched(district, 2, time(9)) == {}
+    due = "It was due at 02:15 (UTC), and no sync has ended since. Check that the machine was on and that"
+    assert [text.splitlines()[0] for text in hook.texts] == [
+        "Rollbook, 2 institutions: 2 late",
+        f"Rollbook, elm: the sync of {night(2)} is late",
+    ]
+    assert hook.texts[0].splitlines()[1] == f"Late ({night(2)}): ash, birch"
+    assert hook.texts[0].splitlines()[2].startswith(due)
+    assert hook.texts[0].endswith("To sync now, run `rollbook fleet sync`.")
+
+    hook.posted.clear()
+    district.night(3)
+    district.night(4)
+    assert [text.splitlines()[0] for text in hook.texts] == [
+        "Rollbook, 2 institutions: 2 good again",
+        f"Rollbook, elm: the sync of {night(3)} is good again",
+    ]
+    assert hook.texts[0].splitlines()[1:] == [f"Good again ({night(3)}): ash, birch", "Nothing is left to do."]
+
+
+@pytest.mark.slow
+def test_the_next_run_tells_of_a_night_that_nobody_looked_at(district: District, hook: Webhook) -> None:
+    district.night(1)
+    district.night(3, only=["ash", "birch"])
+    assert [text.splitlines() for text in hook.texts] == [
+        [
+            "Rollbook, 2 institutions: 2 late, 2 good again",
+            f"Late ({night(2)}): ash, birch",
+            "It was due at 02:15 (UTC), and no sync has ended since. Check that the machine was on and that `rollbook"
+            " fleet sync` is started each night. To sync now, run `rollbook fleet sync`.",
+            "",
+            f"Good again ({night(3)}): ash, birch",
+            "Nothing is left to do.",
+        ]
+    ]
+
+
+def test_one_cause_is_told_in_one_paragraph_with_each_name(district: District, hook: Webhook) -> None:
+    alerts = {name: found for name in ("ash", "birch") if (found := together.alerts_of(name))}
+    for name, of_one in alerts.items():
+        said = f"The service gave no answer. Run `rollbook --institution {name} sync`"
+        of_one.report(Outcome(f"{name} 1", Kind.FAILED, night(1), said))
+    alerts["ash"].report(Outcome("ash 2", Kind.HELD, night(1), "1 of 3 rows would be removed"))
+    together.deliver(alerts)
+    together.deliver(alerts)
+    assert [text.splitlines() for text in hook.texts] == [
+        [
+            "Rollbook, 2 institutions: 2 failed, 1 held",
+            f"Failed ({night(1)}): ash, birch",
+            "The service gave no answer. Run `rollbook --institution NAME sync`.",
+            "",
+            f"Held ({night(1)}): ash",
+            "1 of 3 rows would be removed.",
+            "Nothing was published yet.",
+        ]
+    ]
+
+
+def test_where_they_come_one_by_one_they_wait_for_each_other(district: District, hook: Webhook) -> None:
+    now = datetime.now(UTC)
+    alerts = {name: found for name in ("ash", "birch") if (found := together.alerts_of(name, lambda: now))}
+    alerts["ash"].report(Outcome("1", Kind.FAILED, night(1), "It failed"))
+    together.deliver(alerts, wait=True)
+    now += together.COMPANY - timedelta(seconds=1)
+    alerts["birch"].report(Outcome("2", Kind.FAILED, night(1), "It failed"))
+    together.deliver(alerts, wait=True)
+    assert hook.texts == []
+    now += timedelta(seconds=1)
+    together.deliver(alerts, wait=True)
+    assert [text.splitlines()[0] for text in hook.texts] == ["Rollbook, 2 institutions: 2 failed"]
+
+
+def test_what_was_not_delivered_is_sent_later_and_nothing_twice(district: District, hook: Webhook) -> None:
+    now = datetime.now(UTC)
+    alerts = {name: found for name in ("ash", "birch") if (found := together.alerts_of(name, lambda: now))}
+    for name, of_one in alerts.items():
+        of_one.report(Outcome(name, Kind.FAILED, night(1), "It failed"))
+    hook.statuses = [503]
+    together.deliver(alerts)
+    together.deliver(alerts)
+    assert (hook.texts, len(hook.requests)) == ([], 1)
+    now += timedelta(minutes=1)
+    together.deliver(alerts)
+    assert [text.splitlines()[0] for text in hook.texts] == ["Rollbook, 2 institutions: 2 failed"]
+    now += timedelta(days=1)
+    together.deliver(alerts)
+    assert len(hook.requests) == 2
+
+
+@pytest.mark.slow
+def test_the_command_says_who_is_late(district: District) -> None:
+    now = datetime.now(UTC)
+    district.play(now - timedelta(days=2))
+    fleet = district.fleet(1, only=["ash", "birch"])
+    fleet.clock = At(now - timedelta(days=2))
+    fleet.sync()
+    env = district.environment()
+    first = run_command("fleet", "watch", "--only", "ash,birch", env=env)
+    again = run_command("fleet", "watch", env=env)
+    assert (first.returncode, again.returncode) == (0, 0), first.stderr + again.stderr
+    assert [line.split()[:2] for line in first.stdout.splitlines()] == [["late", "ash"], ["late", "birch"]]
+    assert again.stdout == "Nobody is late who was not told of already.\n"

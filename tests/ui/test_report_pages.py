@@ -1,0 +1,90 @@
+"""The pages that `rollbook serve` offers beside the UI: a school's, those of many institutions, and how they link."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from pipelines.guard import fleet_page, report_page
+from tests.support.nights import folder
+
+REGISTRY = '[ash]\nbase_url = "https://ash.example"\n\n[birch]\nbase_url = "https://birch.example"\n'
+
+
+@pytest.fixture
+def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with folder() as made:
+        monkeypatch.setenv("ROLLBOOK_WAREHOUSE", str(made))
+        yield made
+
+
+class Client:
+    """Asks for the pages."""
+
+    def __init__(self) -> None:
+        pages = {"/report.html": report_page, "/report/{name}.html": report_page, "/fleet-report.html": fleet_page}
+        self.app = Starlette(routes=[Route(path, answer) for path, answer in pages.items()])
+
+    def get(self, path: str) -> httpx.Response:
+        """One page."""
+        return asyncio.run(self._get(path))
+
+    async def _get(self, path: str) -> httpx.Response:
+        transport = httpx.ASGITransport(self.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.get(path)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
+
+
+def links(client: Client, path: str) -> list[tuple[str, str]]:
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    return re.findall(r'<a href="([^"]*)">([^<]*)</a>', answer.text)
+
+
+def write(page: Path) -> None:
+    page.parent.mkdir(exist_ok=True)
+    page.write_text("<html><body>\nA page.</body></html>")
+
+
+def test_a_single_schools_page_is_as_it_was_written(root: Path, client: Client) -> None:
+    assert client.get("/report.html").text == "There is no morning page yet: run `rollbook sync`, which writes it.\n"
+    write(root / "report.html")
+    assert client.get("/report.html").text == (root / "report.html").read_text()
+    assert client.get("/report/ash.html").status_code == 200  # the same page: there is one school
+    assert client.get("/fleet-report.html").status_code == 404
+
+
+def test_the_pages_of_many_lead_to_each_other(root: Path, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "institutions.toml").write_text(REGISTRY)
+    monkeypatch.setenv("ROLLBOOK_INSTITUTIONS", str(root / "institutions.toml"))
+    write(root / "ash" / "report.html")
+    ash = ("report/ash.html", "ash")
+    assert links(client, "/report.html") == [ash]
+    assert "rollbook fleet report" in client.get("/report.html").text
+    assert client.get("/fleet-report.html").text == (
+        "There is no page about all institutions yet: run `rollbook fleet report`, which writes it.\n"
+    )
+    assert links(client, "/report/ash.html") == [("../report.html", "Morning pages")]
+
+    write(root / "fleet-report.html")
+    together = ("fleet-report.html", "All institutions")
+    assert links(client, "/report.html") == [together, ash]
+    assert links(client, "/report/ash.html") == [
+        ("../report.html", "Morning pages"),
+        ("../fleet-report.html", "All institutions"),
+    ]
+    assert links(client, "/fleet-report.html") == [("report.html", "Morning pages")]
+    assert client.get("/report/birch.html").status_code == 404
+    assert client.get("/report/nobody.html").text == "The registry has no such institution.\n"
