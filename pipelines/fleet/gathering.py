@@ -43,7 +43,9 @@ class Gathered:
         return self.links / table / f"{name}.parquet"
 
     def leave_out(self, name: str, why: str) -> None:
-        """Go on without an institution."""
+        """Go on without an institution. Its files go too: an engine reads all that are in a folder."""
+        for file in self.links.glob(f"*/{name}.parquet"):
+            file.unlink()
         self.given.pop(name, None)
         self.left_out[name] = why
 

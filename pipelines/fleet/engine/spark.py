@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import socket
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -47,6 +48,7 @@ def remote(address: str) -> Iterator[SparkSession]:
         socket.create_connection((place.hostname or "", place.port or DEFAULT_PORT), ANSWERS_WITHIN).close()
     except OSError as error:
         raise EngineError(f"The engine {shown(address)} does not answer: see whether it runs there") from error
+    _load()
     with _told(shown(address)):
         session = SparkSession.builder.remote(address).create()
         session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -122,6 +124,21 @@ class Spark:
     def _rows(self, query: str) -> DataFrame:
         typed = _TYPE.sub(lambda found: f"AS {_TYPES[found[1]]})", query)
         return self._session.sql(_RELATION.sub(lambda found: _called(found[0]), typed))
+
+
+def _load() -> None:
+    """Load the client. In a process without a main file (a worker, `python -c`) it takes itself for one of its own
+    tests, and ends the process.
+    """
+    main = sys.modules["__main__"]
+    nameless = main.__spec__ is None and not hasattr(main, "__file__")
+    if nameless:
+        main.__file__ = __file__
+    try:
+        import pyspark.sql.connect  # noqa: F401 - the point
+    finally:
+        if nameless:
+            del main.__file__
 
 
 def shown(address: str) -> str:
