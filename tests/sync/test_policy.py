@@ -1,11 +1,14 @@
-"""Where a mass change begins (G3), by the rule itself; that a night goes by it is in `test_hold.py`."""
+"""Where a mass change and a changed contract begin (G3, G9), by the rules themselves.
+
+That a night goes by them is in `test_hold.py` and `test_records_refused.py`.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from pipelines.landing.manifest import TableCounts
-from pipelines.sync.policy import change_guard
+from pipelines.sync.policy import change_guard, too_many_rejected
 
 
 def guard(*counts: TableCounts) -> str:
@@ -59,3 +62,23 @@ def test_each_table_is_judged_by_its_own_rows_classes_too() -> None:
 
 def test_what_is_not_walked_is_never_held() -> None:
     assert guard(counts(9, removed=9, table="student_details"), counts(1, changed=1, table="institution")) == ""
+
+
+@pytest.mark.parametrize(
+    ("records", "rejected", "fails"),
+    [
+        pytest.param(1, 1, False, id="one bad record costs one record"),
+        (4, 1, False),
+        pytest.param(2, 2, True, id="not one of several can be read: that is the contract"),
+        (5, 5, True),
+        (6, 5, False),
+        (10, 5, False),
+        pytest.param(10, 6, True, id="more than five, and more than a fifth"),
+        (30, 6, False),
+        (30, 7, True),
+    ],
+)
+def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(
+    records: int, rejected: int, fails: bool
+) -> None:
+    assert too_many_rejected(rejected, records) is fails
