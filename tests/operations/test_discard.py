@@ -53,7 +53,7 @@ def of(*numbers: int) -> Expected:
     return expected
 
 
-@pytest.mark.parametrize("number", daily([1, 2, 3, 4, 5], 1))
+@pytest.mark.parametrize("number", daily([1, 2, 3, 4, 5], 3))
 def test_a_discarded_day_is_as_if_it_had_never_been_landed(house: House, number: int) -> None:
     gone = discard(house.rollbook(), night(number), reason="nonsense", confirm=always)
     assert (gone.snapshot_date, gone.landing) == (night(number), 1)
@@ -113,6 +113,7 @@ def test_all_days_may_be_discarded_and_the_warehouse_is_empty_then(house: House)
     assert house.tables() == Expected().night(6, *TONIGHT[5]).tables()
 
 
+@pytest.mark.slow
 def test_of_several_landings_the_last_that_counts_is_taken_back(house: House) -> None:
     house.night(5, [*students(12), student(90)])
     house.service.students = students(1)
@@ -178,6 +179,7 @@ def test_what_is_not_there_cannot_be_discarded(house: House, day: int, landing: 
         discard(house.rollbook(), night(day), landing, reason="")
 
 
+@pytest.mark.slow
 def test_a_day_whose_raw_bodies_have_expired_can_be_neither_discarded_nor_put_back(house: House) -> None:
     discard(house.rollbook(), night(2), reason="", confirm=always)
     house.over["keep_days"] = 1
