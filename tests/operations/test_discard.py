@@ -159,6 +159,7 @@ def test_it_shows_what_would_change_and_changes_nothing_unless_that_is_confirmed
     assert house.rollbook().raw.discarded() == []
 
 
+@pytest.mark.slow
 def test_more_than_the_hold_allows_takes_a_confirmation(house: House) -> None:
     house.night(6, students(30))
     with pytest.raises(HeldError, match="18 of 30 rows of students would be removed"):
@@ -198,6 +199,7 @@ def test_a_day_whose_raw_bodies_have_expired_can_be_neither_discarded_nor_put_ba
     assert house.tables() == of(1, 3, 4, 5).night(6, *TONIGHT[5]).night(7, *TONIGHT[5]).tables()
 
 
+@pytest.mark.slow
 def test_ops_and_the_status_say_what_was_discarded(house: House) -> None:
     discard(house.rollbook(), night(5), reason="the clock was wrong", confirm=always)
     query = "SELECT outcome, verdict, reason FROM ops.syncs WHERE snapshot_date = '2026-11-24'"

@@ -115,6 +115,7 @@ def test_a_damaged_landing_is_not_passed_over(fresh: House) -> None:
         gather(fresh.warehouse, ME)
 
 
+@pytest.mark.slow
 def test_a_record_that_no_decoder_reads_is_found_by_its_id(fresh: House) -> None:
     """Half an emoji in the name, or bytes that are no UTF-8."""
     for number, odd in ((1, rb"half \ud83d"), (2, b"odd \xff\xfe"), (3, b"fine")):

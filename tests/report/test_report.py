@@ -251,6 +251,7 @@ def test_a_page_that_cannot_be_made_keeps_no_data_from_readers(
     assert "Maria" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_discarded_night_is_on_the_page(small: School) -> None:
     discard(small.rollbook(DAYS[1]), DAYS[1], reason="the service served another school")
     html = (small.warehouse / "report.html").read_text()

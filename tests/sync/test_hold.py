@@ -64,6 +64,7 @@ def test_the_percentages_are_settings(house: House) -> None:
     assert house.tables() == expected.night(2, changed(students(60), 7), house.service.classes).tables()
 
 
+@pytest.mark.slow
 def test_a_refused_record_is_no_removal_in_a_landslide_either(house: House) -> None:
     expected = first_night(house, students(60))
     tonight = [student(i, email=None) if i <= 12 else student(i) for i in range(1, 61)]

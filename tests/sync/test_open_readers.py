@@ -90,6 +90,7 @@ def test_it_sees_an_older_file_that_is_put_back_and_then_the_next_night(
     assert connects(reader) == [7, 5, 8]
 
 
+@pytest.mark.slow
 def test_it_keeps_its_night_when_that_version_is_removed(house: House, reader: subprocess.Popen[str]) -> None:
     assert connects(reader) == [5]
     first = house.published.resolve()

@@ -127,6 +127,7 @@ def test_a_record_twice_in_a_search_that_found_it_is_a_record_once(house: House)
     assert_sound(house, Expected().night(1, students(9), classes(2)).night(2, shown, classes(2)), nights=2)
 
 
+@pytest.mark.slow
 def test_a_record_on_two_pages_proves_nothing_and_fails_nothing(house: House) -> None:
     house.over = {"walks": 2}
     house.service.cap = 4

@@ -113,6 +113,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_changes_that_somebody_has_not_finished_writing_are_left_out(house: House, expected: Expected) -> None:
     """They lie in a log beside the file, and whoever made them still has it open."""
     command = [sys.executable, "-c", WRITER, str(house.published)]
