@@ -231,6 +231,7 @@ def test_days_that_expired_stay_in_the_history_without_the_student(house: House)
     assert others(house) == before
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_quick")
 def test_there_is_nothing_to_restore_after_an_erasure_and_the_command_says_why(house: House) -> None:
     erase(house)
@@ -359,6 +360,7 @@ def test_the_same_email_under_another_id_only_warns(house: House, caplog: pytest
     assert house.query("SELECT COUNT(*) FROM students WHERE student_id = 800") == [(1,)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_quick")
 def test_what_a_sync_would_do_is_shown_without_the_student(house: House) -> None:
     erase(house)

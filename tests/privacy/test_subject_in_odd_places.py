@@ -28,6 +28,7 @@ def fresh() -> Iterator[House]:
         yield made
 
 
+@pytest.mark.slow
 def test_exports_that_hold_the_student_are_named_whatever_their_format(fresh: House) -> None:
     fresh.sync()
     env = {"ROLLBOOK_WAREHOUSE": str(fresh.warehouse)}
