@@ -36,7 +36,7 @@ from pipelines.landing.manifest import Body
 from pipelines.tables import TABLES
 from tests.support import faults
 from tests.support.errors import everything_about
-from tests.support.nights import House, folder, new_house
+from tests.support.nights import House, folder, new_house, without_views
 from tests.support.records import classes, school_class, student, students
 from tests.support.service import Asked, Reply, Service
 from tests.support.tiers import daily
@@ -123,7 +123,30 @@ class Story:
 
 
 def live(story: Story) -> None:
-    """Clean, spoiled, held, failed and reject-laden nights, with the pupil and the key in the midst of them."""
+    """Clean, spoiled, held, failed and reject-laden nights, with the pupil and the key in the midst of them.
+
+    What views and morning page they leave is seen from the last of them.
+    """
+    with without_views():
+        live_badly(story)
+    service = story.service
+    service.on(faults.refused(500, KEY, ECHO), path="student/9", times=None)
+    service.on(faults.refused(404, KEY, ECHO), path="student/7", times=None)
+    service.on(echo, path="student/8", times=None)
+    story.night(details="all")
+    # A landslide, and its approval.
+    service.students = [PUPIL]
+    story.night(HeldError)
+    story.approve()
+    # Another institution's key; and this one again, so that all of it is in ops.
+    school, service.school = service.school, {"id": 42, "name": "Another School", "key": "another-school"}
+    story.night(OtherInstitutionError)
+    service.school = school
+    story.night()
+
+
+def live_badly(story: Story) -> None:
+    """The nights in which something is wrong with what the service says."""
     service = story.service
     everybody = [*students(8), PUPIL]
     service.students, service.classes = everybody, [CLASS, *classes(2, first=502)]
@@ -162,19 +185,6 @@ def live(story: Story) -> None:
     ):
         service.on(bend, path=path, times=None)
         story.night(error)
-    service.on(faults.refused(500, KEY, ECHO), path="student/9", times=None)
-    service.on(faults.refused(404, KEY, ECHO), path="student/7", times=None)
-    service.on(echo, path="student/8", times=None)
-    story.night(details="all")
-    # A landslide, and its approval.
-    service.students = [PUPIL]
-    story.night(HeldError)
-    story.approve()
-    # Another institution's key; and this one again, so that all of it is in ops.
-    school, service.school = service.school, {"id": 42, "name": "Another School", "key": "another-school"}
-    story.night(OtherInstitutionError)
-    service.school = school
-    story.night()
 
 
 def echo(asked: Asked, reply: Reply) -> Reply:

@@ -61,6 +61,7 @@ def declare(copy: Path, lines: str, *, before: str) -> None:
     tables.write_text(declared.replace(before, lines + before))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_field_is_one_line_from_the_service_to_the_history(tmp_path: Path, copy: Path) -> None:
     with Service([student(1, house="Red"), student(2)], [school_class(501)]) as service:

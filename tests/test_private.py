@@ -143,6 +143,7 @@ def _leave(build: Path) -> None:
         signal.pause()
 
 
+@pytest.mark.slow
 def test_folders_come_and_go_while_a_writer_sweeps(tmp_path: Path) -> None:
     """Neither the one nor the other fails, however close they come."""
     failed: list[BaseException] = []
@@ -193,6 +194,7 @@ def _diff(house: House, temporary: Path) -> None:
     diff(house.rollbook())
 
 
+@pytest.mark.slow
 def test_two_diffs_at_once_and_a_sync_beside_them_do_not_meet(house: House) -> None:
     house.sync()
     house.at(2)

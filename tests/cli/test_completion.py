@@ -38,7 +38,7 @@ def written(home: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        ("rollbook stat", ["status"]),
+        slow("rollbook stat", ["status"]),
         slow("rollbook ba", ["backfill"]),
         ("rollbook export --f", ["--format"]),
         slow("rollbook docs --d", ["--dbt"]),

@@ -14,6 +14,7 @@ from pipelines.settings import ROOT
 from pipelines.views import dbt
 from tests.support.commands import run_command
 from tests.support.school import KEY, School
+from tests.support.tiers import daily
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -58,17 +59,7 @@ def test_sql_reads_a_query_from_standard_input_and_the_lakes_views(fortnight: Sc
     ("query", "word"),
     [
         ("UPDATE students SET name = 'x'", "UPDATE"),
-        ("DELETE FROM students", "DELETE"),
-        ("INSERT INTO students SELECT * FROM students", "INSERT"),
-        ("DROP TABLE students", "DROP"),
-        ("CREATE TEMP TABLE t AS SELECT 1", "CREATE"),
-        ("COPY students TO '{out}'", "COPY"),
-        ("WITH x AS (COPY students TO '{out}') SELECT 1", "COPY"),
         ("/* a comment */ EXPLAIN ANALYZE COPY students TO '{out}'", "EXPLAIN"),
-        ("ATTACH '{out}' AS other", "ATTACH"),
-        ("SET threads = 1", "SET"),
-        ("CHECKPOINT", "could do more"),
-        ("PRAGMA enable_profiling", "PRAGMA"),
         ("INSTALL httpfs", "could do more"),
     ],
 )
@@ -87,7 +78,6 @@ def test_sql_refuses_to_write_in_a_sentence(fortnight: School, tmp_path: Path, q
     [
         ("SELECT * FROM read_csv('/etc/passwd')", "the function read_csv could do more"),
         ("FROM '/etc/passwd'", "DuckDB refused the query"),
-        ("FROM glob('/etc/*')", "the function glob could do more"),
     ],
 )
 def test_sql_reads_the_warehouse_and_no_other_file(fortnight: School, query: str, message: str) -> None:
@@ -145,7 +135,7 @@ def test_without_a_file_export_writes_into_the_warehouses_own_folder(
     assert oct(written.parent.stat().st_mode)[-3:] == "700"
 
 
-@pytest.mark.parametrize("name", ["f.docx", "f.CSVX", "f.2026"])
+@pytest.mark.parametrize("name", daily(["f.docx", "f.CSVX", "f.2026"], "f.docx"))
 def test_export_refuses_a_file_of_another_kind_and_names_those_it_writes(
     fortnight: School, tmp_path: Path, name: str
 ) -> None:

@@ -67,7 +67,7 @@ def test_without_its_extra_it_says_what_to_install(fortnight: School, tmp_path: 
     assert ended(fortnight.warehouse, "--edit", PYTHONPATH=path) == (2, said)
 
 
-@pytest.mark.parametrize("arguments", daily([(), ("--edit",)], ()))
+@pytest.mark.parametrize("arguments", daily([(), ("--edit",)]))
 def test_of_a_taken_port_it_says_how_to_choose_another(fortnight: School, arguments: tuple[str, ...]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -16,6 +16,13 @@ from tests.support.tiers import daily
 SECRET = "SECRET-KEY-7"
 
 WRITES = [
+    "DELETE FROM students",
+    "INSERT INTO students SELECT * FROM students",
+    "DROP TABLE students",
+    "CREATE TEMP TABLE t AS SELECT 1",
+    "COPY students TO '{out}'",
+    "SET threads = 1",
+    "CHECKPOINT",
     "EXPLAIN ANALYZE COPY students TO '{out}'",
     "-- a comment\nEXPLAIN ANALYZE COPY students TO '{out}'",
     "/* a */ /* b */ EXPLAIN /* c */ ANALYZE COPY (SELECT 1) TO '{out}' (USE_TMP_FILE false)",

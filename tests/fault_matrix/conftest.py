@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fault_matrix.cell import Cell
-from tests.fault_matrix.expected import CAP, CLASSES_1, CLASSES_2, STUDENTS_1, STUDENTS_2
+from tests.fault_matrix.expected import CAP, CLASSES_1, CLASSES_2, STUDENTS_1, STUDENTS_2, TOGETHER
 from tests.support.nights import Expected, House, folder, without_views
 from tests.support.service import Service
 
@@ -17,16 +17,18 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`make test` plays one cell for each kind of fault and each test; all the others are slow."""
-    played = set()
+    """`make test` plays one cell of each test, and in `test_alone.py` each fault once; all the others are slow."""
+    played: set[tuple[str, str]] = set()
     for item in items:
         if HERE in item.path.parents:
             params = getattr(getattr(item, "callspec", None), "params", {})
-            kind, test = params.get("name"), (item.path.name, getattr(item, "originalname", item.name))
-            cell = (item.path.name, kind) if kind and item.path.name == "test_alone.py" else test
-            if cell in played:
+            cell = {(item.path.name, getattr(item, "originalname", item.name))}
+            if item.path.name == "test_alone.py":
+                named = [params[key] for key in ("name", "one", "other") if key in params]
+                cell |= {("fault", fault) for name in named for fault in TOGETHER.get(name, (name,))}
+            if cell <= played:
                 item.add_marker(pytest.mark.slow)
-            played.add(cell)
+            played |= cell
 
 
 @pytest.fixture(scope="session")

@@ -250,6 +250,17 @@ ODD: dict[str, Bend] = {
 }
 
 
+def _all_odd(asked: Asked, reply: Reply) -> Reply:
+    for bend in ODD.values():
+        reply = bend(asked, reply)
+    return reply
+
+
+ODD_AT_ONCE: dict[str, Bend] = {"all at once": _all_odd}
+# The faults that a name stands for, where it stands for several.
+TOGETHER: dict[str, tuple[str, ...]] = ROWS | {"all at once": tuple(ODD)}
+
+
 def at_places(names: dict[str, Any], *wanted: str) -> Any:
     return [
         pytest.param(name, PLACES[place], id=f"{name}, {place} page")

@@ -172,6 +172,7 @@ def test_an_institution_whose_files_are_damaged_is_left_out_until_its_next_sync(
     assert counts(district) == {ASH: 4, BIRCH: 3}
 
 
+@pytest.mark.slow
 def test_an_institution_that_publishes_meanwhile_is_taken_as_a_whole(
     district: District, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +193,7 @@ def test_an_institution_that_publishes_meanwhile_is_taken_as_a_whole(
     assert listed(district, "version")[0] == (given.version,)
 
 
+@pytest.mark.slow
 def test_who_left_the_registry_stays_until_it_is_forgotten(district: District) -> None:
     district.registry.write_text(district.registry.read_text().replace("[ash]", "[dogwood]"))
     assert build(district).institutions == 2

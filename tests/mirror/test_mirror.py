@@ -46,17 +46,18 @@ def restored(house: House, into: Path) -> House:
 
 
 def test_a_restore_and_a_rebuild_give_the_same_tables(house: House, tmp_path: Path) -> None:
-    played = ChangingNights(house).play(4)
+    played = ChangingNights(house).play(3)
     again = restored(house, tmp_path / "new")
     assert again.tables() == house.tables() == played.expected.tables()
 
 
+@pytest.mark.slow
 def test_a_verdict_and_a_discard_reach_the_copy(house: House, tmp_path: Path) -> None:
-    played = ChangingNights(house).play(3)
-    discard(house.rollbook(), night(3), reason="nonsense")
+    played = ChangingNights(house).play(2)
+    discard(house.rollbook(), night(2), reason="nonsense")
     again = restored(house, tmp_path / "new")
     assert again.tables() == house.tables() != played.expected.tables()
-    assert (tmp_path / "new" / "raw" / f"snapshot_date={night(3)}" / "discarded=1" / "discard.json").is_file()
+    assert (tmp_path / "new" / "raw" / f"snapshot_date={night(2)}" / "discarded=1" / "discard.json").is_file()
 
 
 def test_a_night_copies_what_is_new_and_nothing_else(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,8 +79,9 @@ def test_a_night_copies_what_is_new_and_nothing_else(house: House, monkeypatch: 
     assert put == []
 
 
+@pytest.mark.slow
 def test_days_that_expire_here_expire_there(house: House) -> None:
-    ChangingNights(house).play(6, keep_days=2)
+    ChangingNights(house).play(4, keep_days=2)
     days = house.rollbook().mirror.status()[0]
     assert days is not None
     assert days.days() == house.rollbook().raw.days()
@@ -150,6 +152,7 @@ def test_an_object_that_is_lost_or_spoiled_is_found(house: House, tmp_path: Path
     assert restored(house, tmp_path / "new").tables() == house.tables()  # it goes on from what it had fetched
 
 
+@pytest.mark.slow
 def test_another_warehouse_never_writes_over_a_copy(house: House, tmp_path: Path) -> None:
     ChangingNights(house).play(2)
     other = House(tmp_path / "other", house.service, **house.over)

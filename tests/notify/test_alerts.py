@@ -16,7 +16,7 @@ import pytest
 from pipelines.errors import HeldError
 from pipelines.notify.alerts import RETRY_MINUTES, Alerts, Kind, Outcome
 from tests.support.listeners import Webhook, webhook
-from tests.support.nights import House, new_house, night
+from tests.support.nights import House, new_house, night, without_views
 from tests.support.records import classes, students
 from tests.support.service import KEY
 
@@ -27,7 +27,7 @@ GOOD = Outcome("run-2", Kind.SYNCED, night(2))
 @pytest.fixture(scope="module")
 def one_night() -> Iterator[Path]:
     """A warehouse with one night, to be copied."""
-    with new_house(students(60), classes(2)) as made:
+    with without_views(), new_house(students(60), classes(2)) as made:
         made.at(1).sync()
         yield made.warehouse
 
@@ -35,7 +35,7 @@ def one_night() -> Iterator[Path]:
 @pytest.fixture
 def house(hook: Webhook, one_night: Path) -> Iterator[House]:
     """A warehouse with one night, and a service to tell."""
-    with new_house(students(60), classes(2), notify=hook.url) as made:
+    with without_views(), new_house(students(60), classes(2), notify=hook.url) as made:
         shutil.copytree(one_night, made.warehouse, symlinks=True)
         yield made.at(2)
 
@@ -76,6 +76,7 @@ def test_good_syncs_alone_are_not_told(house: House, hook: Webhook) -> None:
     assert hook.posted == []
 
 
+@pytest.mark.slow
 def test_every_failure_is_told(house: House, hook: Webhook) -> None:
     tell(house, FAILED, Outcome("run-5", Kind.FAILED, night(3), "Again"))
     assert [text.splitlines()[1] for text in hook.texts] == ["The service gave no answer. Try again later.", "Again."]
@@ -128,6 +129,7 @@ def test_before_the_first_publish_the_host_stands_for_the_name(hook: Webhook) ->
     ]
 
 
+@pytest.mark.slow
 def test_a_school_whose_name_is_a_command_is_named_and_nothing_else(house: House, hook: Webhook) -> None:
     house.service.school = {"id": 41, "name": "<!channel> *The*\nSchool", "key": "k"}
     house.sync()

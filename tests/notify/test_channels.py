@@ -72,7 +72,7 @@ def test_every_address_gets_the_message_as_plain_text(hook: Webhook, box: Mailbo
 
 @pytest.mark.parametrize(
     ("status", "retried"),
-    [slow(400, False), (404, False), slow(410, False), (302, False), (429, True), slow(500, True)],
+    [slow(400, False), (404, False), slow(410, False), slow(302, False), (429, True), slow(500, True)],
 )
 def test_a_refusal_is_final_and_a_fault_is_not(hook: Webhook, status: int, retried: bool) -> None:
     hook.statuses = [status]

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import dagster_home
-from tests.support.nights import ChangingNights, House, new_house
+from tests.support.nights import ChangingNights, House, new_house, without_views
 from tests.support.records import classes, students
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with new_house(students(20), classes(3)) as made:
+    with without_views(), new_house(students(20), classes(3)) as made:
         yield made
 
 
 @pytest.fixture
 def nights() -> Iterator[ChangingNights]:
-    with new_house(students(30), classes(3)) as made:
+    with without_views(), new_house(students(30), classes(3)) as made:
         yield ChangingNights(made)
 
 

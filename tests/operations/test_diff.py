@@ -19,6 +19,7 @@ from tests.support import faults
 from tests.support.begun import begin
 from tests.support.nights import TRIES, House
 from tests.support.records import student
+from tests.support.tiers import daily
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +68,7 @@ def test_it_says_what_the_sync_then_does(house: House) -> None:
     assert house.sync().manifest.counts == found.counts
 
 
+@pytest.mark.slow
 def test_what_was_landed_earlier_that_day_has_its_part_in_it(house: House) -> None:
     """Tonight's second landing adds up with the first: a student that only the first showed is not removed by it."""
     begin(house)
@@ -130,7 +132,11 @@ def a_service_that_is_gone(house: House) -> None:
 
 
 @pytest.mark.parametrize(
-    "night", [nothing_wrong, a_normal_night, a_landslide, a_changed_contract, a_refused_key, a_service_that_is_gone]
+    "night",
+    daily(
+        [nothing_wrong, a_normal_night, a_landslide, a_changed_contract, a_refused_key, a_service_that_is_gone],
+        *(a_normal_night, a_landslide, a_refused_key),
+    ),
 )
 def test_nothing_is_written_whatever_it_finds(house: House, night: Callable[[House], None]) -> None:
     """Not a file, not a folder, not a byte; and what was fetched is gone from the temporary folder."""

@@ -53,7 +53,7 @@ def of(*numbers: int) -> Expected:
     return expected
 
 
-@pytest.mark.parametrize("number", daily([1, 2, 3, 4, 5], 1))
+@pytest.mark.parametrize("number", daily([1, 2, 3, 4, 5], 3))
 def test_a_discarded_day_is_as_if_it_had_never_been_landed(house: House, number: int) -> None:
     gone = discard(house.rollbook(), night(number), reason="nonsense", confirm=always)
     assert (gone.snapshot_date, gone.landing) == (night(number), 1)
@@ -113,6 +113,7 @@ def test_all_days_may_be_discarded_and_the_warehouse_is_empty_then(house: House)
     assert house.tables() == Expected().night(6, *TONIGHT[5]).tables()
 
 
+@pytest.mark.slow
 def test_of_several_landings_the_last_that_counts_is_taken_back(house: House) -> None:
     house.night(5, [*students(12), student(90)])
     house.service.students = students(1)
@@ -158,6 +159,7 @@ def test_it_shows_what_would_change_and_changes_nothing_unless_that_is_confirmed
     assert house.rollbook().raw.discarded() == []
 
 
+@pytest.mark.slow
 def test_more_than_the_hold_allows_takes_a_confirmation(house: House) -> None:
     house.night(6, students(30))
     with pytest.raises(HeldError, match="18 of 30 rows of students would be removed"):
@@ -178,6 +180,7 @@ def test_what_is_not_there_cannot_be_discarded(house: House, day: int, landing: 
         discard(house.rollbook(), night(day), landing, reason="")
 
 
+@pytest.mark.slow
 def test_a_day_whose_raw_bodies_have_expired_can_be_neither_discarded_nor_put_back(house: House) -> None:
     discard(house.rollbook(), night(2), reason="", confirm=always)
     house.over["keep_days"] = 1
@@ -196,6 +199,7 @@ def test_a_day_whose_raw_bodies_have_expired_can_be_neither_discarded_nor_put_ba
     assert house.tables() == of(1, 3, 4, 5).night(6, *TONIGHT[5]).night(7, *TONIGHT[5]).tables()
 
 
+@pytest.mark.slow
 def test_ops_and_the_status_say_what_was_discarded(house: House) -> None:
     discard(house.rollbook(), night(5), reason="the clock was wrong", confirm=always)
     query = "SELECT outcome, verdict, reason FROM ops.syncs WHERE snapshot_date = '2026-11-24'"

@@ -95,6 +95,7 @@ def test_a_week_is_released_when_it_is_over(school: School) -> None:
     assert [r.name for r in school.release(weeks=9).released] == []
 
 
+@pytest.mark.slow
 def test_weeks_released_at_once_are_as_those_released_one_by_one(tmp_path: Path) -> None:
     weeks = [{s: p for s, p in WEEK.items() if s > gone} for gone in (0, 1, 3, 12)]
     at_once, one_by_one = (School(tmp_path / name).publish(*weeks) for name in ("a", "b"))

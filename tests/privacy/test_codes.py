@@ -148,6 +148,7 @@ def test_rotate_wants_a_yes(house: House) -> None:
     assert codes(house) == before
 
 
+@pytest.mark.slow
 def test_rotate_where_no_file_is_wanted_begins_a_release_and_writes_none(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +161,7 @@ def test_rotate_where_no_file_is_wanted_begins_a_release_and_writes_none(
     assert not {*before.values()} & {*codes(house).values()}
 
 
+@pytest.mark.slow
 def test_status_says_of_which_version_the_file_is(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     def line() -> str:
         result = CliRunner().invoke(app, ["status"])

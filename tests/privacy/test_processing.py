@@ -128,6 +128,7 @@ def test_it_says_who_may_read_and_who_receives() -> None:
     assert f"the records service at {FILL_IN}" in closed
 
 
+@pytest.mark.slow
 def test_the_command_writes_it_to_standard_output_or_a_file(tmp_path: Path) -> None:
     env = {"ROLLBOOK_WAREHOUSE": "/srv/w", "ROLLBOOK_KEEP_DAYS": "12"}
     shown = run_command("docs", "--processing", env=env, cwd=Path("/"))

@@ -157,6 +157,7 @@ def test_values_are_declared_otherwise_between_two_nights(house: House, monkeypa
     assert lake.items() <= house.state().items()
 
 
+@pytest.mark.slow
 def test_names_with_quotes_in_every_place_are_no_fault(house: House) -> None:
     secrets = Secrets()
     listed = [pupil(1, "'"), pupil(2, '"'), pupil(3, "\\"), pupil(4, "%'); DROP TABLE students; --")]
@@ -166,6 +167,7 @@ def test_names_with_quotes_in_every_place_are_no_fault(house: House) -> None:
     assert secrets.in_bytes(pseudonymous(house)) == set()
 
 
+@pytest.mark.slow
 def test_an_error_of_the_published_file_is_no_error_of_this_one(house: House) -> None:
     house.night(1)
     house.lose_published()

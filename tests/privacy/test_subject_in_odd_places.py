@@ -28,6 +28,7 @@ def fresh() -> Iterator[House]:
         yield made
 
 
+@pytest.mark.slow
 def test_exports_that_hold_the_student_are_named_whatever_their_format(fresh: House) -> None:
     fresh.sync()
     env = {"ROLLBOOK_WAREHOUSE": str(fresh.warehouse)}
@@ -115,6 +116,7 @@ def test_a_damaged_landing_is_not_passed_over(fresh: House) -> None:
         gather(fresh.warehouse, ME)
 
 
+@pytest.mark.slow
 def test_a_record_that_no_decoder_reads_is_found_by_its_id(fresh: House) -> None:
     """Half an emoji in the name, or bytes that are no UTF-8."""
     for number, odd in ((1, rb"half \ud83d"), (2, b"odd \xff\xfe"), (3, b"fine")):
@@ -130,7 +132,7 @@ def test_a_record_that_no_decoder_reads_is_found_by_its_id(fresh: House) -> None
     assert b"NEIGHBOUR" not in b"".join(content for _, content in bundle._files(got))
 
 
-@pytest.mark.parametrize("ident", daily(["4711.0", "4.711e3", "47110e-1"], "4.711e3"))
+@pytest.mark.parametrize("ident", daily(["4711.0", "4.711e3", "47110e-1"]))
 def test_an_id_is_read_as_it_is_everywhere(fresh: House, ident: str) -> None:
     fresh.service.on(faults.rewritten({b'"id":4711,': f'"id":{ident},'.encode()}), path="students", times=None)
     fresh.sync()
@@ -138,6 +140,7 @@ def test_an_id_is_read_as_it_is_everywhere(fresh: House, ident: str) -> None:
     assert len(column(gather(fresh.warehouse, ME), "raw.records", "record")) == 1
 
 
+@pytest.mark.slow
 def test_another_pupils_answer_to_a_request_for_this_one_is_left_out(fresh: House) -> None:
     fresh.service.details = {
         ME: {"student_id": 1, "name": "NEIGHBOUR"},

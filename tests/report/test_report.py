@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import re
-import stat
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
@@ -18,9 +18,7 @@ from pipelines import report
 from pipelines.errors import HeldError, UnreachableError
 from pipelines.operations.discard import discard
 from pipelines.report import charts, morning
-from pipelines.sandbox import Sandbox
-from tests.support.school import DAYS, FIRST, KEY, LAST, School
-from tests.support.tiers import daily
+from tests.support.school import DAYS, LAST, School, small_school
 
 COUNTED = "SELECT (SELECT COUNT(*) FROM students), SUM(active_class_count) FROM courses"
 AT = datetime(2026, 10, 7, 2, 16, tzinfo=UTC)
@@ -45,11 +43,18 @@ def names(school: School) -> set[str]:
     return {name for (name,) in (*students, *teachers) if name}
 
 
+@pytest.fixture(scope="module")
+def two_nights(small_synced: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The small school with a second night. To be copied, not changed."""
+    with small_school(small_synced, tmp_path_factory.mktemp("report") / "w") as school:
+        school.sync(DAYS[1])
+        yield school.warehouse
+
+
 @pytest.fixture
-def small(small: School) -> School:
-    """With two nights behind it."""
-    small.sync(DAYS[1])
-    return small
+def small(two_nights: Path, tmp_path: Path) -> Iterator[School]:
+    with small_school(two_nights, tmp_path / "w") as school:
+        yield school
 
 
 def test_each_publish_writes_it_and_it_is_of_the_newest_night(fortnight: School) -> None:
@@ -193,10 +198,8 @@ def test_a_title_is_text_whatever_it_says(fortnight: School, tmp_path: Path) -> 
     assert "<b>School" not in html
 
 
-def test_the_first_night_has_a_page_too(tmp_path: Path) -> None:
-    with Sandbox(60, day=FIRST, api_key=KEY) as sandbox:
-        school = School(tmp_path / "w", sandbox)
-        school.sync(FIRST)
+def test_the_first_night_has_a_page_too(small_synced: Path) -> None:
+    school = School(small_synced)
     shown = text((school.warehouse / "report.html").read_text())
     (count,) = school.rows("SELECT COUNT(*) FROM students_to_watch")[0]
     assert f"{count} students are to watch on this first night." in shown
@@ -248,6 +251,7 @@ def test_a_page_that_cannot_be_made_keeps_no_data_from_readers(
     assert "Maria" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_discarded_night_is_on_the_page(small: School) -> None:
     discard(small.rollbook(DAYS[1]), DAYS[1], reason="the service served another school")
     html = (small.warehouse / "report.html").read_text()
@@ -257,10 +261,3 @@ def test_a_discarded_night_is_on_the_page(small: School) -> None:
     )
     assert re.search(said, text(html))
     assert "The nightly syncs: 1 of 2 nights synced; 25 Sep discarded." in text(html)
-
-
-@pytest.mark.parametrize("mode", daily(["600", "640"], "640"))
-def test_it_takes_the_mode_of_what_is_published(small: School, mode: str) -> None:
-    small.sync(DAYS[2], published_mode=mode)
-    for name in ("report.html", "rollbook.duckdb"):
-        assert stat.S_IMODE((small.warehouse / name).stat().st_mode) == int(mode, 8)

@@ -9,6 +9,7 @@ import pytest
 from pipelines.sandbox import Day, Institution
 from pipelines.sandbox.clock import is_holiday, terms
 from tests.sandbox.rows import Tables, changed_keys, days_until, nights, tables_of, tracked_students
+from tests.support.tiers import daily, slow
 
 MUST_HAPPEN = {
     "a student works",
@@ -95,7 +96,7 @@ def moved_class(before: Day, after: Day) -> set[int]:
 LATEST_ENDS = [date(2026, 10, 25), date(2027, 6, 20), date(2029, 2, 11), date(2026, 8, 23)]
 
 
-@pytest.mark.parametrize("latest_end", LATEST_ENDS)
+@pytest.mark.parametrize("latest_end", daily(LATEST_ENDS, LATEST_ENDS[0]))
 def test_everything_happens_in_every_fortnight_of_500_students_whatever_day_it_ends_on(latest_end: date) -> None:
     """The demo plays the fortnight that ends today, whatever today is: three weeks of todays, in several years."""
     days = days_until(latest_end, 13 + 21)
@@ -104,7 +105,7 @@ def test_everything_happens_in_every_fortnight_of_500_students_whatever_day_it_e
         assert set().union(*every_night[last - 13 : last]) >= MUST_HAPPEN, days[last]
 
 
-@pytest.mark.parametrize("latest_end", LATEST_ENDS)
+@pytest.mark.parametrize("latest_end", daily(LATEST_ENDS, LATEST_ENDS[0]))
 def test_students_return_within_every_fortnight_of_500_students(latest_end: date) -> None:
     """A return is one only to who saw the student before: both must lie in the fortnight."""
     institution = Institution(500)
@@ -234,8 +235,8 @@ def landslides(old: Tables, new: Tables) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("students", "nights_played"), [(50, 200), (120, 60), (500, 30)])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("students", "nights_played"), [slow(50, 200), (120, 60), slow(500, 30)])
+@pytest.mark.parametrize("seed", daily([1, 2], 1))
 def test_no_night_looks_like_a_mass_change(students: int, nights_played: int, seed: int) -> None:
     institution = Institution(students, seed=seed)
     old: Tables | None = None

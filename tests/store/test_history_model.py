@@ -27,6 +27,7 @@ from pipelines.store.staging import Staging
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table
 from tests.support import model
+from tests.support.tiers import daily
 
 FIRST = date(2026, 11, 1)
 NAMES = ("students", "student_activity", "student_classes")
@@ -216,7 +217,7 @@ def _clocks(shown: list[model.Shown]) -> dict[int, int]:
     return {number: clock for number, (_, clock) in clocks.items()}
 
 
-@pytest.mark.parametrize("name", TRAPS)
+@pytest.mark.parametrize("name", daily(TRAPS, "silence, absence, silence", "a proof that a correction brings"))
 def test_history_agrees_with_the_model_where_keys_have_neighbours_of_their_own(name: str) -> None:
     follow(TRAPS[name], lambda: True)
 

@@ -128,6 +128,7 @@ def test_a_writer_that_was_killed_before_them_is_made_up_for_by_the_next(
     assert not leftover.exists()
 
 
+@pytest.mark.slow
 def test_a_night_whose_parts_cannot_be_written_is_published_all_the_same(
     ash: InstitutionHouse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -26,11 +26,17 @@ UNREACHABLE = {"ROLLBOOK_BASE_URL": "http://127.0.0.1:9", "ROLLBOOK_API_KEY": "k
 # The command's own modules are not among them: they see the variables of their process when they are imported.
 _IMPORTED = (
     "typer",
+    "rich.markdown",
     "rich.progress",
     "rich.table",
     "pipelines.sync",
     "pipelines.export.formats",
+    "pipelines.operations.diff",
+    "pipelines.operations.discard",
     "pipelines.operations.doctor",
+    "pipelines.operations.erase",
+    "pipelines.operations.prune",
+    "pipelines.privacy.queries",
     "dagster",
 )
 _SECONDS = 200

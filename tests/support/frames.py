@@ -28,17 +28,20 @@ def plain(frame: pd.DataFrame, columns: list[str]) -> list[tuple[Any, ...]]:
 
 
 class Base:
-    """The base tables as frames, and what can be looked up in them."""
+    """The base tables as frames, each read once, and what can be looked up in them."""
 
     def __init__(self, school: School) -> None:
         self.school = school
+        self._read: dict[str, pd.DataFrame] = {}
 
     def __call__(self, table: str) -> pd.DataFrame:
-        frame = self.school.frame(f"SELECT * FROM {table}")
-        for column in frame.columns:
-            if frame[column].dtype.kind == "M":
-                frame[column] = frame[column].astype("datetime64[ns]")
-        return frame
+        if table not in self._read:
+            frame = self.school.frame(f"SELECT * FROM {table}")
+            for column in frame.columns:
+                if frame[column].dtype.kind == "M":
+                    frame[column] = frame[column].astype("datetime64[ns]")
+            self._read[table] = frame
+        return self._read[table].copy()
 
     def days(self) -> list[pd.Timestamp]:
         return [pd.Timestamp(d) for d in DAYS]
@@ -46,6 +49,13 @@ class Base:
     def as_of(self, table: str, day: pd.Timestamp) -> pd.DataFrame:
         frame = self(f"history.{table}")
         return frame[(frame.valid_from <= day) & ~(frame.valid_to <= day)]
+
+    def versions(self, table: str, key: str) -> dict[Any, list[dict[Any, Any]]]:
+        """The versions of each record of a table, the oldest first."""
+        found: dict[Any, list[dict[Any, Any]]] = {}
+        for version in self(f"history.{table}").sort_values("valid_from").to_dict("records"):
+            found.setdefault(version[key], []).append(version)
+        return found
 
     def thresholds(self) -> dict[str, float]:
         frame = self("thresholds")

@@ -7,8 +7,8 @@ work on a copy.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -75,28 +75,58 @@ class School:
         return mine
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[School]:
-    """A small school of its own, with one night behind it."""
+@contextmanager
+def small_school(synced: Path, target: Path) -> Iterator[School]:
+    """A small school of its own that goes on from a copy of what was synced."""
     with Sandbox(60, day=FIRST, api_key=KEY) as sandbox:
-        school = School(tmp_path / "w", sandbox)
-        school.sync(FIRST)
+        shutil.copytree(synced, target, symlinks=True)
+        yield School(target, sandbox)
+
+
+@pytest.fixture
+def small(small_synced: Path, tmp_path: Path) -> Iterator[School]:
+    """A small school with one night behind it. Until the next, its views lead to the lake that it was copied from."""
+    with small_school(small_synced, tmp_path / "w") as school:
         yield school
 
 
 @pytest.fixture(scope="session")
+def small_synced(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The small school's first night. To be copied, not changed."""
+
+    def play(warehouse: Path) -> None:
+        with Sandbox(60, day=FIRST, api_key=KEY) as sandbox:
+            School(warehouse, sandbox).sync(FIRST)
+
+    return _made_once("small", play, tmp_path_factory, worker_id)
+
+
+@pytest.fixture(scope="session")
 def fortnight(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> School:
-    """The fortnight, synced night by night, once for all processes that run tests. For reading only."""
+    """The fortnight, synced night by night. For reading only."""
+
+    def play(warehouse: Path) -> None:
+        with Sandbox(day=FIRST, api_key=KEY) as sandbox:
+            school = School(warehouse, sandbox)
+            for day in DAYS:
+                # The last of them are kept as well, and may be put back.
+                with nullcontext() if day in DAYS[-4:] else without_views():
+                    school.sync(day)
+
+    return School(_made_once("fortnight", play, tmp_path_factory, worker_id))
+
+
+def _made_once(
+    name: str, play: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> Path:
+    """A warehouse that is played once for all processes that run tests."""
     mine = tmp_path_factory.getbasetemp()
     shared = mine if worker_id == "master" else mine.parent
-    warehouse, is_whole = shared / "fortnight", shared / "fortnight.whole"
-    with FileLock(shared / "fortnight.lock"):
+    warehouse, is_whole = shared / name, shared / f"{name}.whole"
+    with FileLock(shared / f"{name}.lock"):
         if not is_whole.exists():
-            with Sandbox(day=FIRST, api_key=KEY) as sandbox:
-                school = School(warehouse, sandbox)
-                for day in DAYS:
-                    # The last of them are kept as well, and may be put back.
-                    with nullcontext() if day in DAYS[-4:] else without_views():
-                        school.sync(day)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.delenv("ROLLBOOK_INSTITUTIONS", raising=False)  # of a district that is there just now
+                play(warehouse)
             is_whole.touch()
-    return School(warehouse)
+    return warehouse

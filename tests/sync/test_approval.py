@@ -11,6 +11,7 @@ from tests.support.holds import first_night, is_held
 from tests.support.nights import Expected, House, folder, night, without_views
 from tests.support.records import classes, students
 from tests.support.service import Service
+from tests.support.tiers import daily
 
 
 def test_approval_merges_what_was_held_and_asks_the_service_nothing() -> None:
@@ -38,6 +39,7 @@ def test_approval_is_for_that_run_only(house: House) -> None:
     assert house.tables() == expected.tables()
 
 
+@pytest.mark.slow
 def test_without_approval_a_held_night_is_fetched_and_judged_again(house: House) -> None:
     first_night(house, students(12))
     is_held(house, 2, students(2))
@@ -45,6 +47,7 @@ def test_without_approval_a_held_night_is_fetched_and_judged_again(house: House)
     assert [m.verdict for m in house.landings(night(2))] == [Verdict.HELD, Verdict.HELD]
 
 
+@pytest.mark.slow
 def test_of_two_held_landings_the_later_is_approved(house: House) -> None:
     expected = first_night(house, students(12))
     is_held(house, 2, students(2))
@@ -54,6 +57,7 @@ def test_of_two_held_landings_the_later_is_approved(house: House) -> None:
     assert house.tables() == expected.night(2, students(3), house.service.classes).tables()
 
 
+@pytest.mark.slow
 def test_a_failed_sync_after_a_held_one_leaves_it_to_be_approved(house: House) -> None:
     expected = first_night(house, students(12))
     is_held(house, 2, students(2))
@@ -92,6 +96,7 @@ def test_approval_with_nothing_held_fetches_nothing_and_publishes_nothing(house:
     assert house.state() == before
 
 
+@pytest.mark.slow
 def test_approval_without_a_date_is_for_the_newest_held_day(house: House) -> None:
     expected = first_night(house, students(12))
     is_held(house, 2, students(3))
@@ -116,7 +121,9 @@ def first_night_and_third(house: House) -> Expected:
     return Expected().night(1, students(12), house.service.classes).night(3, students(12), house.service.classes)
 
 
-@pytest.mark.parametrize("how", ["another night was approved first", "the settings changed"])
+@pytest.mark.parametrize(
+    "how", daily(["another night was approved first", "the settings changed"], "the settings changed")
+)
 def test_a_held_night_that_is_no_landslide_any_more_is_still_approved(house: House, how: str) -> None:
     expected = first_night(house, students(12))
     is_held(house, 2, students(2))

@@ -14,6 +14,7 @@ from tests.support.begun import begin
 from tests.support.nights import House, folder, without_views
 from tests.support.records import classes, student, students
 from tests.support.service import Service
+from tests.support.tiers import daily
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def name(house: House) -> object:
     return house.query("SELECT name FROM students WHERE student_id = 1")[0][0]
 
 
-@pytest.mark.parametrize("minutes", [0, 4.9])
+@pytest.mark.parametrize("minutes", daily([0, 4.9], 4.9))
 def test_a_sync_within_minutes_of_a_complete_one_asks_nothing(caching: House, minutes: float) -> None:
     before = asked(caching)
     done = later(caching, minutes).sync()
@@ -56,6 +57,7 @@ def test_no_minutes_ask_every_time(caching: House) -> None:
     assert caching.sync(over={"cache_minutes": 0}).manifest.landing == 2
 
 
+@pytest.mark.slow
 def test_what_a_later_clock_fetched_does_not_stand_for_a_fetch_now(caching: House) -> None:
     later(caching, 2).sync(fresh=True)
     assert later(caching, -1).sync().manifest.landing == 3
@@ -66,6 +68,7 @@ def test_another_day_is_asked_for(caching: House) -> None:
     assert caching.sync().manifest.snapshot_date > caching.rollbook().raw.days()[0]
 
 
+@pytest.mark.slow
 def test_what_is_unproven_is_asked_for_again(caching: House) -> None:
     caching.service.on(faults.stated(total_count=999), path="students", page=1, times=None)
     assert later(caching, 6).sync().manifest.verdict is Verdict.UNPROVEN
@@ -86,6 +89,7 @@ def test_what_failed_or_was_held_is_asked_for_again(caching: House) -> None:
     assert asked(caching) > before
 
 
+@pytest.mark.slow
 def test_what_was_discarded_is_asked_for_again(caching: House) -> None:
     rollbook = caching.rollbook()
     with rollbook.writer():

@@ -95,7 +95,7 @@ def test_a_delta_that_is_handed_over_makes_the_same_tables(
 
 
 def test_a_delta_of_another_day_is_not_used(tmp_path: Path, used: list[bool]) -> None:
-    with Service([student(n) for n in range(1, 41)], [school_class(501)]) as service:
+    with without_views(), Service([student(n) for n in range(1, 41)], [school_class(501)]) as service:
         house = House(tmp_path, service)
         for number in (1, 2):
             house.at(number).sync()

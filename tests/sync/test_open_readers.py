@@ -16,6 +16,7 @@ from pipelines.store.lake import LAKE
 from tests.support.begun import begin
 from tests.support.nights import House, new_house, without_views
 from tests.support.records import classes, students
+from tests.support.tiers import daily
 
 # A notebook or a dashboard: it keeps one connection, and makes another one whenever it is told to.
 STAYS_OPEN = """
@@ -89,6 +90,7 @@ def test_it_sees_an_older_file_that_is_put_back_and_then_the_next_night(
     assert connects(reader) == [7, 5, 8]
 
 
+@pytest.mark.slow
 def test_it_keeps_its_night_when_that_version_is_removed(house: House, reader: subprocess.Popen[str]) -> None:
     assert connects(reader) == [5]
     first = house.published.resolve()
@@ -98,7 +100,7 @@ def test_it_keeps_its_night_when_that_version_is_removed(house: House, reader: s
     assert connects(reader) == [5, 11]
 
 
-@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("links", daily([True, False], True))
 def test_a_file_that_was_no_link_becomes_one_and_its_content_is_kept(house: House, links: bool) -> None:
     """As earlier Rollbooks published, and as a copy from a backup is: a plain file."""
     begin(house)
@@ -148,6 +150,7 @@ def test_the_next_sync_leads_the_views_to_the_new_place(moved: House) -> None:
     assert [count for _, count in moved.query(SNAPSHOTS)] == [5, 7, 7]
 
 
+@pytest.mark.slow
 def test_a_folder_whose_name_has_a_quote_is_a_place_as_well(tmp_path: Path, viewed: House) -> None:
     begin(viewed)
     odd = House(Path(shutil.move(viewed.warehouse, tmp_path / "St. Mary's")), viewed.service, **viewed.over)

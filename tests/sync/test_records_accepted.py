@@ -43,6 +43,7 @@ def test_what_can_be_read_without_loss_passes(house: House) -> None:
     assert house.tables() == Expected().night(1, [plain, *students(3)], [school_class(502)]).tables()
 
 
+@pytest.mark.slow
 def test_a_float_too_large_to_be_exact_is_no_integer(house: House) -> None:
     """9007199254740993.0 reads as ...992.0: the next smaller is the largest that is not a guess."""
     begin(house, students(9))
@@ -119,7 +120,7 @@ def test_unknown_fields_stay_out_of_the_tables_and_are_told_once_a_sync(house: H
 ODD: list[Any] = [MISSING, None, 7, 7.5, True, [], ["a"], {}, {"en": "School"}]
 
 
-@pytest.mark.parametrize("value", daily([*ODD, "N" * 100_000], None, ["a"]), ids=lambda v: str(v)[:9])
+@pytest.mark.parametrize("value", daily([*ODD, "N" * 100_000], ["a"]), ids=lambda v: str(v)[:9])
 def test_what_the_auth_check_says_beside_the_id_and_the_time_fails_no_night(house: House, value: Any) -> None:
     """Whatever is odd there is NULL; the sets do not stand or fall with the name of a key."""
     house.service.on(

@@ -79,6 +79,7 @@ def test_a_record_twice_on_a_page_lands_and_the_later_readable_copy_counts(house
     assert_sound(house, expected, nights=4)
 
 
+@pytest.mark.slow
 def test_two_refused_copies_refuse_the_record(house: House) -> None:
     begin(house)
     house.service.students[4] = BROKEN
@@ -114,6 +115,7 @@ def test_a_class_twice_on_a_page_is_a_class_once(house: House) -> None:
     assert_sound(house, expected, nights=3)
 
 
+@pytest.mark.slow
 def test_a_record_twice_in_a_search_that_found_it_is_a_record_once(house: House) -> None:
     begin(house)
     house.service.on(faults.records(lambda data: [s for s in data if s["id"] != 5]), path="students")
@@ -125,6 +127,7 @@ def test_a_record_twice_in_a_search_that_found_it_is_a_record_once(house: House)
     assert_sound(house, Expected().night(1, students(9), classes(2)).night(2, shown, classes(2)), nights=2)
 
 
+@pytest.mark.slow
 def test_a_record_on_two_pages_proves_nothing_and_fails_nothing(house: House) -> None:
     house.over = {"walks": 2}
     house.service.cap = 4

@@ -51,6 +51,7 @@ def test_expired_days_come_back_from_a_kept_file(house: House, expired: Expected
     assert house.tables() == expired.night(9, house.service.students, classes(4)).tables()
 
 
+@pytest.mark.slow
 def test_expired_days_come_back_though_the_published_file_was_changed(house: House, expired: Expected) -> None:
     change_rows(house)
     house.sync()
@@ -93,6 +94,7 @@ def test_where_expired_days_would_be_lost_a_sync_lands_fails_and_says_so(house: 
     assert house.tables() == left.night(10, house.service.students, classes(4)).tables()
 
 
+@pytest.mark.slow
 def test_readers_get_the_newest_kept_file_which_is_no_longer_rotated_away(house: House, expired: Expected) -> None:
     """The kept files are of before the days that expired: none of them holds all that would be lost."""
     raw = house.rollbook().raw
@@ -110,6 +112,7 @@ def test_readers_get_the_newest_kept_file_which_is_no_longer_rotated_away(house:
 # --- retention -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_refused_records_of_expired_days_are_in_no_file_any_more(house: House) -> None:
     house.service.students = [*students(60), student(100), student(101, email=None, name="Zebedee Canary")]
     house.sync()

@@ -27,7 +27,6 @@ from tests.sync.recovery.losses import (
     cut_short,
     delete,
     empty,
-    lose_only_the_build_folder,
     make_a_folder_of_it,
     restore_the_first_night,
 )
@@ -35,9 +34,7 @@ from tests.sync.recovery.losses import (
 # --- what may become of the published file ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "loss", daily(LOSSES, delete, cut_short, restore_the_first_night, change_rows, lose_only_the_build_folder)
-)
+@pytest.mark.parametrize("loss", daily(LOSSES, delete, restore_the_first_night, change_rows))
 def test_a_mass_removal_is_held_whatever_became_of_the_published_file(
     house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
@@ -48,7 +45,7 @@ def test_a_mass_removal_is_held_whatever_became_of_the_published_file(
     assert house.tables() == expected.tables()
 
 
-@pytest.mark.parametrize("loss", daily(LOSSES, delete, restore_the_first_night))
+@pytest.mark.parametrize("loss", daily(LOSSES, restore_the_first_night))
 def test_a_record_that_a_search_finds_is_not_removed_whatever_became_of_the_published_file(
     house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
@@ -61,7 +58,7 @@ def test_a_record_that_a_search_finds_is_not_removed_whatever_became_of_the_publ
     assert house.tables() == expected.tables()
 
 
-@pytest.mark.parametrize("loss", daily(LOSSES, delete, restore_the_first_night))
+@pytest.mark.parametrize("loss", daily(LOSSES, restore_the_first_night))
 def test_a_record_that_is_gone_is_searched_for_and_then_removed(
     house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
@@ -98,6 +95,7 @@ def test_what_somebody_put_in_the_published_files_place_is_moved_aside_and_kept(
     assert house.query("SELECT COUNT(*) FROM history.students WHERE name = 'Mine Now'") == [(0,)]
 
 
+@pytest.mark.slow
 def test_an_older_file_that_somebody_changed_is_nothing_to_begin_from(house: House, expected: Expected) -> None:
     with duckdb.connect(str(house.rollbook().warehouse.kept()[0])) as con:
         con.execute("DELETE FROM spans.students")
@@ -115,6 +113,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_changes_that_somebody_has_not_finished_writing_are_left_out(house: House, expected: Expected) -> None:
     """They lie in a log beside the file, and whoever made them still has it open."""
     command = [sys.executable, "-c", WRITER, str(house.published)]
@@ -147,6 +146,7 @@ def test_a_file_of_unknown_origin_in_an_empty_warehouse_is_neither_read_nor_repl
     assert house.published.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_what_the_published_file_has_wrong_is_made_right_from_the_lake(house: House, expected: Expected) -> None:
     """The checks refuse what was merged from it; what was merged from the lake they let pass."""
     restore_the_first_night(house)
@@ -157,7 +157,7 @@ def test_what_the_published_file_has_wrong_is_made_right_from_the_lake(house: Ho
     assert house.tables() == expected.night(4, [*students(60), student(100)], classes(4)).tables()
 
 
-@pytest.mark.parametrize("loss", daily([delete, cut_short, restore_the_first_night, change_rows], delete, change_rows))
+@pytest.mark.parametrize("loss", daily([delete, cut_short, restore_the_first_night, change_rows], change_rows))
 def test_a_look_at_what_a_sync_would_do_compares_with_no_such_file(house: House, loss: Callable[[House], None]) -> None:
     assert diff(house.rollbook()).outcome == "synced"
     loss(house)
@@ -214,7 +214,7 @@ def test_a_rebuild_that_would_lose_a_day_or_many_rows_asks_first(house: House, e
     assert house.tables()["main.students"] == [r for r in expected.tables()["main.students"] if r[0] <= 20]
 
 
-@pytest.mark.parametrize("loss", daily([delete, cut_short, empty, make_a_folder_of_it, change_rows], delete))
+@pytest.mark.parametrize("loss", daily([delete, cut_short, empty, make_a_folder_of_it, change_rows], cut_short))
 def test_a_rebuild_needs_no_published_file_and_still_asks(
     house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
@@ -234,7 +234,7 @@ def redeclare(patch: pytest.MonkeyPatch, **over: Any) -> None:
     patch.setitem(TABLES, "classes", replace(table, columns=columns))
 
 
-@pytest.mark.parametrize("how", ["rebuild", "backfill"])
+@pytest.mark.parametrize("how", daily(["rebuild", "backfill"], "rebuild"))
 def test_what_is_declared_so_that_most_records_are_refused_publishes_nothing(
     house: House, expected: Expected, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +257,7 @@ def test_what_is_declared_so_that_most_records_are_refused_publishes_nothing(
     assert house.tables() == expected.night(4, house.service.students, classes(4)).tables()
 
 
+@pytest.mark.slow
 def test_a_type_that_the_snapshots_do_not_fit_is_said_and_what_was_fetched_is_kept(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

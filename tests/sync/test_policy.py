@@ -1,0 +1,84 @@
+"""Where a mass change and a changed contract begin (G3, G9), by the rules themselves.
+
+That a night goes by them is in `test_hold.py` and `test_records_refused.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.landing.manifest import TableCounts
+from pipelines.sync.policy import change_guard, too_many_rejected
+
+
+def guard(*counts: TableCounts) -> str:
+    """Why these would be held, by the default settings."""
+    return change_guard(counts, removed_percent=10, changed_percent=75, unasked={})
+
+
+def counts(before: int, *, added: int = 0, changed: int = 0, removed: int = 0, table: str = "students") -> TableCounts:
+    return TableCounts(table=table, before=before, added=added, changed=changed, removed=removed)
+
+
+@pytest.mark.parametrize(
+    ("before", "removed", "held"),
+    [
+        pytest.param(60, 6, False, id="6 of 60 are 10 percent"),
+        pytest.param(59, 6, True, id="6 of 59 are more than 10 percent, and more than five"),
+        pytest.param(12, 5, False, id="5 of 12 are no more than five"),
+        pytest.param(12, 6, True, id="6 of 12"),
+        pytest.param(5, 5, False, id="all of 5 are no more than five"),
+        pytest.param(7, 7, True, id="all of 7"),
+    ],
+)
+def test_more_than_ten_percent_and_more_than_five_rows_removed_are_held(before: int, removed: int, held: bool) -> None:
+    says = f"{removed} of {before} rows of students would be removed" if held else ""
+    assert guard(counts(before, removed=removed)) == says
+
+
+@pytest.mark.parametrize(
+    ("before", "changed", "held"),
+    [
+        pytest.param(40, 30, False, id="30 of 40 are 75 percent"),
+        pytest.param(40, 31, True, id="31 of 40 are more than 75 percent"),
+        pytest.param(1, 1, True, id="one of one: there is no least number"),
+    ],
+)
+def test_more_than_three_quarters_changed_are_held(before: int, changed: int, held: bool) -> None:
+    says = f"{changed} of {before} rows of students would change" if held else ""
+    assert guard(counts(before, changed=changed)) == says
+
+
+def test_an_empty_table_and_additions_are_never_held() -> None:
+    assert guard(counts(0, added=60)) == ""
+    assert guard(counts(1, added=79)) == ""
+
+
+def test_each_table_is_judged_by_its_own_rows_classes_too() -> None:
+    tables = ("classes", "class_summaries", "class_assignment_activity")
+    says = "; ".join(f"6 of 7 rows of {table} would be removed" for table in tables)
+    assert guard(counts(60), *(counts(7, removed=6, table=table) for table in tables)) == says
+
+
+def test_what_is_not_walked_is_never_held() -> None:
+    assert guard(counts(9, removed=9, table="student_details"), counts(1, changed=1, table="institution")) == ""
+
+
+@pytest.mark.parametrize(
+    ("records", "rejected", "fails"),
+    [
+        pytest.param(1, 1, False, id="one bad record costs one record"),
+        (4, 1, False),
+        pytest.param(2, 2, True, id="not one of several can be read: that is the contract"),
+        (5, 5, True),
+        (6, 5, False),
+        (10, 5, False),
+        pytest.param(10, 6, True, id="more than five, and more than a fifth"),
+        (30, 6, False),
+        (30, 7, True),
+    ],
+)
+def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(
+    records: int, rejected: int, fails: bool
+) -> None:
+    assert too_many_rejected(rejected, records) is fails
