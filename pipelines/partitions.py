@@ -272,7 +272,7 @@ def schedule_name(source: SourceSettings) -> str:
 
 def paused(registry: Registry) -> dict[str, str]:
     """The institutions that are left out each night, and why: by the registry, or by Rollbook for a refused key."""
-    from pipelines.fleet import outcomes  # a single school needs none of it
+    from pipelines.fleet.nights import outcomes  # a single school needs none of it
 
     fleet = settings.common_path() / settings.FLEET
     found = {name: i.paused or outcomes.load(fleet, name).paused for name, i in registry.institutions.items()}

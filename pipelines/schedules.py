@@ -115,7 +115,7 @@ def _schedule(name: str, institutions: tuple[str, ...]) -> dg.ScheduleDefinition
 
 def requests(institutions: Sequence[str], day: date, schedule: str) -> list[dg.RunRequest]:
     """The runs of a night: one for each institution, neighbours on different hosts; or one for each batch."""
-    from pipelines.fleet.order import Queue  # a single school needs none of it
+    from pipelines.fleet.nights.order import Queue  # a single school needs none of it
 
     if PARTITIONS.batches:
         batches = sorted({PARTITIONS.batch_of(name) for name in institutions})

@@ -18,9 +18,9 @@ import dagster as dg
 
 from pipelines import settings
 from pipelines.errors import ArgumentError, HeldError, RollbookError
-from pipelines.fleet import outcomes
-from pipelines.fleet.rebuilding import Kind as Rebuilding
-from pipelines.fleet.runner import Fleet
+from pipelines.fleet.nights import outcomes
+from pipelines.fleet.nights.backfilling import Kind as Rebuilding
+from pipelines.fleet.nights.runner import Fleet
 from pipelines.institutions import Registry
 from pipelines.landing.raw import RawStore
 from pipelines.partitions import (

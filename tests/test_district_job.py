@@ -14,7 +14,7 @@ import dagster as dg
 import pytest
 
 from pipelines.cron import due
-from pipelines.fleet.runner import Fleet
+from pipelines.fleet.nights.runner import Fleet
 from pipelines.notify.together import COMPANY
 from tests.support import faults, graph
 from tests.support.commands import run_command

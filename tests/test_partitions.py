@@ -15,7 +15,7 @@ import dagster as dg
 import pytest
 import time_machine
 
-from pipelines.fleet import outcomes
+from pipelines.fleet.nights import outcomes
 from pipelines.institutions import Institution, Registry
 from pipelines.partitions import Partitions, easternmost, schedule_name
 from pipelines.settings import ROOT, SourceSettings

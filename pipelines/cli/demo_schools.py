@@ -33,7 +33,7 @@ FIGURES = (
 
 def play(schools: int, students: int, days: int, key: str) -> None:
     """Sync the schools night by night, build fleet.duckdb twice, and show what came of it. Raises CheckError."""
-    from pipelines.fleet.runner import Fleet
+    from pipelines.fleet.nights.runner import Fleet
     from pipelines.sandbox import Sandbox, School
 
     names = [name_of(number) for number in range(schools)]
@@ -98,7 +98,7 @@ def _show(known: Registry) -> None:
 
 def _rollups(root: Path, known: Registry, engine: str) -> dict[str, list[tuple[Any, ...]]]:
     """Build the fleet's file, and return the tables that the engine computed."""
-    from pipelines.fleet.build import FleetBuild
+    from pipelines.fleet.file.build import FleetBuild
     from pipelines.settings import FLEET
     from pipelines.views.fleet import ROLLUPS
 

@@ -21,9 +21,9 @@ from pipelines.settings import ROOT, common_path, registry
 from pipelines.text import count_of, printable
 
 if TYPE_CHECKING:
-    from pipelines.fleet.outcomes import Outcome
+    from pipelines.fleet.nights.outcomes import Outcome
+    from pipelines.fleet.nights.runner import Fleet
     from pipelines.fleet.overview import FleetStatus, InstitutionStatus
-    from pipelines.fleet.runner import Fleet
 
 # No zone's day begins earlier than this before UTC's.
 EASTERNMOST = timedelta(hours=14)
@@ -231,7 +231,7 @@ def names_of(only: str | None) -> tuple[str, ...]:
 
 
 def _fleet(only: str | None, jobs: int | None = None) -> Fleet:
-    from pipelines.fleet.runner import Fleet, default_jobs
+    from pipelines.fleet.nights.runner import Fleet, default_jobs
 
     names = names_of(only)
     return Fleet(_registry(), names, jobs or default_jobs())

@@ -21,7 +21,7 @@ from pipelines.store import fleet_file, parts
 from pipelines.text import count_of
 
 if TYPE_CHECKING:
-    from pipelines.fleet.build import Built
+    from pipelines.fleet.file.build import Built
     from pipelines.institutions import Registry
 
 # Institutions that are listed by their names; of more, how many there are.
@@ -174,7 +174,7 @@ def forget(
 
 
 def _build(known: Registry, engine: str | None = None) -> Built:
-    from pipelines.fleet.build import FleetBuild
+    from pipelines.fleet.file.build import FleetBuild
 
     settings = for_all()
     return FleetBuild(_fleet(), known, engine=engine or settings.fleet_engine, lake=settings.lake).build()

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from pipelines import settings
 from pipelines.errors import RollbookError
-from pipelines.fleet import outcomes
-from pipelines.fleet.outcomes import Kind, State
-from pipelines.fleet.runner import Fleet
+from pipelines.fleet.nights import outcomes
+from pipelines.fleet.nights.outcomes import Kind, State
+from pipelines.fleet.nights.runner import Fleet
 from pipelines.landing.manifest import Manifest
 from pipelines.operations.status import freshness
 from pipelines.sync import Rollbook

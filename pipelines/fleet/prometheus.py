@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipelines import files
 from pipelines.errors import ArgumentError
-from pipelines.fleet.outcomes import Kind
+from pipelines.fleet.nights.outcomes import Kind
 from pipelines.fleet.overview import NEVER, FleetStatus, InstitutionStatus
 
 # The exporter runs under another account. There are counts, days and institutions' names in it, and no pupil.

@@ -20,7 +20,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from pipelines import files
 from pipelines.export.query import run_query
-from pipelines.fleet import standing
+from pipelines.fleet.file import standing
 from pipelines.institutions import Registry
 from pipelines.store import parts
 from pipelines.store.fleet_file import FleetFile

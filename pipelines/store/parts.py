@@ -5,7 +5,7 @@
 
 Each file has its institution as a column, too. A version that changes nothing of a table leaves its file alone. They
 are written after the swap of the published file, so a killed writer leaves parts of an older version; the next one
-writes them again (`keep_up`). Who wants a consistent set of them reads the note first (see `fleet.gathering`).
+writes them again (`keep_up`). Who wants a consistent set of them reads the note first (see `fleet.file.gathering`).
 """
 
 from __future__ import annotations

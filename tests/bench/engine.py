@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 from pipelines.fleet import engine as engines
-from pipelines.fleet import rollups
-from pipelines.fleet.histories import Histories
+from pipelines.fleet.file import rollups
+from pipelines.fleet.history.histories import Histories
 from pipelines.tables import SETS, TABLES, Column, Table
 from pipelines.views import fleet as views
 from tests.bench import meter

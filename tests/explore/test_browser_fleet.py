@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from pipelines import settings
-from pipelines.fleet.build import FleetBuild
+from pipelines.fleet.file.build import FleetBuild
 from tests.support.district import District, new_district
 from tests.support.exploring import Explored, exploring, fits, rows, staying_home, table
 from tests.support.nights import night, without_views

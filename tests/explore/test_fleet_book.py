@@ -10,7 +10,7 @@ import pytest
 from pipelines import settings
 from pipelines.explore import pages
 from pipelines.explore.questions import Book, FleetBook, open_book
-from pipelines.fleet.build import FleetBuild
+from pipelines.fleet.file.build import FleetBuild
 from tests.support.district import District, new_district
 from tests.support.nights import night, without_views
 from tests.support.records import classes, students

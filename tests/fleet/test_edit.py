@@ -8,8 +8,9 @@ import pytest
 
 from pipelines import settings
 from pipelines.errors import ArgumentError, RollbookError, SettingError
-from pipelines.fleet import edit, outcomes
-from pipelines.fleet.outcomes import Kind, Outcome
+from pipelines.fleet import edit
+from pipelines.fleet.nights import outcomes
+from pipelines.fleet.nights.outcomes import Kind, Outcome
 from pipelines.institutions import Registry
 from pipelines.source.fetch import utc_now
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import ArgumentError
-from pipelines.fleet import outcomes, prometheus
-from pipelines.fleet.outcomes import Kind, Outcome
+from pipelines.fleet import prometheus
+from pipelines.fleet.nights import outcomes
+from pipelines.fleet.nights.outcomes import Kind, Outcome
 from pipelines.fleet.overview import FleetStatus, InstitutionStatus, load_overview
 from pipelines.operations.status import load_status
 from tests.support.clocks import At

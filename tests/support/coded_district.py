@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from pipelines import settings
 from pipelines.cli import app
-from pipelines.fleet.build import Built, FleetBuild
+from pipelines.fleet.file.build import Built, FleetBuild
 from pipelines.privacy.codes import Codes
 from tests.support import canary
 from tests.support.district import District, new_district

@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 
 from pipelines import settings
-from pipelines.fleet.outcomes import Outcome
-from pipelines.fleet.runner import Fleet
+from pipelines.fleet.nights.outcomes import Outcome
+from pipelines.fleet.nights.runner import Fleet
 from tests.support.clocks import At
 from tests.support.commands import dagster_home
 from tests.support.nights import House, folder, night

@@ -14,10 +14,10 @@ import pytest
 
 from pipelines.errors import EngineError
 from pipelines.fleet import engine as engines
-from pipelines.fleet import lakes as linking
-from pipelines.fleet import rollups
 from pipelines.fleet.engine import Engine
-from pipelines.fleet.histories import Difference, Histories
+from pipelines.fleet.file import rollups
+from pipelines.fleet.history import lakes as linking
+from pipelines.fleet.history.histories import Difference, Histories
 from pipelines.store.database import literal
 from pipelines.tables import TABLES
 from pipelines.views import fleet as views

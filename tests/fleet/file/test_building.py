@@ -14,8 +14,8 @@ import pytest
 
 from pipelines import settings
 from pipelines.errors import BusyError, CheckError, NothingLandedError
-from pipelines.fleet import gathering
-from pipelines.fleet.build import Built, FleetBuild
+from pipelines.fleet.file import gathering
+from pipelines.fleet.file.build import Built, FleetBuild
 from pipelines.institutions import Registry
 from pipelines.store import parts
 from pipelines.store.fleet_file import FleetFile
@@ -107,7 +107,7 @@ def test_a_build_that_fails_leaves_the_last_one(district: District, monkeypatch:
         raise CheckError("a check failed")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.fleet.build._check", broken)
+        patch.setattr("pipelines.fleet.file.build._check", broken)
         with pytest.raises(CheckError):
             build(district)
     assert counts(district) == {ASH: 4, BIRCH: 3}
@@ -116,7 +116,7 @@ def test_a_build_that_fails_leaves_the_last_one(district: District, monkeypatch:
 
 
 def test_the_check_finds_rows_that_nobody_gave(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.fleet.build._fill_table", lambda *_: None)
+    monkeypatch.setattr("pipelines.fleet.file.build._fill_table", lambda *_: None)
     with pytest.raises(CheckError, match="main.students does not hold what the institutions gave"):
         build(district)
     assert not (district.warehouse / "fleet.duckdb").exists()

@@ -20,9 +20,9 @@ import pyarrow as pa
 from pipelines import files, machine
 from pipelines.errors import CheckError, DamagedError, MirrorError, NothingLandedError, RollbookError
 from pipelines.fleet import engine as engines
-from pipelines.fleet import output, pseudonymous, rollups, standing
-from pipelines.fleet.gathering import DAMAGED, Gathered, gather
-from pipelines.fleet.pseudonymous import MAKES_NONE
+from pipelines.fleet.file import output, pseudonymous, rollups, standing
+from pipelines.fleet.file.gathering import DAMAGED, Gathered, gather
+from pipelines.fleet.file.pseudonymous import MAKES_NONE
 from pipelines.institutions import Registry
 from pipelines.store import parts
 from pipelines.store.database import connect, literal, transaction
@@ -35,7 +35,7 @@ from pipelines.views import fleet as views
 from pipelines.views import pseudonymous as contents
 from pipelines.views.fleet import INSTITUTIONS
 
-sql = statements("pipelines.fleet")
+sql = statements("pipelines.fleet.file")
 
 
 @dataclass(frozen=True)

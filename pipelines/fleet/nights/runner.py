@@ -14,11 +14,11 @@ import msgspec
 
 from pipelines import files, settings
 from pipelines.errors import RollbookError, SettingError
-from pipelines.fleet import outcomes, rebuilding, watching
-from pipelines.fleet.outcomes import Kind, Outcome
-from pipelines.fleet.processes import MOST_SECONDS, Processes
-from pipelines.fleet.rebuilding import Rebuilt
-from pipelines.fleet.worker import Answer, Finding, Task
+from pipelines.fleet.nights import backfilling, outcomes, watching
+from pipelines.fleet.nights.backfilling import Rebuilt
+from pipelines.fleet.nights.outcomes import Kind, Outcome
+from pipelines.fleet.nights.processes import MOST_SECONDS, Processes
+from pipelines.fleet.nights.worker import Answer, Finding, Task
 from pipelines.institutions import Institution, Registry
 from pipelines.landing.raw import RawStore
 from pipelines.notify import together
@@ -112,7 +112,7 @@ class Fleet:
                 n: Task(what="backfill", name=n, day=first, last=last, confirmed=confirmed) for n in self.institutions
             }
             for name, answer in processes.run(tasks, self.hosts):
-                ended = Rebuilt(kind=rebuilding.Kind.FAILED, message=self._ended(answer, first).message)
+                ended = Rebuilt(kind=backfilling.Kind.FAILED, message=self._ended(answer, first).message)
                 yield name, answer.rebuilt or ended
 
     def check(self) -> Iterator[tuple[str, tuple[Finding, ...]]]:

@@ -11,8 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.fleet import pseudonymous
-from pipelines.fleet.build import Built
+from pipelines.fleet.file import pseudonymous
+from pipelines.fleet.file.build import Built
 from pipelines.operations.discard import discard
 from pipelines.store import versions
 from pipelines.store.parts import Given

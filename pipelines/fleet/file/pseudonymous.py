@@ -14,7 +14,7 @@ import duckdb
 
 from pipelines import files
 from pipelines.errors import BusyError, DamagedError
-from pipelines.fleet.gathering import TRIES, Gathered
+from pipelines.fleet.file.gathering import TRIES, Gathered
 from pipelines.store import parts, schema, versions
 from pipelines.store.database import connect, literal, names, reuse_instances
 from pipelines.store.fleet_file import FleetFile
@@ -26,7 +26,7 @@ from pipelines.store.versions import PSEUDONYMOUS, PSEUDONYMOUS_FOLDER
 from pipelines.tables import Column, Relation
 from pipelines.views import pseudonymous as contents
 
-sql = statements("pipelines.fleet")
+sql = statements("pipelines.fleet.file")
 
 MAKES_NONE = "it makes no pseudonymous file (ROLLBOOK_PSEUDONYMOUS)"
 DAMAGED = (

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from pipelines import settings
-from pipelines.fleet.build import FleetBuild
+from pipelines.fleet.file.build import FleetBuild
 from pipelines.operations import erase as erasing
 from pipelines.store.parts import Parts
 from tests.support import canary

@@ -23,8 +23,8 @@ from types import ModuleType
 import msgspec
 
 from pipelines import settings
-from pipelines.fleet.order import Queue
-from pipelines.fleet.worker import Answer, Task, work
+from pipelines.fleet.nights.order import Queue
+from pipelines.fleet.nights.worker import Answer, Task, work
 from pipelines.institutions import Institution, Registry
 from pipelines.source.fetch import utc_now
 
@@ -32,7 +32,7 @@ from pipelines.source.fetch import utc_now
 MOST_SECONDS = 6 * 3600.0
 # How long the workers may take to end in order when the run is ended.
 STOP_WITHIN = 20.0
-_WARM = "pipelines.fleet.warm"
+_WARM = "pipelines.fleet.nights.warm"
 
 
 @dataclass

@@ -15,7 +15,7 @@ import pytest
 
 from pipelines import settings
 from pipelines.errors import HeldError
-from pipelines.fleet.build import Built, FleetBuild
+from pipelines.fleet.file.build import Built, FleetBuild
 from pipelines.institutions import Registry
 from pipelines.store.scope import MANY
 from pipelines.sync import Rollbook

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from pipelines.errors import BusyError, NothingLandedError
-from pipelines.fleet.build import Built
+from pipelines.fleet.file.build import Built
 from pipelines.operations import erase as erasing
 from pipelines.privacy import access
 from pipelines.store.fleet_file import FleetFile

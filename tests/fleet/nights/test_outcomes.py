@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pipelines.fleet import outcomes
-from pipelines.fleet.order import Queue
-from pipelines.fleet.outcomes import Kind, Outcome, State
+from pipelines.fleet.nights import outcomes
+from pipelines.fleet.nights.order import Queue
+from pipelines.fleet.nights.outcomes import Kind, Outcome, State
 from pipelines.text import naming
 
 AT = datetime(2026, 11, 20, 2, 20, tzinfo=UTC)

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from pipelines import settings
-from pipelines.fleet.build import FleetBuild
+from pipelines.fleet.file.build import FleetBuild
 from pipelines.settings import ROOT, load
 from pipelines.store.parts import Parts, forget, note_of
 from pipelines.sync import Rollbook

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from pipelines import files, machine
 from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.fleet import engine as engines
-from pipelines.fleet import lakes
-from pipelines.fleet.gathering import Gathered, gather
-from pipelines.fleet.histories import Difference, Histories
+from pipelines.fleet.file.gathering import Gathered, gather
+from pipelines.fleet.history import lakes
+from pipelines.fleet.history.histories import Difference, Histories
 from pipelines.institutions import Registry
 from pipelines.settings import load
 from pipelines.store.fleet_file import FleetFile

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import MirrorError
-from pipelines.fleet import output
-from pipelines.fleet.output import KEPT, Pointer
+from pipelines.fleet.file import output
+from pipelines.fleet.file.output import KEPT, Pointer
 from pipelines.mirror.bucket import Bucket, TakenError
 
 AT = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)

@@ -12,13 +12,13 @@ import pytest
 from pipelines import settings
 from pipelines.errors import BusyError, HeldError, RollbookError, SettingError
 from pipelines.fleet.engine import DUCKDB, SAIL
-from pipelines.fleet.histories import Histories
-from pipelines.fleet.rebuild import OTHER_DAYS, FleetRebuild
+from pipelines.fleet.history.histories import Histories
+from pipelines.fleet.history.rebuild import OTHER_DAYS, FleetRebuild
 from pipelines.store import parts
 from pipelines.store.fleet_file import FleetFile
 from pipelines.store.history import Computed
 from pipelines.sync import Rollbook, always
-from tests.fleet.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played, registry
+from tests.fleet.file.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played, registry
 from tests.support.district import District
 from tests.support.nights import night
 from tests.views.test_scripted_school import NIGHTS

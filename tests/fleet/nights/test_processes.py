@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fleet.outcomes import Kind
+from pipelines.fleet.nights.outcomes import Kind
 from tests.support import faults
 from tests.support.commands import COMMAND
 from tests.support.district import District, new_district

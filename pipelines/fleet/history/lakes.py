@@ -13,7 +13,7 @@ from datetime import date
 from pathlib import Path
 
 from pipelines.errors import RollbookError
-from pipelines.fleet.gathering import TRIES, same_file
+from pipelines.fleet.file.gathering import TRIES, same_file
 from pipelines.settings import load
 from pipelines.store.lake import DAYS, DayRecord, Lake
 from pipelines.store.scope import INSTITUTION

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pipelines.cron import due
 from pipelines.errors import RollbookError
-from pipelines.fleet import outcomes
+from pipelines.fleet.nights import outcomes
 from pipelines.institutions import Institution
 from pipelines.notify import together
 from pipelines.notify.alerts import Alerts, Kind, Outcome

@@ -26,9 +26,9 @@ import msgspec
 
 from pipelines import files, machine
 from pipelines.errors import HeldError, KeyRefusedError, RollbookError, unexpected_error
-from pipelines.fleet import outcomes
-from pipelines.fleet.outcomes import Kind, Outcome
-from pipelines.fleet.rebuilding import Rebuilt, rebuild, unfinished
+from pipelines.fleet.nights import outcomes
+from pipelines.fleet.nights.backfilling import Rebuilt, rebuild, unfinished
+from pipelines.fleet.nights.outcomes import Kind, Outcome
 from pipelines.landing.manifest import Manifest
 from pipelines.notify import alerts
 from pipelines.operations.doctor import Doctor

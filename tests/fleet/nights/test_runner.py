@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from pipelines import settings
-from pipelines.fleet import outcomes
-from pipelines.fleet.outcomes import Kind, Outcome
+from pipelines.fleet.nights import outcomes
+from pipelines.fleet.nights.outcomes import Kind, Outcome
 from tests.support import faults
 from tests.support.district import District, new_district
 from tests.support.listeners import Webhook, webhook
