@@ -45,6 +45,13 @@ def ten() -> Iterator[ChangingNights]:
 
 
 @pytest.fixture
+def nights() -> Iterator[ChangingNights]:
+    """Nights with views: they lead to the snapshots, of which some go."""
+    with new_house(students(30), classes(3)) as made:
+        yield ChangingNights(made)
+
+
+@pytest.fixture
 def thinned(ten: ChangingNights, nights: ChangingNights) -> ChangingNights:
     """Those ten nights, in a warehouse of the test's own."""
     shutil.copytree(ten.house.warehouse, nights.house.warehouse, symlinks=True)
