@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import environments
 from tests.support.lakes import NAMES, SmallLake, lakes
-from tests.support.spark import PINS, PLACE, needs_java
+from tests.support.spark import PINS, PLACE, needs_java, without_spark
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -75,7 +75,7 @@ def test_another_tool_reads_the_lake_and_what_institutions_give(
     lake = found["ash"].lake
     done = subprocess.run(
         [str(python), "-I", "-W", "ignore", "-c", BEGIN + READERS[reader] + END, str(lake.root), str(folder / "fleet")],
-        capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300,
+        capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300, env=without_spark(),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     days, names = json.loads(done.stdout.splitlines()[-1])

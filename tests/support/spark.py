@@ -32,6 +32,11 @@ def needs_java() -> None:
         pytest.skip(message)
 
 
+def without_spark() -> dict[str, str]:
+    """The environment, without what Spark's client leaves in it: another Spark would take itself for a client, too."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+
+
 @contextmanager
 def spark_server(folder: Path) -> Iterator[str]:
     """Yield the address of a cluster; its files and its log are in `folder`."""
@@ -57,7 +62,11 @@ def spark_server(folder: Path) -> Iterator[str]:
         *(word for name, value in options.items() for word in ("--conf", f"{name}={value}")),
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
     ]
-    environment = os.environ | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python)}
+    environment = without_spark() | {
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": str(python),
+    }
     with (folder / "spark.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
         try:
