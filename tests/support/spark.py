@@ -52,7 +52,8 @@ def spark_server(folder: Path) -> Iterator[str]:
         "spark.driver.host": "127.0.0.1",
         "spark.executor.memory": f"{MEMORY}m",
         "spark.local.dir": folder / "local",
-        "spark.sql.shuffle.partitions": 3,
+        "spark.sql.codegen.wholeStage": "false",  # to compile each statement takes longer than to run it on few rows
+        "spark.sql.shuffle.partitions": 2,
         "spark.sql.warehouse.dir": folder / "warehouse",
         "spark.ui.enabled": "false",
     }
