@@ -18,6 +18,7 @@ from types import MappingProxyType
 from dotenv import dotenv_values
 
 from pipelines.errors import SettingError
+from pipelines.text import listed
 
 FILE = "institutions.toml"
 DEFAULTS = "defaults"
@@ -95,9 +96,7 @@ class Registry:
 
     def listed(self, most: int = 20) -> str:
         """The names, with commas between; of very many, the first ones and how many more there are."""
-        names = list(self.institutions)
-        more = f" and {len(names) - most} more" if len(names) > most else ""
-        return (", ".join(names[:most]) or "none") + more
+        return listed(list(self.institutions), most) or "none"
 
 
 def read(path: Path, known: frozenset[str], secret: frozenset[str]) -> Registry:

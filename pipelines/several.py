@@ -7,7 +7,7 @@ once it is made for each of its institutions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -33,13 +33,12 @@ from pipelines.partitions import (
 from pipelines.resources import Details, Failed, Held, Options
 from pipelines.sync import Rollbook
 from pipelines.sync.policy import counted
-from pipelines.text import count_of, markdown
+from pipelines.text import count_of, listed, markdown
 
 SYNCED, REBUILT, SKIPPED, PAUSED = outcomes.Kind.SYNCED, Rebuilding.REBUILT, Rebuilding.SKIPPED, outcomes.Kind.PAUSED
 HELD, FAILED = outcomes.Kind.HELD, outcomes.Kind.FAILED
 # An institution that ended so is not done again when its run is started again.
 FINISHED = frozenset(map(str, (SYNCED, REBUILT, SKIPPED)))
-NAMED_MOST = 20
 ROOT_TAG = "dagster/root_run_id"
 
 
@@ -112,10 +111,10 @@ class Several:
         log, scope = self.context.log, self.scope
         names = [name for name in scope.institutions if name in registry.institutions]
         if gone := [name for name in scope.institutions if name not in names]:
-            log.warning("Not in the registry any more, and left out: %s", named(gone))
+            log.warning("Not in the registry any more, and left out: %s", listed(gone))
         before = before_retry(self.context)
         if done := [name for name in names if before.get(name) in FINISHED]:
-            log.info("Done already by the run that this one repeats: %s", named(done))
+            log.info("Done already by the run that this one repeats: %s", listed(done))
         return [name for name in names if name not in done]
 
     def _fetches(self, name: str) -> bool:
@@ -276,12 +275,6 @@ def evaluate(checks: ModuleType, names: Iterable[str]) -> Iterator[dg.AssetCheck
         yield checks.together(evaluations)
 
 
-def named(names: Sequence[str]) -> str:
-    """Some names, with commas between; of very many, the first ones and how many more there are."""
-    more = f" and {len(names) - NAMED_MOST} more" if len(names) > NAMED_MOST else ""
-    return ", ".join(names[:NAMED_MOST]) + more
-
-
 def _raise_unless_done(results: Mapping[str, Result]) -> None:
     by_kind = {kind: [n for n, r in results.items() if r.kind == kind] for kind in (FAILED, HELD, SKIPPED)}
     failed, held, skipped = by_kind.values()
@@ -293,9 +286,9 @@ def _raise_unless_done(results: Mapping[str, Result]) -> None:
     code = HeldError.exit_code if held and not failed else RollbookError.exit_code
     metadata: dict[str, Any] = {"exit_code": code, "not done": dg.MetadataValue.md("\n".join(lines))}
     if nothing:
-        says = f"nothing was landed on these days: {named(skipped)}"
+        says = f"nothing was landed on these days: {listed(skipped)}"
     else:
-        told = ", ".join(f"{kind}: {named(names)}" for kind, names in ((FAILED, failed), (HELD, held)) if names)
+        told = ", ".join(f"{kind}: {listed(names)}" for kind, names in ((FAILED, failed), (HELD, held)) if names)
         count = count_of(len(failed) + len(held), "institution")
         says = f"{count} of {len(results)} {told}. The table says why; to repeat only these, re-execute this run"
     raise (Held if code == HeldError.exit_code else Failed)(says, metadata=metadata, allow_retries=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # Terminal control characters (C0, DEL, C1), characters that change the text's direction, and those that a terminal may
 # take for a line break.
@@ -29,6 +30,12 @@ def markdown(text: str) -> str:
 def count_of(number: int, thing: str) -> str:
     """Word a number of things: `1 day`, `2,000 days`."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int = 20) -> str:
+    """Names with commas between; of more than `most`, the first ones and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 # A command that is about one institution, where a text names it.

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
 from rich.table import Table
 
@@ -155,6 +156,12 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     for row in listed:
         result.add_row(*(safe(_cell(value)) for value in row))
     return result
+
+
+def progress_bars() -> Progress:
+    """Bars that are gone at the end; none without a terminal."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
 
 
 def received(records: Mapping[str, int]) -> str:

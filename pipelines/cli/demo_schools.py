@@ -15,11 +15,12 @@ from typing import Any
 
 from pipelines import files
 from pipelines.cli.app import err, out, safe, table
+from pipelines.cli.fleet_build import fleet_folder, fleet_registry
 from pipelines.errors import CheckError
 from pipelines.export.query import run_query
 from pipelines.fleet.engine import DUCKDB, SAIL
 from pipelines.institutions import Registry
-from pipelines.settings import DEMO, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, common_path, registry
+from pipelines.settings import DEMO, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, common_path
 from pipelines.store.fleet_file import FILE
 from pipelines.text import count_of
 
@@ -76,7 +77,7 @@ def _prepare(addresses: Mapping[str, str], first: date, key: str) -> Registry:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     os.environ.pop(INSTITUTION, None)
     os.environ |= {DEMO: "1", INSTITUTIONS: str(path), f"{PREFIX}WAREHOUSE": str(root), KEY_VARIABLE: key}
-    return registry() or Registry(path, {})
+    return fleet_registry()
 
 
 def _show(known: Registry) -> None:
@@ -99,10 +100,9 @@ def _show(known: Registry) -> None:
 def _rollups(root: Path, known: Registry, engine: str) -> dict[str, list[tuple[Any, ...]]]:
     """Build the fleet's file, and return the tables that the engine computed."""
     from pipelines.fleet.file.build import FleetBuild
-    from pipelines.settings import FLEET
     from pipelines.views.fleet import ROLLUPS
 
-    FleetBuild(root / FLEET, known, engine=engine).build()
+    FleetBuild(fleet_folder(), known, engine=engine).build()
     return {name: run_query(root / FILE, f"FROM {name} ORDER BY ALL").rows for name in ROLLUPS}
 
 

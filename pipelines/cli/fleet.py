@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pipelines.cli.app import app, day_of, err, out, safe, table
+from pipelines.cli.app import app, day_of, err, out, progress_bars, safe, table
 from pipelines.cli.serve import stopping_on_signals
 from pipelines.errors import ArgumentError, SettingError
 from pipelines.institutions import FILE, Registry
@@ -239,15 +238,7 @@ def _fleet(only: str | None, jobs: int | None = None) -> Fleet:
 
 @contextmanager
 def _progress(what: str, total: int) -> Iterator[Callable[[], None]]:
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    ) as bars:
+    with progress_bars() as bars:
         task = bars.add_task(what, total=total)
         yield lambda: bars.advance(task)
 

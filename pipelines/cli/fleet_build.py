@@ -18,14 +18,11 @@ from pipelines.export.formats import Format
 from pipelines.setting_types import engine_name
 from pipelines.settings import FLEET, for_all, is_of_all, registry
 from pipelines.store import fleet_file, parts
-from pipelines.text import count_of
+from pipelines.text import count_of, listed
 
 if TYPE_CHECKING:
     from pipelines.fleet.file.build import Built
     from pipelines.institutions import Registry
-
-# Institutions that are listed by their names; of more, how many there are.
-MOST_NAMED = 10
 
 Pseudonymous = Annotated[
     bool, typer.Option("--pseudonymous", help="Ask fleet-pseudonymous.duckdb, which has codes and no names.")
@@ -62,7 +59,7 @@ def build(engine: EngineOption = None) -> None:
     whole, readers have the last one. Nothing is fetched. Exits 1 when an institution had to be left out, and says which
     and why.
     """
-    found = _build(_registry(), engine)
+    found = _build(fleet_registry(), engine)
     _say(fleet_file.FILE, found)
     if found.pseudonymous is not None:
         _say(fleet_file.PSEUDONYMOUS, found.pseudonymous)
@@ -71,7 +68,7 @@ def build(engine: EngineOption = None) -> None:
 
 
 def build_again() -> None:
-    """Make the files again after they were removed; a failure is said and is no reason to fail."""
+    """Make the files again after they were removed; a failure is said, and the command goes on."""
     try:
         known = registry()
         if known is None:
@@ -92,8 +89,10 @@ def sql(
     pseudonymous: Pseudonymous = False,
 ) -> None:
     """Run one SQL query on fleet.duckdb and print the result as a table. It only reads."""
-    _registry()
-    show_answer(_fleet(), _file(pseudonymous=pseudonymous), query, rows, kind=_kind("sql", pseudonymous=pseudonymous))
+    fleet_registry()
+    show_answer(
+        fleet_folder(), _file(pseudonymous=pseudonymous), query, rows, kind=_kind("sql", pseudonymous=pseudonymous)
+    )
 
 
 @fleet_app.command()
@@ -113,9 +112,9 @@ def export(
     The file may hold pupils' records of all institutions and is readable by its owner only. An erasure does not find
     it: keep it no longer than it is needed.
     """
-    _registry()
-    file, within = _file(pseudonymous=pseudonymous), files.folder(_fleet() / fleet_file.BUILD)
-    write_export(_fleet(), file, question, target, form, within, kind=_kind("export", pseudonymous=pseudonymous))
+    fleet_registry()
+    file, within = _file(pseudonymous=pseudonymous), files.folder(fleet_folder() / fleet_file.BUILD)
+    write_export(fleet_folder(), file, question, target, form, within, kind=_kind("export", pseudonymous=pseudonymous))
 
 
 @fleet_app.command()
@@ -129,7 +128,7 @@ def explore(
 
     One institution's classes and students: rollbook --institution NAME explore.
     """
-    _registry()
+    fleet_registry()
     if not is_of_all():
         raise ArgumentError("This is about all institutions: leave out --institution and ROLLBOOK_INSTITUTION")
     if not _file().exists():
@@ -153,7 +152,7 @@ def report(
     out_file = (target or for_all().common_path / reports.FILE).expanduser()
     if not out_file.parent.is_dir():
         raise ArgumentError(f"{out_file.parent} is not a folder: make it first, or write elsewhere with --out")
-    page = reports.write(_fleet(), _registry(), out_file, datetime.now(UTC))
+    page = reports.write(fleet_folder(), fleet_registry(), out_file, datetime.now(UTC))
     out.print(page.verdict)
     out.print(f"Wrote {safe(str(out_file))}.")
 
@@ -166,9 +165,9 @@ def forget(
 
     The next `rollbook fleet build` makes the file without it.
     """
-    if name in _registry().institutions:
+    if name in fleet_registry().institutions:
         raise ArgumentError(f"{name} is in the registry: take it out of institutions.toml first, or pause it")
-    if not parts.forget(_fleet(), name):
+    if not parts.forget(fleet_folder(), name):
         raise ArgumentError(f"Nothing of {name} is here: `rollbook fleet sql 'FROM institutions'` lists who is")
     out.print(f"Removed what {safe(name)} gave the fleet. Run `rollbook fleet build` to make the file without it.")
 
@@ -177,7 +176,7 @@ def _build(known: Registry, engine: str | None = None) -> Built:
     from pipelines.fleet.file.build import FleetBuild
 
     settings = for_all()
-    return FleetBuild(_fleet(), known, engine=engine or settings.fleet_engine, lake=settings.lake).build()
+    return FleetBuild(fleet_folder(), known, engine=engine or settings.fleet_engine, lake=settings.lake).build()
 
 
 def _say(file: str, found: Built) -> None:
@@ -186,8 +185,7 @@ def _say(file: str, found: Built) -> None:
         f" {count_of(found.students, 'student')}, up to {found.newest_day}."
     )
     if none := found.makes_none:
-        more = f" and {len(none) - MOST_NAMED} more" if len(none) > MOST_NAMED else ""
-        out.print(f"Not in it, for want of a pseudonymous file: {safe(', '.join(none[:MOST_NAMED]))}{more}.")
+        out.print(f"Without a pseudonymous file, and so not in it: {safe(listed(none))}.")
 
 
 def _say_missed(found: Built) -> bool:
@@ -205,7 +203,7 @@ def _say_missed(found: Built) -> bool:
     return bool(left_out or found.failed or found.not_copied)
 
 
-def _registry() -> Registry:
+def fleet_registry() -> Registry:
     """The registry. Raises SettingError without one."""
     known = registry()
     if known is None:
@@ -216,7 +214,8 @@ def _registry() -> Registry:
     return known
 
 
-def _fleet() -> Path:
+def fleet_folder() -> Path:
+    """The folder of what all institutions share."""
     return for_all().common_path / FLEET
 
 

@@ -8,7 +8,7 @@ import typer
 
 from pipelines.cli.app import err, out, safe, table
 from pipelines.cli.fleet import Only, fleet_app, names_of
-from pipelines.cli.fleet_build import EngineOption, _fleet, _registry
+from pipelines.cli.fleet_build import EngineOption, fleet_folder, fleet_registry
 from pipelines.errors import HeldError, RollbookError
 from pipelines.settings import for_all
 from pipelines.text import count_of
@@ -34,7 +34,7 @@ def rebuild(
     """
     from pipelines.fleet.history.rebuild import FleetRebuild
 
-    run = FleetRebuild(_fleet(), _registry(), engine or for_all().fleet_engine, names_of(only))
+    run = FleetRebuild(fleet_folder(), fleet_registry(), engine or for_all().fleet_engine, names_of(only))
     if verify:
         _verify(run)
     else:

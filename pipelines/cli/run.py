@@ -10,10 +10,9 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipelines.cli import job
-from pipelines.cli.app import app, day_of, err, out, received, safe, table
+from pipelines.cli.app import app, day_of, err, out, progress_bars, received, safe, table
 from pipelines.errors import ArgumentError, HeldError, NothingLandedError
 from pipelines.landing.manifest import Hold, Manifest, TableCounts
 from pipelines.operations import discard as discards
@@ -190,15 +189,7 @@ def shown_progress() -> Iterator[PageProgress]:
     """Show a bar of the pages fetched, or of the days made again, if there is a terminal."""
     from pipelines.resources import Writer
 
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    ) as bars:
+    with progress_bars() as bars:
         tasks = {}
 
         def show(name: str, done: int, total: int) -> None:

@@ -57,7 +57,7 @@ def pause(known: Registry, name: str, reason: str) -> None:
 
 
 def resume(known: Registry, name: str) -> bool:
-    """Let an institution take part again, whoever paused it; returns whether it was paused."""
+    """Let an institution take part again; returns whether it was paused."""
     asked = known[name]
 
     def change(document: TOMLDocument) -> None:

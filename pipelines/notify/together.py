@@ -18,16 +18,15 @@ from pipelines.notify.alerts import Alerts, Kind, Message
 from pipelines.notify.channels import send
 from pipelines.source.fetch import utc_now
 from pipelines.sync import Rollbook
-from pipelines.text import count_of
+from pipelines.text import count_of, listed
 
 log = logging.getLogger(__name__)
 
 # How long a message waits for others like it where they come one by one: each institution ends its night for itself.
 COMPANY = timedelta(minutes=10)
 GOOD_COMPANY = timedelta(hours=1)
-# Whoever took messages to send them together has this long to say what came of them; then they are tried again.
+# A process that took messages to send them together has this long to say what came of them; then they are tried again.
 TAKEN = timedelta(minutes=5)
-NAMED_MOST = 20
 CAUSES_MOST = 20
 
 # In this order: what somebody should do something about comes first.
@@ -120,8 +119,6 @@ def _written(found: Sequence[_News]) -> tuple[str, str]:
 
 
 def _paragraph(word: str, day: date, found: Sequence[_News]) -> str:
-    names = [news.name for news in found]
-    more = f" and {len(names) - NAMED_MOST:,} more" if len(names) > NAMED_MOST else ""
     of = f" ({day})" if day != date.min else ""
     said = found[0].message.text if len(found) == 1 else found[0].said or "Nothing is left to do."
-    return f"{word[0].upper()}{word[1:]}{of}: {', '.join(names[:NAMED_MOST])}{more}\n{said}"
+    return f"{word[0].upper()}{word[1:]}{of}: {listed([news.name for news in found])}\n{said}"

@@ -26,7 +26,6 @@ from pipelines.fleet import engine as engines
 from pipelines.fleet.file import rollups
 from pipelines.fleet.history.histories import Histories
 from pipelines.tables import SETS, TABLES, Column, Table
-from pipelines.views import fleet as views
 from tests.bench import meter
 
 FIRST = "2026-01-05"
@@ -118,9 +117,7 @@ def compute(name: str, root: Path, into: Path) -> None:
         started = time.perf_counter()
         Histories(engine, root, into / "histories").compute()
         computed = time.perf_counter()
-        for rollup in views.rollups():
-            engine.write(rollup.query, into / rollup.name)
-            engine.read(f"main.{rollup.name}", into / rollup.name, rollups.columns(rollup))
+        rollups.compute_from_tables(engine, into)
         ended = time.perf_counter()
         rows = engine.count("SELECT * FROM main.changes")
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

@@ -13,7 +13,8 @@ class Engine(Protocol):
     """Reads folders of Parquet files, runs statements over them, writes folders.
 
     A relation has a name in a schema, as `history.students`. Its columns have the types of the declarations; JSON is
-    text. Every method raises EngineError when the engine fails.
+    text. Every method raises EngineError when an engine of its own fails; DuckDB, which is in this process, raises what
+    `store.database` makes of it.
     """
 
     name: str

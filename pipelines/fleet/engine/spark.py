@@ -62,7 +62,7 @@ def remote(address: str) -> Iterator[SparkSession]:
 def sail() -> Iterator[SparkSession]:
     """A session on Sail, started in this process on a free port of this machine and stopped afterwards.
 
-    Spark Connect asks for no password: whoever may run programs on this machine can reach it meanwhile.
+    Spark Connect asks for no password: every program on this machine can reach it meanwhile.
     """
     os.environ.setdefault("RUST_LOG", "error")  # it logs to the terminal
     from pysail.spark import SparkConnectServer

@@ -172,7 +172,7 @@ class FleetBuild:
         given = _relations(file)
         told = contents.shown(INSTITUTIONS) if file.is_pseudonymous else INSTITUTIONS.columns
         with transaction(con):
-            views.create_tables(con, given[len(parts.shared()) :])
+            views.create_tables(con, (contents.RELEASE,) if file.is_pseudonymous else ())
             _insert(con, INSTITUTIONS, told, standing.rows(self.fleet, self.registry, found.given, found.left_out))
         for relation in given:
             _fill_table(con, relation, found)
@@ -191,7 +191,7 @@ class _DamagedPartsError(DamagedError):
 
 def _relations(file: FleetFile) -> tuple[Relation, ...]:
     """The tables that institutions give for a file."""
-    return (*parts.shared(), *((contents.RELEASE,) if file.is_pseudonymous else ()))
+    return pseudonymous.shared() if file.is_pseudonymous else parts.shared()
 
 
 def _finish(con: duckdb.DuckDBPyConnection, file: FleetFile, stamp: _Stamp) -> None:

@@ -19,19 +19,17 @@ def compute(engine: Engine, given: Path, into: Path) -> None:
 
     Raises EngineError.
     """
-    read_tables(engine, given)
+    for relation, shared in zip(views.tables(), parts.shared(), strict=True):
+        engine.read(f"{relation.schema}.{relation.name}", given / parts.title(shared), relation.columns)
+    compute_from_tables(engine, into)
+
+
+def compute_from_tables(engine: Engine, into: Path) -> None:
+    """Compute every rollup of tables that the engine knows by their names. Raises EngineError."""
     for rollup in views.rollups():  # a later one reads an earlier one
         folder = into / rollup.name
         engine.write(rollup.query, folder)
         engine.read(f"main.{rollup.name}", folder, columns(rollup))
-
-
-def read_tables(engine: Engine, given: Path, schema: str | None = None) -> None:
-    """Give the institutions' tables their names; all of them in one `schema`, if one is given."""
-    for relation, shared in zip(views.tables(), parts.shared(), strict=True):
-        title = parts.title(shared)
-        name = f"{schema}.{title.replace('.', '_')}" if schema else f"{relation.schema}.{relation.name}"
-        engine.read(name, given / title, relation.columns)
 
 
 def columns(rollup: View) -> tuple[Column, ...]:

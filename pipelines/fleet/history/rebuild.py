@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from pipelines import files, machine
+from pipelines import machine
 from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.fleet import engine as engines
 from pipelines.fleet.file.gathering import Gathered, gather
@@ -75,7 +75,7 @@ class FleetRebuild:
     def rebuild(self, done: Done, confirm: Confirm = within_hold) -> None:
         """Compute the histories, and publish each institution's; `done` is called with each as it ends.
 
-        Raises NothingLandedError when there is no lake, BusyError while a build runs, and EngineError; then no
+        Raises NothingLandedError without any lake, BusyError while a build runs, and EngineError; then no
         institution has changed.
         """
         with self._computing() as (found, histories):
@@ -84,10 +84,9 @@ class FleetRebuild:
             for name, days in found.days.items():
                 try:
                     adopt(Rollbook(load(institution=name, fetches=False)), histories.computed(name, days), confirm)
+                    done(name, None)
                 except RollbookError as error:
                     done(name, error)
-                else:
-                    done(name, None)
 
     @contextmanager
     def _computing(self) -> Iterator[tuple[lakes.Linked, Histories]]:
@@ -97,9 +96,11 @@ class FleetRebuild:
             try:
                 found = lakes.link(self.institutions, file.lakes)
                 if not found.days:
-                    told = "; ".join(f"{name}: {why}" for name, why in found.left_out.items())
-                    raise NothingLandedError(f"There is no lake to compute histories from ({told})")
-                with engines.of(self.engine, files.folder(file.scratch)) as engine:
+                    told = "".join(f"; {name}: {why}" for name, why in found.left_out.items())
+                    raise NothingLandedError(
+                        f"No institution has a lake to compute from{told}: run `rollbook fleet sync` first"
+                    )
+                with engines.of(self.engine, file.scratch) as engine:
                     histories = Histories(engine, file.lakes, file.histories)
                     histories.compute()
                     yield found, histories

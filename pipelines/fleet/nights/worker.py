@@ -167,7 +167,7 @@ def note(book: Rollbook, outcome: Outcome) -> Outcome:
 def tell(book: Rollbook, outcome: Outcome) -> None:
     """Alert of an outcome as a single school would, by the institution's own ROLLBOOK_NOTIFY. Never raises.
 
-    It is sent by whoever knows what is to be told of the others, too.
+    It is sent with what is to be told of the others (`notify.together`).
     """
     try:
         told = alerts.Alerts(book, clock=book.clock)

@@ -231,7 +231,7 @@ def test_while_a_build_runs_no_new_codes_are_given(district: District, monkeypat
 def test_it_is_asked_with_an_option_and_the_log_says_so(district: District, tmp_path: Path) -> None:
     with pytest.raises(NothingLandedError, match="set ROLLBOOK_PSEUDONYMOUS=1 for an institution"):
         run("fleet", "sql", "--pseudonymous", "FROM students")
-    assert "Not in it, for want of a pseudonymous file: cedar." in run("fleet", "build")
+    assert "Without a pseudonymous file, and so not in it: cedar." in run("fleet", "build")
     asked = run("fleet", "sql", "--pseudonymous", "SELECT COUNT(*), COUNT(name) FROM students")
     assert "15" in asked
     target = tmp_path / "roster.csv"
