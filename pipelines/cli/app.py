@@ -9,19 +9,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from traceback import extract_tb
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
 from rich.table import Table
 
 from pipelines import __version__, files
 from pipelines.errors import RollbookError, unexpected_error
-from pipelines.settings import INSTITUTION, ROOT, registry
+from pipelines.settings import INSTITUTION, ROOT, load, registry
 from pipelines.text import naming, printable
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from pipelines.sync import Rollbook
 
 PACKAGE = ROOT / "pipelines"
 
@@ -158,8 +162,20 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     return result
 
 
+def open_rollbook(*, fetches: bool = False, **overrides: Any) -> Rollbook:
+    """What the settings name, ready for a command. `fetches` and `overrides` are those of `load`, which raises.
+
+    The stages are imported only here: `rollbook --help` need not wait for them.
+    """
+    from pipelines.sync import Rollbook
+
+    return Rollbook(load(fetches=fetches, **overrides))
+
+
 def progress_bars() -> Progress:
     """Bars that are gone at the end; none without a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
 

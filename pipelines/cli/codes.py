@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.app import app, out, safe
+from pipelines.cli.app import app, open_rollbook, out, safe
 from pipelines.cli.fleet_build import build_again
 from pipelines.errors import ArgumentError
 from pipelines.privacy import access
-from pipelines.privacy.pseudonymous import Pseudonymous
-from pipelines.settings import load
 from pipelines.store.fleet_file import FleetFile
-from pipelines.sync import Rollbook
 from pipelines.text import count_of
+
+if TYPE_CHECKING:
+    from pipelines.privacy.pseudonymous import Pseudonymous
+    from pipelines.sync import Rollbook
 
 codes = typer.Typer(
     help="Look up whom a code of the pseudonymous file stands for, or give everybody another one.",
@@ -32,7 +33,7 @@ def find(
 
     Only the account that Rollbook runs as can read the table of codes. Nothing is fetched or changed.
     """
-    rollbook = Rollbook(load(fetches=False))
+    rollbook = open_rollbook()
     file = _file(rollbook)
     release = file.codes.load()
     student = release.student(code) if release else None
@@ -54,7 +55,7 @@ def rotate(
     It takes effect at once. The codes used until now lead nowhere afterwards: what analysts have kept by them cannot be
     joined with the new file, and `rollbook codes find` does not know them any more.
     """
-    rollbook = Rollbook(load(fetches=False))
+    rollbook = open_rollbook()
     if not yes and not _confirmed():
         raise ArgumentError("No new release was begun: it was not confirmed. Without a terminal, add --yes")
     fleet = rollbook.warehouse.fleet

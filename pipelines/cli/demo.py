@@ -10,21 +10,19 @@ import os
 import shutil
 import time
 from datetime import date, timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.syntax import Syntax
 
 from pipelines import files
 from pipelines.cli import job
 from pipelines.cli.app import app, err, out, safe, table
 from pipelines.errors import OtherInstitutionError
-from pipelines.export.query import run_query
 from pipelines.settings import DEMO, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, Settings, common_path, load
 from pipelines.store.statements import statements
-from pipelines.sync import Rollbook
-from pipelines.views import terms
+
+if TYPE_CHECKING:
+    from pipelines.sync import Rollbook
 
 sql = statements("pipelines.cli")
 
@@ -60,8 +58,12 @@ def demo(
 
 def play(students: int, days: int) -> None:
     """Play a school's days, and show what came of them."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     from pipelines.sandbox import DEFAULT_SCHOOL, Sandbox
     from pipelines.sandbox.clock import terms as terms_between
+    from pipelines.sync import Rollbook
+    from pipelines.views import terms
 
     started = time.monotonic()
     with Sandbox(students, api_key=KEY) as sandbox:
@@ -129,6 +131,10 @@ def remove_earlier_demo(rollbook: Rollbook, school_id: int) -> None:
 
 def show(rollbook: Rollbook, last: date) -> None:
     """Print what was synced, what changed last night, three questions with their answers, and what to try next."""
+    from rich.syntax import Syntax
+
+    from pipelines.export.query import run_query
+
     published = rollbook.warehouse.published
 
     def rows(query: str, **parameters: Any) -> list[tuple[Any, ...]]:

@@ -7,27 +7,22 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from pipelines.cli.app import app, err, out, received, safe, table
+from pipelines.cli.app import app, err, open_rollbook, out, received, safe, table
 from pipelines.cli.demo import choose_warehouse
-from pipelines.landing.manifest import TableCounts
 from pipelines.machine import in_bytes
-from pipelines.operations import capacity
-from pipelines.operations.diff import diff as compare
-from pipelines.operations.doctor import Doctor, Finding, Level
-from pipelines.operations.status import PseudonymousFile, Status, load_status
-from pipelines.settings import load
 from pipelines.store.versions import PSEUDONYMOUS
-from pipelines.sync import Rollbook
 from pipelines.text import count_of, printable
 
-MARKS = {Level.OK: "[green]ok[/]", Level.WARNING: "[yellow]warning[/]", Level.FAILED: "[bold red]failed[/]"}
-# With fewer runs, the instance's size is mostly its empty tables and says little about what one run adds.
-RUNS_TO_ESTIMATE = 10
+if TYPE_CHECKING:
+    from pipelines.landing.manifest import TableCounts
+    from pipelines.operations.status import PseudonymousFile, Status
+
+MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "failed": "[bold red]failed[/]"}
 
 
 def home() -> Path | None:
@@ -53,9 +48,11 @@ def status(
     Exits 0 whatever it finds; when a night is late, it says so, and `is_fresh` is false in the JSON. With --json,
     times have a zone, sizes are in bytes, and what is not known is null.
     """
+    from pipelines.operations.status import load_status
+
     if demo:
         choose_warehouse()
-    known = load_status(Rollbook(load(fetches=False)), home())
+    known = load_status(open_rollbook(), home())
     if as_json:
         text = msgspec.json.format(msgspec.json.encode(known), indent=2).decode()
         sys.stdout.write(printable(text, lines=True) + "\n")
@@ -75,13 +72,16 @@ def doctor() -> None:
     Exits 0 when a sync could run, warnings or not, and 1 when it could not. If a setting is missing or malformed, it
     is named, and the exit code is 2.
     """
-    rollbook = Rollbook(load())
+    from pipelines.cli.instance import Instance
+    from pipelines.operations.doctor import Doctor
+
+    rollbook = open_rollbook(fetches=True)
     levels = set()
-    instance = Instance()
+    instance = Instance(home())
     for finding in (*instance.examine(), *Doctor(rollbook, run_bytes=instance.run_bytes).examine()):
         levels.add(finding.level)
         out.print(f"{MARKS[finding.level]:>8}  [bold]{finding.what}[/]: {safe(finding.says)}")
-    if Level.FAILED in levels:
+    if "failed" in levels:
         err.print("[bold red]A sync could not run:[/] see what failed above.")
         raise typer.Exit(1)
     out.print("[bold green]A sync could run.[/]")
@@ -98,7 +98,9 @@ def diff() -> None:
 
     Exits 0 whatever it finds, and 1 only when the service could not be read.
     """
-    rollbook = Rollbook(load())
+    from pipelines.operations.diff import diff as compare
+
+    rollbook = open_rollbook(fetches=True)
     found = compare(rollbook)
     day = found.manifest.snapshot_date
     titles = {"synced": "[bold green]Would be synced[/]", "held": "[bold yellow]Would be held[/]"}
@@ -200,48 +202,3 @@ def _ago(moment: datetime) -> str:
     if hours >= 48:
         return f"{count_of(past.days, 'day')} ago"
     return f"{hours} h ago" if hours else f"{past // timedelta(minutes=1)} min ago"
-
-
-class Instance:
-    """The doctor's checks of Dagster."""
-
-    def __init__(self) -> None:
-        self.run_bytes = capacity.RUN_BYTES
-
-    def examine(self) -> Iterator[Finding]:
-        """Check that the instance opens and that a daemon runs, which starts the nightly sync."""
-        found = home()
-        if found is None:
-            says = (
-                f"{os.environ.get('DAGSTER_HOME')} is not a folder: set DAGSTER_HOME to one with a dagster.yaml in it"
-            )
-            yield Finding("Dagster", Level.FAILED, says)
-            return
-        if not os.access(found, os.W_OK | os.X_OK):
-            yield Finding("Dagster", Level.FAILED, f"{found} cannot be written to by this account: chown it")
-            return
-        if found.stat().st_mode & 0o077:  # owned by another account: the command makes its own folder private
-            yield Finding("Dagster", Level.WARNING, f"{found} can be read by others on this machine: chmod 700 {found}")
-        if not (found / "dagster.yaml").exists():
-            says = f"{found} has no dagster.yaml: copy dagster_home/dagster.yaml there, or two syncs may run at a time"
-            yield Finding("Dagster", Level.WARNING, says)
-        yield from self._examine_instance(found)
-
-    def _examine_instance(self, found: Path) -> Iterator[Finding]:
-        from pipelines import machine, runs
-
-        try:
-            with runs.open_instance() as instance:
-                count = runs.count(instance)
-                beats = instance.get_daemon_heartbeats()
-        except Exception as error:  # noqa: BLE001 - whatever Dagster raises, the instance cannot be used
-            says = f"the instance in {found} does not open ({type(error).__name__}): {str(error).splitlines()[0]}"
-            yield Finding("Dagster", Level.FAILED, says)
-            return
-        if count >= RUNS_TO_ESTIMATE:
-            self.run_bytes = max(machine.size(found) // count, 1)
-        yield Finding("Dagster", Level.OK, f"{count:,} runs in {found}, {in_bytes(machine.size(found))}")
-        newest = max((beat.timestamp for beat in beats.values()), default=0.0)
-        if datetime.now(UTC).timestamp() - newest > 300:
-            says = "no daemon is running, so nothing starts the nightly sync: run `rollbook serve`, or sync from cron"
-            yield Finding("Dagster", Level.WARNING, says)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markdown import Markdown
 
-from pipelines.cli.app import app, err, out, safe, table
+from pipelines.cli.app import app, err, open_rollbook, out, safe, table
 from pipelines.cli.diagnostics import home
 from pipelines.cli.fleet_build import build_again
 from pipelines.cli.run import shown_progress
 from pipelines.errors import ArgumentError
-from pipelines.operations import erase as erasures
 from pipelines.privacy import access
 from pipelines.privacy.certificate import LABELS
-from pipelines.privacy.erasure import Holdings
-from pipelines.settings import load
-from pipelines.sync import Rollbook
+
+if TYPE_CHECKING:
+    from pipelines.privacy.erasure import Holdings
 
 Student = Annotated[int, typer.Argument(metavar="STUDENT", help="The student's id at the records service.")]
 
@@ -40,7 +38,11 @@ def erase(
     Counts first and asks. A student of whom nothing is here can be kept out, too. Killed on the way, it is finished by
     the next sync. Exits 2 for a student under a legal hold, 3 when it was not confirmed; then nothing has changed.
     """
-    rollbook = Rollbook(load(fetches=False))
+    from rich.markdown import Markdown
+
+    from pipelines.operations import erase as erasures
+
+    rollbook = open_rollbook()
     if dry_run:
         with shown_progress() as progress:
             rollbook.progress = progress
@@ -83,7 +85,9 @@ def hold_erasure(
 
     The id is kept as a keyed hash. Exits 2 for a student who was erased already.
     """
-    rollbook = Rollbook(load(fetches=False))
+    from pipelines.operations import erase as erasures
+
+    rollbook = open_rollbook()
     if lift:
         if reason:
             raise ArgumentError("--lift takes no reason")

@@ -14,10 +14,10 @@ from pipelines.cli.explore import show_app
 from pipelines.cli.fleet import fleet_app
 from pipelines.cli.read import show_answer, write_export
 from pipelines.errors import ArgumentError, NothingLandedError, RollbookError, SettingError
-from pipelines.export.formats import Format
+from pipelines.export import Format
 from pipelines.setting_types import engine_name
 from pipelines.settings import FLEET, for_all, is_of_all, registry
-from pipelines.store import fleet_file, parts
+from pipelines.store import fleet_file
 from pipelines.text import count_of, listed
 
 if TYPE_CHECKING:
@@ -165,6 +165,8 @@ def forget(
 
     The next `rollbook fleet build` makes the file without it.
     """
+    from pipelines.store import parts
+
     if name in fleet_registry().institutions:
         raise ArgumentError(f"{name} is in the registry: take it out of institutions.toml first, or pause it")
     if not parts.forget(fleet_folder(), name):

@@ -10,9 +10,8 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from pipelines.cli.app import open_rollbook
 from pipelines.errors import RollbookError
-from pipelines.settings import load
-from pipelines.sync import Rollbook
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -85,7 +84,7 @@ def _notify(instance: dg.DagsterInstance, run_id: str, institution: str) -> None
     from pipelines.schedules import report_run
 
     try:
-        alerts = Alerts(Rollbook(load(fetches=False, institution=institution or None)))
+        alerts = Alerts(open_rollbook(institution=institution or None))
         record = instance.get_run_record_by_id(run_id)
         if alerts.enabled and record is not None:
             report_run(instance, alerts, record)

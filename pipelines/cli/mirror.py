@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from pipelines.cli.app import app, err, out, safe
+from pipelines.cli.app import app, open_rollbook, out, progress_bars, safe
 from pipelines.errors import MirrorError, SettingError
 from pipelines.machine import in_bytes
-from pipelines.mirror import restore as restore_copy
-from pipelines.mirror.mirror import Progress as Report
 from pipelines.settings import load
-from pipelines.sync import Rollbook
-from pipelines.sync.lock import writer_lock
 from pipelines.text import count_of
+
+if TYPE_CHECKING:
+    from pipelines.mirror.mirror import Progress
+    from pipelines.sync import Rollbook
 
 mirror_app = typer.Typer(
     help="The copy of the warehouse in an object store or another folder (ROLLBOOK_LAKE).", no_args_is_help=True
@@ -51,6 +50,8 @@ def sync(
     ] = False,
 ) -> None:
     """Bring the copy up to the warehouse now. Every sync, backfill and erasure does the same when it ends."""
+    from pipelines.sync.lock import writer_lock
+
     rollbook = _rollbook()
     rollbook.warehouse.prepare()
     with writer_lock(rollbook.warehouse.build, rollbook.clock()), _progress() as progress:
@@ -83,6 +84,8 @@ def restore(
 
     It can be interrupted and run again. `rollbook rebuild` then makes the tables.
     """
+    from pipelines.mirror import restore as restore_copy
+
     settings = load(fetches=False)
     if not settings.lake:
         raise SettingError("ROLLBOOK_LAKE is not set: it says where the copy is")
@@ -94,16 +97,15 @@ def restore(
 
 
 def _rollbook() -> Rollbook:
-    rollbook = Rollbook(load(fetches=False))
+    rollbook = open_rollbook()
     if not rollbook.mirror.wanted:
         raise SettingError("ROLLBOOK_LAKE is not set: it says where the copy is, such as s3://bucket/rollbook")
     return rollbook
 
 
 @contextmanager
-def _progress() -> Iterator[Report]:
+def _progress() -> Iterator[Progress]:
     """Show a bar of files, if there is a terminal."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bars:
+    with progress_bars() as bars:
         task = bars.add_task("files", total=None)
         yield lambda name, done, total: bars.update(task, description=name, completed=done, total=total)

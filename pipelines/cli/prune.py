@@ -6,13 +6,9 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli.app import app, err, out
+from pipelines.cli.app import app, err, open_rollbook, out
 from pipelines.cli.diagnostics import home
 from pipelines.machine import in_bytes
-from pipelines.operations import capacity
-from pipelines.operations.prune import prune as prune_now
-from pipelines.settings import load
-from pipelines.sync import Rollbook
 from pipelines.text import count_of
 
 
@@ -34,7 +30,10 @@ def prune(
 
     With --dry-run nothing is deleted; it shows the days and the bytes.
     """
-    rollbook = Rollbook(load(fetches=False) if keep_days is None else load(fetches=False, keep_days=keep_days))
+    from pipelines.operations import capacity
+    from pipelines.operations.prune import prune as prune_now
+
+    rollbook = open_rollbook() if keep_days is None else open_rollbook(keep_days=keep_days)
     found = capacity.expiry(rollbook)
     if found.keep_days is None:
         out.print("ROLLBOOK_KEEP_DAYS is not set: raw bodies and snapshots of all days are kept.")

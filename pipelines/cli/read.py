@@ -8,22 +8,23 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from pipelines import files
-from pipelines.cli.app import Terminal, app, err, out, safe, table
+from pipelines.cli.app import Terminal, app, err, open_rollbook, out, safe, table
 from pipelines.errors import ArgumentError
-from pipelines.export.formats import Format
-from pipelines.export.query import Answer, run_query
+from pipelines.export import Format
 from pipelines.privacy import access
 from pipelines.privacy.queries import without_values
 from pipelines.settings import ROOT, load, place
 from pipelines.store.versions import PUBLISHED
-from pipelines.store.warehouse import BUILD
 from pipelines.text import count_of
+
+if TYPE_CHECKING:
+    from pipelines.export.query import Answer
 
 DICTIONARY = Path("warehouse", "README.md")
 EXPORTS = "exports"
@@ -44,6 +45,8 @@ def sql(
 
 def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "sql") -> None:
     """Run a query on a file and print the result; `root` is the folder with the access log, `kind` what that says."""
+    from pipelines.export.query import run_query
+
     text = sys.stdin.read() if query == "-" else query
     with _noted_if_refused(root, kind, text):
         answer = run_query(file, text, most=rows)
@@ -96,6 +99,8 @@ def export(
     The file holds pupils' records and is readable by its owner only. Text that a spreadsheet program would run as a
     formula is disarmed.
     """
+    from pipelines.store.warehouse import BUILD
+
     warehouse = place().warehouse_path
     if target is None:
         form = form or Format.CSV
@@ -146,9 +151,7 @@ def restore(
     Readers that have a file open keep it. Nothing is lost: the current file is kept, and the next sync brings the
     restored one up to date by itself.
     """
-    from pipelines.sync import Rollbook
-
-    rollbook = Rollbook(load(fetches=False))
+    rollbook = open_rollbook()
     kept = rollbook.warehouse.kept()
     if which is None:
         _list(rollbook.warehouse.published, kept)
@@ -165,9 +168,7 @@ def relocate() -> None:
 
     The next sync does the same. Nothing is fetched.
     """
-    from pipelines.sync import Rollbook
-
-    rollbook = Rollbook(load(fetches=False))
+    rollbook = open_rollbook()
     if not rollbook.warehouse.published.is_file():
         raise ArgumentError(
             f"There is no {rollbook.warehouse.published}: set ROLLBOOK_WAREHOUSE to where the warehouse is now"
@@ -195,6 +196,8 @@ def _list(published: Path, kept: Iterable[Path]) -> None:
 
 
 def _newest(path: Path) -> str:
+    from pipelines.export.query import run_query
+
     return str(run_query(path, NEWEST).rows[0][0])
 
 

@@ -6,22 +6,22 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from pipelines.cli import job
-from pipelines.cli.app import app, day_of, err, out, progress_bars, received, safe, table
+from pipelines.cli.app import app, day_of, err, open_rollbook, out, progress_bars, received, safe, table
 from pipelines.errors import ArgumentError, HeldError, NothingLandedError
-from pipelines.landing.manifest import Hold, Manifest, TableCounts
-from pipelines.operations import discard as discards
-from pipelines.settings import Details, load
-from pipelines.source.pagination import Progress as PageProgress
-from pipelines.sync import Backfilled, Rollbook, within_hold
-from pipelines.sync.results import days_between
+from pipelines.settings import Details
 from pipelines.tables import SETS
 from pipelines.text import count_of
+
+if TYPE_CHECKING:
+    from pipelines.landing.manifest import Hold, Manifest, TableCounts
+    from pipelines.source.pagination import Progress as PageProgress
+    from pipelines.sync import Backfilled, Rollbook
 
 Day = Annotated[datetime, typer.Argument(formats=["%Y-%m-%d"], metavar="DAY")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Publish without asking.")]
@@ -52,7 +52,7 @@ def sync(
     Exits 0 when synced (with a warning if a set could not be proven complete), 1 when it failed, 2 when a setting or
     argument is missing or malformed, 3 when it was held. Unless it is synced, readers keep the last published file.
     """
-    rollbook = Rollbook(load(fetches=not approve))
+    rollbook = open_rollbook(fetches=not approve)
     if approve:
         held = rollbook.landings.to_approve(day_of(day))
         _print_held(held, rollbook.landings.synced_since(held.snapshot_date))
@@ -78,7 +78,9 @@ def backfill(first: Day, last: Day, yes: Yes = False) -> None:
     landings stay held. Asks before it publishes if a table would lose more than a sync may remove without a hold.
     Exits 1 when no day of the range was landed or too many of its records are refused, 3 when it was not confirmed.
     """
-    rollbook = Rollbook(load(fetches=False))
+    from pipelines.sync.results import days_between
+
+    rollbook = open_rollbook()
     asked = days_between(first.date(), last.date())
     days = _partitions(rollbook, asked)
     try:
@@ -118,12 +120,15 @@ def rebuild(
     that raw/ does not hold. Exits 1 when too many records are refused, 3 when it was not confirmed; then nothing has
     changed.
     """
+    from pipelines.sync import within_hold
 
     def confirm(what: Hold) -> bool:
         return yes or within_hold(what) or _confirmed_hold(what)
 
     with shown_progress() as progress:
-        done = Rollbook(load(fetches=False), progress=progress).rebuild(confirm=confirm, accept_loss=accept_loss)
+        rollbook = open_rollbook()
+        rollbook.progress = progress
+        done = rollbook.rebuild(confirm=confirm, accept_loss=accept_loss)
     _print_backfill(done)
 
 
@@ -146,7 +151,9 @@ def discard(
     aside within raw/ and stays readable; --undo puts it back. Shows what would change and asks first. A day whose raw
     bodies have expired cannot be discarded. Exits 3 when it was not confirmed; then nothing has changed.
     """
-    rollbook, of = Rollbook(load(fetches=False)), day.date()
+    from pipelines.operations import discard as discards
+
+    rollbook, of = open_rollbook(), day.date()
 
     def confirm(what: Hold) -> bool:
         return yes or _confirmed_hold(what)

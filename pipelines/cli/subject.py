@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pipelines import machine
-from pipelines.cli.app import Terminal, app, day_of, err, out, safe, table
+from pipelines.cli.app import Terminal, app, day_of, err, out, progress_bars, safe, table
 from pipelines.privacy import access as log
 from pipelines.records import MAX_ID
 from pipelines.settings import place
@@ -52,10 +51,9 @@ def subject(
 @contextmanager
 def _shown_progress() -> Iterator[Callable[[int, int], None]]:
     """Show how many landings were looked through, where there is a terminal."""
-    columns = (TextColumn("Looking through what was landed"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    with progress_bars() as bars:
+        task = bars.add_task("Looking through what was landed", total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
 @app.command()

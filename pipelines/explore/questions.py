@@ -18,7 +18,8 @@ import duckdb
 
 from pipelines import files
 from pipelines.errors import NothingLandedError, RollbookError
-from pipelines.export.formats import Format, export
+from pipelines.export import Format
+from pipelines.export.formats import export
 from pipelines.privacy import access
 from pipelines.privacy.queries import without_values
 from pipelines.settings import FLEET, for_all, is_of_all, place

@@ -5,3 +5,15 @@
 
 Nothing here writes to the warehouse.
 """
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Format(StrEnum):
+    """The export formats."""
+
+    CSV = "csv"
+    XLSX = "xlsx"
+    PARQUET = "parquet"

@@ -12,7 +12,6 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from enum import StrEnum
 from math import isfinite
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +22,7 @@ from pyarrow import compute
 
 from pipelines import files
 from pipelines.errors import ArgumentError
+from pipelines.export import Format
 from pipelines.export.query import lock, open_published, query_of, refusals
 
 # Leading characters that make a spreadsheet program read text as a formula (OWASP's list, with full-width forms).
@@ -36,14 +36,6 @@ NUMBERS = {
     "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
     "float", "double", "decimal",
 }  # fmt: skip
-
-
-class Format(StrEnum):
-    """The export formats."""
-
-    CSV = "csv"
-    XLSX = "xlsx"
-    PARQUET = "parquet"
 
 
 def export(

@@ -14,7 +14,6 @@ from itertools import pairwise
 import duckdb
 
 from pipelines.store.schema import SCHEMAS, declared
-from pipelines.views import catalog
 
 # Characters of a query that are kept.
 MOST = 2_000
@@ -57,6 +56,8 @@ def _shown(token: str, kind: duckdb.token_type) -> str:
 @cache
 def _declared_names() -> frozenset[str]:
     """Every name in a published file, and DuckDB's own functions and types: none of them is a pupil's."""
+    from pipelines.views import catalog  # not for `rollbook --help`, which imports the commands
+
     names = {*SCHEMAS, "rollbook", "main", "date", "timestamp", "varchar", "bigint", "integer", "double", "boolean"}
     for relation in declared():
         names |= {relation.name, *(column.name for column in relation.columns)}

@@ -128,9 +128,10 @@ def compute(name: str, root: Path, into: Path) -> None:
     print(json.dumps(said))
 
 
-def measure(root: Path, students: int) -> Iterator[tuple[str, ...]]:
-    """Measure each engine, one after the other."""
-    for title, (name, variables) in ENGINES.items():
+def measure(root: Path, students: int, titles: list[str]) -> Iterator[tuple[str, ...]]:
+    """Measure these engines, one after the other."""
+    for title in titles:
+        name, variables = ENGINES[title]
         with tempfile.TemporaryDirectory(dir=root.parent) as into:
             os.environ.update(variables)
             try:
@@ -156,6 +157,7 @@ def main() -> None:
     parser.add_argument("--institutions", type=int, default=20)
     parser.add_argument("--students", type=int, default=500, help="of each institution")
     parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--engine", action="append", choices=ENGINES, help="only this one; give it again for more")
     parser.add_argument("--compute", nargs=3, metavar=("ENGINE", "LAKES", "INTO"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.compute:
@@ -171,7 +173,7 @@ def main() -> None:
         )
         for heading in ("engine", "start s", "histories s", "rollups s", "processor s", "peak MB", "µs a student day"):
             shown.add_column(heading, justify="left" if heading == "engine" else "right")
-        for row in measure(Path(folder, "lakes"), rows):
+        for row in measure(Path(folder, "lakes"), rows, given.engine or list(ENGINES)):
             shown.add_row(*row)
     Console(width=120).print(shown)
 

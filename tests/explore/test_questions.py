@@ -10,7 +10,8 @@ import pytest
 
 from pipelines.errors import NothingLandedError
 from pipelines.explore.questions import ROWS, Book, Relation, find
-from pipelines.export.formats import Format, export
+from pipelines.export import Format
+from pipelines.export.formats import export
 from tests.support.school import DAYS, FIRST, LAST, School
 
 WATCHED = "SELECT student_id FROM students_to_watch"

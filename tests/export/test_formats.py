@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.errors import ArgumentError, NothingLandedError
+from pipelines.export import Format
 from pipelines.export import formats as module
-from pipelines.export.formats import Format, export
+from pipelines.export.formats import export
 from pipelines.settings import ROOT
 from tests.support.school import School
 
@@ -214,7 +215,8 @@ def test_a_large_answer_takes_little_memory(fortnight: School, out: Path, form: 
     """Two million rows of 200 bytes: 400 MB, which pass through in batches."""
     program = f"""
 from pathlib import Path
-from pipelines.export.formats import Format, export
+from pipelines.export import Format
+from pipelines.export.formats import export
 def peak(): return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
 small = "SELECT i, repeat('x', 200) AS a FROM range(20000) t(i)"
 export(Path({str(fortnight.published)!r}), small, Format({form.value!r}), Path({str(out)!r}), scratch=Path({str(out.parent)!r}))

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import ArgumentError
-from pipelines.export.formats import Format, export
+from pipelines.export import Format
+from pipelines.export.formats import export
 from pipelines.export.query import run_query
 from tests.support.school import School
 from tests.support.tiers import daily

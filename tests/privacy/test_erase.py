@@ -12,7 +12,8 @@ import duckdb
 import pytest
 
 from pipelines.errors import ArgumentError, DamagedError, HeldError
-from pipelines.export.formats import Format, export
+from pipelines.export import Format
+from pipelines.export.formats import export
 from pipelines.landing.manifest import Verdict
 from pipelines.operations import discard as discards
 from pipelines.operations import erase as erasing
