@@ -58,6 +58,16 @@ def free(path: Path) -> int:
     return shutil.disk_usage(existing(path)).free
 
 
+def memory() -> int:
+    """Return the bytes of memory that this process may use in all, as the machine or its container says; else 1 GB."""
+    with suppress(AttributeError, ValueError, OSError):  # not everywhere
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        with suppress(ValueError, OSError):  # no container, or one without a limit: `max`
+            total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
+        return total
+    return 1000 * MB
+
+
 def size(path: Path) -> int:
     """Return the bytes that a file, or all files below a folder, take on disk; a hard-linked file counts once."""
     seen: dict[tuple[int, int], int] = {}

@@ -101,10 +101,17 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_
 def engine_name(value: str) -> str:
     """The name of an engine that computes over many institutions. Raises ValueError."""
     name = value.strip()
-    address = urlsplit(name)
-    if name not in (DUCKDB, SAIL) and not (address.scheme == "sc" and address.hostname and name.isprintable()):
+    if name not in (DUCKDB, SAIL) and not (name.isprintable() and _is_spark_connect(name)):
         raise ValueError("must be duckdb, sail, or the address of a Spark Connect server, sc://host:port")
     return name
+
+
+def _is_spark_connect(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return parts.scheme == "sc" and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        return False
 
 
 def _lake(value: str) -> str:

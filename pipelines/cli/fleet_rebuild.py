@@ -24,6 +24,9 @@ def rebuild(
     verify: Annotated[
         bool, typer.Option("--verify", help="Change nothing: compare with what each institution has published.")
     ] = False,
+    mirror: Annotated[
+        bool, typer.Option("--mirror", help="Read the copies of the snapshots (ROLLBOOK_LAKE) instead, where they are.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Publish also what would be held.")] = False,
 ) -> None:
     """Compute the history of every institution again from its snapshots, and publish it.
@@ -34,7 +37,8 @@ def rebuild(
     """
     from pipelines.fleet.history.rebuild import FleetRebuild
 
-    run = FleetRebuild(fleet_folder(), fleet_registry(), engine or for_all().fleet_engine, names_of(only))
+    computes = engine or for_all().fleet_engine
+    run = FleetRebuild(fleet_folder(), fleet_registry(), computes, names_of(only), copies=mirror)
     if verify:
         _verify(run)
     else:

@@ -50,11 +50,7 @@ class Bucket:
             root = Path(unquote(urlsplit(self.url).path))
             files.folder(root)
             return self._obstore.store.LocalStore(root, automatic_cleanup=True)
-        return self._obstore.store.from_url(
-            self.url,
-            client_options={"timeout": f"{REQUEST_SECONDS}s", "connect_timeout": "10s", "allow_http": True},
-            retry_config={"max_retries": 10, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
-        )
+        return self._obstore.store.from_url(self.url, **_options())
 
     def put(self, name: str, content: Path | bytes, digest: str) -> None:
         """Store an object, and read it back: raises MirrorError when its SHA-256 is not `digest`."""
@@ -143,6 +139,25 @@ class Bucket:
             f"The mirror at {self.url} could not {what} ({reason}). Nothing here is lost, and the next sync tries"
             " again: check that storage, its credentials and ROLLBOOK_LAKE"
         )
+
+
+def filesystem(scheme: str) -> Any:
+    """The object stores of a scheme (`s3`) as a filesystem of fsspec, through which DuckDB reads.
+
+    Raises SettingError without the extra `mirror`.
+    """
+    _obstore()
+    from obstore import fsspec
+
+    stores: Any = fsspec.FsspecStore
+    return stores(scheme, **_options())
+
+
+def _options() -> dict[str, Any]:
+    return {
+        "client_options": {"timeout": f"{REQUEST_SECONDS}s", "connect_timeout": "10s", "allow_http": True},
+        "retry_config": {"max_retries": 10, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+    }
 
 
 def _obstore() -> Any:

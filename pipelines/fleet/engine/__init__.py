@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipelines.errors import SettingError
-from pipelines.fleet.engine.protocol import Engine
+from pipelines.fleet.engine.protocol import Engine, Place
 from pipelines.setting_types import DUCKDB, SAIL
 
-__all__ = ["DUCKDB", "SAIL", "Engine", "of"]
+__all__ = ["DUCKDB", "SAIL", "Engine", "Place", "of"]
 
 
 @contextmanager
@@ -40,6 +40,6 @@ def of(name: str, scratch: Path) -> Iterator[Engine]:
         raise SettingError(
             f"The engine {name} needs packages that are not installed: run `pip install 'rollbook[engines]'`"
         ) from error
-    address = spark.sail() if name == SAIL else spark.remote(name)
+    address = spark.sail(scratch) if name == SAIL else spark.remote(name)
     with address as session:
         yield spark.Spark(name, session)

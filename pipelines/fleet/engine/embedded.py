@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
 import duckdb
 
-from pipelines import files
+from pipelines import files, machine
+from pipelines.fleet.engine.protocol import Place
+from pipelines.mirror.bucket import Bucket, filesystem
 from pipelines.store.database import connect, literal
 from pipelines.tables import Column
 
+LEAST = 256 * machine.MB  # of memory: what a school's writer has
 _WRITTEN = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3"
 
 
@@ -21,7 +25,7 @@ def embedded(scratch: Path) -> Iterator[DuckDb]:
     """An engine of its own, without a file; what does not fit into memory goes to `scratch`."""
     with connect(scratch=scratch) as con:
         # It computes over all institutions, on a machine that does nothing else meanwhile: more than a school's writer.
-        con.execute(f"SET memory_limit = '{_quarter_of_memory()}MB'")
+        con.execute(f"SET memory_limit = '{max(LEAST, machine.memory() // 4) // machine.MB}MB'")
         con.execute(f"SET threads = {os.cpu_count() or 1}")
         yield DuckDb(con)
 
@@ -34,21 +38,33 @@ class DuckDb:
     def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         self._con = con
 
-    def read(self, name: str, folder: Path, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
+    def read(self, name: str, place: Place, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
         """Give the Parquet files of a folder a name."""
-        pattern = "/".join((*("*" * len(folders)), "*.parquet"))
         wanted = (*folders, *columns)
-        if not any(folder.glob(pattern)):
+        found = self._files(place, "/".join((*("*" * len(folders)), "*.parquet")))
+        if not found:
             nulls = ", ".join(f"CAST(NULL AS {_type(c)}) AS {c.name}" for c in wanted)
             self.define(name, f"SELECT {nulls} WHERE FALSE")
             return
         types = ", ".join(f"'{c.name}': {_type(c)}" for c in folders)
         hive = f"true, hive_types = {{{types}}}" if folders else "false"
-        source = f"read_parquet({literal(folder / pattern)}, union_by_name = true, hive_partitioning = {hive})"
+        source = f"read_parquet([{found}], union_by_name = true, hive_partitioning = {hive})"
         known = {row[0] for row in self._con.execute(f"DESCRIBE FROM {source}").fetchall()}
         # A file of an earlier Rollbook may have another type: such a value is NULL, as in a file that is upgraded.
         typed = (f"TRY_CAST({c.name if c.name in known else 'NULL'} AS {_type(c)}) AS {c.name}" for c in wanted)
         self.define(name, f"SELECT {', '.join(typed)} FROM {source}")
+
+    def _files(self, place: Place, pattern: str) -> str:
+        """The files that match a pattern below a folder, as SQL; empty without any."""
+        if isinstance(place, Path):
+            return literal(place / pattern) if any(place.glob(pattern)) else ""
+        if place is None:
+            return ""
+        scheme = urlsplit(place).scheme
+        if not self._con.filesystem_is_registered(scheme):
+            self._con.register_filesystem(filesystem(scheme))
+        there = sorted(name for name in Bucket(place).sizes() if PurePosixPath(name).match(pattern))
+        return ", ".join(literal(f"{place}/{name}") for name in there)
 
     def define(self, name: str, query: str) -> None:
         """Give the rows of a query a name."""
@@ -75,15 +91,6 @@ class DuckDb:
     def hashed(self, columns: Sequence[str]) -> str:
         """DuckDB's own hash tells NULLs apart."""
         return f"HASH({', '.join(columns)})"
-
-
-def _quarter_of_memory() -> int:
-    """In MB; never less than a writer has."""
-    try:
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not everywhere
-        total = 0
-    return max(256, total // 4_000_000)
 
 
 def _type(column: Column) -> str:

@@ -8,6 +8,9 @@ from typing import Protocol
 
 from pipelines.tables import Column
 
+# Where an engine reads: a folder, the address of one in an object store, or nowhere.
+Place = Path | str | None
+
 
 class Engine(Protocol):
     """Reads folders of Parquet files, runs statements over them, writes folders.
@@ -19,9 +22,10 @@ class Engine(Protocol):
 
     name: str
 
-    def read(self, name: str, folder: Path, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
+    def read(self, name: str, place: Place, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
         """Give the Parquet files of a folder a name. A column that a file lacks is NULL there.
 
+        The folder is on this machine, or in an object store (`s3://bucket/prefix`); None stands for one without files.
         `folders` are the columns whose values are in the names of folders, the outermost first: `institution=ash`.
         """
 

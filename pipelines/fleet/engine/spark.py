@@ -6,6 +6,7 @@ A temporary view has no schema in Spark, and any other would be left in the clus
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -21,7 +22,9 @@ from urllib.parse import urlsplit
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from pipelines import machine
 from pipelines.errors import EngineError
+from pipelines.fleet.engine.protocol import Place
 from pipelines.tables import Column
 
 if TYPE_CHECKING:
@@ -59,22 +62,48 @@ def remote(address: str) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def sail() -> Iterator[SparkSession]:
+def sail(scratch: Path) -> Iterator[SparkSession]:
     """A session on Sail, started in this process on a free port of this machine and stopped afterwards.
 
     Spark Connect asks for no password: every program on this machine can reach it meanwhile.
     """
-    os.environ.setdefault("RUST_LOG", "error")  # it logs to the terminal
     from pysail.spark import SparkConnectServer
 
-    server = SparkConnectServer(ip="127.0.0.1", port=0)
-    server.start(background=True)
+    with _sail_settings(scratch):
+        server = SparkConnectServer(ip="127.0.0.1", port=0)
+        server.start(background=True)
+        try:
+            _, port = server.listening_address
+            with remote(f"sc://127.0.0.1:{port}") as session:
+                yield session
+        finally:
+            server.stop()
+
+
+@contextmanager
+def _sail_settings(scratch: Path) -> Iterator[None]:
+    """Sail's settings, which it reads in the environment; those that are there already come first.
+
+    It sorts within a quarter of the memory, as DuckDB does, and writes what does not fit to `scratch`: pupils' records
+    have no place in the machine's folder for temporary files.
+    """
+    settings = {
+        "RUST_LOG": "error",  # it logs to the terminal
+        "SAIL_RUNTIME__MEMORY_POOL__TYPE": "fair",
+        "SAIL_RUNTIME__MEMORY_POOL__FAIR__MAX_SIZE": str(machine.memory() // 4),
+        "SAIL_OPTIMIZER__PREFER_HASH_JOIN": "false",  # a hash join must fit into memory
+        "SAIL_RUNTIME__TEMPORARY_FILES__PATHS": json.dumps([str(scratch)]),
+        "SAIL_RUNTIME__TEMPORARY_FILES__MAX_SIZE": str(machine.free(scratch)),
+    }
+    if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http:"):  # of this machine, else ROLLBOOK_LAKE is refused
+        settings["AWS_ALLOW_HTTP"] = "true"
+    ours = {name: value for name, value in settings.items() if name not in os.environ}
+    os.environ.update(ours)
     try:
-        _, port = server.listening_address
-        with remote(f"sc://127.0.0.1:{port}") as session:
-            yield session
+        yield
     finally:
-        server.stop()
+        for name in ours:
+            os.environ.pop(name, None)
 
 
 class Spark:
@@ -84,14 +113,14 @@ class Spark:
         self.name = shown(name)
         self._session = session
 
-    def read(self, name: str, folder: Path, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
+    def read(self, name: str, place: Place, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
         """Give the Parquet files of a folder a name."""
         wanted = [(c.name, _TYPES.get(c.type, c.type)) for c in (*columns, *folders)]
         with _told(self.name):
-            if any(folder.glob("/".join((*("*" * len(folders)), "*.parquet")))):
+            if _has_files(place, "/".join((*("*" * len(folders)), "*.parquet"))):
                 # With a schema, a folder `institution=007` is not read as the number 7.
                 schema = ", ".join(f"{column} {kind}" for column, kind in wanted)
-                rows = self._session.read.schema(schema).parquet(str(folder))
+                rows = self._session.read.schema(schema).parquet(str(place))
             else:
                 nulls = ", ".join(f"CAST(NULL AS {kind}) AS {column}" for column, kind in wanted)
                 rows = self._session.sql(f"SELECT {nulls} WHERE FALSE")
@@ -144,6 +173,11 @@ def _load() -> None:
 def shown(address: str) -> str:
     """An address without what may follow it: a token."""
     return address.partition("/;")[0]
+
+
+def _has_files(place: Place, pattern: str) -> bool:
+    """Whether files match a pattern below a folder. Who names an object store's folder knows that there are some."""
+    return any(place.glob(pattern)) if isinstance(place, Path) else place is not None
 
 
 def _called(name: str) -> str:

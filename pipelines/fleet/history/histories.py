@@ -13,6 +13,7 @@ from datetime import date
 from pathlib import Path
 
 from pipelines.fleet.engine import Engine
+from pipelines.fleet.history.lakes import Lakes
 from pipelines.store.history import Computed
 from pipelines.store.history import table as history
 from pipelines.store.lake import DAYS, OBSERVED
@@ -21,7 +22,6 @@ from pipelines.store.scope import INSTITUTION, MANY
 from pipelines.tables import TABLES, Column, Table
 from pipelines.views.fleet import WHICH
 
-_FOLDERS = (WHICH, SNAPSHOT_DATE)
 _SEEN = (
     Column("set_name", "VARCHAR", "The set."),
     Column("id", "BIGINT", "The record."),
@@ -44,20 +44,19 @@ class Difference:
 
 
 class Histories:
-    """All histories of the lakes below `lakes`, computed into the folder `into`."""
+    """All histories of these lakes, computed into the folder `into`."""
 
-    def __init__(self, engine: Engine, lakes: Path, into: Path) -> None:
+    def __init__(self, engine: Engine, lakes: Lakes, into: Path) -> None:
         self.engine = engine
         self.lakes = lakes
         self.into = into
 
     def compute(self) -> None:
         """Compute them. Raises EngineError."""
-        read = self.engine.read
         for table in TABLES.values():
-            read(f"lake.{table.name}", self.lakes / table.name, table.columns, _FOLDERS)
-        read(f"lake.{OBSERVED}", self.lakes / OBSERVED, _SEEN, _FOLDERS)
-        read(f"lake.{DAYS}", self.lakes / DAYS, _LANDED, _FOLDERS)
+            self.lakes.read(self.engine, table.name, table.columns)
+        self.lakes.read(self.engine, OBSERVED, _SEEN)
+        self.lakes.read(self.engine, DAYS, _LANDED)
         days = f"SELECT DISTINCT {INSTITUTION}, snapshot_date FROM lake.{DAYS}"
         self._keep("spans.days", days, (SNAPSHOT_DATE,))
         proven = f"SELECT {INSTITUTION}, snapshot_date AS day, set_name FROM lake.{DAYS} WHERE proven"

@@ -1,55 +1,115 @@
-"""The lakes of many institutions as one: each file gets a second name in folders that an engine reads as columns.
+"""The lakes of many institutions as one, for an engine: those in the institutions' folders, or their copies.
+
+Those here get second names in folders that an engine reads as columns, and stay as they were then: institutions sync
+meanwhile, and replace the files of a day.
 
     <table>/institution=<name>/snapshot_date=<day>/part-0.parquet
 
-Institutions sync meanwhile, and replace the files of a day then. What was linked stays as it was.
+The copies (`ROLLBOOK_LAKE`) are read where they are. One that is replaced meanwhile is of other days than what its
+institution has published, or has in its folder, and is not compared or taken over for that reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
+from typing import Protocol
 
 from pipelines.errors import RollbookError
+from pipelines.fleet.engine import Engine
 from pipelines.fleet.file.gathering import TRIES, same_file
+from pipelines.mirror.lake import copied_lake
 from pipelines.settings import load
 from pipelines.store.lake import DAYS, DayRecord, Lake
+from pipelines.store.relations import SNAPSHOT_DATE
 from pipelines.store.scope import INSTITUTION
 from pipelines.sync import Rollbook
+from pipelines.tables import Column
+from pipelines.views.fleet import WHICH
 
 LEFT = "its lake changed again and again meanwhile: run `rollbook fleet rebuild` again when its sync is done"
 OLD = "its snapshots are of an earlier Rollbook: its next sync upgrades them"
 EXPIRED = "the history of some of its days is in its published file alone, since their snapshots have expired"
 EMPTY = "its lake holds no day, though it has published"
+NEVER = "nothing of it was ever copied to ROLLBOOK_LAKE: run `rollbook mirror sync`"
+NO_COPY = "ROLLBOOK_LAKE, which says where its copy is, is not set"
+
+
+class Lakes(Protocol):
+    """Lakes of several institutions: the digest of each day by institution, and why others were left out."""
+
+    days: dict[str, dict[date, str]]
+    left_out: dict[str, str]
+
+    def read(self, engine: Engine, table: str, columns: Sequence[Column]) -> None:
+        """Give the rows of a table of all lakes the name `lake.<table>`, with their institution and day."""
 
 
 @dataclass
 class Linked:
-    """What was linked: the digest of each day by institution, and why others were left out."""
+    """Lakes that were linked into a folder."""
 
     folder: Path
     days: dict[str, dict[date, str]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
+    def read(self, engine: Engine, table: str, columns: Sequence[Column]) -> None:
+        """Name the rows of a table."""
+        engine.read(f"lake.{table}", self.folder / table, columns, (WHICH, SNAPSHOT_DATE))
 
-def link(names: Mapping[str, object], folder: Path) -> Linked:
+
+@dataclass
+class Copied:
+    """Copies of lakes, each where it is: `places` has the folder of each table by institution."""
+
+    places: dict[str, Mapping[str, Path | str]] = field(default_factory=dict)
+    days: dict[str, dict[date, str]] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def read(self, engine: Engine, table: str, columns: Sequence[Column]) -> None:
+        """Name the rows of a table: those of each copy, then of all."""
+        names = [name for name in self.days if table in self.places[name]]
+        if not names:
+            engine.read(f"lake.{table}", None, columns, (WHICH, SNAPSHOT_DATE))
+            return
+        told = ", ".join(c.name for c in (SNAPSHOT_DATE, *columns))
+        rows = []
+        for number, name in enumerate(names):
+            engine.read(f"lake.{table}_{number}", self.places[name][table], columns, (SNAPSHOT_DATE,))
+            rows.append(f"SELECT CAST('{name}' AS VARCHAR) AS {INSTITUTION}, {told} FROM lake.{table}_{number}")
+        engine.define(f"lake.{table}", " UNION ALL ".join(rows))
+
+
+def link(names: Iterable[str], folder: Path) -> Linked:
     """Link the lakes of these institutions."""
     found = Linked(folder)
+    _gather(found, names, lambda book, name: _link(book, name, found))
+    return found
+
+
+def copied(names: Iterable[str]) -> Copied:
+    """The copies of these institutions' lakes."""
+    found = Copied()
+    _gather(found, names, lambda book, name: _find_copy(book, name, found))
+    return found
+
+
+def _gather(found: Lakes, names: Iterable[str], take: Callable[[Rollbook, str], str]) -> None:
+    """Take the lake of each institution; `take` returns why it cannot be taken, or nothing."""
     for name in names:
         try:
             book = Rollbook(load(institution=name, fetches=False))
-            why = EXPIRED if book.landings.expired_days() else _link(book, name, found)
+            why = EXPIRED if book.landings.expired_days() else take(book, name)
         except RollbookError as error:
             why = error.message
         if why:
             found.left_out[name] = why
-    return found
 
 
 def _link(book: Rollbook, name: str, found: Linked) -> str:
-    """Link one lake; returns why it cannot be done, or nothing. One that never synced has none."""
+    """Link one lake. An institution that never synced has none."""
     lake = book.lake
     for _ in range(TRIES):
         records = lake.days()
@@ -66,6 +126,21 @@ def _link(book: Rollbook, name: str, found: Linked) -> str:
             found.days[name] = {day: record.digest for day, record in records.items()}
             return ""
     return LEFT
+
+
+def _find_copy(book: Rollbook, name: str, found: Copied) -> str:
+    """Find one copy. An institution that never synced has none."""
+    if not book.mirror.wanted:
+        return NO_COPY
+    lake = copied_lake(book.mirror.url, book.mirror.folder)
+    if lake is None:
+        return NEVER if book.warehouse.published.exists() else ""
+    if any(DAYS not in record.sizes for record in lake.days.values()):
+        return OLD
+    if lake.days:
+        found.places[name] = lake.places
+        found.days[name] = {day: record.digest for day, record in lake.days.items()}
+    return ""
 
 
 def link_day(lake: Lake, name: str, record: DayRecord, folder: Path) -> None:

@@ -45,15 +45,18 @@ class Verified:
 class FleetRebuild:
     """One rebuild of the institutions of a registry, or of those named by `only`.
 
-    `fleet` is the fleet's folder, `engine` what computes, as `engines.of` names it. Raises SettingError for an unknown
-    name.
+    `fleet` is the fleet's folder, `engine` what computes, as `engines.of` names it. With `copies`, it reads the lakes'
+    copies (`ROLLBOOK_LAKE`) where they are. Raises SettingError for an unknown name.
     """
 
-    def __init__(self, fleet: Path, registry: Registry, engine: str, only: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, fleet: Path, registry: Registry, engine: str, only: tuple[str, ...] = (), *, copies: bool = False
+    ) -> None:
         self.fleet = fleet
         self.registry = registry
         self.engine = engine
         self.institutions = {name: registry[name] for name in only or registry.institutions}
+        self.copies = copies
         self.file = FleetFile(fleet)
 
     def verify(self) -> Verified:
@@ -89,19 +92,20 @@ class FleetRebuild:
                     done(name, error)
 
     @contextmanager
-    def _computing(self) -> Iterator[tuple[lakes.Linked, Histories]]:
+    def _computing(self) -> Iterator[tuple[lakes.Lakes, Histories]]:
         file = self.file
         with machine.translate_errors(self.fleet), file.building():
             file.sweep()
             try:
-                found = lakes.link(self.institutions, file.lakes)
+                names = self.institutions
+                found = lakes.copied(names) if self.copies else lakes.link(names, file.lakes)
                 if not found.days:
                     told = "".join(f"; {name}: {why}" for name, why in found.left_out.items())
                     raise NothingLandedError(
                         f"No institution has a lake to compute from{told}: run `rollbook fleet sync` first"
                     )
                 with engines.of(self.engine, file.scratch) as engine:
-                    histories = Histories(engine, file.lakes, file.histories)
+                    histories = Histories(engine, found, file.histories)
                     histories.compute()
                     yield found, histories
             finally:

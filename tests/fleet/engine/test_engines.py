@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Event, Thread
 
 import duckdb
 import pytest
@@ -18,6 +20,7 @@ from pipelines.fleet.engine import Engine
 from pipelines.fleet.file import rollups
 from pipelines.fleet.history import lakes as linking
 from pipelines.fleet.history.histories import Difference, Histories
+from pipelines.setting_types import engine_name
 from pipelines.store.database import literal
 from pipelines.tables import TABLES
 from pipelines.views import fleet as views
@@ -54,7 +57,7 @@ class Case:
     @cached_property
     def histories(self) -> Histories:
         """Computed by the engine."""
-        found = Histories(self.engine, self.lakes, self.folder / f"histories-{self.engine.name[:2]}")
+        found = Histories(self.engine, linking.Linked(self.lakes), self.folder / f"histories-{self.engine.name[:2]}")
         found.compute()
         return found
 
@@ -132,6 +135,39 @@ def test_a_column_that_a_file_lacks_is_null_and_a_missing_table_has_no_rows(case
             engine.read("main.none", tmp_path / "none", table.columns)
             assert engine.rows("SELECT student_id, email, last_name FROM main.some") == [(7, "a", None)]
             assert engine.count("SELECT * FROM main.none") == 0
+
+
+@pytest.mark.parametrize("name", ["spark", "sc://", "sc://host:99999", "sc://host:0", "sc://[", "sc://ho\x1bst", ""])
+def test_a_name_that_is_none_of_an_engine_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="must be duckdb, sail, or the address"):
+        engine_name(name)
+
+
+def test_what_does_not_fit_into_memory_goes_to_the_folder_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not to the machine's folder for temporary files, and nothing of it is left."""
+    monkeypatch.setenv("SAIL_RUNTIME__MEMORY_POOL__FAIR__MAX_SIZE", "60000000")
+    monkeypatch.delenv("SAIL_RUNTIME__TEMPORARY_FILES__PATHS", raising=False)  # of the other tests' session
+    scratch, seen, ended = tmp_path / "scratch", set[Path](), Event()
+    scratch.mkdir()
+
+    def watch() -> None:
+        while not ended.wait(0.005):
+            seen.update(scratch.rglob("*"))
+
+    watching = Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        with engines.of(engines.SAIL, scratch) as engine:
+            wide = "SELECT id, CAST(id AS STRING) || REPEAT('x', 32) AS text FROM RANGE(1500000)"
+            engine.write(f"{wide} ORDER BY xxhash64(id)", tmp_path / "sorted")
+    finally:
+        ended.set()
+        watching.join()
+    assert len(seen) > 1, "nothing was written there"
+    assert list(scratch.iterdir()) == []
+    assert "SAIL_RUNTIME__TEMPORARY_FILES__PATHS" not in os.environ
 
 
 def test_an_engine_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:

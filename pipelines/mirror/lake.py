@@ -1,0 +1,65 @@
+"""The lake of a copy, for engines that read it where it is."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import date
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from pipelines.errors import MirrorError
+from pipelines.mirror.bucket import Bucket
+from pipelines.mirror.catalog import SNAPSHOTS, File, newest
+from pipelines.store.lake import DAY_RECORD, DayRecord
+
+AT_ONCE = 8  # small objects on their way
+
+
+@dataclass(frozen=True)
+class CopiedLake:
+    """The days of a copied lake, and the folder of each table that has files: a path, or an address."""
+
+    days: dict[date, DayRecord]
+    places: dict[str, Path | str]
+
+
+def copied_lake(url: str, folder: str) -> CopiedLake | None:
+    """What a copy holds of a lake, by the catalog that counts; None if nothing was ever copied. Raises MirrorError."""
+    bucket = Bucket(url, folder)
+    catalog = newest(bucket)
+    if catalog is None:
+        return None
+    lake = {path: file for path, file in catalog.files.items() if path.startswith(SNAPSHOTS)}
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        records = threads.map(lambda path: _record(bucket, path, lake[path]), _ending(lake, f"/{DAY_RECORD}"))
+        days = {record.snapshot_date: record for record in records}
+    tables = {path.split("/")[1] for path in _ending(lake, ".parquet")}
+    places = {table: _place(f"{bucket.url}/{SNAPSHOTS}{table}") for table in tables}
+    return CopiedLake(dict(sorted(days.items())), places)
+
+
+def _ending(paths: dict[str, File], ending: str) -> list[str]:
+    return [path for path in paths if path.endswith(ending)]
+
+
+def _record(bucket: Bucket, path: str, file: File) -> DayRecord:
+    """The record of one day, as it was copied."""
+    try:
+        content = bucket.read(path)
+    except FileNotFoundError:
+        content = b""
+    if sha256(content).hexdigest() != file.sha256:
+        raise MirrorError(
+            f"{path} in {bucket.url} is not what was copied. If a sync is copying just now, run this again when it is"
+            " done; else run `rollbook mirror sync`"
+        )
+    return msgspec.json.decode(content, type=DayRecord)
+
+
+def _place(url: str) -> Path | str:
+    """An address; of a copy in a folder, its path."""
+    return Path(unquote(urlsplit(url).path)) if url.startswith("file:") else url
