@@ -293,7 +293,7 @@ class Lake:
         """The table's rows on some days (one at least) as SQL, with `snapshot_date`; a column that older files lack is
         NULL there. `movable` has a connection look for the files where its variable LAKE says. Raises DamagedError.
         """
-        schemas = self._schemas(table, days)
+        schemas = self.schemas(table, days)
         known = {name for schema in schemas for name in schema.names}
         columns = ", ".join(
             f"CAST({c.name if c.name in known else 'NULL'} AS {c.type}) AS {c.name}" for c in table.columns
@@ -301,7 +301,7 @@ class Lake:
         read = self._read(table.name, days, alike=len(schemas) == 1, movable=movable)
         return f"SELECT {columns}, snapshot_date FROM {read}"
 
-    def _schemas(self, table: Table, days: Collection[DayRecord]) -> list[pa.Schema]:
+    def schemas(self, table: Table, days: Collection[DayRecord]) -> list[pa.Schema]:
         """The schemas that the days' files have: one, or more where declarations have changed between these days."""
         declared = {record.fingerprint: record.snapshot_date for record in days}
         found: list[pa.Schema] = []

@@ -11,13 +11,14 @@ institution has published, or has in its folder, and is not compared or taken ov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Protocol
 
 from pipelines.errors import RollbookError
+from pipelines.flatten import schema
 from pipelines.fleet.engine import Engine
 from pipelines.fleet.file.gathering import TRIES, same_file
 from pipelines.mirror.lake import copied_lake
@@ -26,10 +27,11 @@ from pipelines.store.lake import DAYS, DayRecord, Lake
 from pipelines.store.relations import SNAPSHOT_DATE
 from pipelines.store.scope import INSTITUTION
 from pipelines.sync import Rollbook
-from pipelines.tables import Column
+from pipelines.tables import TABLES, Column
 from pipelines.views.fleet import WHICH
 
 LEFT = "its lake changed again and again meanwhile: run `rollbook fleet rebuild` again when its sync is done"
+RETYPED = "some of its snapshots have a column of another type, of an earlier Rollbook: run `rollbook rebuild` for it"
 OLD = "its snapshots are of an earlier Rollbook: its next sync upgrades them"
 EXPIRED = "the history of some of its days is in its published file alone, since their snapshots have expired"
 EMPTY = "its lake holds no day, though it has published"
@@ -117,6 +119,8 @@ def _link(book: Rollbook, name: str, found: Linked) -> str:
             return EMPTY if book.warehouse.published.exists() else ""
         if any(DAYS not in record.sizes for record in records.values()):
             return OLD
+        if _are_retyped(lake, records.values()):
+            return RETYPED
         try:
             for record in records.values():
                 link_day(lake, name, record, found.folder)
@@ -141,6 +145,17 @@ def _find_copy(book: Rollbook, name: str, found: Copied) -> str:
         found.places[name] = lake.places
         found.days[name] = {day: record.digest for day, record in lake.days.items()}
     return ""
+
+
+def _are_retyped(lake: Lake, records: Collection[DayRecord]) -> bool:
+    """Whether a file has a column of another type than is declared: Spark does not read it as that."""
+    for table in TABLES.values():
+        declared = schema(table)
+        for found in lake.schemas(table, [record for record in records if table.name in record.sizes]):
+            both = [name for name in declared.names if name in found.names]
+            if any(found.field(name).type != declared.field(name).type for name in both):
+                return True
+    return False
 
 
 def link_day(lake: Lake, name: str, record: DayRecord, folder: Path) -> None:
