@@ -5,14 +5,18 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from pipelines import settings
+from pipelines.fleet.engine import DUCKDB
 from pipelines.fleet.file.build import FleetBuild
+from pipelines.fleet.history.rebuild import FleetRebuild
 from pipelines.settings import ROOT, load
 from pipelines.store.parts import Parts, forget, note_of
 from pipelines.sync import Rollbook
@@ -24,6 +28,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # a dozen processes, 
 
 ASH, BIRCH = "ash", "birch"
 BUILD = "from pipelines.cli import app; app(['fleet', 'build'])"
+BUILD_BY_SAIL = "from pipelines.cli import app; app(['fleet', 'build', '--engine', 'sail'])"
+REBUILD = "from pipelines.cli import app; app(['fleet', 'rebuild', '--engine', 'sail'])"
 PUBLISH = """
 from pipelines.settings import load
 from pipelines.sync import Rollbook
@@ -48,6 +54,21 @@ def die(district: District, work: str, step: int) -> bool:
     done = subprocess.run([sys.executable, "-c", script], env=environment, cwd=ROOT, capture_output=True, check=False)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode != 0
+
+
+@contextmanager
+def started(district: District, work: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Do some work in a process that is waited for in the end."""
+    environment = {**district.environment(), "PYTHONPATH": str(ROOT), "PATH": ""}
+    nowhere = subprocess.DEVNULL
+    with subprocess.Popen([sys.executable, "-c", work], env=environment, cwd=ROOT, stdout=nowhere, stderr=nowhere) as p:
+        yield p
+
+
+def own(district: District, name: str) -> list[tuple[object, ...]]:
+    """The history of the students that readers of an institution's own file see."""
+    with duckdb.connect(str(district.warehouse / name / "rollbook.duckdb"), read_only=True) as con:
+        return con.execute("SELECT student_id, valid_from, valid_to FROM history.students ORDER BY ALL").fetchall()
 
 
 def build(district: District) -> None:
@@ -76,6 +97,43 @@ def test_a_killed_build_leaves_the_last_file_or_the_new_one(district: District) 
     build(district)
     assert counts(district) == after
     assert len(list((district.warehouse / "published").iterdir())) <= 2
+
+
+def test_a_build_by_sail_that_is_killed_leaves_the_last_file_or_the_new_one(district: District) -> None:
+    """While Sail computes, too: `_build/rollups` is there from then on."""
+    build(district)
+    district.house(ASH).night(2, students(9))
+    before, after = {ASH: 4, BIRCH: 3}, {ASH: 9, BIRCH: 3}
+    computing = district.warehouse / "fleet" / "_build" / "rollups"
+    for number in range(1, 5):
+        with started(district, BUILD_BY_SAIL) as process:
+            waited = time.monotonic() + 60
+            while process.poll() is None and len(list(computing.glob("*"))) < number and time.monotonic() < waited:
+                time.sleep(0.002)
+            process.kill()
+        assert counts(district) in (before, after)
+        assert process.returncode == -signal.SIGKILL
+    build(district)
+    assert counts(district) == after
+    assert [p.name for p in computing.parent.rglob("*") if p.is_file()] == ["lock"], "pupils' records are left"
+
+
+def test_a_rebuild_of_all_that_is_killed_leaves_each_institution_whole(district: District) -> None:
+    district.house(ASH).night(2, students(9))
+    before = {name: own(district, name) for name in (ASH, BIRCH)}
+    killed = 0
+    for step in (1, 34, 36, 38, 40, 42, 44):  # the last ones publish the two, one after the other
+        killed += die(district, REBUILD, step)
+        assert {name: own(district, name) for name in (ASH, BIRCH)} == before
+    assert killed >= 5
+    known = settings.registry()
+    assert known is not None
+    done: dict[str, object] = {}
+    run = FleetRebuild(district.warehouse / "fleet", known, DUCKDB)
+    run.rebuild(done.__setitem__)
+    assert done == {ASH: None, BIRCH: None}
+    assert run.verify().differences == ()
+    assert {name: own(district, name) for name in (ASH, BIRCH)} == before
 
 
 def test_a_killed_publish_is_made_up_for_by_the_next_writer(district: District) -> None:
