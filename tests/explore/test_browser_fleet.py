@@ -7,8 +7,6 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from pipelines import settings
-from pipelines.fleet.file.build import FleetBuild
 from tests.support.district import District, new_district
 from tests.support.exploring import Explored, exploring, fits, rows, staying_home, table
 from tests.support.nights import night, without_views
@@ -28,9 +26,7 @@ def district() -> Iterator[District]:
             made.house(LONG).night(number, students(60 + number), classes(5))
             if number <= 3:
                 made.house(BIRCH).night(number, students(40 + number), classes(4))
-        known = settings.registry()
-        assert known is not None
-        FleetBuild(made.warehouse / "fleet", known).build()
+        made.build()
         yield made
 
 

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines import settings
 from pipelines.explore import pages
 from pipelines.explore.questions import Book, FleetBook, open_book
-from pipelines.fleet.file.build import FleetBuild
 from tests.support.district import District, new_district
 from tests.support.nights import night, without_views
 from tests.support.records import classes, students
@@ -23,9 +21,7 @@ def played() -> Iterator[District]:
     with new_district([ASH, BIRCH], CEDAR) as made, without_views():
         made.house(ASH).night(1, students(4), classes(1))
         made.house(BIRCH).night(2, students(3), classes(1))
-        known = settings.registry()
-        assert known is not None
-        FleetBuild(made.warehouse / "fleet", known).build()
+        made.build()
         yield made
 
 

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from pipelines import settings
 from pipelines.cli import app
-from pipelines.fleet.file.build import Built, FleetBuild
 from pipelines.privacy.codes import Codes
 from tests.support import canary
 from tests.support.district import District, new_district
@@ -53,13 +52,6 @@ def copied(played: District, folder: Path) -> Iterator[District]:
         yield played
     played.warehouse = was
     played.write(WITHOUT_NAMES)
-
-
-def build(district: District) -> Built:
-    """Build the fleet's files."""
-    known = settings.registry()
-    assert known is not None
-    return FleetBuild(district.warehouse / "fleet", known).build()
 
 
 def file_of(district: District) -> Path:

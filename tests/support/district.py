@@ -23,8 +23,10 @@ from typing import Any
 import pytest
 
 from pipelines import settings
+from pipelines.fleet.file.build import Built, FleetBuild
 from pipelines.fleet.nights.outcomes import Outcome
 from pipelines.fleet.nights.runner import Fleet
+from pipelines.institutions import Registry
 from tests.support.clocks import At
 from tests.support.commands import dagster_home
 from tests.support.nights import House, folder, night
@@ -156,9 +158,23 @@ class District:
         """All institutions on a night, or some of them."""
         now = datetime.combine(night(number), time(2, 15), UTC)
         self.play(now)
+        return Fleet(self.known, tuple(only), jobs, At(now))
+
+    @property
+    def known(self) -> Registry:
+        """The registry, as a command reads it."""
         known = settings.registry()
         assert known is not None
-        return Fleet(known, tuple(only), jobs, At(now))
+        return known
+
+    @property
+    def file(self) -> Path:
+        """The file of all institutions."""
+        return self.warehouse / "fleet.duckdb"
+
+    def build(self) -> Built:
+        """Build the files of all institutions."""
+        return FleetBuild(self.warehouse / settings.FLEET, self.known).build()
 
     def asked(self) -> dict[str, int]:
         """How many requests each school has got so far."""

@@ -15,8 +15,7 @@ import pytest
 
 from pipelines import settings
 from pipelines.errors import HeldError
-from pipelines.fleet.file.build import Built, FleetBuild
-from pipelines.institutions import Registry
+from pipelines.fleet.file.build import Built
 from pipelines.store.scope import MANY
 from pipelines.sync import Rollbook
 from pipelines.tables import TABLES
@@ -64,16 +63,6 @@ class Fleet:
             return con.execute(query).fetchall()
 
 
-def registry() -> Registry:
-    found = settings.registry()
-    assert found is not None
-    return found
-
-
-def build(district: District) -> Built:
-    return FleetBuild(district.warehouse / "fleet", registry()).build()
-
-
 def play(house: InstitutionHouse, nights: dict[int, Night]) -> None:
     """Play nights; only the last one is published with its views."""
     *most, last = nights.items()
@@ -115,7 +104,7 @@ def played(sharing: Iterable[int], other: Mapping[int, Night], *others: str) -> 
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[Fleet]:
     with played((1, 6, 7, 11), {n: NIGHTS[n] for n in (2, 11)}) as district:
-        yield Fleet(district, build(district))
+        yield Fleet(district, district.build())
 
 
 def names() -> list[str]:
@@ -175,7 +164,7 @@ def test_it_has_of_odd_nights_and_of_a_large_school_what_their_own_files_have(fo
     with played(NIGHTS, ODD, LARGE) as district:
         shutil.copytree(fortnight.warehouse, district.warehouse / LARGE, symlinks=True, dirs_exist_ok=True)
         Rollbook(settings.load(institution=LARGE, fetches=False)).publisher.keep_up()
-        fleet = Fleet(district, build(district))
+        fleet = Fleet(district, district.build())
         for name in names():
             assert (
                 compare(fleet, name, (*SYNCED, LARGE), of_many=True)[LARGE]

@@ -12,11 +12,8 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import settings
 from pipelines.errors import BusyError, CheckError, NothingLandedError
 from pipelines.fleet.file import gathering
-from pipelines.fleet.file.build import Built, FleetBuild
-from pipelines.institutions import Registry
 from pipelines.store import parts
 from pipelines.store.fleet_file import FleetFile
 from tests.support.district import District, new_district
@@ -54,16 +51,6 @@ def district(played: District, tmp_path: Path) -> Iterator[District]:
     played.write()
 
 
-def registry() -> Registry:
-    found = settings.registry()
-    assert found is not None
-    return found
-
-
-def build(district: District) -> Built:
-    return FleetBuild(district.warehouse / "fleet", registry()).build()
-
-
 def counts(district: District) -> dict[str, int]:
     """How many students of each institution readers see."""
     with duckdb.connect(str(district.warehouse / "fleet.duckdb"), read_only=True) as con:
@@ -88,19 +75,19 @@ def rename(district: District, was: str, now: str) -> None:
 
 
 def test_readers_get_the_new_file_as_a_whole_and_keep_the_one_they_have_open(district: District) -> None:
-    built = build(district)
+    built = district.build()
     assert (built.institutions, built.students, built.newest_day, built.left_out) == (2, 7, night(1), {})
     with duckdb.connect(str(district.warehouse / "fleet.duckdb"), read_only=True) as con:
         district.house(ASH).night(2, students(9))
-        assert build(district).students == 12
+        assert district.build().students == 12
         assert con.execute("SELECT COUNT(*) FROM students").fetchall() == [(7,)]
         assert counts(district) == {ASH: 9, BIRCH: 3}, "who connects anew gets the new one, in this process, too"
-    build(district)
+    district.build()
     assert versions(district) == 2, "the newest one, and the one that somebody may just be opening"
 
 
 def test_a_build_that_fails_leaves_the_last_one(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
-    build(district)
+    district.build()
     district.house(ASH).night(2, students(9))
 
     def broken(*_: object) -> None:
@@ -109,7 +96,7 @@ def test_a_build_that_fails_leaves_the_last_one(district: District, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr("pipelines.fleet.file.build._check", broken)
         with pytest.raises(CheckError):
-            build(district)
+            district.build()
     assert counts(district) == {ASH: 4, BIRCH: 3}
     left = [p.name for p in (district.warehouse / "fleet" / "_build").rglob("*") if p.is_file()]
     assert left == ["lock"], "half a file, or links that would keep an erased student"
@@ -118,37 +105,37 @@ def test_a_build_that_fails_leaves_the_last_one(district: District, monkeypatch:
 def test_the_check_finds_rows_that_nobody_gave(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.fleet.file.build._fill_table", lambda *_: None)
     with pytest.raises(CheckError, match="main.students does not hold what the institutions gave"):
-        build(district)
+        district.build()
     assert not (district.warehouse / "fleet.duckdb").exists()
 
 
 @pytest.mark.slow
 def test_what_a_killed_build_left_is_removed_by_the_next(district: District) -> None:
-    build(district)
+    district.build()
     folder = district.warehouse / "fleet" / "_build"
     (folder / "next.duckdb").write_bytes(b"half")
     (folder / "links" / "students").mkdir(parents=True)
     (folder / "links" / "students" / "gone.parquet").write_bytes(b"a link")
     shown = district.warehouse / "published" / "fleet.2999-01-01T00-00-00-000000.duckdb"
     shutil.copyfile(next((district.warehouse / "published").iterdir()), shown)
-    build(district)
+    district.build()
     assert not (folder / "next.duckdb").exists()
     assert not list((folder / "links").iterdir())
     assert not shown.exists(), "a version that was never shown"
 
 
 def test_one_build_at_a_time(district: District) -> None:
-    build(district)
+    district.build()
     with FleetFile(district.warehouse / "fleet").building(), pytest.raises(BusyError, match="fleet.duckdb"):
-        build(district)
-    build(district)
+        district.build()
+    district.build()
 
 
 @pytest.mark.parametrize(
     "harm", ["scrambled", *(pytest.param(harm, marks=pytest.mark.slow) for harm in ("lost", "cut"))]
 )
 def test_an_institution_whose_files_are_damaged_is_left_out_until_its_next_sync(district: District, harm: str) -> None:
-    build(district)
+    district.build()
     fleet = district.warehouse / "fleet"
     given = parts.note_of(fleet, ASH)
     assert given is not None
@@ -158,7 +145,7 @@ def test_an_institution_whose_files_are_damaged_is_left_out_until_its_next_sync(
         path.unlink()
     else:
         path.write_bytes(content[:-9] if harm == "cut" else bytes(len(content)))
-    built = build(district)
+    built = district.build()
     assert list(built.left_out) == [ASH]
     assert counts(district) == {BIRCH: 3}
     assert listed(district, "institution, newest_day, left_out IS NULL") == [
@@ -168,7 +155,7 @@ def test_an_institution_whose_files_are_damaged_is_left_out_until_its_next_sync(
         path.unlink()
     with district.house(ASH).rollbook().writer():
         pass
-    assert build(district).left_out == {}
+    assert district.build().left_out == {}
     assert counts(district) == {ASH: 4, BIRCH: 3}
 
 
@@ -186,7 +173,7 @@ def test_an_institution_that_publishes_meanwhile_is_taken_as_a_whole(
         link(file, name)
 
     monkeypatch.setattr(gathering, "same_file", meanwhile)
-    assert build(district).left_out == {}
+    assert district.build().left_out == {}
     assert counts(district) == {ASH: 9, BIRCH: 3}
     given = parts.note_of(district.warehouse / "fleet", ASH)
     assert given is not None
@@ -196,12 +183,12 @@ def test_an_institution_that_publishes_meanwhile_is_taken_as_a_whole(
 @pytest.mark.slow
 def test_who_left_the_registry_stays_until_it_is_forgotten(district: District) -> None:
     district.registry.write_text(district.registry.read_text().replace("[ash]", "[dogwood]"))
-    assert build(district).institutions == 2
+    assert district.build().institutions == 2
     assert listed(district, "institution, in_registry, newest_day") == [
         (ASH, False, night(1)), (BIRCH, True, night(1)), (CEDAR, True, None), ("dogwood", True, None),
     ]  # fmt: skip
     parts.forget(district.warehouse / "fleet", ASH)
-    build(district)
+    district.build()
     assert counts(district) == {BIRCH: 3}
 
 
@@ -212,20 +199,20 @@ def test_a_school_under_a_new_name_is_counted_once(district: District) -> None:
     house = district.house(ASH)
     house.warehouse, house.over = district.warehouse / "rowan", {**house.over, "institution": "rowan"}
     house.night(2, students(5))
-    built = build(district)
+    built = district.build()
     assert built.left_out == {ASH: "it is not in the registry, and its school is there under the name rowan"}
     assert counts(district) == {BIRCH: 3, "rowan": 5}
 
 
 @pytest.mark.slow
 def test_who_may_read_every_institutions_file_may_read_the_fleets(district: District) -> None:
-    build(district)
+    district.build()
     file = district.warehouse / "fleet.duckdb"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     for name, mode in ((ASH, "644"), (BIRCH, "640")):
         with district.house(name).rollbook(published_mode=mode).writer():
             pass
-    build(district)
+    district.build()
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     assert stat.S_IMODE(file.resolve().parent.stat().st_mode) == 0o750
 
@@ -234,7 +221,7 @@ def test_without_anything_published_there_is_nothing_to_build(district: District
     for name in (ASH, BIRCH):
         parts.forget(district.warehouse / "fleet", name)
     with pytest.raises(NothingLandedError, match="fleet sync"):
-        build(district)
+        district.build()
 
 
 def test_the_state_of_the_last_night_is_told_where_it_is_known(district: District) -> None:
@@ -245,7 +232,7 @@ def test_the_state_of_the_last_night_is_told_where_it_is_known(district: Distric
         ' "requests": 7}, "since": "2026-11-21T03:00:00Z", "paused": "the key was refused"}'
     )
     (folder / "birch.json").write_text("[]")
-    build(district)
+    district.build()
     told = "last_outcome, last_day, CAST(last_at AS VARCHAR), said, paused, newest_day"
     assert listed(district, told)[:2] == [
         ("failed", night(2), "2026-11-21 02:00:00", "It is down", "the key was refused", night(1)),
@@ -266,7 +253,7 @@ def test_parts_of_an_earlier_rollbook_are_read_for_what_they_have(district: Dist
     size = path.stat().st_size
     note = fleet / "_parts" / "ash.json"
     note.write_text(note.read_text().replace(f'"size":{given.tables["classes"].size},', f'"size":{size},'))
-    assert build(district).left_out == {}
+    assert district.build().left_out == {}
     with duckdb.connect(str(district.warehouse / "fleet.duckdb"), read_only=True) as con:
         found = con.execute("SELECT institution, class_room, class_status FROM classes ORDER BY ALL").fetchall()
     assert found == [(ASH, None, 1), (BIRCH, "B 12", 1)]

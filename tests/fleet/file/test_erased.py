@@ -8,8 +8,6 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines import settings
-from pipelines.fleet.file.build import FleetBuild
 from pipelines.operations import erase as erasing
 from pipelines.store.parts import Parts
 from tests.support import canary
@@ -28,16 +26,10 @@ def district() -> Iterator[District]:
         house = made.house(ASH)
         house.night(1, [*students(4), canary.canary()], classes(1))
         made.house(BIRCH).night(1, students(3), classes(1))
-        build(made)
+        made.build()
         house.night(2, [*students(4), canary.canary(registration_date="2025-09-02")])
-        build(made)
+        made.build()
         yield made
-
-
-def build(district: District) -> None:
-    known = settings.registry()
-    assert known is not None
-    FleetBuild(district.warehouse / "fleet", known).build()
 
 
 def shared(district: District) -> dict[str, list[str]]:
@@ -62,9 +54,9 @@ def test_an_erased_student_is_in_no_file_of_the_fleet(district: District) -> Non
     assert "versions of fleet.duckdb" in certificate.text()
     assert canary.found(district.warehouse) == {}
     assert not file.exists()
-    build(district)
+    district.build()
     house.night(3)
-    build(district)
+    district.build()
     assert students_of(file) == {ASH: 4, BIRCH: 3}
     assert canary.found(district.warehouse) == {}
 
@@ -81,11 +73,11 @@ def test_parts_that_cannot_be_written_without_the_student_are_removed(
         patch.setattr(Parts, "_part", full)
         erasing.erase(house.rollbook(), canary.ID, reason="case 12", confirm=lambda _: True)
     assert shared(district) == {}
-    build(district)
+    district.build()
     assert students_of(district.warehouse / "fleet.duckdb") == {BIRCH: 3}
     with house.rollbook().writer():
         pass
-    build(district)
+    district.build()
     assert students_of(district.warehouse / "fleet.duckdb") == {ASH: 4, BIRCH: 3}
 
 

@@ -27,7 +27,6 @@ from tests.support.coded_district import (
     BIRCH,
     CEDAR,
     WITHOUT_NAMES,
-    build,
     coded_district,
     codes,
     copied,
@@ -66,7 +65,7 @@ def district(played: District, tmp_path: Path) -> Iterator[District]:
 def test_who_needs_no_names_asks_about_all_institutions_that_make_a_file_without_them(
     district: District, secrets: Secrets
 ) -> None:
-    built = build(district)
+    built = district.build()
     assert (built.left_out, built.failed) == ({}, "")
     assert built.pseudonymous == Built(2, 15, night(2), {}, makes_none=(CEDAR,))
     assert counts(district) == {ASH: 9, BIRCH: 6}
@@ -98,7 +97,7 @@ def test_who_needs_no_names_asks_about_all_institutions_that_make_a_file_without
     assert certificate.counts["fleet"] == 2
     assert not file_of(district).exists()
     assert not (district.warehouse / "pseudonymous").exists()
-    assert build(district).pseudonymous == Built(2, 14, night(2), {}, makes_none=(CEDAR,))
+    assert district.build().pseudonymous == Built(2, 14, night(2), {}, makes_none=(CEDAR,))
     assert texts(district) == set()
 
 
@@ -108,7 +107,7 @@ def test_who_needs_no_names_asks_about_all_institutions_that_make_a_file_without
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_each_table_and_view_has_of_each_institution_what_its_own_pseudonymous_file_has(district: District) -> None:
-    build(district)
+    district.build()
     compared = 0
     tables = [f"{r.schema}.{r.name}" for r in fleet_views.tables((RELEASE,))]
     with duckdb.connect() as con:
@@ -129,7 +128,7 @@ def test_each_table_and_view_has_of_each_institution_what_its_own_pseudonymous_f
 @pytest.mark.slow
 def test_what_it_has_besides_tells_of_no_change_of_a_name(district: District) -> None:
     """Two students were renamed on the second night, and of one of them two figures changed."""
-    build(district)
+    district.build()
     changed = (
         f"SELECT changed_fields FROM institutions_daily WHERE institution = 'ash' AND snapshot_date = '{night(2)}'"
     )
@@ -139,7 +138,7 @@ def test_what_it_has_besides_tells_of_no_change_of_a_name(district: District) ->
 
 @pytest.mark.slow
 def test_what_is_left_out_says_so_and_codes_say_what_they_are(district: District) -> None:
-    build(district)
+    district.build()
     said = "SELECT schema_name || '.' || table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal"
     told = {(table, column): comment for table, column, comment in rows(district, said)}
     assert {comment for (_, column), comment in told.items() if column == "student_id"} == {CODE}
@@ -162,7 +161,7 @@ def test_why_a_night_failed_and_why_somebody_is_paused_may_name_a_student_and_is
     folder = district.warehouse / "fleet" / "state"
     folder.mkdir(exist_ok=True)
     (folder / "ash.json").write_text(f'{{"last": {{"kind": "failed", "message": "student {ident(3)} is odd"}}}}')
-    build(district)
+    district.build()
     named = of(district.warehouse / "fleet.duckdb", "SELECT said, paused FROM institutions ORDER BY institution")
     assert named[:2] == [(f"student {ident(3)} is odd", None), (None, "until Zaphod is back")]
     assert rows(district, "SELECT DISTINCT said, paused FROM institutions") == [(None, None)]
@@ -175,12 +174,12 @@ def test_a_column_that_is_declared_personal_is_gone_with_the_next_build(
     district: District, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before its institutions have made their own files again."""
-    build(district)
+    district.build()
     assert rows(district, "SELECT COUNT(class_room) > 0 FROM history.classes") == [(True,)]
     table = TABLES["classes"]
     changed = tuple(replace(c, personal=True) if c.name == "class_room" else c for c in table.columns)
     monkeypatch.setitem(TABLES, "classes", replace(table, columns=changed))
-    build(district)
+    district.build()
     assert rows(district, "SELECT COUNT(class_room) FROM history.classes") == [(0,)]
     assert rows(district, "SELECT COUNT(class_title) > 0 FROM history.classes") == [(True,)]
 
@@ -189,7 +188,7 @@ def test_a_column_that_is_declared_personal_is_gone_with_the_next_build(
 
 
 def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> None:
-    build(district)
+    district.build()
     before = {name: codes(district, name) for name in (ASH, BIRCH)}
     house = district.house(BIRCH)
     with house.rollbook().writer():
@@ -197,7 +196,7 @@ def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> N
     assert not file_of(district).exists(), "nobody keeps the old ones"
     assert not (district.warehouse / "pseudonymous").exists()
     assert (district.warehouse / "fleet.duckdb").exists()
-    build(district)
+    district.build()
     said = run("--institution", BIRCH, "codes", "rotate", "--yes")
     assert "fleet-pseudonymous.duckdb was made again." in said
     now = {name: codes(district, name) for name in (ASH, BIRCH)}
@@ -211,7 +210,7 @@ def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> N
 
 @pytest.mark.slow
 def test_while_a_build_runs_no_new_codes_are_given(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
-    build(district)
+    district.build()
     before = codes(district, BIRCH)
     monkeypatch.setattr("pipelines.privacy.pseudonymous.WAIT_FOR_BUILD", 0.1)
     house = district.house(BIRCH)

@@ -23,7 +23,6 @@ from tests.support.coded_district import (
     BIRCH,
     CEDAR,
     WITHOUT_NAMES,
-    build,
     coded_district,
     copied,
     counts,
@@ -60,14 +59,14 @@ def district(played: District, tmp_path: Path) -> Iterator[District]:
 def test_who_stops_making_a_file_is_out_of_it_with_the_next_build_and_the_last_takes_it_along(
     district: District,
 ) -> None:
-    build(district)
+    district.build()
     district.write({ASH: WITHOUT_NAMES[ASH]})
     write(district, BIRCH)
-    assert build(district).pseudonymous == Built(1, 9, night(2), {}, makes_none=(BIRCH, CEDAR))
+    assert district.build().pseudonymous == Built(1, 9, night(2), {}, makes_none=(BIRCH, CEDAR))
     assert counts(district) == {ASH: 9}
     district.write()
     write(district, ASH)
-    built = build(district)
+    built = district.build()
     assert (built.pseudonymous, built.failed) == (None, "")
     assert not [p.name for p in district.warehouse.iterdir() if "pseudonymous" in p.name]
 
@@ -75,10 +74,10 @@ def test_who_stops_making_a_file_is_out_of_it_with_the_next_build_and_the_last_t
 @pytest.mark.slow
 def test_who_left_the_registry_and_is_forgotten_is_out_of_it(district: District) -> None:
     district.registry.write_text(district.registry.read_text().replace("[birch]", "[dogwood]"))
-    build(district)
+    district.build()
     assert counts(district) == {ASH: 9, BIRCH: 6}
     run("fleet", "forget", BIRCH)
-    build(district)
+    district.build()
     assert counts(district) == {ASH: 9}
 
 
@@ -93,7 +92,7 @@ def test_its_mode_is_what_all_of_them_let(district: District) -> None:
         )
         for name in (ASH, BIRCH):
             write(district, name)
-        build(district)
+        district.build()
         assert stat.S_IMODE(file_of(district).stat().st_mode) == expected
         every = {stat.S_IMODE(p.stat().st_mode) for p in (district.warehouse / "pseudonymous").iterdir()}
         assert every == {expected}, "the version before, too"
@@ -105,7 +104,7 @@ def test_its_mode_is_what_all_of_them_let(district: District) -> None:
 
 @pytest.mark.parametrize("harm", daily(["scrambled", "empty", "lost", "another database"], "scrambled"))
 def test_an_institution_whose_file_is_damaged_is_left_out_until_its_next_sync(district: District, harm: str) -> None:
-    build(district)
+    district.build()
     link = district.warehouse / BIRCH / "rollbook-pseudonymous.duckdb"
     file = link.resolve()
     if harm == "lost":
@@ -126,7 +125,7 @@ def test_an_institution_whose_file_is_damaged_is_left_out_until_its_next_sync(di
 
 @pytest.mark.slow
 def test_where_none_can_be_read_the_last_one_stays_and_says_that_it_is_older(district: District) -> None:
-    build(district)
+    district.build()
     first = version(file_of(district))
     for name in (ASH, BIRCH):
         (district.warehouse / name / "rollbook-pseudonymous.duckdb").resolve().write_bytes(b"")
@@ -137,7 +136,7 @@ def test_where_none_can_be_read_the_last_one_stays_and_says_that_it_is_older(dis
 def test_a_build_of_it_that_fails_leaves_the_last_one_and_the_other_is_made(
     district: District, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build(district)
+    district.build()
     first = version(file_of(district))
 
     def refused(*_: Any) -> None:
@@ -150,7 +149,7 @@ def test_a_build_of_it_that_fails_leaves_the_last_one_and_the_other_is_made(
     assert "Zaphod" not in said
     assert version(file_of(district)) == first != version(district.warehouse / "fleet.duckdb")
     assert [p.name for p in (district.warehouse / "fleet" / "_build").rglob("*") if p.is_file()] == ["lock"]
-    build(district)
+    district.build()
     assert version(file_of(district)) == version(district.warehouse / "fleet.duckdb")
 
 
@@ -167,7 +166,7 @@ def test_an_institution_that_publishes_meanwhile_is_taken_as_it_was(
         return written(*arguments)
 
     monkeypatch.setattr(pseudonymous, "_written", meanwhile)
-    assert build(district).left_out == {}
+    assert district.build().left_out == {}
     assert counts(district) == {ASH: 9, BIRCH: 6}
     assert rows(district, "SELECT newest_day FROM institutions WHERE institution = 'ash'") == [(night(2),)]
     assert rows(district, "SELECT COUNT(*) FROM student_summaries WHERE institution = 'ash'") == [(9,)]
@@ -179,7 +178,7 @@ def test_a_version_that_is_removed_before_it_is_opened_is_looked_for_again(
 ) -> None:
     found, gone = versions.target, iter([district.warehouse / "gone.duckdb", district.warehouse / "gone.duckdb"])
     monkeypatch.setattr(versions, "target", lambda *paths: next(gone, None) or found(*paths))
-    assert build(district).left_out == {}
+    assert district.build().left_out == {}
     assert counts(district) == {ASH: 9, BIRCH: 6}
 
 
@@ -190,11 +189,11 @@ def test_a_version_that_is_removed_before_it_is_opened_is_looked_for_again(
 def test_what_is_discarded_or_expires_is_followed_by_the_next_build(district: District) -> None:
     house = district.house(ASH)
     discard(house.rollbook(), night(2), reason="Zaphod's file", confirm=always)
-    build(district)
+    district.build()
     days = "SELECT MAX(snapshot_date) FROM spans.days WHERE institution = 'ash'"
     assert rows(district, days) == [(night(1),)]
     assert counts(district) == {ASH: 9, BIRCH: 6}
     house.night(3, pupils(4), over={"keep_days": 1, "hold_removed_percent": 100})
-    build(district)
+    district.build()
     assert counts(district) == {ASH: 4, BIRCH: 6}
     assert rows(district, "SELECT COUNT(*) FROM history.students WHERE institution = 'ash'") == [(9,)]

@@ -17,7 +17,7 @@ from pipelines.fleet.history.lakes import NEVER, NO_COPY
 from pipelines.fleet.history.rebuild import OTHER_DAYS, FleetRebuild
 from pipelines.mirror.bucket import Bucket
 from pipelines.sync import Rollbook
-from tests.fleet.file.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played, registry
+from tests.fleet.file.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
 from tests.fleet.history.test_rebuild import contents
 from tests.support.commands import run_command
 from tests.support.district import District
@@ -74,7 +74,7 @@ def opened(name: str) -> Rollbook:
 
 
 def rebuild(district: District, engine: str = DUCKDB, *only: str) -> FleetRebuild:
-    return FleetRebuild(district.warehouse / "fleet", registry(), engine, only, copies=True)
+    return FleetRebuild(district.warehouse / "fleet", district.known, engine, only, copies=True)
 
 
 def swap_days(bucket: Bucket, table: str) -> None:

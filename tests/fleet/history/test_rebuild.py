@@ -20,7 +20,7 @@ from pipelines.store import parts
 from pipelines.store.fleet_file import FleetFile
 from pipelines.store.history import Computed
 from pipelines.sync import Rollbook, always
-from tests.fleet.file.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played, registry
+from tests.fleet.file.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
 from tests.support.district import District
 from tests.support.nights import night
 from tests.views.test_scripted_school import NIGHTS
@@ -36,7 +36,7 @@ def district() -> Iterator[District]:
 
 
 def rebuild(district: District, engine: str = DUCKDB, *only: str) -> FleetRebuild:
-    return FleetRebuild(district.warehouse / "fleet", registry(), engine, only)
+    return FleetRebuild(district.warehouse / "fleet", district.known, engine, only)
 
 
 def contents(district: District, name: str) -> dict[str, Counter[str]]:

@@ -13,9 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines import settings
 from pipelines.fleet.engine import DUCKDB
-from pipelines.fleet.file.build import FleetBuild
 from pipelines.fleet.history.rebuild import FleetRebuild
 from pipelines.settings import ROOT, load
 from pipelines.store.parts import Parts, forget, note_of
@@ -71,12 +69,6 @@ def own(district: District, name: str) -> list[tuple[object, ...]]:
         return con.execute("SELECT student_id, valid_from, valid_to FROM history.students ORDER BY ALL").fetchall()
 
 
-def build(district: District) -> None:
-    known = settings.registry()
-    assert known is not None
-    FleetBuild(district.warehouse / "fleet", known).build()
-
-
 def counts(district: District) -> dict[str, int]:
     with duckdb.connect(str(district.warehouse / "fleet.duckdb"), read_only=True) as con:
         con.execute("SELECT COUNT(*) FROM student_daily").fetchall()
@@ -84,7 +76,7 @@ def counts(district: District) -> dict[str, int]:
 
 
 def test_a_killed_build_leaves_the_last_file_or_the_new_one(district: District) -> None:
-    build(district)
+    district.build()
     district.house(ASH).night(2, students(9))
     before, after = {ASH: 4, BIRCH: 3}, {ASH: 9, BIRCH: 3}
     killed, seen = 0, []
@@ -94,14 +86,14 @@ def test_a_killed_build_leaves_the_last_file_or_the_new_one(district: District) 
     assert killed >= 4
     assert all(found in (before, after) for found in seen)
     assert seen[0] == before
-    build(district)
+    district.build()
     assert counts(district) == after
     assert len(list((district.warehouse / "published").iterdir())) <= 2
 
 
 def test_a_build_by_sail_that_is_killed_leaves_the_last_file_or_the_new_one(district: District) -> None:
     """While Sail computes, too: `_build/rollups` is there from then on."""
-    build(district)
+    district.build()
     district.house(ASH).night(2, students(9))
     before, after = {ASH: 4, BIRCH: 3}, {ASH: 9, BIRCH: 3}
     computing = district.warehouse / "fleet" / "_build" / "rollups"
@@ -113,7 +105,7 @@ def test_a_build_by_sail_that_is_killed_leaves_the_last_file_or_the_new_one(dist
             process.kill()
         assert counts(district) in (before, after)
         assert process.returncode == -signal.SIGKILL
-    build(district)
+    district.build()
     assert counts(district) == after
     assert [p.name for p in computing.parent.rglob("*") if p.is_file()] == ["lock"], "pupils' records are left"
 
@@ -126,10 +118,8 @@ def test_a_rebuild_of_all_that_is_killed_leaves_each_institution_whole(district:
         killed += die(district, REBUILD, step)
         assert {name: own(district, name) for name in (ASH, BIRCH)} == before
     assert killed >= 5
-    known = settings.registry()
-    assert known is not None
     done: dict[str, object] = {}
-    run = FleetRebuild(district.warehouse / "fleet", known, DUCKDB)
+    run = FleetRebuild(district.warehouse / "fleet", district.known, DUCKDB)
     run.rebuild(done.__setitem__)
     assert done == {ASH: None, BIRCH: None}
     assert run.verify().differences == ()
@@ -137,14 +127,14 @@ def test_a_rebuild_of_all_that_is_killed_leaves_each_institution_whole(district:
 
 
 def test_a_killed_publish_is_made_up_for_by_the_next_writer(district: District) -> None:
-    build(district)
+    district.build()
     for step in (2, 4, 6):  # what is published has other views, but no other rows
         assert die(district, PUBLISH, step)
-        build(district)
+        district.build()
         assert counts(district) == {ASH: 4, BIRCH: 3}
     forget(district.warehouse / "fleet", ASH)
     assert die(district, PUBLISH, 30), "all parts are written, one after the other"
-    build(district)
+    district.build()
     assert counts(district) == {BIRCH: 3}, "a set that is not whole counts for nothing"
     book = Rollbook(load(institution=ASH, fetches=False))
     with book.writer():
@@ -158,7 +148,7 @@ def test_a_killed_build_leaves_two_whole_files_of_which_one_may_say_that_it_is_o
     for name in (ASH, BIRCH):
         district.house(name).night(2, over={"pseudonymous": True})
     files = [district.warehouse / name for name in ("fleet.duckdb", "fleet-pseudonymous.duckdb")]
-    build(district)
+    district.build()
     given = [note_of(district.warehouse / "fleet", name) for name in (ASH, BIRCH)]
     links = sum(len(g.tables) for g in given if g is not None)
     before, seen = versions(files), []
