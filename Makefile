@@ -92,6 +92,10 @@ bench-fleet: $(VENV)/.dev ## Measure a district's nights (ARGS="--institutions 2
 bench-engine: $(VENV)/.dev ## Measure DuckDB and Sail over many lakes (ARGS="--institutions 20 --students 500 --days 30")
 	@$(BIN)/python -m tests.bench.engine $(ARGS)
 
+.PHONY: bench-waits
+bench-waits: $(VENV)/.dev chromium ## Measure what a person waits for: commands, the UI's first paint (ARGS="--rounds 5")
+	@$(BIN)/python -m tests.bench.waits $(ARGS)
+
 .PHONY: constraints
 constraints: $(VENV)/.dev ## Pin the newest versions that go together (needs uv)
 	@uv pip compile --quiet --universal --upgrade --no-annotate --no-header pyproject.toml --extra dev --extra all --extra launchers -o constraints.txt
