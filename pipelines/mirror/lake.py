@@ -28,22 +28,22 @@ class CopiedLake:
 
 
 def copied_lake(url: str, folder: str) -> CopiedLake | None:
-    """What a copy holds of a lake, by the catalog that counts; None if nothing was ever copied. Raises MirrorError."""
+    """What a copy holds of a lake, by the catalog that counts; None if nothing was ever copied.
+
+    An engine reads whole folders, so they must hold what the catalog lists and nothing else: raises MirrorError if not.
+    """
     bucket = Bucket(url, folder)
     catalog = newest(bucket)
     if catalog is None:
         return None
     lake = {path: file for path, file in catalog.files.items() if path.startswith(SNAPSHOTS)}
+    if bucket.sizes(SNAPSHOTS.rstrip("/")) != {path: file.size for path, file in lake.items()}:
+        raise _other_files(bucket)
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        records = threads.map(lambda path: _record(bucket, path, lake[path]), _ending(lake, f"/{DAY_RECORD}"))
-        days = {record.snapshot_date: record for record in records}
-    tables = {path.split("/")[1] for path in _ending(lake, ".parquet")}
-    places = {table: _place(f"{bucket.url}/{SNAPSHOTS}{table}") for table in tables}
-    return CopiedLake(dict(sorted(days.items())), places)
-
-
-def _ending(paths: dict[str, File], ending: str) -> list[str]:
-    return [path for path in paths if path.endswith(ending)]
+        paths = [path for path in lake if path.endswith(f"/{DAY_RECORD}")]
+        days = {record.snapshot_date: record for record in threads.map(lambda p: _record(bucket, p, lake[p]), paths)}
+    tables = {path.split("/")[1] for path in lake if path.endswith(".parquet")}
+    return CopiedLake(days, {table: _place(f"{bucket.url}/{SNAPSHOTS}{table}") for table in tables})
 
 
 def _record(bucket: Bucket, path: str, file: File) -> DayRecord:
@@ -53,11 +53,15 @@ def _record(bucket: Bucket, path: str, file: File) -> DayRecord:
     except FileNotFoundError:
         content = b""
     if sha256(content).hexdigest() != file.sha256:
-        raise MirrorError(
-            f"{path} in {bucket.url} is not what was copied. If a sync is copying just now, run this again when it is"
-            " done; else run `rollbook mirror sync`"
-        )
+        raise _other_files(bucket)
     return msgspec.json.decode(content, type=DayRecord)
+
+
+def _other_files(bucket: Bucket) -> MirrorError:
+    return MirrorError(
+        f"{bucket.url} holds other snapshots than its catalog lists. If a sync is copying just now, run this again when"
+        " it is done; else run `rollbook mirror sync`"
+    )
 
 
 def _place(url: str) -> Path | str:
