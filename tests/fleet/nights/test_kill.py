@@ -55,7 +55,7 @@ def done(district: District) -> set[str]:
 
 
 def test_a_run_killed_at_any_moment_leaves_every_warehouse_sound_and_asks_nothing_twice(district: District) -> None:
-    random, seconds, killed = Random(15), 8.0, 0
+    random, seconds, killed = Random(15), 2.0, 0
     settled: set[str] = set()
     asked: dict[str, int] = {}
     for _ in range(KILLS):
@@ -73,7 +73,7 @@ def test_a_run_killed_at_any_moment_leaves_every_warehouse_sound_and_asks_nothin
         settled, asked = done(district), now
         if settled == set(NAMES):
             break
-        seconds *= 1.15
+        seconds *= 1.25
     assert killed
     process = run(district)
     assert process.wait(300) == 0

@@ -68,7 +68,8 @@ def test_nights_with_faults_of_every_kind_end_with_the_sandboxs_truth(soak: Soak
     assert tuple_of(house) == truth_of(soak), f"SOAK_SEED={SEED}"
     assert house.tables() == soak.expected().tables(), f"SOAK_SEED={SEED}"
     nothing_left(house.rollbook(), house.warehouse)
-    assert median(memory[-10:]) - median(memory[19:29]) < 25, memory
+    # Between nights, memory goes up and down by 25 MB: the last nights are held against the most of the first ones.
+    assert median(memory[-10:]) - max(memory[9:29]) < 15, memory
     assert median(handles[-10:]) <= median(handles[:10]) + 2, handles
     assert machine.size(house.warehouse) <= foretold
     missing = {k.removeprefix("do_") for k in dir(soak) if k.startswith("do_")} - soak.played.keys()
