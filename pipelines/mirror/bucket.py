@@ -47,7 +47,7 @@ class Bucket:
 
     def _open(self) -> Any:
         if self.url.startswith("file:"):
-            root = Path(unquote(urlsplit(self.url).path))
+            root = folder_of(self.url)
             files.folder(root)
             return self._obstore.store.LocalStore(root, automatic_cleanup=True)
         return self._obstore.store.from_url(self.url, **_options())
@@ -139,6 +139,11 @@ class Bucket:
             f"The mirror at {self.url} could not {what} ({reason}). Nothing here is lost, and the next sync tries"
             " again: check that storage, its credentials and ROLLBOOK_LAKE"
         )
+
+
+def folder_of(url: str) -> Path:
+    """The folder of a `file:` address."""
+    return Path(unquote(urlsplit(url).path))
 
 
 def filesystem(scheme: str) -> Any:

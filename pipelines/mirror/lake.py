@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from pipelines.errors import MirrorError
-from pipelines.mirror.bucket import Bucket
+from pipelines.mirror.bucket import Bucket, folder_of
 from pipelines.mirror.catalog import SNAPSHOTS, File, newest
 from pipelines.store.lake import DAY_RECORD, DayRecord
 
@@ -66,4 +65,4 @@ def _other_files(bucket: Bucket) -> MirrorError:
 
 def _place(url: str) -> Path | str:
     """An address; of a copy in a folder, its path."""
-    return Path(unquote(urlsplit(url).path)) if url.startswith("file:") else url
+    return folder_of(url) if url.startswith("file:") else url

@@ -167,11 +167,6 @@ class District:
         assert known is not None
         return known
 
-    @property
-    def file(self) -> Path:
-        """The file of all institutions."""
-        return self.warehouse / "fleet.duckdb"
-
     def build(self) -> Built:
         """Build the files of all institutions."""
         return FleetBuild(self.warehouse / settings.FLEET, self.known).build()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
@@ -15,10 +14,10 @@ from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.fleet.engine import DUCKDB, SAIL
 from pipelines.fleet.history.lakes import NEVER, NO_COPY
 from pipelines.fleet.history.rebuild import OTHER_DAYS, FleetRebuild
-from pipelines.mirror.bucket import Bucket
+from pipelines.mirror.bucket import Bucket, folder_of
 from pipelines.sync import Rollbook
 from tests.fleet.file.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
-from tests.fleet.history.test_rebuild import contents
+from tests.fleet.history.test_rebuild import lose_and_make_again
 from tests.support.commands import run_command
 from tests.support.district import District
 from tests.support.storage import CREDENTIALS, make_bucket, s3_server
@@ -108,18 +107,12 @@ def test_it_is_the_copies_that_are_read(district: District, copies: str, engine:
 
 
 def test_a_lost_file_is_made_again_from_a_copy(district: District, in_bucket: str) -> None:
-    before = contents(district, OTHER)
-    for path in (district.warehouse / OTHER / "published").iterdir():
-        path.unlink()
-    done: dict[str, RollbookError | None] = {}
-    rebuild(district, SAIL, OTHER).rebuild(done.__setitem__)
-    assert done == {OTHER: None}
-    assert contents(district, OTHER) == before
+    lose_and_make_again(district, rebuild(district, SAIL, OTHER))
 
 
 def test_a_copy_of_other_days_is_neither_compared_nor_taken_over(district: District, in_folder: str) -> None:
     """As while a sync is copying, or where no copy was made since: the record of a day is of another content."""
-    root = Path(urlsplit(in_folder).path.replace("%20", " "))
+    root = folder_of(in_folder)
     days = sorted((root / LATER / "snapshots" / "observed").iterdir())
     record, noted = days[-1] / "_day.json", (days[-1] / "_day.json").read_bytes()
     record.write_bytes(noted.replace(b'"digest":"', b'"digest":"0'))
@@ -143,7 +136,7 @@ def test_a_copy_of_other_days_is_neither_compared_nor_taken_over(district: Distr
 
 def test_a_day_that_counts_no_longer_is_not_read(district: District, in_folder: str) -> None:
     """As when a mirror was killed before it removed the files of a discarded day."""
-    lake = Path(urlsplit(in_folder).path.replace("%20", " ")) / OTHER / "snapshots"
+    lake = folder_of(in_folder) / OTHER / "snapshots"
     for table in lake.iterdir():
         shutil.copytree(min(table.iterdir()), table / "snapshot_date=2020-01-01")
     found = rebuild(district).verify()
@@ -155,7 +148,7 @@ def test_a_day_that_counts_no_longer_is_not_read(district: District, in_folder: 
 
 
 def test_without_a_copy_it_says_so(district: District, in_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.rmtree(Path(urlsplit(in_folder).path.replace("%20", " ")) / SHARING)
+    shutil.rmtree(folder_of(in_folder) / SHARING)
     found = rebuild(district).verify()
     assert set(found.compared) == {OTHER, LATER}
     assert found.left_out == {SHARING: NEVER}
