@@ -73,7 +73,7 @@ def doctor() -> None:
     is named, and the exit code is 2.
     """
     from pipelines.cli.instance import Instance
-    from pipelines.operations.doctor import Doctor
+    from pipelines.operations.doctor import Doctor, Level
 
     rollbook = open_rollbook(fetches=True)
     levels = set()
@@ -81,7 +81,7 @@ def doctor() -> None:
     for finding in (*instance.examine(), *Doctor(rollbook, run_bytes=instance.run_bytes).examine()):
         levels.add(finding.level)
         out.print(f"{MARKS[finding.level]:>8}  [bold]{finding.what}[/]: {safe(finding.says)}")
-    if "failed" in levels:
+    if Level.FAILED in levels:
         err.print("[bold red]A sync could not run:[/] see what failed above.")
         raise typer.Exit(1)
     out.print("[bold green]A sync could run.[/]")
