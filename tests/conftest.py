@@ -11,10 +11,10 @@ import pytest
 from hypothesis import settings
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from tests.support.listeners import Webhook, webhook
-from tests.support.school import fortnight as fortnight  # fixtures: warehouses that are played once for all
-from tests.support.school import small as small
-from tests.support.school import small_synced as small_synced
+from tests.support.warehouses.school import fortnight as fortnight  # fixtures: warehouses that are played once for all
+from tests.support.warehouses.school import small as small
+from tests.support.warehouses.school import small_synced as small_synced
+from tests.support.wire.listeners import Webhook, webhook
 
 # Tests sync often, and mean it; those of the cache set it. Here too, for fixtures that are made once for all.
 os.environ["ROLLBOOK_CACHE_MINUTES"] = "0"

@@ -34,12 +34,12 @@ from pipelines.errors import (
 )
 from pipelines.landing.manifest import Body
 from pipelines.tables import TABLES
-from tests.support import faults
-from tests.support.errors import everything_about
 from tests.support.nights import House, folder, new_house, without_views
+from tests.support.processes.errors import everything_about
 from tests.support.records import classes, school_class, student, students
-from tests.support.service import Asked, Reply, Service
 from tests.support.tiers import daily
+from tests.support.wire import faults
+from tests.support.wire.service import Asked, Reply, Service
 
 KEY = "k3y-canary-7d1f0a"
 # What a pupil and a teacher could be known by. Each is found where records are kept, and nowhere else.

@@ -14,9 +14,9 @@ from pipelines.errors import CheckError
 from pipelines.landing.manifest import Verdict
 from pipelines.operations.data_quality import run_quality_checks
 from pipelines.store import checks
-from tests.support import faults
 from tests.support.nights import House, new_house, night, without_views
 from tests.support.records import MISSING, classes, school_class, student, students
+from tests.support.wire import faults
 
 HOLDS: dict[str, list[str]] = {
     "keys_are_unique": [],

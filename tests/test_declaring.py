@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.nights import FIRST, House, night
 from tests.support.records import school_class, student
-from tests.support.service import Service
+from tests.support.wire.service import Service
 
 PACKAGE = Path(__file__).parent.parent / "pipelines"
 SYNC = """

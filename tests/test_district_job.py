@@ -16,12 +16,13 @@ import pytest
 from pipelines.cron import due
 from pipelines.fleet.nights.runner import Fleet
 from pipelines.notify.together import COMPANY
-from tests.support import faults, graph
-from tests.support.commands import run_command
-from tests.support.district import District, new_district
-from tests.support.district_job import DistrictJob, district_job
-from tests.support.listeners import Webhook
+from tests.support import graph
+from tests.support.processes.commands import run_command
 from tests.support.records import students
+from tests.support.warehouses.district import District, new_district
+from tests.support.warehouses.district_job import DistrictJob, district_job
+from tests.support.wire import faults
+from tests.support.wire.listeners import Webhook
 
 SYNC = {"rollbook/sync": "nightly"}
 PUBLISHED = ("published", "rollbook")

@@ -11,9 +11,9 @@ import yaml
 
 from pipelines.cli import app
 from pipelines.settings import ROOT
-from tests.support import faults
 from tests.support.nights import new_house, night, without_views
 from tests.support.records import MISSING, classes, student, students
+from tests.support.wire import faults
 
 HOW_IT_WORKS = (ROOT / "pipelines" / "README.md").read_text(encoding="utf-8")
 PAGES = (

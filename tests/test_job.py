@@ -17,7 +17,7 @@ from tests.support import graph
 from tests.support.graph import Job
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import classes, student, students
-from tests.support.service import KEY
+from tests.support.wire.service import KEY
 
 SYNC = {"rollbook/sync": "nightly"}
 

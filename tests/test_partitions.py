@@ -19,8 +19,8 @@ from pipelines.fleet.nights import outcomes
 from pipelines.institutions import Institution, Registry
 from pipelines.partitions import Partitions, easternmost, schedule_name
 from pipelines.settings import ROOT, SourceSettings
-from tests.support.commands import UNREACHABLE
 from tests.support.graph import EXAMPLE, loaded
+from tests.support.processes.commands import UNREACHABLE
 
 DAY = date(2026, 11, 20)
 ASSET = dg.AssetKey(["history", "students"])

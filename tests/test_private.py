@@ -21,11 +21,11 @@ from pipelines import files
 from pipelines.operations.diff import diff
 from pipelines.settings import ROOT
 from pipelines.store.warehouse import Warehouse
-from tests.support import faults
-from tests.support.commands import dagster_home
 from tests.support.nights import House, new_house
+from tests.support.processes.commands import dagster_home
+from tests.support.processes.servers import until
 from tests.support.records import classes, students
-from tests.support.servers import until
+from tests.support.wire import faults
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.support import environments
-from tests.support.lakes import NAMES, SmallLake, lakes
-from tests.support.spark import PINS, PLACE, needs_java, without_spark
+from tests.support.warehouses.lakes import NAMES, SmallLake, lakes
+from tests.support.wire import environments
+from tests.support.wire.spark import PINS, PLACE, needs_java, without_spark
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

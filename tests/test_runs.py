@@ -22,10 +22,10 @@ from pipelines.cli import serve
 from pipelines.errors import RollbookError
 from pipelines.settings import ROOT
 from tests.support import graph
-from tests.support.commands import COMMAND, dagster_home, run_command
 from tests.support.nights import new_house
+from tests.support.processes.commands import COMMAND, dagster_home, run_command
+from tests.support.processes.servers import until
 from tests.support.records import classes, students
-from tests.support.servers import until
 
 STARTED, FAILURE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
 

@@ -14,12 +14,13 @@ from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobO
 
 from pipelines.notify.alerts import Alerts
 from pipelines.sync import Rollbook
-from tests.support import faults, graph
-from tests.support.commands import dagster_home, run_command
+from tests.support import graph
 from tests.support.graph import Job
-from tests.support.listeners import Webhook
 from tests.support.nights import House, new_house, night
+from tests.support.processes.commands import dagster_home, run_command
 from tests.support.records import classes, students
+from tests.support.wire import faults
+from tests.support.wire.listeners import Webhook
 
 pytestmark = pytest.mark.slow
 

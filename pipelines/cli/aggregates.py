@@ -35,7 +35,7 @@ def aggregates(
     What was released is recorded in private/aggregates/ in the warehouse; keep that with your backups.
     """
     from pipelines.privacy import access
-    from pipelines.privacy.aggregates import release
+    from pipelines.privacy.disclosure.aggregates import release
 
     settings = load(fetches=False)
     root = settings.warehouse_path

@@ -13,10 +13,10 @@ from pipelines.cli.fleet_build import build_again
 from pipelines.cli.run import shown_progress
 from pipelines.errors import ArgumentError
 from pipelines.privacy import access
-from pipelines.privacy.certificate import LABELS
+from pipelines.privacy.erasure.certificate import LABELS
 
 if TYPE_CHECKING:
-    from pipelines.privacy.erasure import Holdings
+    from pipelines.privacy.erasure.erasure import Holdings
 
 Student = Annotated[int, typer.Argument(metavar="STUDENT", help="The student's id at the records service.")]
 

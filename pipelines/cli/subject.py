@@ -32,8 +32,8 @@ def subject(
     ones among them, and what is known of copies. It is readable by its owner only. Read it before you hand it over: it
     names the student's teachers, and the accounts that exported records.
     """
-    from pipelines.privacy import bundle
-    from pipelines.privacy.subject import gather
+    from pipelines.privacy.subject_access import bundle
+    from pipelines.privacy.subject_access.subject import gather
 
     warehouse, target = place().warehouse_path, target.expanduser()
     bundle.check_target(target, replace=replace)

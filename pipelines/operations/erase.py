@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pipelines.errors import ArgumentError, HeldError
 from pipelines.landing.manifest import Hold
-from pipelines.privacy.certificate import Certificate
-from pipelines.privacy.erasure import Holdings
+from pipelines.privacy.erasure.certificate import Certificate
+from pipelines.privacy.erasure.erasure import Holdings
 from pipelines.records import as_id
 from pipelines.sync import Rollbook
 

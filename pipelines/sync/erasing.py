@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pipelines.errors import CheckError, ExpiredError
-from pipelines.privacy.certificate import Certificate
+from pipelines.privacy.erasure.certificate import Certificate
 
 if TYPE_CHECKING:
     from pipelines.sync.rollbook import Rollbook

@@ -17,8 +17,8 @@ from tests.bench.meter import RunError
 from tests.bench.service import KEY
 from tests.bench.tools import Tool
 from tests.bench.truth import Loss, loss
-from tests.support import faults
-from tests.support.service import Asked, Service
+from tests.support.wire import faults
+from tests.support.wire.service import Asked, Service
 
 STUDENTS = 1000
 _PAGE = 6  # the page that is empty, or that begins later than it did

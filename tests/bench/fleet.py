@@ -25,7 +25,7 @@ from rich.table import Table
 
 from tests.bench import district, nightly
 from tests.bench.meter import family
-from tests.support.commands import COMMAND, dagster_home
+from tests.support.processes.commands import COMMAND, dagster_home
 
 FEW = 20
 _EVERY = 0.1  # seconds between two looks

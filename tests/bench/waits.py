@@ -21,8 +21,8 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from rich.console import Console
 from rich.table import Table
 
-from tests.support.commands import COMMAND
-from tests.support.servers import free_port, served_bare
+from tests.support.processes.commands import COMMAND
+from tests.support.processes.servers import free_port, served_bare
 
 COMMANDS = (["--help"], ["status", "--demo"], ["sql", "SELECT COUNT(*) FROM roster"])
 FIRST_PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"

@@ -24,9 +24,9 @@ from tests.campaign.ledger import SETS, Key, Landing, Ledger, Showing, differenc
 from tests.campaign.operator import Operator
 from tests.campaign.reader import Reader
 from tests.campaign.school import School, shown
-from tests.support.machines import left_over
 from tests.support.nights import House, night, without_views
-from tests.support.service import Service
+from tests.support.processes.machines import left_over
+from tests.support.wire.service import Service
 
 KEEP_DAYS = 10  # from the middle of the campaign on
 

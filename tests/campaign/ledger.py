@@ -1,7 +1,7 @@
 """The plain model: what was landed, which of it counts, and what must be published of it.
 
 It is told what the service shows (`Showing`) and says by itself what a sync must come to and what every table must
-hold. Nothing of the code under test decides anything here; the history is folded by the slow `tests.support.model`.
+hold. Nothing of the code under test decides anything here; the history is folded by the slow `tests.support.models.model`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
-from tests.support import model
+from tests.support.models import model
 from tests.support.nights import SET_OF, Expected, Tables, class_rows, student_rows
 
 Record = dict[str, Any]

@@ -19,8 +19,8 @@ from pipelines.operations import discard as discards
 from pipelines.operations.diff import diff
 from pipelines.operations.prune import prune as prune_now
 from pipelines.sync import always, within_hold
-from tests.support.kills import die_at_step
 from tests.support.nights import TRIES, House
+from tests.support.processes.kills import die_at_step
 
 # A night takes about thirty steps; one that has to recover first, more.
 STEPS_MOST = 45

@@ -9,9 +9,9 @@ from random import Random
 from typing import Any
 
 from tests.campaign.ledger import CLOCK, Record, Showing
-from tests.support import faults
 from tests.support.records import school_class, student
-from tests.support.service import Asked, Bend, Reply, Service
+from tests.support.wire import faults
+from tests.support.wire.service import Asked, Bend, Reply, Service
 
 CAP = 25  # records a page, so that a walk of the students has several
 FEWEST, MOST = 45, 85

@@ -17,7 +17,7 @@ from tests.campaign.campaign import EVENTS, Campaign
 from tests.campaign.reader import Reader
 from tests.campaign.school import CAP
 from tests.support.nights import folder
-from tests.support.service import Service
+from tests.support.wire.service import Service
 
 SEEDS = tuple(int(s) for s in os.environ.get("CAMPAIGN_SEEDS", "1,2,3,4,5").split(","))
 NIGHTS = int(os.environ.get("CAMPAIGN_NIGHTS", "45"))

@@ -14,11 +14,11 @@ import duckdb
 import pytest
 
 from pipelines.sandbox import Sandbox
-from tests.support import faults
-from tests.support.commands import dagster_home, run_command
+from tests.support.processes.commands import dagster_home, run_command
 from tests.support.records import classes, students
-from tests.support.school import School
-from tests.support.service import KEY, Service
+from tests.support.warehouses.school import School
+from tests.support.wire import faults
+from tests.support.wire.service import KEY, Service
 
 TODAY = datetime.now(UTC).date()
 YESTERDAY = TODAY - timedelta(days=1)

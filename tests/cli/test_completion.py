@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import COMMAND
+from tests.support.processes.commands import COMMAND
 from tests.support.tiers import slow
 
 # What a shell is asked when TAB is pressed: the words so far, and which of them is being typed.

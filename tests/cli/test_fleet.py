@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from pipelines import settings
 from pipelines.cli import app
 from pipelines.errors import ArgumentError, SettingError
-from tests.support.commands import dagster_home, run_command
-from tests.support.district import District, new_district
+from tests.support.processes.commands import dagster_home, run_command
 from tests.support.records import students
+from tests.support.warehouses.district import District, new_district
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.errors import NothingLandedError, RollbookError
-from tests.support.commands import run_command
-from tests.support.district import District, new_district
 from tests.support.nights import night, without_views
+from tests.support.processes.commands import run_command
 from tests.support.records import classes, student, students
+from tests.support.warehouses.district import District, new_district
 
 ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
 

@@ -12,9 +12,9 @@ import pytest
 
 from pipelines.settings import ROOT
 from pipelines.views import dbt
-from tests.support.commands import run_command
-from tests.support.school import KEY, School
+from tests.support.processes.commands import run_command
 from tests.support.tiers import daily
+from tests.support.warehouses.school import KEY, School
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -24,10 +24,10 @@ from pipelines.cli.app import LogLines, Terminal, table
 from pipelines.landing.manifest import Hold, TableCounts
 from pipelines.resources import hold_table
 from pipelines.text import markdown, printable
-from tests.support.commands import COMMAND
 from tests.support.nights import House, folder
+from tests.support.processes.commands import COMMAND
 from tests.support.records import classes, students
-from tests.support.service import KEY, Service
+from tests.support.wire.service import KEY, Service
 
 # Title of the window, colour, cursor up and erase, the same by one C1 byte, a bell, right-to-left override, a line of
 # its own, DEL, half a surrogate pair.

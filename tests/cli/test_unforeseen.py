@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 import pytest
 
 from pipelines.settings import ROOT
-from tests.support.commands import dagster_home
 from tests.support.nights import new_house
+from tests.support.processes.commands import dagster_home
 from tests.support.records import classes, students
 
 QUOTED = "Pupil Number7 <pupil.7@school.example>"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.exploring import Explored, exploring
-from tests.support.school import School
+from tests.support.processes.exploring import Explored, exploring
+from tests.support.warehouses.school import School
 
 WIDTHS = (1280, 390)
 

@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from pipelines.explore.questions import ROWS
 from pipelines.explore.server import COPY
 from pipelines.explore.show import cell
-from tests.support.exploring import Explored, exploring, fits, rows, staying_home, table
-from tests.support.school import DAYS, LAST, School
+from tests.support.processes.exploring import Explored, exploring, fits, rows, staying_home, table
+from tests.support.warehouses.school import DAYS, LAST, School
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(400)]
 slow = pytest.mark.slow

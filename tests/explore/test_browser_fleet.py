@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.district import District, new_district
-from tests.support.exploring import Explored, exploring, fits, rows, staying_home, table
 from tests.support.nights import night, without_views
+from tests.support.processes.exploring import Explored, exploring, fits, rows, staying_home, table
 from tests.support.records import classes, students
+from tests.support.warehouses.district import District, new_district
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(400)]
 

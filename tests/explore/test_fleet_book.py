@@ -9,9 +9,9 @@ import pytest
 
 from pipelines.explore import pages
 from pipelines.explore.questions import Book, FleetBook, open_book
-from tests.support.district import District, new_district
 from tests.support.nights import night, without_views
 from tests.support.records import classes, students
+from tests.support.warehouses.district import District, new_district
 
 ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
 

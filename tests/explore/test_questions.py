@@ -12,7 +12,7 @@ from pipelines.errors import NothingLandedError
 from pipelines.explore.questions import ROWS, Book, Relation, find
 from pipelines.export import Format
 from pipelines.export.formats import export
-from tests.support.school import DAYS, FIRST, LAST, School
+from tests.support.warehouses.school import DAYS, FIRST, LAST, School
 
 WATCHED = "SELECT student_id FROM students_to_watch"
 SECOND = FIRST + timedelta(days=1)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pipelines.explore.server import COPY, FOREIGN, WRONG_HOST, own_copy
-from tests.support.commands import COMMAND
-from tests.support.exploring import Explored, exploring
-from tests.support.school import School
+from tests.support.processes.commands import COMMAND
+from tests.support.processes.exploring import Explored, exploring
 from tests.support.tiers import daily
+from tests.support.warehouses.school import School
 
 pytestmark = pytest.mark.timeout(300)
 

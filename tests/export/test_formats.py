@@ -24,7 +24,7 @@ from pipelines.export import Format
 from pipelines.export import formats as module
 from pipelines.export.formats import export
 from pipelines.settings import ROOT
-from tests.support.school import School
+from tests.support.warehouses.school import School
 
 NASTY = [
     '=HYPERLINK("http://x.example","click")', "+1+1", "-2+3", "@SUM(A1)", "\tx", "\rx", "\uff1d1", "=", "http://x.example",

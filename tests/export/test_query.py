@@ -11,8 +11,8 @@ from pipelines.errors import ArgumentError
 from pipelines.export import Format
 from pipelines.export.formats import export
 from pipelines.export.query import run_query
-from tests.support.school import School
 from tests.support.tiers import daily
+from tests.support.warehouses.school import School
 
 SECRET = "SECRET-KEY-7"
 

@@ -13,7 +13,7 @@ from pipelines.landing.manifest import Verdict
 from pipelines.source.fetch import fetch
 from tests.fault_matrix.expected import CLASSES_1, CLASSES_2, STUDENTS_1, STUDENTS_2, NoConnection
 from tests.support.nights import Expected, House, asked, night
-from tests.support.service import Bend
+from tests.support.wire.service import Bend
 
 
 class Cell:

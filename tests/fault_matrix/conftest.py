@@ -11,7 +11,7 @@ import pytest
 from tests.fault_matrix.cell import Cell
 from tests.fault_matrix.expected import CAP, CLASSES_1, CLASSES_2, STUDENTS_1, STUDENTS_2, TOGETHER
 from tests.support.nights import Expected, House, folder, without_views
-from tests.support.service import Service
+from tests.support.wire.service import Service
 
 HERE = Path(__file__).parent
 

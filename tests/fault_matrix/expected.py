@@ -22,10 +22,10 @@ from pipelines.errors import (
     ServiceError,
     UnreachableError,
 )
-from tests.support import faults
 from tests.support.nights import TRIES, pages
 from tests.support.records import classes, school_class, student, students
-from tests.support.service import Asked, Bend, Reply, Service
+from tests.support.wire import faults
+from tests.support.wire.service import Asked, Bend, Reply, Service
 
 # --- the two nights --------------------------------------------------------------------------------------------------
 

@@ -25,10 +25,10 @@ from tests.fault_matrix.expected import (
     TRANSIENT,
     at_places,
 )
-from tests.support import faults
 from tests.support.nights import pages
 from tests.support.records import student
-from tests.support.service import Service
+from tests.support.wire import faults
+from tests.support.wire.service import Service
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -7,9 +7,9 @@ import pytest
 from pipelines.errors import KeyRefusedError
 from tests.fault_matrix.cell import Cell
 from tests.fault_matrix.expected import CLASS_PAGES, CLASS_SEARCHES, FINAL, PLACES, REST, STUDENT_SEARCHES, TRANSIENT
-from tests.support import faults
 from tests.support.nights import TRIES, pages
-from tests.support.service import Bend
+from tests.support.wire import faults
+from tests.support.wire.service import Bend
 
 pytestmark = pytest.mark.timeout(120)
 

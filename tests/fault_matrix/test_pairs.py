@@ -23,9 +23,9 @@ from tests.fault_matrix.expected import (
     TRANSIENT,
     NoConnection,
 )
-from tests.support import faults
 from tests.support.nights import TRIES, night, pages
-from tests.support.service import Bend, Reply
+from tests.support.wire import faults
+from tests.support.wire.service import Bend, Reply
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -16,10 +16,10 @@ from pipelines.fleet.nights import outcomes
 from pipelines.fleet.nights.outcomes import Kind, Outcome
 from pipelines.fleet.overview import FleetStatus, InstitutionStatus, load_overview
 from pipelines.operations.status import load_status
-from tests.support.clocks import At
-from tests.support.district import District, new_district
 from tests.support.nights import night, without_views
+from tests.support.processes.clocks import At
 from tests.support.records import students
+from tests.support.warehouses.district import District, new_district
 
 AT = datetime.combine(night(2), time(2, 20), UTC)
 SAMPLE = re.compile(r'rollbook_[a-z_]+\{(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+\} -?[0-9.e+]+')

@@ -17,7 +17,7 @@ from pipelines.mirror import bucket as buckets
 from pipelines.mirror import restore
 from tests.support.nights import ChangingNights, House, new_house, without_views
 from tests.support.records import classes, students
-from tests.support.storage import CREDENTIALS, Between, Fault, make_bucket, s3_server
+from tests.support.wire.storage import CREDENTIALS, Between, Fault, make_bucket, s3_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

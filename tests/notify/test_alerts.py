@@ -15,10 +15,10 @@ import pytest
 
 from pipelines.errors import HeldError
 from pipelines.notify.alerts import RETRY_MINUTES, Alerts, Kind, Outcome
-from tests.support.listeners import Webhook, webhook
 from tests.support.nights import House, new_house, night, without_views
 from tests.support.records import classes, students
-from tests.support.service import KEY
+from tests.support.wire.listeners import Webhook, webhook
+from tests.support.wire.service import KEY
 
 FAILED = Outcome("run-1", Kind.FAILED, night(2), "The service gave no answer. Try again later")
 GOOD = Outcome("run-2", Kind.SYNCED, night(2))

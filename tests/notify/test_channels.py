@@ -15,9 +15,9 @@ from pydantic import SecretStr
 
 from pipelines.addresses import messengers
 from pipelines.notify import channels
-from tests.support.drips import sending
-from tests.support.listeners import ACCOUNT, Mailbox, Webhook, mailbox, webhook
 from tests.support.tiers import daily, slow
+from tests.support.wire.drips import sending
+from tests.support.wire.listeners import ACCOUNT, Mailbox, Webhook, mailbox, webhook
 
 OUT_OF_REACH = "could not be reached, or did not answer in time"
 

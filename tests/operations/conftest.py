@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import dagster_home
 from tests.support.nights import ChangingNights, House, new_house, without_views
+from tests.support.processes.commands import dagster_home
 from tests.support.records import classes, students
 
 

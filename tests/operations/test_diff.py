@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from pipelines.errors import HeldError, KeyRefusedError, MachineError, UnreachableError
 from pipelines.operations.diff import Diff, diff
-from tests.support import faults
-from tests.support.begun import begin
 from tests.support.nights import TRIES, House
 from tests.support.records import student
 from tests.support.tiers import daily
+from tests.support.warehouses.begun import begin
+from tests.support.wire import faults
 
 
 @pytest.fixture(autouse=True)

@@ -15,10 +15,10 @@ from pipelines.landing.manifest import Hold, Verdict
 from pipelines.operations.discard import discard, undo_discard
 from pipelines.operations.status import load_status as look
 from pipelines.sync import always
-from tests.support import faults
 from tests.support.nights import Expected, House, new_house, night, without_views
 from tests.support.records import Records, classes, school_class, student, students
 from tests.support.tiers import daily
+from tests.support.wire import faults
 
 TONIGHT: dict[int, tuple[Records, Records]] = {
     1: (students(12), classes(2)),

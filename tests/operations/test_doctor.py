@@ -17,11 +17,11 @@ from pipelines.errors import HeldError
 from pipelines.operations import capacity
 from pipelines.operations.doctor import Doctor, Finding, Level
 from pipelines.sync import Rollbook
-from tests.support import faults
-from tests.support.listeners import webhook
 from tests.support.nights import House, new_house, without_views
 from tests.support.records import classes, students
-from tests.support.service import KEY
+from tests.support.wire import faults
+from tests.support.wire.listeners import webhook
+from tests.support.wire.service import KEY
 
 OK, WARNING, FAILED = Level.OK, Level.WARNING, Level.FAILED
 

@@ -24,12 +24,12 @@ from pipelines.operations.status import Days, load_status
 from pipelines.store.history import engine as history_module
 from pipelines.store.lake import Lake
 from pipelines.tables import TABLES
-from tests.support.fortnight import DAYS, LAST, copy, export, landed
-from tests.support.fortnight import rollbook as fortnight_book
-from tests.support.machines import left_over
 from tests.support.nights import ChangingNights, Expected, folder, new_house, night
+from tests.support.processes.machines import left_over
 from tests.support.records import classes, students
-from tests.support.service import KEY
+from tests.support.warehouses.fortnight import DAYS, LAST, copy, export, landed
+from tests.support.warehouses.fortnight import rollbook as fortnight_book
+from tests.support.wire.service import KEY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

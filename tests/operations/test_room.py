@@ -18,7 +18,7 @@ from pipelines.sandbox import Sandbox
 from pipelines.settings import load
 from pipelines.sync import Rollbook
 from tests.support.nights import ChangingNights, House, folder, night, without_views
-from tests.support.service import KEY
+from tests.support.wire.service import KEY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from pipelines.errors import HeldError, ServiceError
 from pipelines.operations.status import Days, OpenHold, Status, load_status
-from tests.support import faults
-from tests.support.begun import begin
 from tests.support.nights import FIRST, House, night
+from tests.support.warehouses.begun import begin
+from tests.support.wire import faults
 
 
 def status(house: House, **over: Any) -> Status:

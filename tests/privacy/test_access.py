@@ -23,8 +23,8 @@ from pipelines.errors import BusyError, MachineError, NothingLandedError
 from pipelines.explore.questions import Book, find
 from pipelines.privacy import access
 from pipelines.settings import ROOT
-from tests.support.commands import run_command
-from tests.support.school import FIRST, School
+from tests.support.processes.commands import run_command
+from tests.support.warehouses.school import FIRST, School
 
 NOW = datetime(2026, 11, 22, 2, 15, tzinfo=UTC)
 

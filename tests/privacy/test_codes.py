@@ -17,7 +17,7 @@ from pipelines.errors import ArgumentError, DamagedError, RollbookError
 from pipelines.privacy import access
 from pipelines.privacy.codes import LEAST, MOST, Codes, begin
 from tests.support.nights import House, new_house, without_views
-from tests.support.pseudonyms import codes, ident, pseudonymous, pupils, rows, taught
+from tests.support.warehouses.pseudonyms import codes, ident, pseudonymous, pupils, rows, taught
 
 NOW = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
 

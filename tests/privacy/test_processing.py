@@ -15,11 +15,11 @@ from pipelines.privacy.processing import FILL_IN, places, render, tables
 from pipelines.settings import Settings, load
 from pipelines.store.relations import KEPT, OBSERVED
 from pipelines.tables import TABLES
-from tests.support.commands import run_command
-from tests.support.district import new_district
 from tests.support.nights import new_house
+from tests.support.processes.commands import run_command
 from tests.support.records import classes, students
 from tests.support.tiers import daily
+from tests.support.warehouses.district import new_district
 
 AT = datetime(2026, 11, 22, tzinfo=UTC)
 

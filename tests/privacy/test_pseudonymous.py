@@ -12,7 +12,7 @@ from pipelines.tables import TABLES
 from pipelines.views import catalog
 from pipelines.views.pseudonymous import CODE, LEFT_OUT, STUDENT, is_emptied, is_left_out
 from tests.support.nights import House, night
-from tests.support.pseudonyms import STUDENTS, WORDS, Secrets, codes, ident, lived, pseudonymous, rows
+from tests.support.warehouses.pseudonyms import STUDENTS, WORDS, Secrets, codes, ident, lived, pseudonymous, rows
 
 
 @pytest.fixture(scope="module")

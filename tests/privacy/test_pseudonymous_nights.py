@@ -15,7 +15,8 @@ from pipelines.operations.status import load_status
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import always
 from tests.support.nights import House, new_house, night, without_views
-from tests.support.pseudonyms import (
+from tests.support.tiers import daily
+from tests.support.warehouses.pseudonyms import (
     VERSION,
     codes,
     current,
@@ -27,7 +28,6 @@ from tests.support.pseudonyms import (
     rows,
     taught,
 )
-from tests.support.tiers import daily
 
 
 @pytest.fixture(autouse=True)

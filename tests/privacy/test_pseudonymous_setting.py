@@ -14,7 +14,7 @@ from pipelines.errors import DamagedError, RollbookError
 from pipelines.operations.status import load_status
 from pipelines.tables import TABLES
 from tests.support.nights import House, new_house, without_views
-from tests.support.pseudonyms import (
+from tests.support.warehouses.pseudonyms import (
     Secrets,
     codes,
     current,

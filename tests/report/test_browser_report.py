@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from pipelines.report import charts, morning, page
-from tests.support.school import DAYS, School
+from tests.support.warehouses.school import DAYS, School
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(180)]
 

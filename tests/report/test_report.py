@@ -18,7 +18,7 @@ from pipelines import report
 from pipelines.errors import HeldError, UnreachableError
 from pipelines.operations.discard import discard
 from pipelines.report import charts, morning
-from tests.support.school import DAYS, LAST, School, small_school
+from tests.support.warehouses.school import DAYS, LAST, School, small_school
 
 COUNTED = "SELECT (SELECT COUNT(*) FROM students), SUM(active_class_count) FROM courses"
 AT = datetime(2026, 10, 7, 2, 16, tzinfo=UTC)

@@ -17,7 +17,7 @@ import pytest
 
 from pipelines.errors import ArgumentError
 from pipelines.sandbox import DEFAULT_KEY, Institution, Sandbox, serve, server
-from tests.support.servers import until
+from tests.support.processes.servers import until
 
 DAY = date(2026, 11, 20)
 

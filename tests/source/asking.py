@@ -20,7 +20,7 @@ from pipelines.source.client import Answer, Client
 from pipelines.source.envelope import Page, page_of
 from pipelines.source.fetch import fetch
 from pipelines.tables import SETS
-from tests.support.service import KEY, Service
+from tests.support.wire.service import KEY, Service
 
 # A hanging service costs a test this long, in seconds.
 SHORT_TIMEOUTS = httpx.Timeout(connect=2, read=0.3, write=2, pool=2)

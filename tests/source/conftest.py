@@ -12,7 +12,7 @@ import stamina
 from pipelines.source.client import Client
 from tests.source.asking import SHORT_TIMEOUTS, MakeClient, Night, settings_for
 from tests.support.records import classes, students
-from tests.support.service import Service
+from tests.support.wire.service import Service
 
 
 @pytest.fixture(autouse=True)

@@ -19,9 +19,9 @@ from pipelines.source.client import Client
 from pipelines.source.pagination import walk
 from pipelines.tables import SETS
 from tests.source.asking import Kept, MakeClient, settings_for
-from tests.support import faults
 from tests.support.records import MISSING, classes, school_class, student, students
-from tests.support.service import Asked, Bend, Service
+from tests.support.wire import faults
+from tests.support.wire.service import Asked, Bend, Service
 
 STUDENTS, CLASSES = SETS["students"], SETS["classes"]
 

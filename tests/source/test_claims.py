@@ -10,7 +10,7 @@ import pytest
 from pipelines.errors import OtherInstitutionError
 from pipelines.settings import load
 from pipelines.source.claims import claim
-from tests.support.district import District, new_district
+from tests.support.warehouses.district import District, new_district
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from pipelines.errors import NotTheContractError, RefusedError, ServiceError, Un
 from pipelines.source.client import Answer
 from pipelines.source.envelope import Page, detail
 from tests.source.asking import MakeClient, get_page
-from tests.support import faults
-from tests.support.errors import everything_about
+from tests.support.processes.errors import everything_about
 from tests.support.records import student, students
-from tests.support.service import KEY, Bend, Reply, Service
+from tests.support.wire import faults
+from tests.support.wire.service import KEY, Bend, Reply, Service
 
 # --- one good request ------------------------------------------------------------------------------------------------
 

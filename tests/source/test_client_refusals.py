@@ -15,10 +15,10 @@ import stamina
 from pipelines.errors import KeyRefusedError, RedirectError, RefusedError, SettingError, UnreachableError
 from pipelines.source.client import Client
 from tests.source.asking import SHORT_TIMEOUTS, MakeClient, get_page, settings_for
-from tests.support import faults
-from tests.support.errors import everything_about
+from tests.support.processes.errors import everything_about
 from tests.support.records import students
-from tests.support.service import KEY, Bend, Reply, Service
+from tests.support.wire import faults
+from tests.support.wire.service import KEY, Bend, Reply, Service
 
 # --- a refused key, and an error body --------------------------------------------------------------------------------
 

@@ -15,10 +15,10 @@ import stamina
 from pipelines.errors import KeyRefusedError, NotTheContractError, RedirectError, UnreachableError
 from pipelines.source import client as client_module
 from tests.source.asking import MakeClient, get_page
-from tests.support import faults
-from tests.support.drips import chunk, head, sending
 from tests.support.records import students
-from tests.support.service import Asked, Reply, Service
+from tests.support.wire import faults
+from tests.support.wire.drips import chunk, head, sending
+from tests.support.wire.service import Asked, Reply, Service
 
 PAGE = b'{"success": true, "data": [], "pagination": {"page":1,"limit":100,"total_count":0,"total_pages":0}}'
 MB = 2**20

@@ -18,9 +18,9 @@ from pipelines.source.absence import Names
 from pipelines.source.client import Client
 from pipelines.source.fetch import MAX_UNREACHABLE, Draft
 from tests.source.asking import NOW, TODAY, TOMORROW, Night
-from tests.support import faults
 from tests.support.records import student, students
-from tests.support.service import KEY, Bend, Reply
+from tests.support.wire import faults
+from tests.support.wire.service import KEY, Bend, Reply
 
 
 class Known:

@@ -9,8 +9,8 @@ import pytest
 from pipelines.errors import MachineError, NothingLandedError, NotTheContractError, OtherInstitutionError
 from pipelines.landing.manifest import Verdict
 from tests.source.asking import NOW, TODAY, TOMORROW, YESTERDAY, Night
-from tests.support import faults
-from tests.support.service import Bend
+from tests.support.wire import faults
+from tests.support.wire.service import Bend
 
 
 def test_the_institution_bound_to_is_fetched(night: Night) -> None:

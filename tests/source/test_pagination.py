@@ -12,9 +12,9 @@ from pipelines.landing.manifest import Proof, Walk
 from pipelines.source.pagination import BARREN_PAGES, GROWTH_PAGES, search, walk
 from pipelines.tables import SETS
 from tests.source.asking import Kept, MakeClient
-from tests.support import faults
 from tests.support.records import MISSING, classes, school_class, student, students
-from tests.support.service import Asked, Bend, Service
+from tests.support.wire import faults
+from tests.support.wire.service import Asked, Bend, Service
 
 STUDENTS, CLASSES = SETS["students"], SETS["classes"]
 

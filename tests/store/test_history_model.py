@@ -26,7 +26,7 @@ from pipelines.store.scope import ONE
 from pipelines.store.staging import Staging
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table
-from tests.support import model
+from tests.support.models import model
 from tests.support.tiers import daily
 
 FIRST = date(2026, 11, 1)

@@ -16,9 +16,9 @@ from pipelines.operations.discard import discard
 from pipelines.store import parts
 from pipelines.store.parts import Given, Parts
 from pipelines.sync import always
-from tests.support.district import District, InstitutionHouse, new_district
 from tests.support.nights import House, new_house, night, without_views
 from tests.support.records import classes, student, students
+from tests.support.warehouses.district import District, InstitutionHouse, new_district
 
 ASH, BIRCH = "ash", "birch"
 

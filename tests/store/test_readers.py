@@ -16,7 +16,7 @@ import pytest
 
 from pipelines.views import catalog
 from pipelines.views.dictionary import cookbook
-from tests.support.school import DAYS, FIRST, School
+from tests.support.warehouses.school import DAYS, FIRST, School
 
 # What a reader could see change: the newest day of the work, of students and of classes, and how many there are.
 STATE = """

@@ -11,7 +11,7 @@ from pipelines.store import schema
 from pipelines.store.lake import Lake
 from pipelines.tables import TABLES
 from pipelines.views import catalog
-from tests.support.school import School
+from tests.support.warehouses.school import School
 
 UNEXPLAINED = """
 SELECT 'table ' || schema_name || '.' || table_name FROM duckdb_tables() WHERE NOT internal AND comment IS NULL

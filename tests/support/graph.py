@@ -16,7 +16,7 @@ import pytest
 
 from pipelines.settings import Settings
 from tests.support.nights import House
-from tests.support.service import KEY
+from tests.support.wire.service import KEY
 
 # What reads the settings when it is imported, as Dagster's code server does once.
 READ_AT_IMPORT = ("pipelines.assets", "pipelines.checks", "pipelines.schedules", "pipelines.definitions")

@@ -1,8 +1,8 @@
 """Nights of a whole warehouse: a service, a clock, a sync a night, and what the tables must hold afterwards.
 
 `House` runs the real `sync` against a service on loopback. `Expected` computes what its tables must hold, by the slow
-model (`tests.support.model`) and by rows that are written out by hand here, without `tables` and `flatten`. Faults are
-in `tests.support.faults`, records in `tests.support.records`.
+model (`tests.support.models.model`) and by rows that are written out by hand here, without `tables` and `flatten`. Faults are
+in `tests.support.wire.faults`, records in `tests.support.records`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pipelines.landing.manifest import Manifest
 from pipelines.settings import Settings, load
 from pipelines.store import checks
 from pipelines.sync import Rollbook, Synced
-from tests.support import model
+from tests.support.models import model
 from tests.support.records import Record, Records, student, students
-from tests.support.service import KEY, Asked, Service
+from tests.support.wire.service import KEY, Asked, Service
 
 FIRST = date(2026, 11, 20)
 SCHOOL = (41, "Made-up School", "made-up-school", "nightly")

@@ -6,12 +6,12 @@ import pytest
 
 from pipelines.errors import ArgumentError, HeldError
 from pipelines.landing.manifest import Hold, Verdict
-from tests.support import faults
-from tests.support.holds import first_night, is_held
 from tests.support.nights import Expected, House, folder, night, without_views
 from tests.support.records import classes, students
-from tests.support.service import Service
 from tests.support.tiers import daily
+from tests.support.warehouses.holds import first_night, is_held
+from tests.support.wire import faults
+from tests.support.wire.service import Service
 
 
 def test_approval_merges_what_was_held_and_asks_the_service_nothing() -> None:

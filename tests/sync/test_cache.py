@@ -9,12 +9,12 @@ import pytest
 
 from pipelines.errors import HeldError, ServiceError
 from pipelines.landing.manifest import Verdict
-from tests.support import faults
-from tests.support.begun import begin
 from tests.support.nights import House, folder, without_views
 from tests.support.records import classes, student, students
-from tests.support.service import Service
 from tests.support.tiers import daily
+from tests.support.warehouses.begun import begin
+from tests.support.wire import faults
+from tests.support.wire.service import Service
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import pytest
 
 from pipelines.errors import HeldError
 from pipelines.store.history import Delta
-from tests.support import faults
 from tests.support.nights import House, without_views
 from tests.support.records import MISSING, school_class, student
-from tests.support.service import Service
 from tests.support.tiers import daily
+from tests.support.wire import faults
+from tests.support.wire.service import Service
 
 Night = Callable[[Service], None]
 

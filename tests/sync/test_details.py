@@ -10,11 +10,11 @@ import pytest
 
 from pipelines.errors import HeldError
 from pipelines.landing.manifest import Verdict
-from tests.support import faults
 from tests.support.nights import Expected, House, asked, new_house, night, pages, without_views
 from tests.support.records import MISSING, Records, classes, student, students
-from tests.support.service import Bend, Reply
 from tests.support.tiers import daily
+from tests.support.wire import faults
+from tests.support.wire.service import Bend, Reply
 
 LISTS = ["auth", *pages("students", 1), *pages("classes", 1)]
 

@@ -9,10 +9,10 @@ import pytest
 
 from pipelines.errors import HeldError, NothingLandedError
 from pipelines.landing.manifest import Hold, TableCounts
-from tests.support import faults
-from tests.support.holds import first_night, is_held
 from tests.support.nights import CLASS_TABLES, STUDENT_TABLES, House, asked, night, pages
 from tests.support.records import Records, classes, school_class, student, students
+from tests.support.warehouses.holds import first_night, is_held
+from tests.support.wire import faults
 
 
 def changed(records: Records, count: int) -> Records:

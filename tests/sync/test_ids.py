@@ -17,8 +17,8 @@ from pipelines.source.envelope import page_of
 from pipelines.tables import SETS
 from tests.support.nights import Expected, House
 from tests.support.records import classes, school_class, student, students
-from tests.support.service import Asked, Reply
 from tests.support.tiers import daily
+from tests.support.wire.service import Asked, Reply
 
 GOOD = {"students": student, "classes": school_class}
 

@@ -8,9 +8,9 @@ import pytest
 
 from pipelines.errors import KeyRefusedError, OtherInstitutionError, UnreachableError
 from pipelines.landing.manifest import Verdict
-from tests.support import faults
 from tests.support.nights import Expected, House, asked, new_house, night, pages, without_views
 from tests.support.records import classes, students
+from tests.support.wire import faults
 
 OTHER = {"id": 42, "name": "Another School", "key": "another-school"}
 

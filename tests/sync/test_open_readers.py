@@ -13,10 +13,10 @@ import duckdb
 import pytest
 
 from pipelines.store.lake import LAKE
-from tests.support.begun import begin
 from tests.support.nights import House, new_house, without_views
 from tests.support.records import classes, students
 from tests.support.tiers import daily
+from tests.support.warehouses.begun import begin
 
 # A notebook or a dashboard: it keeps one connection, and makes another one whenever it is told to.
 STAYS_OPEN = """

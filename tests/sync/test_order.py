@@ -22,8 +22,10 @@ from pipelines.store.history.engine import History
 from pipelines.store.lake import DayRecord, Lake
 from pipelines.sync import always
 from pipelines.tables import TABLES, Table
-from tests.support.commands import UNREACHABLE, dagster_home, run_command
-from tests.support.fortnight import (
+from tests.support.nights import folder
+from tests.support.processes.commands import UNREACHABLE, dagster_home, run_command
+from tests.support.processes.kills import Job, killed_or_done, start
+from tests.support.warehouses.fortnight import (
     DAYS,
     FIRST,
     HELD,
@@ -38,8 +40,6 @@ from tests.support.fortnight import (
     rollbook,
     rows,
 )
-from tests.support.kills import Job, killed_or_done, start
-from tests.support.nights import folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.support import faults
-from tests.support.begun import begin
 from tests.support.nights import Expected, House, night
 from tests.support.records import MISSING, Record, classes, entry, school_class, student, students, within
 from tests.support.tiers import daily, slow
+from tests.support.warehouses.begun import begin
+from tests.support.wire import faults
 
 # --- what passes -----------------------------------------------------------------------------------------------------
 

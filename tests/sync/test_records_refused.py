@@ -9,12 +9,12 @@ import pytest
 
 from pipelines.errors import ContractChangedError
 from pipelines.landing.manifest import Verdict
-from tests.support import faults
-from tests.support.begun import begin
 from tests.support.nights import Expected, House, new_house, night, without_views
 from tests.support.records import MISSING, Record, classes, entry, school_class, student, students, within
-from tests.support.service import Reply
 from tests.support.tiers import daily, slow
+from tests.support.warehouses.begun import begin
+from tests.support.wire import faults
+from tests.support.wire.service import Reply
 
 # --- the rules -------------------------------------------------------------------------------------------------------
 

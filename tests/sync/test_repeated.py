@@ -13,11 +13,11 @@ from contextlib import suppress
 import pytest
 
 from pipelines.errors import ContractChangedError
-from tests.support import faults
-from tests.support.begun import begin
 from tests.support.nights import Expected, House, new_house, night, without_views
 from tests.support.records import Record, classes, school_class, student, students
 from tests.support.tiers import daily
+from tests.support.warehouses.begun import begin
+from tests.support.wire import faults
 
 
 @pytest.fixture

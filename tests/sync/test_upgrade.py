@@ -20,7 +20,7 @@ from pipelines.store.schema import declared
 from pipelines.tables import TABLES
 from tests.support.nights import House, night
 from tests.support.records import MISSING, classes, student, students
-from tests.support.service import Service
+from tests.support.wire.service import Service
 
 FIXTURE = ROOT / "tests" / "support" / "fixtures" / "warehouse-0.1.0.tar.zst"
 # What the service showed on the seventh night.

@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from pipelines import tables
-from tests.support import model
+from tests.support.models import model
 from tests.support.nights import House, Row, folder, new_house, without_views
 from tests.support.records import school_class, student
-from tests.support.service import Asked, Service
+from tests.support.wire.service import Asked, Service
 
 Record = dict[str, Any]
 Story = list[list[tuple[str, int, str, int]]]

@@ -13,10 +13,10 @@ import pytest
 
 from pipelines.runs import PROCESS_TAG
 from pipelines.several import outcomes_of
-from tests.support import faults
-from tests.support.district import District, new_district
+from tests.support.processes.servers import Served, serving, until
 from tests.support.records import school_class, students
-from tests.support.servers import Served, serving, until
+from tests.support.warehouses.district import District, new_district
+from tests.support.wire import faults
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.fortnight import DAYS, FIRST, HELD, copy, export, landed, rollbook, rows
-from tests.support.kills import Job, killed_or_done, start
 from tests.support.nights import folder
-from tests.support.servers import serving, until
+from tests.support.processes.kills import Job, killed_or_done, start
+from tests.support.processes.servers import serving, until
+from tests.support.warehouses.fortnight import DAYS, FIRST, HELD, copy, export, landed, rollbook, rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -9,9 +9,9 @@ import dagster as dg
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.commands import run_command
-from tests.support.district import new_district
-from tests.support.servers import serving
+from tests.support.processes.commands import run_command
+from tests.support.processes.servers import serving
+from tests.support.warehouses.district import new_district
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, WebSocket, expect
 
-from tests.support.commands import UNREACHABLE, dagster_home, run_command
-from tests.support.listeners import listening
-from tests.support.servers import Served, serving, until
+from tests.support.processes.commands import UNREACHABLE, dagster_home, run_command
+from tests.support.processes.servers import Served, serving, until
+from tests.support.wire.listeners import listening
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

@@ -18,9 +18,9 @@ from pipelines.runs import PROCESS_TAG
 from pipelines.sandbox import Sandbox
 from pipelines.settings import load
 from pipelines.sync import Rollbook
-from tests.support.listeners import webhook
-from tests.support.machines import left_over
-from tests.support.servers import Served, serving, until
+from tests.support.processes.machines import left_over
+from tests.support.processes.servers import Served, serving, until
+from tests.support.wire.listeners import webhook
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -18,7 +18,7 @@ from dagster._core.instance.config import PoolGranularity
 from dagster._core.scheduler.instigation import TickStatus
 
 from pipelines.settings import ROOT
-from tests.support.commands import dagster_home
+from tests.support.processes.commands import dagster_home
 
 HOME = ROOT / "dagster_home"
 DEPLOY = HOME / "deploy"
@@ -145,7 +145,7 @@ def test_the_unit_holds_no_secret_and_says_where_they_are() -> None:
 @pytest.mark.timeout(600)
 def test_the_units_command_runs_with_what_the_unit_gives_it_and_nothing_else(tmp_path: Path) -> None:
     """Its environment and its folders, on a port of our own: up, and down in order on SIGTERM."""
-    from tests.support.servers import free_port, served_bare, until
+    from tests.support.processes.servers import free_port, served_bare, until
 
     text = (DEPLOY / "rollbook.service").read_text()
     for folder in ("dagster", "warehouse"):

@@ -18,8 +18,8 @@ from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 from dagster._grpc.types import ExecuteRunArgs
 
 from pipelines.settings import ROOT
-from tests.support.district import new_district
 from tests.support.graph import loaded
+from tests.support.warehouses.district import new_district
 
 DEPLOY = ROOT / "dagster_home" / "deploy"
 DISTRICT = DEPLOY / "district"

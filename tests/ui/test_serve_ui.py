@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.commands import UNREACHABLE, dagster_home, run_command
-from tests.support.servers import Served, free_port, serving, until
+from tests.support.processes.commands import UNREACHABLE, dagster_home, run_command
+from tests.support.processes.servers import Served, free_port, serving, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
 

@@ -15,9 +15,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.support.commands import run_command
+from tests.support.processes.commands import run_command
 from tests.support.recipes import block, recipes
-from tests.support.school import School
+from tests.support.warehouses.school import School
 
 FOLDER = "/srv/rollbook/warehouse"
 FILE = f"{FOLDER}/rollbook.duckdb"

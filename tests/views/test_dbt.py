@@ -19,9 +19,9 @@ from pipelines.settings import ROOT
 from pipelines.store import schema
 from pipelines.tables import TABLES
 from pipelines.views import catalog, dbt
-from tests.support import environments
 from tests.support.recipes import block
-from tests.support.school import School
+from tests.support.warehouses.school import School
+from tests.support.wire import environments
 
 PINS = Path(__file__).with_name("dbt.txt")
 PLACE = ROOT / ".venv-dbt"

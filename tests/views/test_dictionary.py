@@ -12,7 +12,7 @@ from pipelines.store import relations
 from pipelines.tables import TABLES
 from pipelines.views import catalog, dictionary, metrics
 from pipelines.views.dictionary import Recipe
-from tests.support.school import School
+from tests.support.warehouses.school import School
 
 RECIPES = dictionary.cookbook()
 

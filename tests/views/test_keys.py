@@ -11,7 +11,7 @@ from pipelines.store.relations import OBSERVED
 from pipelines.tables import Relation
 from pipelines.views import catalog
 from pipelines.views.keys import joins
-from tests.support.school import School
+from tests.support.warehouses.school import School
 
 TABLES = [r for r in (*schema.declared(), OBSERVED) if r.key]
 # There every night, so that an empty one would prove nothing.

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.views import catalog
 from pipelines.views.metrics import METRICS, Metric
-from tests.support.school import School
+from tests.support.warehouses.school import School
 
 SHOWN = [m for m in METRICS if m.shown_in]
 

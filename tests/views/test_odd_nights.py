@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.support import faults
 from tests.support.nights import House, new_house, night, without_views
 from tests.support.records import MISSING, classes, student, students, within
+from tests.support.wire import faults
 
 ONE_DAY = timedelta(days=1)
 

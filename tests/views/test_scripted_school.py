@@ -15,10 +15,11 @@ import pytest
 
 from pipelines.tables import of_set
 from pipelines.views import catalog
-from tests.support import faults, states
+from tests.support.models import states
+from tests.support.models.states import Night, States
 from tests.support.nights import House, new_house, night, without_views
 from tests.support.records import MISSING, Records, classes, entry, school_class, student, within
-from tests.support.states import Night, States
+from tests.support.wire import faults
 
 pytestmark = pytest.mark.timeout(400)  # eight whole syncs, once for all tests
 

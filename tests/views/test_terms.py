@@ -11,7 +11,7 @@ from pipelines.errors import SettingError
 from pipelines.settings import ROOT
 from pipelines.views import terms
 from pipelines.views.terms import Term
-from tests.support.school import School
+from tests.support.warehouses.school import School
 
 HEADING = "name,first_day,last_day\n"
 AUTUMN = Term("Autumn", date(2026, 9, 1), date(2026, 12, 18))

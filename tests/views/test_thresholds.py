@@ -10,7 +10,7 @@ import pytest
 from pipelines.errors import SettingError
 from pipelines.settings import ROOT
 from pipelines.views import thresholds
-from tests.support.school import School
+from tests.support.warehouses.school import School
 
 HEADING = "name,value,meaning\n"
 

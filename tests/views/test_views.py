@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 
 from pipelines.views import catalog, metrics
-from tests.support import findings, states
-from tests.support.frames import Base, plain, text
-from tests.support.school import DAYS, LAST, School
-from tests.support.states import States
-from tests.support.watch import REASONS, judged
+from tests.support.models import findings, states
+from tests.support.models.frames import Base, plain, text
+from tests.support.models.states import States
+from tests.support.models.watch import REASONS, judged
+from tests.support.warehouses.school import DAYS, LAST, School
 
 NEWEST = pd.Timestamp(LAST)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support import environments
-from tests.support.environments import EnvironmentFailedError as EnvironmentFailedError
+from tests.support.wire import environments
+from tests.support.wire.environments import EnvironmentFailedError as EnvironmentFailedError
 
 HERE = Path(__file__).parent
 PLACE = HERE.parents[2] / ".venv-peers"

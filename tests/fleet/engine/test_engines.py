@@ -24,9 +24,9 @@ from pipelines.setting_types import engine_name
 from pipelines.store.database import literal
 from pipelines.tables import TABLES
 from pipelines.views import fleet as views
-from tests.support.lakes import NAMES, lakes
-from tests.support.spark import spark_server
 from tests.support.tiers import slow
+from tests.support.warehouses.lakes import NAMES, lakes
+from tests.support.wire.spark import spark_server
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -21,12 +21,12 @@ from pipelines.sync import Rollbook
 from pipelines.tables import TABLES
 from pipelines.views import catalog
 from pipelines.views import fleet as fleet_views
-from tests.support import faults
-from tests.support.district import District, InstitutionHouse, new_district
+from tests.support.models.states import Night
 from tests.support.nights import night, without_views
 from tests.support.records import MISSING, school_class, student, students, within
-from tests.support.school import School
-from tests.support.states import Night
+from tests.support.warehouses.district import District, InstitutionHouse, new_district
+from tests.support.warehouses.school import School
+from tests.support.wire import faults
 from tests.views.test_scripted_school import NIGHTS
 
 # A dozen syncs of three schools, once for all tests. The views alone: tests/views/test_scope.py.

@@ -16,9 +16,9 @@ from pipelines.errors import BusyError, CheckError, NothingLandedError
 from pipelines.fleet.file import gathering
 from pipelines.store import parts
 from pipelines.store.fleet_file import FleetFile
-from tests.support.district import District, new_district
 from tests.support.nights import night, without_views
 from tests.support.records import classes, student, students
+from tests.support.warehouses.district import District, new_district
 
 ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
 

@@ -10,11 +10,11 @@ import pytest
 
 from pipelines.operations import erase as erasing
 from pipelines.store.parts import Parts
-from tests.support import canary
-from tests.support.commands import run_command
-from tests.support.district import District, new_district
 from tests.support.nights import without_views
+from tests.support.processes import canary
+from tests.support.processes.commands import run_command
 from tests.support.records import classes, students
+from tests.support.warehouses.district import District, new_district
 
 ASH, BIRCH = "ash", "birch"
 

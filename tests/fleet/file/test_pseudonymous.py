@@ -21,8 +21,9 @@ from pipelines.tables import TABLES
 from pipelines.views import catalog
 from pipelines.views import fleet as fleet_views
 from pipelines.views.pseudonymous import CODE, LEFT_OUT, RELEASE
-from tests.support import canary
-from tests.support.coded_district import (
+from tests.support.nights import night
+from tests.support.processes import canary
+from tests.support.warehouses.coded_district import (
     ASH,
     BIRCH,
     CEDAR,
@@ -38,9 +39,8 @@ from tests.support.coded_district import (
     run,
     texts,
 )
-from tests.support.district import District
-from tests.support.nights import night
-from tests.support.pseudonyms import Secrets, ident
+from tests.support.warehouses.district import District
+from tests.support.warehouses.pseudonyms import Secrets, ident
 
 NO_FILE = "it makes no pseudonymous file (ROLLBOOK_PSEUDONYMOUS)"
 

@@ -17,8 +17,10 @@ from pipelines.operations.discard import discard
 from pipelines.store import versions
 from pipelines.store.parts import Given
 from pipelines.sync import always
-from tests.support import canary
-from tests.support.coded_district import (
+from tests.support.nights import night
+from tests.support.processes import canary
+from tests.support.tiers import daily
+from tests.support.warehouses.coded_district import (
     ASH,
     BIRCH,
     CEDAR,
@@ -34,10 +36,8 @@ from tests.support.coded_district import (
     version,
     write,
 )
-from tests.support.district import District
-from tests.support.nights import night
-from tests.support.pseudonyms import Secrets, pupils
-from tests.support.tiers import daily
+from tests.support.warehouses.district import District
+from tests.support.warehouses.pseudonyms import Secrets, pupils
 
 
 @pytest.fixture(scope="module")

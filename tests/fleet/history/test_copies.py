@@ -18,9 +18,9 @@ from pipelines.mirror.bucket import Bucket, folder_of
 from pipelines.sync import Rollbook
 from tests.fleet.file.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
 from tests.fleet.history.test_rebuild import lose_and_make_again
-from tests.support.commands import run_command
-from tests.support.district import District
-from tests.support.storage import CREDENTIALS, make_bucket, s3_server
+from tests.support.processes.commands import run_command
+from tests.support.warehouses.district import District
+from tests.support.wire.storage import CREDENTIALS, make_bucket, s3_server
 from tests.views.test_scripted_school import NIGHTS
 
 OTHERS = "holds other snapshots than its catalog lists"

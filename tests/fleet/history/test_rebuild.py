@@ -21,8 +21,8 @@ from pipelines.store.fleet_file import FleetFile
 from pipelines.store.history import Computed
 from pipelines.sync import Rollbook, always
 from tests.fleet.file.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
-from tests.support.district import District
 from tests.support.nights import night
+from tests.support.warehouses.district import District
 from tests.views.test_scripted_school import NIGHTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

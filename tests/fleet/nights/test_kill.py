@@ -16,10 +16,10 @@ from pipelines.landing.raw import RawStore
 from pipelines.settings import load
 from pipelines.sync import Rollbook
 from pipelines.sync.policy import counted
-from tests.support.commands import COMMAND
-from tests.support.district import District, new_district
 from tests.support.nights import House, Tables, folder
+from tests.support.processes.commands import COMMAND
 from tests.support.records import school_class, students
+from tests.support.warehouses.district import District, new_district
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -18,9 +18,9 @@ from pipelines.fleet.history.rebuild import FleetRebuild
 from pipelines.settings import ROOT, load
 from pipelines.store.parts import Parts, forget, note_of
 from pipelines.sync import Rollbook
-from tests.support.district import District, new_district
 from tests.support.nights import without_views
 from tests.support.records import classes, students
+from tests.support.warehouses.district import District, new_district
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # a dozen processes, each of which imports everything
 
@@ -47,7 +47,7 @@ def district() -> Iterator[District]:
 
 def die(district: District, work: str, step: int) -> bool:
     """Do some work in a process that kills itself before its n-th step; returns whether it came to that."""
-    script = f"from tests.support.kills import die_at_step; die_at_step({step})\n{work}"
+    script = f"from tests.support.processes.kills import die_at_step; die_at_step({step})\n{work}"
     environment = {**district.environment(), "PYTHONPATH": str(ROOT), "PATH": ""}
     done = subprocess.run([sys.executable, "-c", script], env=environment, cwd=ROOT, capture_output=True, check=False)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from pipelines.fleet.nights.outcomes import Kind
-from tests.support import faults
-from tests.support.commands import COMMAND
-from tests.support.district import District, new_district
-from tests.support.servers import until
+from tests.support.processes.commands import COMMAND
+from tests.support.processes.servers import until
+from tests.support.warehouses.district import District, new_district
+from tests.support.wire import faults
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -11,11 +11,11 @@ import pytest
 from pipelines import settings
 from pipelines.fleet.nights import outcomes
 from pipelines.fleet.nights.outcomes import Kind, Outcome
-from tests.support import faults
-from tests.support.district import District, new_district
-from tests.support.listeners import Webhook, webhook
 from tests.support.nights import night
 from tests.support.records import MISSING, school_class, student, students
+from tests.support.warehouses.district import District, new_district
+from tests.support.wire import faults
+from tests.support.wire.listeners import Webhook, webhook
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -9,11 +9,11 @@ import pytest
 
 from pipelines.notify import together
 from pipelines.notify.alerts import Kind, Outcome
-from tests.support.clocks import At
-from tests.support.commands import run_command
-from tests.support.district import District, new_district
-from tests.support.listeners import Webhook
 from tests.support.nights import night, without_views
+from tests.support.processes.clocks import At
+from tests.support.processes.commands import run_command
+from tests.support.warehouses.district import District, new_district
+from tests.support.wire.listeners import Webhook
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.machines import MB, Disk, disk
 from tests.support.nights import Expected, House, folder
+from tests.support.processes.machines import MB, Disk, disk
 from tests.support.records import classes, students
-from tests.support.recovery import COUNT, TONIGHT, two_nights
-from tests.support.service import Service
+from tests.support.warehouses.recovery import COUNT, TONIGHT, two_nights
+from tests.support.wire.service import Service
 
 
 @pytest.fixture

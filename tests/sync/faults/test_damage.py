@@ -14,10 +14,10 @@ import pytest
 
 from pipelines.errors import DamagedError
 from pipelines.sync import always
-from tests.support.machines import left_over
 from tests.support.nights import Expected, House, night
+from tests.support.processes.machines import left_over
 from tests.support.records import classes, students
-from tests.support.recovery import COUNT, recovered
+from tests.support.warehouses.recovery import COUNT, recovered
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

@@ -1,7 +1,7 @@
 """The machine's faults: each ends in a message that says what to do, an intact published file, and a next sync that
 recovers.
 
-The disks, accounts and limits are real (`tests.support.machines`). What is published afterwards is what the slow model
+The disks, accounts and limits are real (`tests.support.processes.machines`). What is published afterwards is what the slow model
 makes of what the service showed; the service's own faults are in `tests/fault_matrix`, killed writers in `test_kill`,
 damaged files in `test_damage`.
 """
@@ -23,11 +23,20 @@ from pipelines.operations.diff import diff
 from pipelines.operations.doctor import Doctor, Level
 from pipelines.operations.status import load_status as look
 from pipelines.sync import Rollbook
-from tests.support.machines import MB, Disk, as_nobody, disk, in_another_process, left_over, no_file_above, open_below
 from tests.support.nights import Expected, House, night
+from tests.support.processes.machines import (
+    MB,
+    Disk,
+    as_nobody,
+    disk,
+    in_another_process,
+    left_over,
+    no_file_above,
+    open_below,
+)
 from tests.support.records import classes, students
-from tests.support.recovery import COUNT, TONIGHT, recovered
-from tests.support.service import Service
+from tests.support.warehouses.recovery import COUNT, TONIGHT, recovered
+from tests.support.wire.service import Service
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

@@ -19,9 +19,9 @@ from filelock import FileLock
 from pipelines.sandbox import Sandbox
 from pipelines.sync import always
 from pipelines.tables import TABLES
-from tests.support.fortnight import DAYS, FIRST, KEY, copy, export, lake, rollbook
-from tests.support.kills import Job, RandomKills, killed_or_done, start
 from tests.support.nights import folder
+from tests.support.processes.kills import Job, RandomKills, killed_or_done, start
+from tests.support.warehouses.fortnight import DAYS, FIRST, KEY, copy, export, lake, rollbook
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -1,7 +1,7 @@
 """Sixty nights of the sandbox's school in a row, with random faults of every kind these tests know.
 
-The institution is the sandbox's; it is served by the service that can be told to misbehave (`tests.support.service`).
-What happens in a night is in `tests.support.soak`. At the end the slow model says what every table must hold, and the
+The institution is the sandbox's; it is served by the service that can be told to misbehave (`tests.support.wire.service`).
+What happens in a night is in `tests.support.warehouses.soak`. At the end the slow model says what every table must hold, and the
 last night's truth is the sandbox's own.
 
 SOAK_SEED=n plays other nights, SOAK_NIGHTS=n more or fewer of them.
@@ -26,10 +26,10 @@ from pipelines import machine
 from pipelines.landing.manifest import Manifest
 from pipelines.operations import capacity
 from pipelines.sync import Rollbook
-from tests.support.machines import MB, disk, left_over, open_below
 from tests.support.nights import SET_OF, House, class_rows, folder, night, student_rows
-from tests.support.service import Service
-from tests.support.soak import CAP, NIGHTS, SEED, Soak
+from tests.support.processes.machines import MB, disk, left_over, open_below
+from tests.support.warehouses.soak import CAP, NIGHTS, SEED, Soak
+from tests.support.wire.service import Service
 
 pytestmark = [pytest.mark.soak, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -1,0 +1,339 @@
+"""One student taken out of everything here, and kept out.
+
+    find      count what holds the student; nothing is written
+    begin     remember the student's keyed hash, and that this erasure is under way
+    finish    take whoever is remembered out of all that still holds them, publish, and write the certificate
+
+From `begin` on, the next writer finishes what a killed one left: `finish` goes by what it finds, not by steps that were
+noted. Each landing and each day of the lake notes how many erasures it stands on, so one from an old backup is found,
+too. The student is recognised by the keyed hash alone, so that the journal need name nobody.
+
+Who else holds something of a student adds a function to `holders.HOLDERS`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from pipelines import files
+from pipelines.errors import ArgumentError, DamagedError, ExpiredError
+from pipelines.flatten import drift_of_student
+from pipelines.landing.erased import Erased, LegalHold, Matcher, Pending, Remembered, keyed, name_hash
+from pipelines.landing.raw import RawStore
+from pipelines.landing.rewriting import Found, find, rewrite
+from pipelines.privacy.erasure import dagster_home
+from pipelines.privacy.erasure.certificate import Certificate
+from pipelines.privacy.erasure.holders import HOLDERS
+from pipelines.privacy.exported import EXPORTS, NAMES, Traits, holding, tells, traits_of
+from pipelines.store import ops, without
+from pipelines.store.database import connect, count
+from pipelines.store.lake import DayRecord
+from pipelines.store.statements import statements
+from pipelines.store.warehouse import Warehouse
+from pipelines.tables import SETS
+
+log = logging.getLogger(__name__)
+sql = statements("pipelines.privacy")
+
+ALERTS = "alerts.json"
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What holds a student, by what is counted (see `certificate.LABELS`), and how to recognise the student in it."""
+
+    traits: Traits
+    counts: dict[str, int]
+    exports: tuple[Path, ...] = ()
+    names: tuple[tuple[str, str], ...] = ()
+    landings: dict[Path, Found] = field(default_factory=dict, repr=False)
+
+    @property
+    def student(self) -> int:
+        """The student's id."""
+        return self.traits.student
+
+    @property
+    def anything(self) -> bool:
+        """Whether anything here is about the student."""
+        return any(self.counts[key] for key in ("landings", "days", "rows", "exports"))
+
+
+class Erasure:
+    """The erasures of one warehouse. Its caller is the writer."""
+
+    def __init__(self, raw: RawStore, warehouse: Warehouse, clock: Callable[[], datetime]) -> None:
+        self.raw = raw
+        self.warehouse = warehouse
+        self.memory = raw.memory
+        self.clock = clock
+        self.progress: Progress | None = None
+        # What `find` found just now: it need not be looked for again.
+        self._found: Holdings | None = None
+
+    # -- before anything is written -----------------------------------------------------------------------------------
+
+    def find(self, student: int) -> Holdings:
+        """Count what holds a student. Reads every body that was ever landed; raises DamagedError."""
+        rows, traits, names, recognised = self._of_published(student)
+        gone = self._only(student)
+        folders = list(self.raw.folders())
+        landings = {}
+        for number, folder in enumerate(folders, start=1):
+            found = find(folder, gone, [student])
+            if found.anything:
+                landings[folder.path] = found
+            self._tell("landings read", number, len(folders))
+        with self.warehouse.computing() as con:
+            records = self.warehouse.lake.days().values()
+            days = sum(bool(without.gone_on_day(con, self.warehouse.lake, r, gone.__contains__)) for r in records)
+        exports = holding(self.warehouse.root, traits)
+        counts = {
+            "landings": len(landings),
+            "bodies": sum(len(f.bodies) for f in landings.values()),
+            "records": sum(f.records for f in landings.values()),
+            "rejects": sum(f.rejects for f in landings.values()),
+            "searches": sum(f.absences for f in landings.values()),
+            "days": days,
+            "rows": sum(rows.values()),
+            "expired": len(self.raw.expired() - set(self.raw.days())),
+            "versions": len(self.warehouse.versions.all()),
+            "altered": len(list(self._altered())),
+            "exports": len(exports),
+            "recognised": recognised,
+        }
+        self._found = Holdings(traits, counts, tuple(exports), names, landings)
+        return self._found
+
+    def is_erased(self, student: int) -> bool:
+        """Whether a student was erased."""
+        return student in self.memory.matcher()
+
+    def held(self, student: int) -> LegalHold | None:
+        """The legal hold on a student, if there is one."""
+        found = self.memory.read()
+        ident = keyed(bytes.fromhex(found.key), "id", str(student)) if found.key else ""
+        return next((hold for hold in found.holds if hold.id == ident), None)
+
+    def check_hold(self, student: int) -> None:
+        """Raise ArgumentError for a student under a legal hold."""
+        if (hold := self.held(student)) is not None:
+            raise ArgumentError(_refused(hold))
+
+    def hold(self, student: int, reason: str) -> None:
+        """Refuse to erase a student from now on. Raises ArgumentError for one who is erased."""
+        if self.is_erased(student):
+            raise ArgumentError("This student was erased already: there is nothing left to hold")
+        found = self.memory.begun()
+        ident = keyed(bytes.fromhex(found.key), "id", str(student))
+        others = tuple(hold for hold in found.holds if hold.id != ident)
+        added = LegalHold(id=ident, reason=reason, since=self.clock())
+        self.memory.write(msgspec.structs.replace(found, holds=(*others, added)))
+
+    def lift(self, student: int) -> None:
+        """Lift the legal hold on a student. Raises ArgumentError where there is none."""
+        hold = self.held(student)
+        if hold is None:
+            raise ArgumentError("This student is under no legal hold, so there is nothing to lift")
+        found = self.memory.read()
+        self.memory.write(msgspec.structs.replace(found, holds=tuple(h for h in found.holds if h.id != hold.id)))
+
+    # -- the erasure --------------------------------------------------------------------------------------------------
+
+    def begin(self, holdings: Holdings, reason: str, home: Path | None = None) -> None:
+        """Remember a student as erased, and that this is under way. `home` is Dagster's folder.
+
+        Raises ArgumentError for a student under a legal hold, or a reason that says who it is. From here on it can only
+        be finished.
+        """
+        self.check_hold(holdings.student)
+        if tells(reason, holdings.traits):
+            raise ArgumentError(
+                "The reason says who the student is, and it stands in the certificate: write a case number"
+            )
+        found, now = self.memory.begun(), self.clock()
+        key = bytes.fromhex(found.key)
+        erased = Erased(
+            id=keyed(key, "id", str(holdings.student)),
+            names=tuple(sorted(name_hash(key, f, value) for f, value in holdings.names)),
+            erased_at=now,
+        )
+        files_to_delete = tuple(_file_hash(key, path.relative_to(self.warehouse.root)) for path in holdings.exports)
+        pending = Pending(
+            reason=reason, began_at=now, found=holdings.counts, exports=files_to_delete, home=str(home or "")
+        )
+        self.memory.write(msgspec.structs.replace(found, erased=(*found.erased, erased), pending=pending))
+
+    def finish(self, publish: Callable[[], bool]) -> Certificate | None:
+        """Take whoever was erased out of all that still holds them; returns the certificate of what was under way.
+
+        `publish` checks and publishes the next file, and returns whether the morning page was made again. Raises
+        DamagedError for a landing that cannot be read, or when what is remembered is older than what was landed.
+        """
+        remembered = self.memory.read()
+        folders = list(self.raw.folders())
+        self.memory.check(max((f.manifest.erasures for f in folders), default=0))
+        erasures = len(remembered.erased)
+        if not erasures:
+            return None
+        gone = self.memory.matcher()
+        self._rewrite_landings(gone, erasures)
+        days = self._days_without(gone, erasures)
+        if remembered.pending is None:
+            self._move_in(days)
+            return None
+        self._replace_file(gone, days, publish)
+        return self._certify(remembered, remembered.pending, gone)
+
+    def _rewrite_landings(self, gone: Matcher, erasures: int) -> None:
+        """Write the landings again that stand on fewer erasures: all are read before the first is changed."""
+        behind = [folder for folder in self.raw.folders() if folder.manifest.erasures < erasures]
+        found = []
+        for number, folder in enumerate(behind, start=1):
+            if self._found is not None and folder.manifest.erasures == erasures - 1:
+                found.append(self._found.landings.get(folder.path) or Found(folder))
+                continue
+            found.append(find(folder, gone))
+            self._tell("landings read", number, len(behind))
+        for number, each in enumerate(found, start=1):
+            rewrite(each, gone, erasures, drift_of_student)
+            self._tell("landings", number, len(found))
+
+    def _days_without(self, gone: Matcher, erasures: int) -> list[tuple[DayRecord, dict[str, Path]]]:
+        """Write the days of the lake again, aside, that stand on fewer erasures."""
+        lake, aside = self.warehouse.lake, files.empty(self.warehouse.staged_lake)
+        behind = [record for record in lake.days().values() if record.erasures < erasures]
+        made = []
+        with self.warehouse.computing() as con:
+            for number, record in enumerate(behind, start=1):
+                paths: dict[str, Path] = {}
+                left = record
+                try:
+                    if students := without.gone_on_day(con, lake, record, gone.__contains__):
+                        left, paths, _ = without.day_without(con, lake, record, students, aside)
+                except DamagedError:
+                    lake.drop([record.snapshot_date])  # recovery composes it again, of what was landed
+                    continue
+                made.append((msgspec.structs.replace(left, erasures=erasures), paths))
+                self._tell("days", number, len(behind))
+        return made
+
+    def _move_in(self, days: list[tuple[DayRecord, dict[str, Path]]]) -> None:
+        for record, paths in days:
+            self.warehouse.lake.put(record, paths)
+
+    def _replace_file(
+        self, gone: Matcher, days: list[tuple[DayRecord, dict[str, Path]]], publish: Callable[[], bool]
+    ) -> None:
+        """Publish a file without the erased students, made of the newest one that Rollbook wrote; remove all others."""
+        warehouse = self.warehouse
+        sources = [p for p in (warehouse.published, *warehouse.kept()) if warehouse.own.recognises(p)]
+        source = next((p for p in sources if warehouse.is_sound(p, thoroughly=True)), None)
+        if source is not None:
+            students = without.gone_in_file(source, warehouse.scratch, gone.__contains__)
+            moved = {record.snapshot_date for record, _ in days}
+            present = [r for r in warehouse.lake.days().values() if r.snapshot_date not in moved]
+            digests = {r.was: r.digest for r in (*present, *(record for record, _ in days)) if r.was}
+            warehouse.drop_next()
+            self._tell("tables", 0, 1)
+            without.file_without(source, warehouse.next, warehouse.scratch, students, digests)
+            with connect(warehouse.next, scratch=warehouse.scratch) as con:
+                ops.record(con, self.raw, full_refresh=True)
+            self._tell("tables", 1, 1)
+        elif expired := self.raw.expired() - set(self.raw.days()):
+            raise ExpiredError(_cannot_go_on(len(expired)))
+        self._move_in(days)
+        if source is None:
+            warehouse.published.unlink(missing_ok=True)  # recovery makes it again, of the days of the lake
+        elif not publish():
+            (warehouse.root / "report.html").unlink(missing_ok=True)  # the old one may name the student
+        warehouse.retire_all()
+        for path in self._altered():
+            path.unlink()
+
+    def _certify(self, remembered: Remembered, pending: Pending, gone: Matcher) -> Certificate:
+        """Delete and clean what is not made again by a publish; then say what was done."""
+        warehouse, key, counts, left_open = self.warehouse, bytes.fromhex(remembered.key), dict(pending.found), []
+        for path in sorted((warehouse.root / EXPORTS).rglob("*")):
+            if path.is_file() and _file_hash(key, path.relative_to(warehouse.root)) in pending.exports:
+                path.unlink()
+        alerts = warehouse.build / ALERTS
+        if alerts.is_file():
+            text = alerts.read_text(encoding="utf-8")
+            if (left := dagster_home.cleaned(text, gone.__contains__)) != text:
+                files.write(alerts, left.encode())
+        for name, holder in HOLDERS.items():
+            if (number := holder(warehouse, gone.__contains__)) is not None:
+                counts[name] = number
+        if pending.home and (home := Path(pending.home)).is_dir():
+            counts["dagster"], locked = dagster_home.take_out(home, gone.__contains__)
+            if locked:
+                left_open.append(
+                    f"{locked} files below Dagster's folder were in use: stop `rollbook serve`, then look for the"
+                    " student's id in them."
+                )
+        certificate = Certificate(
+            number=len(remembered.erased),
+            reason=pending.reason,
+            began_at=pending.began_at,
+            finished_at=self.clock(),
+            counts=counts,
+            left_open=tuple(left_open),
+        )
+        certificate.keep(self.memory.folder)
+        self.memory.write(msgspec.structs.replace(remembered, pending=None))
+        self._found = None
+        return certificate
+
+    def _of_published(self, student: int) -> tuple[dict[str, int], Traits, tuple[tuple[str, str], ...], int]:
+        """Of the published file: rows by table, what the student is recognised by, and how many others have that."""
+        published, scratch = self.warehouse.published, self.warehouse.scratch
+        if not published.is_file():
+            return {}, Traits(student), (), 0
+        rows = without.rows_in_file(published, scratch, [student])
+        with connect(published, scratch=scratch, read_only=True) as con:
+            known = con.execute(sql("names_of_student"), {"student": student}).fetchall()
+            recognised = count(con, sql("same_names"), {"student": student})
+        by_field = {f: sorted({row[i] for row in known if row[i]}) for i, f in enumerate(NAMES)}
+        names = tuple((f, text) for f in SETS["students"].names for text in by_field[f])
+        return rows, traits_of(student, known), names, recognised
+
+    def _only(self, student: int) -> Matcher:
+        """What tells this student alone, before the student is remembered."""
+        key = b"only in memory"
+        return Matcher(key, [Erased(id=keyed(key, "id", str(student)), erased_at=self.clock())])
+
+    def _altered(self) -> Iterator[Path]:
+        """What readers got that was not as Rollbook wrote it: it may hold anybody."""
+        return (path for path in self.warehouse.altered.glob("*") if path.is_file())
+
+    def _tell(self, what: str, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(what, done, total)
+
+
+def _file_hash(key: bytes, path: Path) -> str:
+    return keyed(key, "file", path.as_posix())
+
+
+def _refused(hold: LegalHold) -> str:
+    return (
+        f"This student is under a legal hold since {hold.since:%Y-%m-%d} ({hold.reason}), so nothing was erased. Once"
+        " it is over, lift it with `rollbook hold-erasure STUDENT --lift`"
+    )
+
+
+def _cannot_go_on(days: int) -> str:
+    return (
+        f"An erasure is under way, and no published file is left that it could be finished with: the history of {days}"
+        " expired days was only in there. Put rollbook.duckdb and published/ back from a backup; the next sync then"
+        " takes the student out of it. To go on without these days: `rollbook rebuild --accept-loss`"
+    )

@@ -1,0 +1,395 @@
+"""One student erased: found by a scan of every file before, and in none after."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from pipelines.errors import ArgumentError, DamagedError, HeldError
+from pipelines.export import Format
+from pipelines.export.formats import export
+from pipelines.landing.manifest import Verdict
+from pipelines.operations import discard as discards
+from pipelines.operations import erase as erasing
+from pipelines.operations.diff import diff
+from pipelines.privacy.erasure.certificate import Certificate
+from pipelines.privacy.erasure.erasure import Holdings
+from pipelines.privacy.erasure.holders import HOLDERS
+from pipelines.store.warehouse import Warehouse
+from pipelines.sync import always
+from tests.support.nights import House, asked, folder, new_house, night, without_views
+from tests.support.processes import canary
+from tests.support.processes.commands import run_command
+from tests.support.processes.kills import RandomKills, killed_or_done
+from tests.support.records import classes, student
+from tests.support.tiers import daily
+from tests.support.warehouses.erasures import MADE, everybody, live
+
+PLACES = ("raw", "snapshots", "rollbook.duckdb", "published")
+REASON = "asked for by the family, case 12"
+# The columns of what the record of the work must still say.
+SYNCS = "snapshot_date, landing, outcome, proven, verdict, walks, repeated, verified, slipped, removed, rows_added, requests"
+
+
+@pytest.fixture(scope="module")
+def lived() -> Iterator[House]:
+    """A house that lived, to be copied."""
+    with new_house(report_names=True) as house:
+        live(house)
+        exports = house.warehouse / "exports"
+        exports.mkdir()
+        for form in Format:
+            export(house.published, "roster", form, exports / f"roster.{form}", scratch=exports)
+        export(house.published, "SELECT class_id FROM classes", Format.CSV, exports / "classes.csv", scratch=exports)
+        yield house
+
+
+@pytest.fixture
+def house(lived: House) -> Iterator[House]:
+    """A copy of it, with the same service."""
+    lived.service.mend()
+    lived.service.students = everybody(6)
+    with folder() as made:
+        shutil.copytree(lived.warehouse, made / "warehouse", symlinks=True)
+        yield House(made / "warehouse", lived.service, **lived.over).at(6)
+
+
+@pytest.fixture
+def _quick() -> Iterator[None]:
+    with without_views(checked=True):
+        yield
+
+
+def others(house: House) -> dict[str, list[Any]]:
+    """All rows of the published file about anybody else, sorted."""
+    rows = {}
+    with duckdb.connect(house.published, read_only=True) as con:
+        names = con.execute("SELECT schema_name, table_name FROM duckdb_tables() ORDER BY ALL").fetchall()
+        for schema, name in names:
+            if (schema, name) in MADE:
+                continue
+            columns = [c[0] for c in con.execute(f"SELECT * FROM {schema}.{name} LIMIT 0").description or ()]
+            column = "id" if name == "rejects" else "student_id" if "student_id" in columns else "NULL"
+            rows[f"{schema}.{name}"] = con.execute(
+                f"SELECT * FROM {schema}.{name} WHERE {column} IS DISTINCT FROM {canary.ID} ORDER BY ALL"
+            ).fetchall()
+        rows["syncs"] = con.execute(f"SELECT {SYNCS} FROM ops.syncs ORDER BY ALL").fetchall()
+    return rows
+
+
+def erase(house: House, student: int = canary.ID) -> Certificate:
+    return erasing.erase(house.rollbook(), student, reason=REASON, confirm=lambda _: True)
+
+
+def assert_gone(house: House) -> None:
+    assert canary.found(house.warehouse) == {}
+    assert {k: v for k, v in house.examined().items() if v} == {}
+
+
+def test_a_student_is_in_no_file_after_the_erasure_and_everybody_else_is_as_before(house: House) -> None:
+    before, there = others(house), canary.found(house.warehouse)
+    assert {p.split("/")[0] for p in there} >= {*PLACES, "report.html", "exports"}
+    assert {t for hits in there.values() for t in hits} == set(canary.TEXTS)
+    certificate = erase(house)
+    assert_gone(house)
+    assert others(house) == before
+    assert [p.name for p in (house.warehouse / "exports").iterdir()] == ["classes.csv"]
+    assert (certificate.counts["landings"], certificate.counts["exports"]) == (6, 3)
+    assert certificate.path(house.warehouse / "private" / "erasures").read_text() == certificate.text()
+    assert REASON in certificate.text()
+
+
+@pytest.mark.usefixtures("_quick")
+def test_the_student_stays_out_whatever_comes_after(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nights that still list the student; a rebuild, a backfill, a restore, a discard undone."""
+    erase(house)
+    house.service.requests.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.ingest.intake.LARGE", 1)  # a second process files what comes
+        house.night(7, everybody(7), details="all")
+    assert_gone(house)
+    manifest = house.landings(night(7))[-1]
+    assert (manifest.verdict, [(w.proof is not None, w.erased) for w in manifest.walks]) == (
+        Verdict.SYNCED,
+        [(True, 1), (True, 0)],
+    )
+    assert [a for a in asked(house.service.requests) if str(canary.ID) in a or "anary" in a.lower()] == []
+    before = house.tables()
+    house.rollbook().rebuild(confirm=always)
+    house.rollbook().backfill(night(1), night(7), confirm=always)
+    assert_gone(house)
+    assert house.tables() == before
+    house.rollbook().restore(house.rollbook().warehouse.kept()[-1])
+    assert_gone(house)
+    discards.undo_discard(house.rollbook(), night(5), confirm=always)
+    house.night(8, everybody(8))
+    assert_gone(house)
+
+
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize("die_at", daily([2, 9, 40, 70], 40))
+def test_an_erasure_that_was_killed_is_finished_by_the_next_writer(house: House, die_at: int) -> None:
+    finished_after_a_kill(house, lambda warehouse: canary.killed(warehouse, die_at))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+@pytest.mark.usefixtures("_quick")
+def test_an_erasure_killed_before_any_eighth_of_its_steps_is_finished_by_the_next_writer(house: House) -> None:
+    for step in range(5, 200, 8):
+        with folder() as made:
+            shutil.copytree(house.warehouse, made / "warehouse", symlinks=True)
+            copy = House(made / "warehouse", house.service, **house.over).at(6)
+            if not finished_after_a_kill(copy, partial(canary.killed, die_at=step)):
+                break
+    else:
+        pytest.fail("an erasure has more than 200 steps")
+    assert step > 50
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+@pytest.mark.usefixtures("_quick")
+def test_an_erasure_killed_at_random_instants_is_finished_by_the_next_writer(house: House) -> None:
+    kills, begun = RandomKills(14), 0
+
+    def kill(warehouse: Path) -> bool:
+        killed = kills.killed
+        kills.kill(canary.started(warehouse))
+        return kills.killed > killed
+
+    with folder() as made, kills.timing():
+        shutil.copytree(house.warehouse, made / "warehouse", symlinks=True)
+        killed_or_done(canary.started(made / "warehouse"))
+    for _ in range(12):
+        with folder() as made:
+            shutil.copytree(house.warehouse, made / "warehouse", symlinks=True)
+            copy = House(made / "warehouse", house.service, **house.over).at(6)
+            finished_after_a_kill(copy, kill)
+            begun += copy.rollbook().raw.memory.count
+    assert kills.killed > 3
+    assert begun > 3
+
+
+def finished_after_a_kill(house: House, kill: Callable[[Path], bool]) -> bool:
+    """Kill an erasure, and let the next writer pass; returns whether it was killed."""
+    before = others(house)
+    killed = kill(house.warehouse)
+    seen = others(house)
+    assert seen == before
+    begun = house.rollbook().raw.memory.count == 1
+    with house.rollbook().writer():
+        pass
+    if not begun:  # nothing was written yet, so there is nothing to finish
+        assert canary.found(house.warehouse)
+        return killed
+    assert_gone(house)
+    assert others(house) == before
+    assert house.rollbook().raw.memory.read().pending is None
+    assert len(list((house.warehouse / "private" / "erasures").glob("certificate-1.md"))) == 1
+    assert list((house.warehouse / "raw").rglob(".*")) == []
+    return killed
+
+
+@pytest.mark.usefixtures("_quick")
+def test_what_a_backup_brings_back_is_taken_out_by_the_next_writer(house: House, tmp_path: Path) -> None:
+    """Of raw/, of snapshots/ and of the published file, put back from before the erasure."""
+    for part in ("raw", "snapshots", "published"):
+        shutil.copytree(house.warehouse / part, tmp_path / "backup" / part, symlinks=True)
+    erase(house)
+    before = others(house)
+    for part in ("raw", "snapshots", "published"):
+        shutil.copytree(tmp_path / "backup" / part, house.warehouse / part, dirs_exist_ok=True)
+    oldest = min((house.warehouse / "published").glob("*.duckdb"))
+    house.published.unlink()
+    house.published.symlink_to(Path("published", oldest.name))
+    assert canary.found(house.warehouse)
+    with house.rollbook().writer():
+        pass
+    assert {p.split("/")[0] for p in canary.found(house.warehouse)} <= {"published", "build"}
+    assert canary.found(house.published.resolve()) == {}
+    assert others(house) == before
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_quick")
+def test_days_that_expired_stay_in_the_history_without_the_student(house: House) -> None:
+    over = {"keep_days": 2}
+    with house.rollbook(**over).writer():
+        pass
+    house.night(7, everybody(7), over=over)
+    house.night(8, everybody(8), over=over)
+    assert len(house.rollbook().landings.expired_days()) >= 3
+    before = others(house)
+    erasing.erase(house.rollbook(**over), canary.ID, reason=REASON, confirm=lambda _: True)
+    assert_gone(house)
+    assert others(house) == before
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_quick")
+def test_there_is_nothing_to_restore_after_an_erasure_and_the_command_says_why(house: House) -> None:
+    erase(house)
+    env = {"ROLLBOOK_WAREHOUSE": str(house.warehouse)}
+    done = run_command("restore", "1", env=env, cwd=house.warehouse)
+    assert done.returncode == 2
+    assert "an erasure removed those that held the student. Each sync keeps the file before it" in " ".join(
+        done.stderr.split()
+    )
+    house.night(7, everybody(7))
+    done = run_command("restore", "1", env=env, cwd=house.warehouse)
+    assert done.returncode == 0, done.stderr
+    assert_gone(house)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_quick")
+def test_two_students_erased_one_after_the_other_are_both_out(house: House) -> None:
+    erase(house, 5)
+    certificate = erase(house)
+    assert certificate.number == 2
+    assert_gone(house)
+    house.night(7, everybody(7))
+    assert house.query("SELECT COUNT(*) FROM history.students WHERE student_id IN (5, 739184620571)") == [(0,)]
+    assert [w.erased for w in house.landings(night(7))[-1].walks] == [2, 0]
+
+
+@pytest.mark.usefixtures("_quick")
+def test_counting_and_refusing_change_nothing(house: House) -> None:
+    def state() -> dict[str, bytes]:
+        skipped = ("build/writer.txt",)
+        there = {str(p.relative_to(house.warehouse)): p for p in house.warehouse.rglob("*") if p.is_file()}
+        return {name: p.read_bytes() for name, p in there.items() if name not in skipped}
+
+    with house.rollbook().writer():
+        pass
+    before = state()
+    holdings = erasing.find(house.rollbook(), canary.ID)
+    assert {k: holdings.counts[k] for k in ("landings", "records", "rejects", "days", "exports")} == {
+        "landings": 6,
+        "records": 6,
+        "rejects": 1,
+        "days": 4,
+        "exports": 3,
+    }
+    with pytest.raises(HeldError, match="not confirmed. Nothing was changed"):
+        erasing.erase(house.rollbook(), canary.ID, reason=REASON, confirm=lambda _: False)
+    with pytest.raises(ArgumentError, match="Say why"):
+        erasing.erase(house.rollbook(), canary.ID, reason=" ", confirm=lambda _: True)
+    for said in (f"for {canary.ID}", "Zebedee's sister: Canarybird, zebedee", f"of {canary.EMAIL}"):
+        with pytest.raises(ArgumentError, match="says who the student is"):
+            erasing.erase(house.rollbook(), canary.ID, reason=said, confirm=lambda _: True)
+    with pytest.raises(ArgumentError, match="whole number from 1 on"):
+        erasing.erase(house.rollbook(), 0, reason=REASON, confirm=lambda _: True)
+    assert state() == before
+
+
+@pytest.mark.usefixtures("_quick")
+def test_a_student_under_a_legal_hold_is_not_erased_until_it_is_lifted(house: House) -> None:
+    erasing.hold(house.rollbook(), canary.ID, reason="court, case 3")
+    there = canary.found(house.warehouse)
+    assert not any(path.startswith("private/") for path in there)
+    with pytest.raises(ArgumentError, match=r"under a legal hold since 2026-11-25 \(court, case 3\)"):
+        erase(house)
+    assert canary.found(house.warehouse) == there
+    erasing.lift(house.rollbook(), canary.ID)
+    with pytest.raises(ArgumentError, match="no legal hold"):
+        erasing.lift(house.rollbook(), canary.ID)
+    erase(house)
+    assert_gone(house)
+    with pytest.raises(ArgumentError, match="erased already"):
+        erasing.hold(house.rollbook(), canary.ID, reason="too late")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_quick")
+def test_a_student_of_whom_nothing_is_here_can_be_kept_out(house: House) -> None:
+    shown: list[bool] = []
+
+    def confirm(found: Holdings) -> bool:
+        shown.append(found.anything)
+        return True
+
+    certificate = erasing.erase(house.rollbook(), 77, reason=REASON, confirm=confirm)
+    assert (shown, certificate.counts["landings"]) == ([False], 0)
+    house.night(7, [*everybody(7), student(77)])
+    assert house.query("SELECT COUNT(*) FROM history.students WHERE student_id = 77") == [(0,)]
+    with pytest.raises(ArgumentError, match="erased before"):
+        erase(house, 77)
+
+
+@pytest.mark.usefixtures("_quick")
+def test_nothing_is_fetched_without_what_is_remembered(house: House) -> None:
+    erase(house)
+    shutil.rmtree(house.warehouse / "private")
+    house.service.requests.clear()
+    for number in (7, 8):
+        with pytest.raises(DamagedError, match=r"restore private/erasures/ from its newest backup"):
+            house.night(number, everybody(number))
+    assert house.service.requests == []
+    assert canary.found(house.warehouse) == {}
+
+
+@pytest.mark.usefixtures("_quick")
+def test_a_damaged_body_stops_an_erasure_before_anything_is_changed(house: House) -> None:
+    path = house.warehouse / "raw" / f"snapshot_date={night(3)}" / "landing=1" / "bodies.zst"
+    body = next(b for b in house.rollbook().raw.pages(house.landings(night(3))[0]) if b.set == "students")
+    content = bytearray(path.read_bytes())
+    content[body.offset + body.length // 2] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(DamagedError, match=r"landing=1/bodies\.zst cannot be used"):
+        erase(house)
+    assert not (house.warehouse / "private").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_quick")
+def test_the_same_email_under_another_id_only_warns(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    house.night(7, [*everybody(7), student(800, email=canary.EMAIL.upper())])
+    certificate = erase(house)
+    assert certificate.counts["recognised"] == 1
+    assert house.query("SELECT COUNT(*) FROM students WHERE student_id = 800") == [(1,)]
+    caplog.clear()
+    house.night(8, [*everybody(8), student(800, email=canary.EMAIL.upper())])
+    assert [m for m in caplog.messages if "1 records have the email or reference id of an erased student" in m]
+    assert house.query("SELECT COUNT(*) FROM students WHERE student_id = 800") == [(1,)]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_quick")
+def test_what_a_sync_would_do_is_shown_without_the_student(house: House) -> None:
+    erase(house)
+    house.at(7).service.students = everybody(7)
+    found = diff(house.rollbook())
+    assert (found.outcome, sum(w.erased for w in found.manifest.walks)) == ("synced", 1)
+    assert canary.found(house.warehouse) == {}
+
+
+@pytest.mark.usefixtures("_quick")
+def test_whoever_else_holds_something_of_a_student_is_told(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+
+    def holder(warehouse: Warehouse, gone: Callable[[int], bool]) -> int:
+        told.append((warehouse.root, gone(canary.ID), gone(5)))
+        return 4
+
+    monkeypatch.setitem(HOLDERS, "held elsewhere", holder)
+    assert erase(house).counts["held elsewhere"] == 4
+    assert told == [(house.warehouse, True, False)]
+
+
+@pytest.mark.slow
+def test_the_only_student_of_a_school_can_be_erased() -> None:
+    with without_views(checked=True), new_house([canary.canary()], classes(1)) as house:
+        house.night(1)
+        erase(house)
+        assert_gone(house)
+        house.night(2)
+        assert_gone(house)
+        assert [house.query(f"SELECT COUNT(*) FROM {t}") for t in ("students", "classes")] == [[(0,)], [(1,)]]

@@ -1,0 +1,272 @@
+"""Everything about one student, and nothing of any other: on nights of every kind, in every form."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+
+from pipelines.errors import HeldError
+from pipelines.operations.discard import discard
+from pipelines.privacy import access
+from pipelines.privacy.subject_access import bundle
+from pipelines.privacy.subject_access.excerpts import LEFT_OUT
+from pipelines.privacy.subject_access.subject import Subject, gather
+from pipelines.store.relations import KEPT, OBSERVED
+from pipelines.tables import TABLES
+from pipelines.views import catalog
+from tests.support.nights import House, new_house, night, without_views
+from tests.support.processes.commands import run_command
+from tests.support.records import MISSING, classes, school_class, student
+from tests.support.warehouses.subjects import EVIL, ME, OTHERS, column, me, neighbour
+from tests.support.wire import faults
+
+pytestmark = pytest.mark.timeout(400)  # ten whole syncs, once for all tests
+
+DEEP: Any = "at the bottom"
+for _ in range(70):
+    DEEP = [DEEP]
+
+
+TELLTALE = neighbour(3, friends=[{"student_id": ME, "nickname": "BEST FRIEND"}, {"student_id": 1, "is": "NEIGHBOUR"}])
+ROSTER = [
+    {"student_id": ME, "seat": "MY SEAT"},
+    {"student_id": 1, "seat": "NEIGHBOUR"},
+    {"id": 2, "seat": "by no name"},
+]
+MATES = me(
+    classmates=[OTHERS[0], {"id": ME, "email": "my own"}, {"id": 7, "name": "A course"}],
+    best_friend={"student_id": 1, "name": "NEIGHBOUR"},
+)
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[House]:
+    with new_house() as made, ExitStack() as earlier:
+        earlier.enter_context(without_views())  # those of the last night are asked
+        service = made.service
+        service.details = {i: {"student_id": i, "seen": "MY DETAIL" if i == ME else "NEIGHBOUR"} for i in (ME, 1, 3)}
+        made.night(1, [*OTHERS[:10], student(ME, name="First Name"), *OTHERS[10:]], classes(2), details="all")
+        made.night(2, [*OTHERS, MATES, TELLTALE], [school_class(501, roster=ROSTER), school_class(502)])
+        # Night 3 was not landed. Night 4 is unproven, in three walks.
+        service.on(faults.moved_total(1), path="students", page=1, times=None)
+        made.night(4, [*OTHERS, me()], classes(2))
+        service.mend()
+        # Refused: without an address, then too deep to be read. Another record has no id that can be read.
+        made.night(5, [*OTHERS, me(email=MISSING, name="Refused Once")], over={"hold_changed_percent": 100})
+        made.night(6, [*OTHERS, me(deep=DEEP), neighbour("none")], over={"hold_changed_percent": 100})
+        # Not listed, and found by name; then gone; then back.
+        service.hide(ME)
+        made.night(7, [*OTHERS, me()])
+        service.mend()
+        made.night(8, OTHERS)
+        made.night(9, [me(classes=[]), *OTHERS])
+        with pytest.raises(HeldError):
+            made.night(10, [me(name="Held Name")])
+        earlier.close()
+        made.night(11, [me(name="Discarded Name"), *OTHERS])
+        discard(made.rollbook(), night(11), reason="for this test")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def found(house: House) -> Subject:
+    return gather(house.warehouse, ME)
+
+
+@pytest.fixture(scope="module")
+def files(found: Subject, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    out = tmp_path_factory.mktemp("subject") / "me.zip"
+    bundle.write(found, out)
+    with ZipFile(out) as zipped:
+        assert zipped.testzip() is None
+        return {name: zipped.read(name) for name in zipped.namelist()}
+
+
+def test_it_holds_each_row_about_the_student_of_every_table_and_view(house: House, found: Subject) -> None:
+    asked = {
+        f"{schema}.{name}": f"SELECT * FROM {schema}.{name} WHERE student_id = {ME} ORDER BY ALL"
+        for schema, name in house.query(
+            "SELECT schema_name, table_name FROM duckdb_columns() WHERE column_name = 'student_id' AND NOT internal"
+        )
+    }
+    assert {"main.roster", "main.students", "history.students", "snapshots.students", "spans.students"} <= asked.keys()
+    assert len(asked) > 25
+    for table in ("ops.rejects", "snapshots.observed"):
+        asked[table] = f"SELECT * FROM {table} WHERE id = {ME} AND set_name IN ('students', 'details') ORDER BY ALL"
+    held = {s.name: s for s in found.sections if not s.name.startswith(("raw.", "copies.", "private."))}
+    assert held.keys() == asked.keys()
+    for name, query in asked.items():
+        rows = house.query(query)
+        if name != "ops.rejects":  # of which others' records were left out
+            assert held[name].rows == rows, name
+        assert len(held[name].rows) == len(rows), name
+    assert all(held[name].rows for name in ("main.students", "main.changes", "ops.rejects", "snapshots.observed"))
+
+
+def test_no_table_names_students_by_a_column_that_is_not_looked_at() -> None:
+    """A column of a new name that holds students' ids must be told to `about_students.sql`."""
+    names = {c.name for t in TABLES.values() for c in t.columns} | {
+        c.name for r in (*KEPT, OBSERVED) for c in r.columns
+    }
+    names |= {name for view in catalog.views() for name, _ in view.columns}
+    ids = {name for name in names if re.search(r"(^|_)id$", name)}
+    assert ids == {"id", "student_id", "class_id", "course_id", "teacher_id", "reference_id", "school_id"}
+    with_id = {r.name for r in (*KEPT, OBSERVED) if any(c.name == "id" for c in r.columns)}
+    assert with_id == {"rejects", "observed", "version"}  # the last is the published file's own
+
+
+def test_it_holds_the_students_own_records_of_every_landing(found: Subject) -> None:
+    got = column(found, "raw.records", "snapshot_date", "landing_is", "set_name", "kind", "walk", "where")
+    assert got == [
+        (night(1), "synced", "students", "walk", 1, ""),
+        (night(1), "synced", "details", "detail", 1, ""),
+        (night(2), "synced", "students", "walk", 1, ""),
+        (night(2), "synced", "students", "walk", 1, "part of a record of students"),
+        (night(2), "synced", "classes", "walk", 1, "part of a record of classes"),
+        *[(night(4), "unproven", "students", "walk", n, "") for n in (1, 2, 3)],
+        (night(5), "synced", "students", "walk", 1, ""),
+        *[(night(6), "unproven", "students", "walk", n, "") for n in (1, 2, 3)],
+        (night(7), "synced", "students", "search", 1, ""),
+        (night(9), "synced", "students", "walk", 1, ""),
+        (night(10), "held", "students", "walk", 1, ""),
+        (night(11), "discarded", "students", "walk", 1, ""),
+    ]
+    records = [json.loads(text) for (text,) in column(found, "raw.records", "record")]
+    assert records[0] == student(ME, name="First Name")
+    assert records[1] == {"student_id": ME, "seen": "MY DETAIL"}
+    assert records[2] == MATES | {
+        "classmates": [LEFT_OUT, {"id": ME, "email": "my own"}, {"id": 7, "name": "A course"}],
+        "best_friend": LEFT_OUT,
+    }
+    assert records[3] == {"student_id": ME, "nickname": "BEST FRIEND"}
+    assert records[4] == {"student_id": ME, "seat": "MY SEAT"}
+    assert records[8] == me(email=MISSING, name="Refused Once")
+    assert [r["name"] for r in records[-2:]] == ["Held Name", "Discarded Name"]
+
+
+def test_it_says_what_was_refused_searched_and_could_not_be_told(found: Subject) -> None:
+    assert column(found, "raw.refused", "snapshot_date", "reason") == [
+        (night(5), "object missing required field email"),
+        *[(night(6), "it is nested more than 64 levels deep")] * 3,
+    ]
+    assert column(found, "raw.searches", "snapshot_date", "asked_by", "answer") == [
+        (night(7), "reference_id", "slipped"),
+        (night(8), "reference_id, email", "removed"),
+    ]
+    assert any("3 refused records of students have no id that can be read" in remark for remark in found.remarks)
+
+
+def test_nothing_of_a_neighbour_is_in_any_file(files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        assert b"NEIGHBOUR" not in content, name
+
+
+def test_the_files_hold_what_was_found(found: Subject, files: dict[str, bytes]) -> None:
+    names = [s.name for s in found.sections]
+    assert set(files) == {
+        "index.html", "contents.json", *(f"json/{n}.json" for n in names), *(f"csv/{n}.csv" for n in names),
+    }  # fmt: skip
+    contents = json.loads(files["contents.json"])
+    assert {s["name"]: s["rows"] for s in contents["sections"]} == {s.name: len(s.rows) for s in found.sections}
+    assert contents["student_id"] == ME
+    (now,) = json.loads(files["json/main.students.json"])
+    assert (now["student_id"], now["name"], now["registration_date"]) == (ME, EVIL, "2025-09-01")
+    for one in found.sections:
+        rows = list(csv.reader(io.StringIO(files[f"csv/{one.name}.csv"].decode("utf-8-sig"), newline="")))
+        assert rows[0] == [c.name for c in one.columns]
+        assert len(rows) == len(one.rows) + 1
+        assert all(len(row) == len(rows[0]) for row in rows)
+        numbers = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
+        for row in rows:
+            assert not [c for c in row if c.startswith(("=", "+", "-", "@", "\t", "\r")) and not numbers.fullmatch(c)]
+    (mine,) = list(csv.DictReader(io.StringIO(files["csv/main.students.csv"].decode("utf-8-sig"))))
+    assert (mine["name"], mine["reference_id"]) == (f"'{EVIL}", "'+ME")
+
+
+def test_the_page_shows_names_as_text_and_loads_nothing(files: dict[str, bytes]) -> None:
+    page = files["index.html"].decode()
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; O&#39;Hara &amp; &#34;Sons&#34; \\u202eback" in page
+    assert "\u202e" not in page
+    assert "default-src 'none'" in page
+    assert not re.search(r'(src|href)=(?!"data:)', page)
+    assert "no longer listed" in page
+    assert f"All that is held about student {ME}" in page
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(house: House) -> Callable[..., subprocess.CompletedProcess[str]]:
+    def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        own = {"ROLLBOOK_WAREHOUSE": str(house.warehouse), "COLUMNS": "250"}
+        return run_command(*arguments, env=own | env, cwd=Path("/"))
+
+    return command
+
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_the_command_writes_a_private_file_once_and_logs_it(house: House, run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "me.zip"
+    done = run("subject", str(ME), "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert f"rows about the student to {out}." in done.stdout
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    with ZipFile(out) as zipped:
+        assert {info.external_attr >> 16 for info in zipped.infolist()} == {0o600}
+    written = out.read_bytes()
+    again = run("subject", str(ME), "--out", str(out))
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "is there already: name another file, or write over it with --replace" in " ".join(again.stderr.split())
+    assert out.read_bytes() == written
+    assert run("subject", str(ME), "--out", str(out), "--replace").returncode == 0
+    logged = [(e.kind, e.students, e.what) for e in access.entries(house.warehouse).entries]
+    assert logged == [("subject", 1, "")] * 2
+    assert str(ME) not in (house.warehouse / "private" / "access.jsonl").read_text()
+    assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("ident", ["999", "4712", "9223372036854775807"])
+def test_an_unknown_student_is_an_error_and_leaves_no_file(run: Run, tmp_path: Path, ident: str) -> None:
+    done = run("subject", ident, "--out", str(tmp_path / "f.zip"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"Nothing is held about a student {ident}" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("out", "said"), [("no/f.zip", "is not a folder: make it first"), (".", "is a folder")])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_read(
+    run: Run, tmp_path: Path, out: str, said: str
+) -> None:
+    done = run("subject", str(ME), "--out", str(tmp_path / out))
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())
+
+
+def test_a_failure_in_the_middle_leaves_no_file_and_keeps_an_older_one(
+    found: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "f.zip"
+    out.write_bytes(b"older")
+
+    def broken(_: object) -> bytes:
+        raise OSError("no room")
+
+    monkeypatch.setattr(bundle, "_csv", broken)
+    with pytest.raises(OSError, match="no room"):
+        bundle.write(found, out, replace=True)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"f.zip": b"older"}

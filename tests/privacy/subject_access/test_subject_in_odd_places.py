@@ -1,0 +1,154 @@
+"""One student's records in odd places: exports, the owner's own files, records that nobody can read, no file at all."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import ArgumentError, DamagedError
+from pipelines.privacy.subject_access import bundle, traces
+from pipelines.privacy.subject_access.excerpts import LEFT_OUT
+from pipelines.privacy.subject_access.subject import gather
+from tests.support.nights import House, new_house, night
+from tests.support.processes.commands import run_command
+from tests.support.records import Records, classes
+from tests.support.tiers import daily
+from tests.support.warehouses.subjects import ME, OTHERS, column, me, neighbour, section
+from tests.support.wire import faults
+
+
+@pytest.fixture
+def fresh() -> Iterator[House]:
+    with new_house([me(), neighbour(1)], classes(1)) as made:
+        yield made
+
+
+@pytest.mark.slow
+def test_exports_that_hold_the_student_are_named_whatever_their_format(fresh: House) -> None:
+    fresh.sync()
+    env = {"ROLLBOOK_WAREHOUSE": str(fresh.warehouse)}
+    folder = fresh.warehouse / "exports"
+    for question, name in [
+        ("students", "students.csv"), ("students", "s.parquet"), ("students", "s.xlsx"), ("classes", "classes.csv"),
+        (f"FROM students WHERE student_id <> {ME}", "others.csv"),
+        (f"FROM students WHERE student_id <> {ME}", "others.parquet"),
+    ]:  # fmt: skip
+        folder.mkdir(exist_ok=True)
+        done = run_command("export", question, "--out", str(folder / name), env=env, cwd=Path("/"))
+        assert done.returncode == 0, done.stderr
+    for name in ("damaged.parquet", "damaged.xlsx"):
+        (folder / name).write_bytes(b"PAR1")
+    with zipfile.ZipFile(folder / "zipped.zip", "w", zipfile.ZIP_DEFLATED) as zipped:
+        zipped.write(folder / "students.csv", "students.csv")
+    (name,) = fresh.query(f"SELECT name FROM students WHERE student_id = {ME}")[0]
+    (folder / "names.csv").write_text(f"who,mark\n{name},1\n")
+    (folder / "odd.csv").write_bytes(b"student_id\n\xff\xfe\n")
+    (folder / "empty.csv").write_bytes(b"")
+    (fresh.warehouse / "rollbook-pseudonymous.duckdb").write_bytes(b"")
+    got = gather(fresh.warehouse, ME)
+    held = {Path(file).name: said for file, said in column(got, "copies.files", "file", "holds_the_student")}
+    version = fresh.published.resolve().name
+    assert held == {
+        "students.csv": "yes", "s.parquet": "yes", "s.xlsx": "yes", "zipped.zip": "yes", "names.csv": "yes",
+        "classes.csv": "no", "others.csv": "no", "others.parquet": "no", "odd.csv": "no", "empty.csv": "no",
+        "damaged.parquet": "not known: it cannot be read as what it is called",
+        "damaged.xlsx": "not known: it cannot be read as what it is called", version: "yes",
+        "rollbook-pseudonymous.duckdb": "the same records, without names and under a code",
+    }  # fmt: skip
+    assert column(got, "copies.exports", "kind", "students", "question") == [
+        *[("export", 2, "FROM students")] * 3,
+        ("export", None, "FROM classes"),
+        *[("export", 1, "FROM students WHERE student_id <> ?")] * 2,
+    ]
+
+
+def test_what_the_owners_own_files_know_is_found_and_no_other_pupil_with_it(tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    (private / "aggregates").mkdir(parents=True)
+    codes = {"release": {"name": "a1", "codes": {"1": 99, str(ME): 123456789012345}}, "sha256": str(ME) * 2}
+    (private / "codes.json").write_text(json.dumps(codes))
+    cohorts = [["score", "class", 501, "2026-11-16", 10, [1, ME, 7]], ["score", "class", 502, "2026-11-16", 10, [1]]]
+    released = {"k": ME, "rows": [{"id": ME, "students": 12}], "cohorts": cohorts}
+    (private / "aggregates" / "2026-W47.json.gz").write_bytes(gzip.compress(json.dumps(released).encode()))
+    (private / "list.json").write_text(f"[{ME}, 8]")
+    (private / "access.jsonl").write_text(f"[{ME}]")
+    assert [(t.file, t.where, t.says) for t in traces.find(tmp_path, ME)] == [
+        ("private/aggregates/2026-W47.json.gz", "cohorts", "score, class, 501, 2026-11-16, 10"),
+        ("private/codes.json", "release.codes", "123456789012345"),
+        ("private/list.json", "", ""),
+    ]
+    assert traces.find(tmp_path, 12345) == []
+    got = section(gather(tmp_path, ME), "private.traces")
+    assert len(got.rows) == 3
+    (private / "list.json").write_bytes(b"[\xff")
+    with pytest.raises(DamagedError, match=r"list\.json cannot be read .*: put it back from a backup"):
+        gather(tmp_path, ME)
+
+
+def test_before_anything_is_published_the_landings_answer(fresh: House) -> None:
+    fresh.sync()
+    fresh.lose_published()
+    got = gather(fresh.warehouse, ME)
+    assert [s.name for s in got.sections if s.rows] == ["raw.records"]
+    assert got.remarks[0] == "Nothing is published yet, so this is what the landings hold."
+    with pytest.raises(ArgumentError, match="Nothing is held about a student 7"):
+        gather(fresh.warehouse, 7)
+
+
+def test_without_a_warehouse_nothing_is_held(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="Nothing is held about a student 4711"):
+        gather(tmp_path / "w", ME)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_landing_is_not_passed_over(fresh: House) -> None:
+    fresh.sync()
+    (bodies,) = fresh.warehouse.rglob("bodies.zst")
+    content = bytearray(bodies.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    bodies.write_bytes(content)
+    with pytest.raises(DamagedError, match="Restore raw/"):
+        gather(fresh.warehouse, ME)
+
+
+@pytest.mark.slow
+def test_a_record_that_no_decoder_reads_is_found_by_its_id(fresh: House) -> None:
+    """Half an emoji in the name, or bytes that are no UTF-8."""
+    for number, odd in ((1, rb"half \ud83d"), (2, b"odd \xff\xfe"), (3, b"fine")):
+        fresh.service.on(faults.rewritten({b"ODD NAME": odd}), path="students", times=None)
+        records: Records = [me(name="ODD NAME"), *OTHERS]
+        fresh.night(number, records, over={"hold_changed_percent": 100})
+        fresh.service.mend()
+    got = gather(fresh.warehouse, ME)
+    texts = dict(column(got, "raw.records", "snapshot_date", "record"))
+    assert r'"name":"half \ufffd"' in texts[night(1)]
+    assert '"name":"odd \ufffd\ufffd"' in texts[night(2)]
+    assert len(column(got, "raw.refused", "reason")) == 2
+    assert b"NEIGHBOUR" not in b"".join(content for _, content in bundle._files(got))
+
+
+@pytest.mark.parametrize("ident", daily(["4711.0", "4.711e3", "47110e-1"]))
+def test_an_id_is_read_as_it_is_everywhere(fresh: House, ident: str) -> None:
+    fresh.service.on(faults.rewritten({b'"id":4711,': f'"id":{ident},'.encode()}), path="students", times=None)
+    fresh.sync()
+    assert fresh.query("SELECT COUNT(*) FROM students WHERE student_id = 4711") == [(1,)]
+    assert len(column(gather(fresh.warehouse, ME), "raw.records", "record")) == 1
+
+
+@pytest.mark.slow
+def test_another_pupils_answer_to_a_request_for_this_one_is_left_out(fresh: House) -> None:
+    fresh.service.details = {
+        ME: {"student_id": 1, "name": "NEIGHBOUR"},
+        1: {"student_id": 1, "with": {"student_id": ME}},
+    }
+    fresh.sync(details="all")
+    got = gather(fresh.warehouse, ME)
+    assert column(got, "main.student_details", "payload") == [(f'"{LEFT_OUT}"',)]
+    details = [r for r in column(got, "raw.records", "set_name", "where", "record") if r[0] == "details"]
+    assert details == [("details", "part of another answer of details", '{"student_id":4711}')]
+    assert b"NEIGHBOUR" not in b"".join(content for _, content in bundle._files(got))

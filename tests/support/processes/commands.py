@@ -1,0 +1,85 @@
+"""Rollbook's command in a process of its own, and the Dagster home that it works in.
+
+The process is forked from one that has imported what all commands stand on: to start a Python and import it takes a
+second of a core, ten times as long as most commands take.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from pipelines.settings import ROOT
+
+COMMAND = (str(Path(sys.executable).with_name("rollbook")),)
+
+# The settings of a service that nobody runs.
+UNREACHABLE = {"ROLLBOOK_BASE_URL": "http://127.0.0.1:9", "ROLLBOOK_API_KEY": "k", "ROLLBOOK_RETRY_SECONDS": "0"}
+
+# The command's own modules are not among them: they see the variables of their process when they are imported.
+_IMPORTED = (
+    "typer",
+    "rich.markdown",
+    "rich.progress",
+    "rich.table",
+    "pipelines.sync",
+    "pipelines.export.formats",
+    "pipelines.operations.diff",
+    "pipelines.operations.discard",
+    "pipelines.operations.doctor",
+    "pipelines.operations.erase",
+    "pipelines.operations.prune",
+    "pipelines.privacy.queries",
+    "dagster",
+)
+_SECONDS = 200
+
+
+def run_command(
+    *arguments: str, env: Mapping[str, str], cwd: Path = ROOT, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end, with these variables on top of this process's own."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.support.processes.kills", *_IMPORTED])
+    with tempfile.TemporaryDirectory() as made:
+        streams = [Path(made, name) for name in ("in", "out", "err")]
+        for stream in streams:
+            stream.write_text(stdin if stream.name == "in" else "")
+        variables = {**os.environ, "COLUMNS": "200", **env}
+        process = context.Process(target=_run, args=(arguments, variables, cwd, streams))
+        process.start()
+        process.join(_SECONDS)
+        if process.exitcode is None:
+            process.kill()
+            raise subprocess.TimeoutExpired(arguments, _SECONDS)
+        _, out, err = (stream.read_text() for stream in streams)
+        return subprocess.CompletedProcess([*COMMAND, *arguments], process.exitcode, out, err)
+
+
+def _run(arguments: tuple[str, ...], variables: dict[str, str], cwd: Path, streams: list[Path]) -> None:
+    """Be the command: with its arguments, its variables, its folder and its three streams."""
+    for number, (stream, how) in enumerate(zip(streams, (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY), strict=True)):
+        os.dup2(os.open(stream, how), number)
+    sys.stdin, sys.stdout, sys.stderr = open(0, closefd=False), open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(variables)
+    time.tzset()
+    os.chdir(cwd)
+    sys.argv = [*COMMAND, *arguments]
+    from pipelines.cli import main
+
+    main()
+
+
+def dagster_home(home: Path) -> Path:
+    """A folder for DAGSTER_HOME, with the project's dagster.yaml."""
+    home.mkdir(exist_ok=True)
+    shutil.copyfile(ROOT / "dagster_home" / "dagster.yaml", home / "dagster.yaml")
+    return home

@@ -1,0 +1,143 @@
+"""`rollbook explore` as a person starts it, with a record of whom its process asks for anything, and what its pages show."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Locator, Page, WebSocket
+
+from tests.support.processes.commands import COMMAND
+from tests.support.processes.servers import free_port, until
+
+START_WITHIN = 120.0  # seconds, on a busy machine
+
+# Python's own record of what a process connects to, looks up, and listens on; for each of its children, too.
+_RECORD = """
+import os, sys
+def _record(event, args):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.bind"):
+        said = args[0] if event == "socket.getaddrinfo" else args[1]
+        with open(os.environ["ASKED"], "a") as log:
+            log.write(f"{event} {said!r}\\n")
+sys.addaudithook(_record)
+"""
+
+
+@dataclass
+class Explored:
+    """A running `rollbook explore`: the address that it printed, its output, and whom it asked."""
+
+    process: subprocess.Popen[bytes]
+    address: str
+    log: Path
+    asked: Path
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return urlsplit(self.address).port or 0
+
+    @property
+    def token(self) -> str:
+        """What it asks for."""
+        return self.address.partition("access_token=")[2]
+
+    def page(self, name: str, **chosen: object) -> str:
+        """The address of one of its pages."""
+        more = "".join(f"&{key}={value}" for key, value in chosen.items())
+        return f"{self.address}&page={name}{more}"
+
+    def asks_elsewhere(self) -> list[str]:
+        """What its process, and those that it started, looked up or connected to that is not this machine."""
+        own = re.compile(
+            r"socket\.(bind .*|\w+ (None|b?'(127\.0\.0\.1|localhost|::1)'|\('(127\.0\.0\.1|::1)', .*\)|'/.*'))"
+        )
+        return [line for line in self.asked.read_text().splitlines() if not own.fullmatch(line)]
+
+    def stop(self) -> int:
+        """Ask it to stop, as a service manager does, and return what it ends with."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+@contextmanager
+def exploring(
+    warehouse: Path, folder: Path, *arguments: str, command: tuple[str, ...] = ("explore",)
+) -> Iterator[Explored]:
+    """`rollbook explore` over a warehouse, started in a folder; ended when the block is left."""
+    (folder / "site").mkdir(parents=True)
+    (folder / "site" / "sitecustomize.py").write_text(_RECORD)
+    log, asked = folder / "explore.log", folder / "asked.log"
+    path = os.pathsep.join(filter(None, (str(folder / "site"), os.environ.get("PYTHONPATH"))))
+    env = {**os.environ, "ROLLBOOK_WAREHOUSE": str(warehouse), "PYTHONPATH": path, "ASKED": str(asked)}
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*COMMAND, *command, "--port", str(free_port()), *arguments],
+            cwd=folder,
+            env=env,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+
+    def address() -> str | None:
+        assert process.poll() is None, log.read_text()
+        found = re.search(r"http://\S+", log.read_text())
+        return found[0] if found else None
+
+    try:
+        yield Explored(process, until(address, START_WITHIN), log, asked)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(30)
+
+
+@contextmanager
+def staying_home(page: Page, explored: Explored) -> Iterator[None]:
+    """Fails when the page, or the server, asks anything of another host or port, or the page has an error."""
+    asked: list[str] = []
+    errors: list[str] = []
+
+    def heard(socket: WebSocket) -> None:
+        asked.append(socket.url)
+
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("websocket", heard)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    yield
+    assert asked
+    assert errors == []
+    own = f"127.0.0.1:{explored.port}"
+    assert [url for url in asked if urlsplit(url).scheme not in ("data", "blob") and urlsplit(url).netloc != own] == []
+    assert explored.asks_elsewhere() == []
+
+
+def rows(table: Locator) -> list[list[str]]:
+    """The rows of a table below its headings, read at one moment."""
+    found: list[list[str]] = table.locator("tbody").evaluate(
+        "body => [...body.rows].map(row => [...row.cells].map(cell => cell.innerText.trim()))"
+    )
+    return found
+
+
+def table(page: Page, *headings: str) -> Locator:
+    """The table that has these headings."""
+    found = page.locator("table.rb-table")
+    for heading in headings:
+        found = found.filter(has=page.locator("th", has_text=re.compile(f"^{re.escape(heading)}$")))
+    return found
+
+
+def fits(page: Page) -> bool:
+    """Whether nothing makes the page itself scroll sideways."""
+    return bool(page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))

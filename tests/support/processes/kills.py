@@ -1,0 +1,124 @@
+"""A writer in a process of its own, to be killed with SIGKILL: at any instant, or by itself at a chosen step.
+
+A step is a call that puts a whole file or folder where the next writer looks for it: a rename or a link. The process is
+forked from one that has imported everything, so that it is killed while it writes, not while it starts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import date
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from pipelines.tables import TABLES
+from tests.support.warehouses.fortnight import rollbook
+
+STEPS = ("replace", "rename", "link")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a writer is to do: a sync of `first`, a backfill of `first` to `last`, or a rebuild.
+
+    `wrongly`: with a flattening that takes every class's room from the wrong field, so that a backfill has to put
+    each class right on each day. `without`: as a Rollbook that does not know this column of `classes` yet.
+    """
+
+    what: str
+    warehouse: Path
+    base_url: str
+    first: date
+    last: date
+    wrongly: bool = False
+    without: str = ""
+
+    def run(self) -> None:
+        """Do it, in this process."""
+        book = rollbook(self.warehouse, self.base_url, today=self.last)
+        if self.what == "sync":
+            book.sync(self.first)
+        elif self.what == "backfill":
+            book.backfill(self.first, self.last)
+        else:
+            book.rebuild()
+
+
+def start(job: Job, *, die_at: int | None = None) -> BaseProcess:
+    """Start a writer; with `die_at`, it kills itself just before its n-th step."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.support.processes.kills"])
+    process = context.Process(target=_work, args=(job, die_at), daemon=True)
+    process.start()
+    return process
+
+
+def killed_or_done(process: BaseProcess, *, after: float | None = None) -> bool:
+    """Kill a writer `after` so many seconds, or let it end; returns whether it was killed. It must not fail by itself."""
+    process.join(180 if after is None else after)
+    if after is not None:
+        process.kill()
+        process.join(10)
+    assert process.exitcode in (0, -signal.SIGKILL), f"the writer ended by itself, with {process.exitcode}"
+    return process.exitcode != 0
+
+
+class RandomKills:
+    """Kills writers at random instants of their work, and keeps up with how long the work takes on this machine."""
+
+    def __init__(self, seed: int) -> None:
+        self.seconds = 1.0
+        self.killed = 0
+        self._random = Random(seed)
+
+    @contextmanager
+    def timing(self) -> Iterator[None]:
+        """Measure: what is done in the block takes as long as the work."""
+        began = time.monotonic()
+        yield
+        self.seconds = max(0.2, time.monotonic() - began)
+
+    def kill(self, process: BaseProcess) -> None:
+        """Kill a writer before it is done. If it was done earlier, the work takes less time by now."""
+        if killed_or_done(process, after=self._random.uniform(0, 0.8 * self.seconds)):
+            self.killed += 1
+        else:
+            self.seconds *= 0.7
+
+
+def _work(job: Job, die_at: int | None) -> None:
+    logging.disable()
+    classes = TABLES["classes"]
+    columns = tuple(c for c in classes.columns if c.name != job.without)
+    if job.wrongly:
+        columns = tuple(replace(c, source="class_code") if c.name == "class_room" else c for c in columns)
+    TABLES["classes"] = replace(classes, columns=columns)
+    if die_at is not None:
+        die_at_step(die_at)
+    job.run()
+
+
+def die_at_step(number: int) -> None:
+    """Let this process kill itself just before its n-th step."""
+    count = itertools.count(1)
+    for name in STEPS:
+        setattr(os, name, _killing(getattr(os, name), count, number))
+
+
+def _killing(call: Callable[..., Any], count: itertools.count[int], die_at: int) -> Callable[..., Any]:
+    def step(*arguments: Any, **named: Any) -> Any:
+        if next(count) == die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*arguments, **named)
+
+    return step

@@ -1,0 +1,130 @@
+"""`rollbook serve` as a person starts it: on a free port, over a warehouse and an instance of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pipelines.settings import ROOT
+from tests.support.processes.commands import COMMAND, dagster_home
+
+T = TypeVar("T")
+
+# A busy machine takes long to import Dagster four times.
+START_WITHIN = 240.0
+
+
+def until(look: Callable[[], T | None], seconds: float, every: float = 0.3) -> T:
+    """Wait until `look` returns something, and return that; fails when it takes too long."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = look()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"nothing within {seconds:g} seconds"
+        time.sleep(every)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+    return port
+
+
+class Served:
+    """A running `rollbook serve`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+        self.process = process
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+        self.log = log
+
+    def family(self) -> set[int]:
+        """The ids of all processes that carry this server's DAGSTER_HOME, whoever their parent is by now."""
+        mark = f"DAGSTER_HOME={self.log.parent}\0".encode()
+        found = set()
+        for folder in Path("/proc").iterdir():
+            try:
+                if folder.name.isdecimal() and mark in (folder / "environ").read_bytes() + b"\0":
+                    found.add(int(folder.name))
+            except OSError:  # somebody else's, or gone by now
+                continue
+        return found - {os.getpid()}
+
+    def stop(self) -> None:
+        """Ask it to stop, as a service manager does; kill it if it does not, which its return code shows."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(90)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(10)
+
+    def ask(self, query: str, **variables: Any) -> Any:
+        """One GraphQL query, as the UI asks it."""
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})  # noqa: S310
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - loopback
+            return json.load(answer)["data"]
+
+    def answers(self) -> bool:
+        """Whether the UI is up; fails when the command ended instead."""
+        assert self.process.poll() is None, self.log.read_text()
+        try:
+            with urllib.request.urlopen(f"{self.url}/server_info", timeout=5) as answer:  # noqa: S310 - loopback
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+
+@contextmanager
+def serving(home: Path, env: Mapping[str, str], *arguments: str, port: int | None = None) -> Iterator[Served]:
+    """`rollbook serve`, up and answering; stopped by SIGTERM when the block is left, if it still runs.
+
+    `home` is DAGSTER_HOME and gets the dagster.yaml of the project; it marks all processes of this server.
+    """
+    dagster_home(home)
+    with served_bare({**os.environ, **env, "DAGSTER_HOME": str(home)}, port or free_port(), *arguments) as served:
+        yield served
+
+
+@contextmanager
+def served_bare(env: Mapping[str, str], port: int, *arguments: str) -> Iterator[Served]:
+    """The same with this environment alone; its DAGSTER_HOME must have a dagster.yaml."""
+    log = Path(env["DAGSTER_HOME"]) / "serve.log"
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [*COMMAND, "serve", "--port", str(port), *arguments],
+            cwd=ROOT,
+            env=env,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    served = Served(process, port, log)
+    try:
+        try:
+            until(served.answers, START_WITHIN)
+        except AssertionError as error:
+            raise AssertionError(
+                f"not up within {START_WITHIN:g} seconds; its log: {log.read_text()[-4000:]}"
+            ) from error
+        yield served
+    finally:
+        if process.poll() is None:
+            served.stop()
+        for number in served.family():  # only what this server started
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)

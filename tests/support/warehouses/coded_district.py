@@ -1,0 +1,124 @@
+"""A district of three schools, two of which make pseudonymous files, and what readers of the fleet's see."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from typer.testing import CliRunner
+
+from pipelines import settings
+from pipelines.cli import app
+from pipelines.privacy.codes import Codes
+from tests.support.nights import without_views
+from tests.support.processes import canary
+from tests.support.records import within
+from tests.support.warehouses.district import District, new_district
+from tests.support.warehouses.pseudonyms import Secrets, pupil, pupils, taught
+
+ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
+WITHOUT_NAMES = {n: {"pseudonymous": "true", "pseudonymous_mode": '"644"'} for n in (ASH, BIRCH)}
+
+
+@contextmanager
+def coded_district(secrets: Secrets) -> Iterator[District]:
+    """The schools share their students' ids; in one, names changed on the second night. For copying."""
+    with new_district([ASH, BIRCH], CEDAR) as made, without_views():
+        made.write(WITHOUT_NAMES)
+        renamed = [
+            pupil(1, "Q"),
+            pupil(2, "Q", **within("summary", completed_assignments=19)),
+            *pupils(8)[2:],
+            canary.canary(),
+        ]
+        secrets.add(renamed)
+        made.house(ASH).night(1, [*pupils(8), canary.canary()], taught())
+        made.house(ASH).night(2, renamed)
+        for name, count in ((BIRCH, 6), (CEDAR, 3)):
+            made.house(name).night(1, pupils(count), taught())
+        yield made
+
+
+@contextmanager
+def copied(played: District, folder: Path) -> Iterator[District]:
+    """The same in a folder of its own."""
+    was, played.warehouse = played.warehouse, folder / "warehouse"
+    shutil.copytree(was, played.warehouse, symlinks=True)
+    with played.in_environment(), without_views():
+        yield played
+    played.warehouse = was
+    played.write(WITHOUT_NAMES)
+
+
+def file_of(district: District) -> Path:
+    """The file under test."""
+    return district.warehouse / "fleet-pseudonymous.duckdb"
+
+
+def rows(district: District, query: str) -> list[tuple[Any, ...]]:
+    """What an analyst would get from it."""
+    return of(file_of(district), query)
+
+
+def of(file: Path, query: str) -> list[tuple[Any, ...]]:
+    """The same from another file."""
+    with duckdb.connect(file, read_only=True) as con:
+        return con.execute(query).fetchall()
+
+
+def codes(district: District, name: str) -> dict[int, int]:
+    """An institution's codes in use, by the students' ids."""
+    release = Codes(district.warehouse / name).load()
+    assert release is not None
+    return release.codes
+
+
+def counts(district: District) -> dict[str, int]:
+    """How many students of each institution readers see."""
+    return dict(rows(district, 'SELECT institution, COUNT(*) FROM "fleet-pseudonymous".students GROUP BY ALL'))
+
+
+def run(*arguments: str, exits: int = 0) -> str:
+    """The command in this process; returns what it prints."""
+    # --institution sets this variable. Named here, it is taken back afterwards.
+    env = {"COLUMNS": "300", settings.INSTITUTION: None}
+    done = CliRunner().invoke(app, [*arguments], env=env, catch_exceptions=False)
+    assert done.exit_code == exits, done.output
+    return " ".join(done.output.split())
+
+
+def write(district: District, name: str) -> None:
+    """Let an institution's writer bring everything of it up to date."""
+    with district.house(name).rollbook().writer():
+        pass
+
+
+def version(file: Path) -> str:
+    """Of which build a file is."""
+    ((found,),) = of(file, "SELECT id FROM spans.version")
+    return str(found)
+
+
+def texts(district: District) -> set[str]:
+    """The canary's texts in the file, by its bytes and its rows."""
+    return {text for found in canary.found(file_of(district).resolve().parent).values() for text in found}
+
+
+def reached(warehouse: Path) -> set[str]:
+    """What lies in the common folder and can be opened by accounts that are not in the group."""
+    found = set()
+    for path in (p for p in warehouse.rglob("*") if p.is_file()):
+        first = path.relative_to(warehouse).parts[0]
+        real = path.resolve()
+        above = [p for p in real.parents if p == warehouse or warehouse in p.parents]
+        if (
+            first not in (ASH, BIRCH, CEDAR)
+            and real.stat().st_mode & 0o004
+            and all(p.stat().st_mode & 1 for p in above)
+        ):
+            found.add(first)
+    return found

@@ -1,0 +1,198 @@
+"""A district: several made-up schools on loopback, told apart by their keys, on one host or on several.
+
+Each school is a `Service` of its own that nobody serves directly: its `Host` does, so that a test can give faults to
+one school (`district["ash"].on(...)`) or to all of a host, and see how many requests a host got at a time.
+
+    with new_district(["ash", "birch"], ["cedar"]) as district:  # ash and birch share a host
+        district["ash"].students = students(30)
+        run_command("fleet", "sync", env=district.environment())
+        district.house("ash").tables()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, time
+from multiprocessing import forkserver
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import settings
+from pipelines.fleet.file.build import Built, FleetBuild
+from pipelines.fleet.nights.outcomes import Outcome
+from pipelines.fleet.nights.runner import Fleet
+from pipelines.institutions import Registry
+from tests.support.nights import House, folder, night
+from tests.support.processes.clocks import At
+from tests.support.processes.commands import dagster_home
+from tests.support.records import school_class, students
+from tests.support.wire.service import Asked, Reply, Service
+
+
+class School(Service):
+    """One school of a host: its records, faults and requests. `url` is its host's."""
+
+    def __init__(self, name: str, number: int) -> None:
+        key = f"k3y-of-{name}"
+        super().__init__(students(5), [school_class(501)], key=key, school={"id": number, "name": name, "key": name})
+        self.name = name
+        self.variable = f"{name.upper().replace('-', '_')}_KEY"
+        self.host: Host
+
+    @property
+    def url(self) -> str:
+        """The address of its host."""
+        return self.host.url
+
+    def answer(self, asked: Asked) -> Reply:
+        """What this school answers."""
+        self.requests.append(asked)
+        return self._reply(asked)
+
+
+class Host(Service):
+    """One address with some schools behind it. A key of none of them gets a 401."""
+
+    def __init__(self, schools: Sequence[School]) -> None:
+        super().__init__(key="a key of nobody")
+        self.schools = {school.key: school for school in schools}
+        self.at_once = self.most_at_once = 0
+        for school in schools:
+            school.host = self
+
+    def _good(self, asked: Asked) -> Reply:
+        raise AssertionError("a host has no records of its own")
+
+    def _reply(self, asked: Asked) -> Reply:
+        school = self.schools.get(asked.headers.get("x-api-key", ""))
+        if school is None:
+            return super()._reply(asked)
+        reply = school.answer(asked)
+        for planned in self._plan:
+            if planned.applies(asked):
+                reply = planned.bend(asked, reply)
+        return reply
+
+    async def _answer(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            return await super()._answer(asked, writer)
+        finally:
+            self.at_once -= 1
+
+
+class InstitutionHouse(House):
+    """The house of one institution: its warehouse lies in the district's."""
+
+    def __init__(self, common: Path, school: School) -> None:
+        self.common = common
+        super().__init__(common / school.name, school, institution=school.name, api_key=school.key)
+
+    def _given(self) -> dict[str, Any]:
+        return {**super()._given(), "warehouse": self.common}
+
+
+class District:
+    """The schools by name, their hosts, and the folder with the registry and the warehouses."""
+
+    def __init__(self, root: Path, hosts: Sequence[Sequence[str]]) -> None:
+        self.root = root
+        self.warehouse = root / "warehouse"
+        self.registry = root / "institutions.toml"
+        names = [name for host in hosts for name in host]
+        self.schools = {name: School(name, 100 + number) for number, name in enumerate(names)}
+        self.hosts = [Host([self.schools[name] for name in host]) for host in hosts]
+
+    def __getitem__(self, name: str) -> School:
+        return self.schools[name]
+
+    def write(self, over: Mapping[str, Mapping[str, str]] | None = None, *, defaults: str = "", top: str = "") -> None:
+        """Write the registry. `over` has lines of TOML by institution and setting, `defaults` those of all."""
+        lines = [top, "[defaults]", "retry_seconds = 1", 'first_date = "2026-08-01"', defaults]
+        for name, school in self.schools.items():
+            given = {"base_url": f'"{school.url}"', "api_key": f'{{ env = "{school.variable}" }}'}
+            table = {**given, **(over or {}).get(name, {})}
+            lines += ["", f"[{name}]", *(f"{key} = {value}" for key, value in table.items())]
+        self.registry.write_text("\n".join(lines) + "\n")
+
+    def environment(self) -> dict[str, str]:
+        """The variables that a command needs: where the registry and the warehouses are, and all keys."""
+        return {
+            "ROLLBOOK_INSTITUTIONS": str(self.registry),
+            "ROLLBOOK_WAREHOUSE": str(self.warehouse),
+            "ROLLBOOK_CACHE_MINUTES": "0",
+            "DAGSTER_HOME": str(dagster_home(self.root / "dagster_home")),
+            **{school.variable: school.key for school in self.schools.values()},
+        }
+
+    @contextmanager
+    def in_environment(self) -> Iterator[None]:
+        """Put these variables into the environment of this process."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name in [name for name in os.environ if name.startswith("ROLLBOOK_")]:
+                patch.delenv(name)
+            for name, value in self.environment().items():
+                patch.setenv(name, value)
+            yield
+
+    def house(self, name: str) -> InstitutionHouse:
+        """The house of one institution. Its service shows the house's clock from then on, not today's date."""
+        return InstitutionHouse(self.warehouse, self.schools[name])
+
+    def play(self, now: datetime) -> None:
+        """Let every school show this moment."""
+        for school in self.schools.values():
+            school.now = lambda: now
+
+    def night(self, number: int, *, only: Sequence[str] = (), jobs: int = 2, **arguments: Any) -> dict[str, Outcome]:
+        """The fleet's run of a night, counted from 1, at a quarter past two."""
+        return self.fleet(number, only=only, jobs=jobs).sync(**arguments)
+
+    def fleet(self, number: int, *, only: Sequence[str] = (), jobs: int = 2) -> Fleet:
+        """All institutions on a night, or some of them."""
+        now = datetime.combine(night(number), time(2, 15), UTC)
+        self.play(now)
+        return Fleet(self.known, tuple(only), jobs, At(now))
+
+    @property
+    def known(self) -> Registry:
+        """The registry, as a command reads it."""
+        known = settings.registry()
+        assert known is not None
+        return known
+
+    def build(self) -> Built:
+        """Build the files of all institutions."""
+        return FleetBuild(self.warehouse / settings.FLEET, self.known).build()
+
+    def asked(self) -> dict[str, int]:
+        """How many requests each school has got so far."""
+        return {name: len(school.requests) for name, school in self.schools.items()}
+
+
+@contextmanager
+def new_district(*hosts: str | Sequence[str]) -> Iterator[District]:
+    """A district that is served, with a registry and its variables in the environment.
+
+    Each argument is a host: the names of its schools, or the one name.
+    """
+    with folder() as root, ExitStack() as stack:
+        district = District(root, [[host] if isinstance(host, str) else host for host in hosts])
+        for host in district.hosts:
+            stack.enter_context(host)
+        district.write()
+        stack.enter_context(district.in_environment())
+        stop_forkserver()
+        stack.callback(stop_forkserver)
+        yield district
+
+
+def stop_forkserver() -> None:
+    """End the process that workers are forked from: it keeps the environment that it was started with."""
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]

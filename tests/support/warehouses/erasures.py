@@ -1,0 +1,42 @@
+"""A school in which a student leaves traces everywhere, before that student is erased."""
+
+from __future__ import annotations
+
+from pipelines.operations import discard as discards
+from pipelines.sync import always
+from tests.support.nights import House, night, without_views
+from tests.support.processes import canary
+from tests.support.records import Records, classes, student, students
+
+# What says how a file or a landing was made, and so is another afterwards.
+MADE = (
+    ("spans", "version"),
+    ("spans", "days"),
+    ("ops", "pages"),
+    ("ops", "sync_sets"),
+    ("ops", "syncs"),
+    ("ops", "drift"),
+)
+
+
+def everybody(number: int) -> Records:
+    """A night's students, the canary among them: one changes, one comes, one leaves."""
+    changed = student(5, name=f"Night {number}")
+    return [*students(4), changed, *students(6, first=6 + number), canary.canary()]
+
+
+def live(house: House) -> None:
+    """Six nights: details, a refused record, a search that finds the student, one that does not, a landing set aside."""
+    service = house.service
+    service.details = {canary.ID: {"note": "canary-detail"}}
+    with without_views():
+        house.night(1, everybody(1), classes(3), details="all")
+        house.night(2, [*everybody(2)[:-1], canary.canary(registration_date="Canarybird")])
+        service.hide(canary.ID)
+        house.night(3, everybody(3))
+        service.mend()
+        house.night(4, everybody(4)[:-1])
+        house.night(5, everybody(5))
+        discards.discard(house.rollbook(), night(5), reason="on trial", confirm=always)
+    behind = {"total_assignments": 20, "completed_assignments": 2, "completion_rate": 10.0, "average_score": 12.0}
+    house.night(6, [*everybody(6)[:-1], canary.canary(summary=behind)])  # on the list of whom to watch

@@ -1,0 +1,158 @@
+"""A school whose every personal value is found again, some nights of it, and the search of a file for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from pipelines.operations.status import load_status
+from tests.support.nights import House, new_house
+from tests.support.records import Record, Records, entry, school_class, student, within
+from tests.support.wire import faults
+
+# Ids so long and odd that no other number in a file is one of them by chance.
+FIRST_ID, STEP = 7_310_554_908_117_003, 104_729
+STUDENTS, CLASSES = 24, (501, 502, 503)
+VERSION, DAYS = "SELECT id FROM spans.version", "SELECT * FROM spans.days"
+# One of these is in every name, address, picture and reference id below, and in nothing else.
+WORDS = ("Zaphod", "Beeblebrox", "pupils.example", "REF", "/face", "Slartibart", "slarti.", "nightly")
+
+
+def ident(number: int) -> int:
+    """The id of the n-th student, from 1."""
+    return FIRST_ID + number * STEP
+
+
+def pupil(number: int, word: str = "", **over: Any) -> Record:
+    """The n-th student: each value is one of its own, which `word` makes another one."""
+    named = {
+        "email": f"zaphod{word}.{number}x@pupils.example",
+        "name": f"Zaphod{word} O'Beeblebrox-{number}x",
+        "first_name": f"Zaphod{word}{number}x",
+        "last_name": f"O'Beeblebrox-{number}x{word}",
+        "reference_id": f"REF{word}-{number}x",
+        "profile_image": f"https://img.school.example/face{word}{number}x.png",
+    }
+    listed = [entry(class_id=CLASSES[number % 3])] if number % 5 else []
+    summary = within("summary", completed_assignments=number % 20, average_score=50.0 + number)
+    return student(ident(number), **(named | summary | {"classes": listed} | over))
+
+
+def pupils(count: int = STUDENTS) -> Records:
+    """The first students."""
+    return [pupil(n) for n in range(1, count + 1)]
+
+
+def taught() -> Records:
+    """The classes, each with a teacher of its own."""
+    teachers = [{"teacher_id": c, "name": f"Slartibart{c}", "email": f"slarti.{c}@school.example"} for c in CLASSES]
+    return [school_class(t["teacher_id"], teacher=t) for t in teachers]
+
+
+class Secrets:
+    """What may stand in no pseudonymous file: WORDS, and every id that the service ever sent."""
+
+    def __init__(self) -> None:
+        self.numbers: set[int] = set()
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Add those of some records of students."""
+        self.numbers |= {r["id"] for r in records}
+
+    def in_bytes(self, path: Path) -> set[str]:
+        """Those that a file's bytes hold: as text (UTF-8, UTF-16) and, of ids, as numbers, too. Of an id the digits and
+        bytes are searched that it shares with others: a file may hold the rest apart.
+        """
+        content = path.read_bytes()
+        texts = {*WORDS, *(str(n)[:9] for n in self.numbers)}
+        found = {t for t in texts for code in ("utf-8", "utf-16-le", "utf-16-be") if t.encode(code) in content}
+        shared = {n.to_bytes(8, "big")[:5] for n in self.numbers}
+        return found | {s.hex() for s in shared if s in content or s[::-1] in content}
+
+    def in_rows(self, path: Path) -> list[str]:
+        """Those that its rows, views, macros' texts and comments show."""
+        shown = "\n".join(everything(path))
+        return [t for t in (*WORDS, *map(str, self.numbers)) if t in shown]
+
+
+def everything(path: Path) -> Iterator[str]:
+    """All that a query can get out of a file."""
+    with duckdb.connect(path, read_only=True) as con:
+        for of, name in con.execute(
+            "SELECT schema_name, table_name FROM duckdb_tables()"
+            " UNION ALL SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal"
+        ).fetchall():
+            yield from map(repr, con.execute(f"SELECT * FROM {of}.{name}").fetchall())
+        for about in ("tables", "views", "columns", "functions", "schemas"):
+            yield from map(repr, con.execute(f"SELECT * FROM duckdb_{about}() WHERE NOT internal").fetchall())
+        for name in ("students", "classes", "student_summaries"):
+            yield from map(repr, con.execute(f"SELECT * FROM {name}_as_of(DATE '2027-01-01')").fetchall())
+            yield from map(repr, con.execute(f"SELECT * FROM pragma_storage_info('main.{name}')").fetchall())
+
+
+def pseudonymous(house: House) -> Path:
+    """The file under test."""
+    return house.warehouse / "rollbook-pseudonymous.duckdb"
+
+
+def rows(house: House, query: str) -> list[tuple[Any, ...]]:
+    """What an analyst would get from it."""
+    with duckdb.connect(pseudonymous(house), read_only=True) as con:
+        return con.execute(query).fetchall()
+
+
+def codes(house: House) -> dict[int, int]:
+    """The codes in use, by the students' ids."""
+    release = house.rollbook().publisher.pseudonymous.codes.load()
+    assert release is not None
+    return release.codes
+
+
+@contextmanager
+def lived(secrets: Secrets) -> Iterator[House]:
+    """Four nights: details fetched; names changed, with and without more; one gone, one new, some refused; one back."""
+    with new_house(pupils(), taught(), pseudonymous=True) as house:
+        secrets.add(pupils())
+        house.night(1, details="all")
+
+        renamed = [
+            pupil(1, "Q"),
+            pupil(2, "Q", **within("summary", completed_assignments=19, average_score=52.0)),
+            *pupils()[2:],
+        ]
+        retaught = taught()
+        retaught[0]["teacher"]["name"] = "Slartibart Elsewhere"
+        secrets.add(renamed)
+        house.night(2, renamed, retaught, details="changed")
+
+        # One is gone, one has come, one is refused (its words stand in the reject), a field is unknown.
+        odd = pupil(5, registration_date="Zaphod's day") | {f"of {pupil(5)['name']}": 1}
+        listed = [pupil(1, "Q"), *pupils()[1:3], odd, *pupils()[5:], pupil(STUDENTS + 1)]
+        secrets.add(listed)
+        house.service.on(faults.status(500), path="student/9", times=None)
+        house.night(3, listed, details="changed")
+
+        again = [*pupils(), pupil(STUDENTS + 1)]
+        secrets.add(again)
+        house.night(4, again)
+        yield house
+
+
+def is_current(house: House) -> bool:
+    """Whether both files are of one version, by what is in them and by what status says."""
+    found = load_status(house.rollbook()).pseudonymous
+    assert found is not None
+    same = rows(house, VERSION) == house.query(VERSION) and rows(
+        house, f"SELECT COUNT(*) FROM ({DAYS})"
+    ) == house.query(f"SELECT COUNT(*) FROM ({DAYS})")
+    assert found.is_current == same
+    return same
+
+
+def current(house: House) -> set[int]:
+    """The codes of those who are listed."""
+    return {code for (code,) in rows(house, "SELECT student_id FROM students")}

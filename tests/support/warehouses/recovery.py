@@ -1,0 +1,32 @@
+"""A warehouse of two nights whose third meets a fault of the machine, and how it must end."""
+
+from __future__ import annotations
+
+from tests.support.nights import Expected, House
+from tests.support.processes.machines import left_over, open_below
+from tests.support.records import student, students
+
+COUNT = 400
+# One changed, one gone, one new.
+TONIGHT = [
+    student(1, name="Another"),
+    *students(COUNT // 2 - 2, first=2),
+    *students(COUNT // 2, first=COUNT // 2 + 1),
+    student(COUNT + 1),
+]
+
+
+def two_nights(house: House) -> House:
+    """Two nights of the same, so that there is an older published file as well; then it is the third."""
+    house.night(1)
+    house.night(2)
+    house.service.students = list(TONIGHT)
+    return house.at(3)
+
+
+def recovered(house: House, expected: Expected) -> None:
+    """The next sync needs no hand, and leaves nothing behind."""
+    house.sync()
+    assert house.tables() == expected.tables()
+    assert left_over(house.warehouse) == []
+    assert open_below(house.warehouse) == []

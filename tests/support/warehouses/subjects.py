@@ -1,0 +1,40 @@
+"""One student among others, for tests of what is held about one: nothing of a neighbour may be handed out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipelines.privacy.subject_access.subject import Section, Subject
+from tests.support.records import Record, entry, student
+
+ME = 4711
+EVIL = '=HYPERLINK("http://x.example")<script>alert(1)</script> O\'Hara & "Sons" \u202eback'
+
+
+def neighbour(ident: Any, **over: Any) -> Record:
+    """A student of whom nothing may be handed out: every text says so."""
+    return student(
+        ident, name=f"NEIGHBOUR {ident}", first_name="NEIGHBOUR", last_name=f"NEIGHBOUR{ident}",
+        email=f"NEIGHBOUR.{ident}@school.example", reference_id=f"NEIGHBOUR-{ident}",
+        profile_image=f"https://img.school.example/NEIGHBOUR{ident}.png",
+        classes=[entry(), entry(class_id=502, class_title="NEIGHBOURS only")], **over,
+    )  # fmt: skip
+
+
+def me(**over: Any) -> Record:
+    return student(ME, **{"name": EVIL, "reference_id": "+ME", **over})
+
+
+# My own id is among those of the first page.
+OTHERS = [neighbour(i) for i in (1, 2, 47, 471, 47110, 11471, *range(5000, 5014))]
+
+
+def section(found: Subject, name: str) -> Section:
+    (one,) = [s for s in found.sections if s.name == name]
+    return one
+
+
+def column(found: Subject, name: str, *wanted: str) -> list[tuple[Any, ...]]:
+    of = section(found, name)
+    at = [[c.name for c in of.columns].index(w) for w in wanted]
+    return [tuple(row[n] for n in at) for row in of.rows]
