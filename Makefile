@@ -1,4 +1,4 @@
-# Everything a person types. `make demo` and `make test` need Python 3.11+ and make, and set up the rest themselves.
+# All commands for developers. `make demo` and `make test` need Python 3.11+ and make, and set up the rest themselves.
 # POSIX sh only; no target touches the warehouse's data.
 
 .DEFAULT_GOAL := help
@@ -6,19 +6,19 @@
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-# The first of these that is new enough; `make PYTHON=/path/to/python3.12 …` names another.
+# The first of these that is new enough; `make PYTHON=/path/to/python3.12 …` sets another one.
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 ARGS ?=
 N ?= 100000
 PEERS ?=
-# Of the tests: one more than two cores, since some of them only wait for minutes to pass.
+# Test processes: one more than two cores, since some tests only wait.
 WORKERS ?= 3
 
 VENV := .venv
 BIN := $(VENV)/bin
 NEEDS := pyproject.toml constraints.txt
 
-# uv where there is one (seconds instead of half a minute), else pip. Both install by constraints.txt.
+# uv if installed (seconds instead of half a minute), else pip. Both use constraints.txt.
 UV := $(shell command -v uv 2>/dev/null)
 ifdef UV
 MAKE_VENV = uv venv --quiet --clear --python "$$found" $(VENV)
@@ -36,11 +36,11 @@ CHROMIUMS := chromium chromium-browser google-chrome google-chrome-stable
 ##@ The two commands
 
 .PHONY: demo
-demo: $(VENV)/.runtime ## Sync a fortnight of a made-up school and show what came of it
+demo: $(VENV)/.runtime ## Sync two weeks of a made-up school and show the result
 	@$(BIN)/rollbook demo $(ARGS)
 
 .PHONY: test
-test: $(VENV)/.dev chromium ## Run the tests of everyday work, some minutes (ARGS="-k walk" for some)
+test: $(VENV)/.dev chromium ## Run the everyday tests, some minutes (ARGS="-k walk" for some)
 	@$(PYTEST) -m "not slow and not campaign" $(ARGS)
 
 ##@ Day to day
@@ -57,11 +57,11 @@ test-slow: $(VENV)/.dev chromium java ## Run the long tests: soak, kills, permut
 check: lint test test-slow ## Everything: format, lint, types, imports, SQL, all tests
 
 .PHONY: campaign
-campaign: $(VENV)/.dev ## Play two hundred random nights against a plain model (half an hour)
+campaign: $(VENV)/.dev ## Sync two hundred random nights against a plain model (half an hour)
 	@$(BIN)/python -m pytest tests/campaign -m campaign $(ARGS)
 
 .PHONY: lint
-lint: check-format check-lint check-types check-imports check-sql ## The checks that run nothing: format, lint, types, imports, SQL
+lint: check-format check-lint check-types check-imports check-sql ## The static checks: format, lint, types, imports, SQL
 
 .PHONY: check-format check-lint check-types check-imports check-sql
 check-format: $(VENV)/.dev
@@ -76,7 +76,7 @@ check-sql: $(VENV)/.dev
 	@$(BIN)/python -m tests.lint_sql
 
 .PHONY: format
-format: $(VENV)/.dev ## Rewrite the code in the project's format
+format: $(VENV)/.dev ## Format the code
 	@$(BIN)/ruff check --quiet --select I --fix .
 	@$(BIN)/ruff format --quiet .
 
@@ -93,11 +93,11 @@ bench-engine: $(VENV)/.dev ## Measure DuckDB and Sail over many lakes (ARGS="--i
 	@$(BIN)/python -m tests.bench.engine $(ARGS)
 
 .PHONY: bench-waits
-bench-waits: $(VENV)/.dev chromium ## Measure what a person waits for: commands, the UI's first paint (ARGS="--rounds 5")
+bench-waits: $(VENV)/.dev chromium ## Measure latencies: commands, the UI's first paint (ARGS="--rounds 5")
 	@$(BIN)/python -m tests.bench.waits $(ARGS)
 
 .PHONY: constraints
-constraints: $(VENV)/.dev ## Pin the newest versions that go together (needs uv)
+constraints: $(VENV)/.dev ## Pin the newest compatible versions (needs uv)
 	@uv pip compile --quiet --universal --upgrade --no-annotate --no-header pyproject.toml --extra dev --extra all --extra launchers -o constraints.txt
 
 .PHONY: clean
@@ -106,12 +106,12 @@ clean: ## Remove the environments and caches; warehouse/ and dagster_home/ stay
 	@find pipelines tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 .PHONY: help
-help: ## Show this
+help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-# The environment. Each stamp is written last, so an install that was interrupted starts over.
+# The environment. Each stamp file is written last, so an interrupted install starts over.
 
 $(VENV)/.created:
 	@for python in $(PYTHON); do \
@@ -131,12 +131,12 @@ $(VENV)/.runtime: $(NEEDS) | $(VENV)/.created
 	@$(INSTALL) '.[all]'
 	@touch $@
 
-# And what the checks and tests need on top; it includes the above.
+# What the checks and tests need; it includes the runtime.
 $(VENV)/.dev: $(NEEDS) | $(VENV)/.created
 	@$(INSTALL) '.[all,dev]'
 	@touch $(VENV)/.runtime $@
 
-# Of the long tests, one runs real Spark, which needs Java. As with Chromium.
+# One slow test runs real Spark, which needs Java. Installed or skipped as Chromium is, below.
 .PHONY: java
 java:
 	@command -v java >/dev/null 2>&1 && exit 0; \
@@ -148,7 +148,8 @@ java:
 	  echo 'No Java here: the tests of Spark will be skipped. Install the package "openjdk-17-jre-headless" to run them.' >&2; \
 	fi
 
-# The browser tests need a Chromium. Installed where we may; elsewhere they are skipped, and say so (in CI they fail).
+# The browser tests need a Chromium. As root it is installed with apt-get; otherwise they are skipped with a message (in
+# CI they fail).
 .PHONY: chromium
 chromium:
 	@for name in $(CHROMIUMS); do command -v $$name >/dev/null 2>&1 && exit 0; done; \

@@ -1,7 +1,7 @@
 """Rollbook: nightly student and class records in DuckDB, with every change kept.
 
-The Dagster code location is this package. Which file does what, and which may import which, is held by the
-import contracts in pyproject.toml. This file holds the version and nothing else: importing it must stay free.
+This package is the Dagster code location; README.md beside this file says what each folder does, and the import
+contracts in pyproject.toml say which may import which. Only the version is here, so that importing it stays cheap.
 """
 
 from importlib.metadata import PackageNotFoundError, version

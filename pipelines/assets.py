@@ -1,12 +1,12 @@
 """The graph: land -> snapshot -> history -> publish, one step per stage, one asset per table.
 
-A stage's work is a call of `sync.Rollbook`; this module only logs what was made, per asset and day. A run that syncs
-fetches one day. A run over other days (a backfill) rebuilds them from what was landed, and skips each day without a
-landing, because the service keeps no history.
+Each stage calls `sync.Rollbook`; this module only logs what was made, per asset and day. A sync run fetches one day. A
+run over other days (a backfill) rebuilds them from their landings and skips each day without one, because the service
+keeps no history.
 
-The stages are the steps of one graph that backs all assets: whichever asset an operator picks, all steps run, so no
-snapshot stays unmerged and no history unpublished. The edges between the steps carry no data, and each step logs
-what it made on which day. Returned results would mark every day of a backfill, even those without a landing.
+The stages are the steps of one graph that backs all assets: all steps run whichever asset an operator picks, so no
+snapshot stays unmerged and no history unpublished. The edges carry no data. Each step logs materializations per day
+instead of returning results, which would mark every day of a backfill as made, even days without a landing.
 """
 
 import time
@@ -30,7 +30,7 @@ from pipelines.sync import Skip, always, skipped, skipped_days, within_hold
 from pipelines.tables import SETS, TABLES, Column
 from pipelines.text import markdown
 
-# Which days a backfill skipped, and why; on the backfill's page, tab Runs.
+# The days that a backfill skipped, and why; shown on the backfill's page, tab Runs.
 SKIPPED_TAG = "rollbook/skipped"
 
 PARTITIONS = partitions.read(settings_or_none())
@@ -39,24 +39,24 @@ Metadata = Mapping[str, Any]
 
 
 def scope_of(context: dg.OpExecutionContext) -> Scope:
-    """What a run is about."""
+    """Return the days and institutions that a run covers."""
     return PARTITIONS.scope(context.run.tags)
 
 
 def days_of(context: dg.OpExecutionContext) -> list[date]:
-    """The days a run is about."""
+    """Return the days that a run covers."""
     return list(scope_of(context).days)
 
 
 def fetches(context: dg.OpExecutionContext, options: Options, today: date) -> bool:
-    """Whether a run is a sync. A backfill never is (G8), nor is an untagged run of a past day."""
+    """Whether a run is a sync. Backfills (G8) and untagged runs of a past day are not."""
     if BACKFILL_TAGS & set(context.run.tags):
         return False
     return SYNC_TAG in context.run.tags or options.approve or days_of(context) == [today]
 
 
 def columns(declared: Iterable[Column], key: Sequence[str]) -> dict[str, Any]:
-    """The columns of a table as the UI shows them."""
+    """Return a table's columns as Dagster's column schema metadata."""
     shown = [
         dg.TableColumn(
             c.name,
@@ -74,7 +74,7 @@ def columns(declared: Iterable[Column], key: Sequence[str]) -> dict[str, Any]:
 
 
 def preview(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """A few rows as a table in Markdown."""
+    """Return a few rows as a Markdown table."""
     if not rows:
         return dg.MetadataValue.md("no rows")
     cells = (["" if v is None else markdown(str(v)) for v in row.values()] for row in rows)
@@ -83,7 +83,7 @@ def preview(rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 class Clock:
-    """The seconds since a step began."""
+    """Measures the seconds since a step began."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
@@ -96,7 +96,7 @@ class Clock:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One stage: the first part of its assets' keys, their group, and its assets by the last part of their key."""
+    """One stage: the prefix of its assets' keys, their group, and its asset specs by the last part of their key."""
 
     prefix: str
     group: str
@@ -105,7 +105,7 @@ class Stage:
     def step(
         self, work: Callable[..., None], checks: ModuleType, *, after: bool, last: bool = False
     ) -> dg.OpDefinition:
-        """The step that does the stage's work. Asset and check outputs are never yielded: their events are logged."""
+        """Return the op that does the stage's work. It logs asset and check events and never yields their outputs."""
         unused = [f"{self.prefix}__{name}" for name in self.specs]
         if last:
             unused += [spec.get_python_identifier() for spec in checks.SPECS]
@@ -135,16 +135,16 @@ class Stage:
                     context.log.addFilter(runs.drop_notes_on_outputs)
                     _log_end(context, writer, checks)
             except dg.Failure as failure:
-                # Dagster shows a check without a result as failed, so the file that readers still have is checked.
+                # Dagster shows a check without a result as failed, so check the file that readers still have.
                 with suppress(RollbookError, OSError):
                     _log_end(context, writer, checks, failure)
-                # Logged events leave with the next yield, and a step that fails yields nothing more.
+                # Dagster stores logged events at the next yield, and a failing step yields nothing more.
                 yield from context.consume_events()
                 raise
             if last:
                 yield from context.consume_events()
                 run = context.instance.get_run_by_id(context.run_id)
-                if run and SKIPPED_TAG in run.tags:  # last, because the page of a run opens at the end
+                if run and SKIPPED_TAG in run.tags:  # last, because a run's page opens at the end of its log
                     context.log.warning("Skipped %s", run.tags[SKIPPED_TAG])
             else:
                 yield dg.Output(None, "done")
@@ -154,7 +154,7 @@ class Stage:
     def log_materializations(
         self, context: dg.OpExecutionContext, days: Iterable[date], metadata_of: Callable[[str, date], Metadata]
     ) -> None:
-        """Log that the stage's assets were made on these days, and on no other day of the run."""
+        """Log a materialization of each of the stage's assets for these days, and for no other day of the run."""
         for day in days:
             for name, spec in self.specs.items():
                 context.log_event(PARTITIONS.event(spec.key, day, scope_of(context), metadata_of(name, day)))
@@ -204,8 +204,8 @@ PUBLISH = Stage(
     {
         "rollbook": dg.AssetSpec(
             PUBLISHED,
-            # One history table stands for all: they are made in one step, and Dagster 1.13 refuses to launch several
-            # days of assets that are made together when one of them can be reached by two paths.
+            # One history table represents all of them: one step makes them, and Dagster 1.13 refuses to launch several
+            # days of assets that are made together if one of them can be reached by two paths.
             deps=[["history", "students"]],
             description="warehouse/rollbook.duckdb, the file that analysts open: checked, then swapped in at once.",
             freshness_policy=PARTITIONS.freshness,
@@ -217,7 +217,7 @@ STAGES = (LAND, SNAPSHOT, HISTORY, PUBLISH)
 
 
 def all_specs() -> list[dg.AssetSpec]:
-    """The assets of all stages."""
+    """Return the assets of all stages."""
     return [spec for stage in STAGES for spec in stage.specs.values()]
 
 
@@ -227,7 +227,7 @@ def land(context: dg.OpExecutionContext, options: Options, writer: Writer) -> No
     missing: dict[date, Skip] = {}
     if fetches(context, options, rollbook.today()):
         (day,) = asked
-        # From now on the run is marked as a sync, however it was started: `schedules.watch` goes by the tag.
+        # Mark the run as a sync, however it was started: `schedules.watch` reports runs by this tag.
         context.instance.add_run_tags(context.run_id, {SYNC_TAG: context.run.tags.get(SYNC_TAG, "hand")})
         if options.approve:
             landed = {day: rollbook.landings.to_approve(day)}
@@ -248,13 +248,12 @@ def land(context: dg.OpExecutionContext, options: Options, writer: Writer) -> No
 def _log_skipped(context: dg.OpExecutionContext, days: Mapping[date, Skip], asked: int) -> None:
     """Log which days of a backfill are skipped, and why: on its run, and on each asset.
 
-    Dagster knows no skipped day. On an asset's page such a day stays "missing"; on the page of the UI's backfill it
-    counts as failed, and so does the backfill. The run succeeds, since it published all there was; if it failed, each
-    such day would be red on every asset's page for good. A partitions definition without these days would not help: it
-    is fixed when the code is loaded, while days are landed, held and discarded at any time, and today has no landing
-    before tonight's sync.
+    Dagster has no status for a skipped day. On an asset's page such a day stays "missing"; the UI's backfill page
+    counts it, and the whole backfill, as failed. The run succeeds, since it published all there was: a failed run would
+    leave the day red on every asset's page. A partitions definition without these days would not help: it is fixed when
+    the code is loaded, while days are landed, held and discarded at any time, and today has no landing before tonight.
     """
-    if days or SKIPPED_TAG in context.run.tags:  # a run that is executed again begins with the tags of the first
+    if days or SKIPPED_TAG in context.run.tags:  # a re-executed run starts with the tags of the first run
         context.instance.add_run_tags(context.run_id, {SKIPPED_TAG: skipped_days(days, asked)})
     for day, why in days.items():
         reason = skipped(day, why)
@@ -316,7 +315,7 @@ def history(context: dg.OpExecutionContext, options: Options, writer: Writer) ->
     """Merge the snapshots into current tables, history and changes, in the next file; with force, a full refresh."""
     clock, rollbook = Clock(), writer.rollbook
     if rollbook.staged is None and not fetches(context, options, rollbook.today()):
-        rollbook.resnapshot(days_of(context))  # a retry begins here, without what the previous step had staged
+        rollbook.resnapshot(days_of(context))  # a retry starts here, without the snapshots that the last step staged
     counts: dict[str, TableCounts] = {c.table: c for c in rollbook.merge(full_refresh=options.force)}
 
     def metadata_of(name: str, _day: date) -> Metadata:
@@ -332,14 +331,14 @@ def history(context: dg.OpExecutionContext, options: Options, writer: Writer) ->
 
 
 def publish(context: dg.OpExecutionContext, options: Options, writer: Writer) -> None:
-    """Check the next file and swap it in for readers; then check the data quality of what is published."""
+    """Check the next file and swap it in for readers; then check the data quality of the published file."""
     clock, rollbook = Clock(), writer.rollbook
     page = rollbook.publish(confirm=always if options.approve else within_hold)
     runs.prune(context.instance)
     published, in_lake = rollbook.warehouse.published, rollbook.lake.days()
     shared = {"path": dg.MetadataValue.path(published), "bytes": published.stat().st_size, "seconds": clock.seconds}
     days = [d for d in days_of(context) if d in in_lake]
-    # The morning page's charts, which show only counts. For the newest day only: Dagster keeps metadata for good.
+    # The morning page's charts, which show only counts. Only for the newest day: Dagster keeps metadata forever.
     drawn: Mapping[str, str] = page.charts if page else {}
     charts: Metadata = {title: dg.MetadataValue.md(chart) for title, chart in drawn.items()}
     shared["morning page"] = dg.MetadataValue.url(PARTITIONS.page(scope_of(context).institution))
@@ -347,7 +346,7 @@ def publish(context: dg.OpExecutionContext, options: Options, writer: Writer) ->
 
 
 def _log_end(context: dg.OpExecutionContext, writer: Writer, checks: ModuleType, failure: Any = None) -> None:
-    """Log the checks of what readers have and, of an institution of a registry, what came of it."""
+    """Log the checks of the published file and, with a registry, the institution's outcome."""
     if not (scope := scope_of(context)).is_alone:
         return
     if scope.institution:
@@ -359,7 +358,7 @@ def _log_end(context: dg.OpExecutionContext, writer: Writer, checks: ModuleType,
 
 
 def graph(checks: ModuleType) -> dg.AssetsDefinition:
-    """All assets, backed by the four steps in order. `checks` is the module `pipelines.checks`."""
+    """Return all assets, backed by the four steps in order. `checks` is the module `pipelines.checks`."""
     check_outputs = [spec.get_python_identifier() for spec in checks.SPECS]
     steps = {
         LAND: LAND.step(land, checks, after=False),

@@ -1,7 +1,7 @@
 """The asset checks in Dagster's UI, evaluated after each publish: proofs, unknown fields, holds, data quality.
 
-Only checks of Rollbook's own work block. They also run before the publish, so that readers never see a broken file.
-Where the source contradicts itself, the check warns: the data are as the source sent them.
+Only the checks of Rollbook's own work block. They also run before each publish, so readers never see a broken file.
+Contradictions in the source only warn: the data are as the source sent them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +18,8 @@ from pipelines.sync import Rollbook
 from pipelines.sync.policy import open_holds, overtaken
 from pipelines.tables import WALKED
 
-# How many institutions the result of a check names.
-NAMED_MOST = 20
+# The most institutions that a check's result names.
+MOST_NAMED = 20
 
 
 def _key(table: str) -> dg.AssetKey:
@@ -73,7 +73,7 @@ def _landing_results(manifest: Manifest) -> Iterator[AssetCheckEvaluation]:
 
 
 def _nothing_held(manifests: list[Manifest]) -> AssetCheckEvaluation:
-    """Passes unless a day is held that no later synced day has overtaken."""
+    """Passes unless a day is held and no later day was synced."""
     waiting = [str(m.snapshot_date) for m in open_holds(manifests) if not overtaken(m, manifests)]
     return _result("nothing_held", PUBLISHED, passed=not waiting, found=", ".join(waiting))
 
@@ -100,24 +100,24 @@ def _result(
 
 
 def about(institution: str, evaluation: AssetCheckEvaluation) -> AssetCheckEvaluation:
-    """The evaluation of a check, with the institution that it is about, if there is a registry."""
+    """Return an evaluation with its institution in the metadata; unchanged without a registry."""
     if not institution:
         return evaluation
-    return _again(evaluation, evaluation.passed, {"institution": institution, **evaluation.metadata})
+    return _copy(evaluation, evaluation.passed, {"institution": institution, **evaluation.metadata})
 
 
 def together(evaluations: Sequence[tuple[str, AssetCheckEvaluation]]) -> AssetCheckEvaluation:
-    """One check over several institutions, of which Dagster shows one result: it passes if it does for each."""
+    """Merge a check's evaluations over several institutions into the one that Dagster shows: it passes if all pass."""
     failed = [(name, e) for name, e in evaluations if not e.passed]
     said = [f"{name} ({e.metadata['found'].value})" if "found" in e.metadata else name for name, e in failed]
-    more = [f"{len(said) - NAMED_MOST} more"] if len(said) > NAMED_MOST else []
+    more = [f"{len(said) - MOST_NAMED} more"] if len(said) > MOST_NAMED else []
     metadata: dict[str, Any] = {"institutions": len(evaluations)}
     if said:
-        metadata["found"] = "; ".join(said[:NAMED_MOST] + more)
-    return _again(evaluations[0][1], not failed, metadata)
+        metadata["found"] = "; ".join(said[:MOST_NAMED] + more)
+    return _copy(evaluations[0][1], not failed, metadata)
 
 
-def _again(evaluation: AssetCheckEvaluation, passed: bool, metadata: Mapping[str, Any]) -> AssetCheckEvaluation:
+def _copy(evaluation: AssetCheckEvaluation, passed: bool, metadata: Mapping[str, Any]) -> AssetCheckEvaluation:
     return AssetCheckEvaluation(
         check_name=evaluation.check_name,
         asset_key=evaluation.asset_key,

@@ -1,7 +1,7 @@
 """Cron schedules: when a sync is due, and when it is late. Reads no settings and no clock.
 
-Times are wall clock times in the schedule's zone, by the rules of Dagster's scheduler: a time that daylight saving
-skips runs right after the gap; one that occurs twice runs once, the second time.
+Times are wall clock times in the schedule's zone, by the rules of Dagster's scheduler: a tick in the hour that daylight
+saving skips runs right after the gap; a tick in the repeated hour runs once, the second time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEAST_GRACE = timedelta(minutes=10)
 # The cron syntax that cronsim and Dagster read alike: five fields of numbers, names, lists, ranges and steps.
 _FIELD = r"(\*|\d+|[a-z]{3})(-(\d+|[a-z]{3}))?(/\d+)?"
 _LINE = re.compile(rf"{_FIELD}(,{_FIELD})*(\s+{_FIELD}(,{_FIELD})*){{4}}", re.IGNORECASE)
-# Ticks to compare a shifted line on: two years of nights have every weekday on every date that it could get wrong.
+# Ticks on which a shifted line is compared: two years of nights cover every weekday and date that could differ.
 _COMPARED_TICKS = 800
 _MONDAY = datetime(2026, 1, 5)  # noqa: DTZ001 - lines are compared without a zone
 
@@ -93,7 +93,7 @@ def due(line: str) -> Due:
 
 
 def _shifts(line: str, grace: timedelta) -> Iterator[str]:
-    """Yield cron lines that may be `grace` after `line`: on the same days or, past midnight, on the following ones."""
+    """Yield candidates for `line` shifted by `grace`: on the same days or, past midnight, on the following days."""
     sim = CronSim(line, _MONDAY)
     days, months, weekdays = line.split()[2:]
     hours, minutes = divmod(int(grace.total_seconds()) // 60, 60)
@@ -101,7 +101,7 @@ def _shifts(line: str, grace: timedelta) -> Iterator[str]:
     later_minutes = _listed({(m + minutes) % 60 for m in sim.minutes}, 60)
     yield f"{later_minutes} {later_hours} {days} {months} {weekdays}"
     if days == "*":
-        # A tuple is a weekday of one week of the month (2#1), which `check` refuses.
+        # A tuple is the nth weekday of a month (2#1), which `check` refuses.
         following = _listed({(d + 1) % 7 for d in sim.weekdays if isinstance(d, int)}, 7)
         yield f"{later_minutes} {later_hours} {days} {months} {following}"
 

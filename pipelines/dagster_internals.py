@@ -1,7 +1,7 @@
-"""What Rollbook uses of Dagster that has no public name, in one place. Only this module imports from `dagster._...`.
+"""The private names of Dagster that Rollbook uses. Only this module imports from `dagster._...`.
 
-Checked against the version in CHECKED_AGAINST; a test fails when another is installed. Then look at each name here:
-whether it still is what its users take it for, and whether there is a public one by now.
+Checked against the version in CHECKED_AGAINST; a test fails when another one is installed. Then check that each name
+here still behaves as its callers expect, and whether Dagster now has a public one.
 """
 
 from dagster._core.execution.plan.objects import StepFailureData
@@ -14,12 +14,12 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._utils.interrupts import setup_interrupt_handlers
 
 CHECKED_AGAINST = "1.13.27"
-# What the command `dagster-daemon` runs: `python -m dagster._daemon`.
+# The module behind the command `dagster-daemon`: `python -m dagster._daemon`.
 DAEMON_MODULE = "dagster._daemon"
 
 
 def job_origin(module: str, location: str, job: str) -> RemoteJobOrigin:
-    """Where the UI finds a job: in a code location that loads this module."""
+    """Return the origin by which the UI finds a job in the code location that loads this module."""
     code = ManagedGrpcPythonEnvCodeLocationOrigin(LoadableTargetOrigin(module_name=module), location)
     return RemoteJobOrigin(RemoteRepositoryOrigin(code, "__repository__"), job)
 

@@ -1,4 +1,4 @@
-"""Everything that Dagster sees, assembled. Nothing else belongs here."""
+"""Assembles everything that Dagster loads. Nothing else belongs here."""
 
 import os
 
@@ -9,7 +9,7 @@ from pipelines.assets import graph
 from pipelines.resources import Options, Writer
 from pipelines.schedules import nightly_sync, schedules, watch
 
-files.keep_private(os.environ.get("DAGSTER_HOME"))  # here too: Dagster's own commands load this and set no umask
+files.keep_private(os.environ.get("DAGSTER_HOME"))  # Dagster's own commands load this module and set no umask
 
 defs = dg.Definitions(
     assets=[graph(checks)],

@@ -1,9 +1,8 @@
-"""The guard at the door of what is served on this machine, against requests from other web sites.
+"""Middleware that protects the web apps served on this machine from requests by other web sites.
 
-Any page that a person has open can make the browser send requests to this machine (CSRF), also under a name that is
-made to mean it (DNS rebinding), or show what is served in a frame (clickjacking). Dagster's UI checks neither `Host`
-nor `Origin`: even an image's URL can run a mutation. The guard lets through requests from the served pages themselves,
-and from programs, which send no `Origin`.
+Any page open in the browser can send requests to this machine (CSRF), also under a host name that resolves to it (DNS
+rebinding), or show the app in a frame (clickjacking). Dagster's UI checks neither `Host` nor `Origin`: even an image's
+URL can run a mutation. The guard accepts requests from the app's own pages, and from programs, which send no `Origin`.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ ONLY_POST = "Queries are sent to /graphql by POST, as application/json. For a qu
 
 
 class Guard:
-    """ASGI middleware that lets only programs and the UI's own pages through.
+    """ASGI middleware that accepts requests only from programs and the app's own pages.
 
-    Every request's `Host` must be one of `hosts`. A request from a page must come from the same host and port, also for
-    WebSockets. `/graphql` takes JSON by POST only, which a page cannot send to another site without a preflight.
-    `wrong_host` and `foreign` are what a refused request is told.
+    Every request's `Host` must be one of `hosts`. A page's request, including a WebSocket's, must come from the same
+    host and port. `/graphql` takes only JSON by POST, which a page cannot send cross-origin without a preflight.
+    `wrong_host` and `foreign` are the messages for refused requests.
     """
 
     def __init__(
@@ -86,9 +85,9 @@ def _deny_framing(send: Send) -> Send:
 
 
 def allowed_hosts(host: str, port: int, names: Iterable[str] = ()) -> set[str]:
-    """Return the `Host` values to accept for a UI that listens on this host and port and has these further names.
+    """Return the `Host` values to accept for a UI that listens on this host and port; `names` are further host names.
 
-    A name without a port is accepted as it is (behind a proxy) and with the served port.
+    A name without a port is accepted both without one (behind a proxy) and with the served port.
     """
     own = [] if host in EVERY_ADDRESS else [f"[{host}]" if ":" in host else host.lower()]
     allowed = set()

@@ -1,4 +1,4 @@
-"""All errors that Rollbook raises, and the message for all others. Nothing else is here.
+"""All errors that Rollbook raises, and the message for unexpected ones.
 
     RollbookError                   exit 1
     ├── SettingError                exit 2   a setting is missing or malformed
@@ -21,6 +21,7 @@
     ├── ExpiredError                         a rebuild would lose history that raw/ no longer holds
     ├── UndeliveredError                     an alert could not be delivered
     ├── MirrorError                          the copy in the object store could not be written or read
+    ├── EngineError                          the engine that computes over many institutions failed
     └── CheckError                           a check failed because of a fault in Rollbook itself
 
 A message is one or two sentences: what happened, then what to do. It never holds the key, a body, a name or an
@@ -34,7 +35,7 @@ from typing import ClassVar
 
 
 class RollbookError(Exception):
-    """Anything Rollbook reports on purpose. `exit_code` is what the command ends with."""
+    """Base class of every error that Rollbook raises on purpose. `exit_code` is the command's exit code."""
 
     exit_code: ClassVar[int] = 1
 
@@ -51,7 +52,7 @@ class SettingError(RollbookError):
 
 
 class ArgumentError(RollbookError):
-    """An argument is missing or malformed. A retry with the right one helps."""
+    """An argument is missing or malformed. Correcting the argument helps."""
 
     exit_code = 2
 
@@ -78,13 +79,13 @@ class UnreachableError(ServiceError):
 
 
 class NotTheContractError(ServiceError):
-    """Every answer came in another form than the contract's JSON. A retry rarely helps."""
+    """No answer had the form of the contract's JSON. A retry rarely helps."""
 
 
 class RefusedError(ServiceError):
-    """The service refused a request, with the contract's error body or another one. A retry does not help.
+    """The service refused a request, with or without the contract's error body. A retry does not help.
 
-    `status` is the HTTP status, `error_code` the body's, or empty if not well-formed. The service's message is dropped.
+    `status` is the HTTP status; `error_code` is the body's, empty if malformed. The service's own message is dropped.
     """
 
     def __init__(self, message: str, *, status: int, error_code: str = "") -> None:
@@ -98,7 +99,7 @@ class KeyRefusedError(RefusedError):
 
 
 class RedirectError(ServiceError):
-    """The service answered with a redirect. It is never followed: the key goes to the configured host only."""
+    """The service answered with a redirect. It is never followed: the key goes only to the configured host."""
 
 
 class OtherInstitutionError(RollbookError):
@@ -110,7 +111,7 @@ class ContractChangedError(RollbookError):
 
 
 class NothingLandedError(RollbookError):
-    """Nothing was landed on the day asked for, and the service keeps no history."""
+    """Nothing was landed on the requested days, and the service keeps no history. `days` are those days."""
 
     def __init__(self, message: str, days: Sequence[object] = ()) -> None:
         super().__init__(message)
@@ -145,7 +146,7 @@ class ExpiredError(RollbookError):
 
 
 class UndeliveredError(RollbookError):
-    """An alert could not be delivered. `again` says whether a retry can help. No sync fails for it."""
+    """An alert could not be delivered. `retryable` says whether a retry can help. It never fails a sync."""
 
     def __init__(self, message: str, *, retryable: bool) -> None:
         super().__init__(message)
@@ -172,8 +173,8 @@ class CheckError(RollbookError):
 
 
 def unexpected_error(kind: str, look: str) -> str:
-    """Return the message for an unexpected error: its `kind`, and in `look` where to find more.
+    """Return the message for an unexpected error: its `kind` (the class), then `look`, which says where to find more.
 
-    Never includes the error's own text: that may quote a record, and messages are printed, logged and sent to chats.
+    It leaves out the error's own text, which may quote a record: messages are printed, logged and sent to chats.
     """
-    return f"It ended with an unforeseen error ({kind}). {look}"
+    return f"It ended with an unexpected error ({kind}). {look}"

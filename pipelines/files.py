@@ -26,7 +26,7 @@ PARTIAL = ".partial"
 
 # A process's temporary folder, and the lock in it that shows whether the process still runs.
 ASIDE, LOCK = "aside-", "lock"
-# What locking a file in a folder raises that another process removes meanwhile.
+# Raised when another process removes the folder while its lock file is being locked.
 _REMOVED = (FileNotFoundError, FileExistsError)
 
 
@@ -34,7 +34,7 @@ def keep_private(home: str | None) -> None:
     """Make new files of this process and its children, and Dagster's `home`, accessible to the owner only.
 
     Every entry point calls this first: the command, the code location, the UI. Dagster leaves its databases and logs
-    readable by all; closing their folder protects the existing ones, too.
+    world-readable; closing their folder also protects files that exist already.
     """
     os.umask(0o077)
     if home and Path(home).is_absolute():
@@ -52,22 +52,22 @@ def folder(path: Path, mode: int = PRIVATE_FOLDER) -> Path:
 
 
 def folder_mode(mode: int) -> int:
-    """The mode of the folders above a file of this mode: who may read the file must be able to enter them."""
+    """Return the mode for the folders above a file of this mode: every reader must be able to enter them."""
     return mode | (mode & 0o444) >> 2 | PRIVATE_FOLDER
 
 
 def names(path: Path) -> list[str]:
-    """The names in a folder; none if the folder is missing. A tenth of what `Path.glob` takes."""
+    """Return the names in a folder; none if it is missing. Takes a tenth of the time of `Path.glob`."""
     try:
-        return os.listdir(path)  # noqa: PTH208 - the names are all that is wanted
+        return os.listdir(path)  # noqa: PTH208 - only the names are needed
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
 class Decoded(Generic[T]):
-    """Small files by their content, decoded once for as long as they are the same: by inode, time and size.
+    """A cache of decoded small files, invalidated when a file's inode, modification time or size changes.
 
-    For files that are only ever replaced as a whole, as everything here is.
+    Only for files that are replaced as a whole, as all files here are.
     """
 
     def __init__(self, decode: Callable[[bytes], T]) -> None:
@@ -75,8 +75,8 @@ class Decoded(Generic[T]):
         self._known: dict[str, tuple[tuple[int, int, int], T]] = {}
 
     def read(self, path: str) -> T:
-        """Read a file, or return what was read before. Raises OSError, and what decoding raises."""
-        with open(path, "rb") as file:  # noqa: PTH123 - thousands a night: as text, a path costs a tenth of a Path
+        """Return the decoded file, from the cache if it is unchanged. Raises OSError, and any error of `decode`."""
+        with open(path, "rb") as file:  # noqa: PTH123 - thousands a night: a str costs a tenth of a Path
             stat = os.fstat(file.fileno())
             same = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
             known = self._known.get(path)
@@ -117,8 +117,8 @@ def replacing(path: Path, mode: int = PRIVATE_FILE) -> Iterator[Path]:
 def handing_out(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file to write to; if the block succeeds, it replaces `path` atomically and durably.
 
-    For folders that others may write to: the temporary name is unpredictable, no existing file is opened, and only the
-    owner can read it from the first byte on. A link at `path` is replaced, not followed.
+    For folders that other accounts may write to: the temporary name is unpredictable, no existing file is opened, and
+    only the owner can ever read the file. A link at `path` is replaced, not followed.
     """
     with tempfile.NamedTemporaryFile(prefix=".rollbook-", suffix=PARTIAL, dir=path.parent, delete=False) as file:
         aside = Path(file.name)
@@ -136,14 +136,14 @@ def handing_out(path: Path) -> Iterator[IO[bytes]]:
 def aside(within: Path) -> Iterator[Path]:
     """Yield a private temporary folder; removed when the block ends, even by an exception.
 
-    `sweep_aside` removes those of killed processes: their locks are free. If this account may not write to `within`,
-    the folder is made in the system's temporary folder instead.
+    `sweep_aside` removes the folders of killed processes, whose locks are free. If this account may not write to
+    `within`, the folder is made in the system's temporary folder instead.
     """
     place = within if os.access(within, os.W_OK | os.X_OK) else None
     while True:
         made = Path(tempfile.mkdtemp(prefix=ASIDE, dir=place))
         lock = FileLock(made / LOCK, mode=PRIVATE_FILE)
-        with suppress(*_REMOVED):  # by a sweep, before it was locked
+        with suppress(*_REMOVED):  # a sweep removed the folder before it was locked
             lock.acquire()
             break
     try:
@@ -154,7 +154,7 @@ def aside(within: Path) -> Iterator[Path]:
 
 
 def sweep_aside(within: Path) -> None:
-    """Remove the `aside` folders of killed processes; keeps those of running ones."""
+    """Remove the `aside` folders of killed processes, not those of running ones."""
     for left in within.glob(f"{ASIDE}*"):
         with suppress(Timeout, *_REMOVED), FileLock(left / LOCK, timeout=0):  # in use, or already gone
             shutil.rmtree(left, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Serves Dagster's UI behind the guard of `door`: it asks for no password, and checks neither `Host` nor `Origin`.
+"""Serves Dagster's UI behind the guard of `door`: the UI has no login, and checks neither `Host` nor `Origin`.
 
-`python -m pipelines.guard HOST PORT [NAME ...]` serves the UI behind the guard, as `rollbook serve` does. The names
-imported from Dagster below are not public; they were checked against 1.13.27, the version that pyproject.toml pins.
+`python -m pipelines.guard HOST PORT [NAME ...]` is how `rollbook serve` starts it. The names imported from
+`dagster_webserver` are not public; they were checked against 1.13.27, the version that pyproject.toml pins.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pipelines.errors import RollbookError
 from pipelines.institutions import Registry
 from pipelines.settings import ROOT
 
-# The morning page may run its own script, and is a stranger to the UI beside which it is served.
+# The morning page may run its own script, but has no access to the UI served on the same origin.
 REPORT_HEADERS = {"Content-Security-Policy": "sandbox allow-scripts"}
 LIST_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 LIST_OF_PAGES = """<!doctype html>
@@ -50,7 +50,7 @@ POLL_MS = 2000  # how often the UI polls for changes; Dagster's own default
 
 
 def report_page(request: Request) -> Response:
-    """The morning page as it is now: a single school's, an institution's, or the list of all institutions'."""
+    """Return the current morning page of a single school or one institution, or the list of all morning pages."""
     try:
         registry = settings.registry()
         name = request.path_params.get("name", "")
@@ -58,7 +58,7 @@ def report_page(request: Request) -> Response:
             return _page(settings.place().warehouse_path / report.FILE, "rollbook sync")
         if not name:
             return HTMLResponse(_list_of_pages(registry), headers=LIST_HEADERS)
-        if name in registry.institutions:  # no other name gets near a path
+        if name in registry.institutions:  # no other name becomes part of a path
             page = settings.place(name).warehouse_path / report.FILE
             return _page(page, f"rollbook --institution {name} sync", links=_links(here="../"))
     except RollbookError as error:
@@ -66,31 +66,31 @@ def report_page(request: Request) -> Response:
     return PlainTextResponse("The registry has no such institution.\n", 404)
 
 
-def fleet_page(request: Request) -> Response:  # noqa: ARG001 - it is the same for everybody
-    """The page about all institutions, as `rollbook fleet report` wrote it last."""
+def fleet_page(request: Request) -> Response:  # noqa: ARG001 - the same page for every request
+    """Return the page about all institutions that `rollbook fleet report` wrote last."""
     try:
         page = _fleet_file() if settings.registry() is not None else None
     except RollbookError as error:
         return PlainTextResponse(f"{error.message}\n", 404)
     if page is None:
-        return PlainTextResponse("There is no registry of institutions, so there is no page about all.\n", 404)
+        return PlainTextResponse("There is no registry of institutions, so there is no page about all of them.\n", 404)
     links = f'<a href="{report.FILE}">Morning pages</a>'
-    return _page(page, "rollbook fleet report", what="page about all institutions", links=links)
+    return _page(page, "rollbook fleet report", title="page about all institutions", links=links)
 
 
-def _page(page: Path, command: str, *, what: str = "morning page", links: str = "") -> Response:
-    """A page that a command wrote, with links to others above it."""
+def _page(page: Path, command: str, *, title: str = "morning page", links: str = "") -> Response:
+    """Return a page that a command wrote, with links to other pages above it."""
     try:
         text = page.read_text(encoding="utf-8")
     except (FileNotFoundError, IsADirectoryError):
-        return PlainTextResponse(f"There is no {what} yet: run `{command}`, which writes it.\n", 404)
+        return PlainTextResponse(f"There is no {title} yet: run `{command}`, which writes it.\n", 404)
     if links:
         text = text.replace("<body>", f'<body>\n<nav class="quiet">{links}</nav>', 1)
     return HTMLResponse(text, headers=REPORT_HEADERS)
 
 
 def _links(here: str = "") -> str:
-    """Links to what is about all institutions: their list and, once it was written, the page about all."""
+    """Return links to the list of morning pages and, once it is written, to the page about all institutions."""
     listed = [f'<a href="{here}{report.FILE}">Morning pages</a>'] if here else []
     page = _fleet_file()
     if page.is_file():
@@ -105,7 +105,7 @@ def _fleet_file() -> Path:
 
 
 def _list_of_pages(registry: Registry) -> str:
-    """The institutions, each with its morning page and when that was written. Names are folder-safe: no markup."""
+    """Return the list of institutions, with each morning page and when it was written. Names hold no markup."""
     common, rows = settings.common_path(), []
     for name in registry.institutions:
         page = common / name / report.FILE

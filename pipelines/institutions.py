@@ -1,7 +1,7 @@
 """The registry of a district, `institutions.toml`: which institutions there are, and the settings of each.
 
-A single school has none, and nothing here is read for it. What a setting means is said in `settings`; what is done with
-many institutions, in `fleet`. The registry holds no key: it names the environment variable or the file that does.
+A single school has no registry. `settings` says what each setting means; `fleet` works with many institutions. The
+registry holds no key: it names the environment variable or the file that does.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ FILE = "institutions.toml"
 DEFAULTS = "defaults"
 BATCHES = "batches"
 PAUSED = "paused"
-# What lies beside the institutions' folders, or lay there when the folder was a single school's warehouse.
+# Names beside the institutions' folders, also from when the folder was a single school's warehouse.
 RESERVED = frozenset(
     {"fleet", "raw", "snapshots", "build", "published", "pseudonymous", "exports", "demo", DEFAULTS, BATCHES}
 )
 MOST_BATCHES = 1000
-# Also the name of a folder, of a partition in Dagster and of one in a lake, on systems that ignore case, too.
+# Also the name of a folder, a Dagster partition and a lake partition; lower case, for file systems that ignore case.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
@@ -41,7 +41,7 @@ class Secret:
     file: str = ""
 
     def read(self, root: Path) -> str:
-        """The secret; `.env` in `root` counts as environment. Raises ValueError, which says what is missing."""
+        """Return the secret; `.env` in `root` counts as environment. Raises ValueError, which says what is missing."""
         if self.env:
             value = os.environ.get(self.env) or dotenv_values(root / ".env").get(self.env)
             if not value:
@@ -64,16 +64,16 @@ class Institution:
     paused: str = ""
 
     def variables(self, *settings: str) -> frozenset[str]:
-        """The variables of the environment that hold its secrets: those of some settings, or all."""
+        """Return the environment variables that hold the secrets of some settings, by default of all."""
         found = (v for k, v in self.values.items() if not settings or k in settings)
         return frozenset(v.env for v in found if isinstance(v, Secret) and v.env)
 
 
 @dataclass(frozen=True)
 class Registry:
-    """The institutions by name, as the file lists them; `batches` is how many partitions Dagster shows them in.
+    """The institutions by name, in the file's order. `batches` is the number of Dagster partitions that they share.
 
-    `defaults` is what each of them says that does not say otherwise.
+    `defaults` are the settings of every institution that does not override them.
     """
 
     path: Path
@@ -82,7 +82,7 @@ class Registry:
     defaults: Mapping[str, object] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Institution:
-        """The institution of that name. Raises SettingError, which names the nearest one."""
+        """Return the institution of that name. Raises SettingError, which suggests the nearest name."""
         found = self.institutions.get(name)
         if found is None:
             near = get_close_matches(name, self.institutions, n=1)
@@ -91,16 +91,16 @@ class Registry:
         return found
 
     def variables(self, *settings: str) -> frozenset[str]:
-        """The variables of the environment that hold the secrets of any institution."""
+        """Return the environment variables that hold any institution's secrets of some settings, by default of all."""
         return frozenset().union(*(i.variables(*settings) for i in self.institutions.values()))
 
     def listed(self, most: int = 20) -> str:
-        """The names, with commas between; of very many, the first ones and how many more there are."""
+        """Return the names, comma-separated; after the first `most`, only how many more there are."""
         return listed(list(self.institutions), most) or "none"
 
 
 def read(path: Path, known: frozenset[str], secret: frozenset[str]) -> Registry:
-    """Read a registry. `known` are the settings that an institution may have, `secret` those that hold a secret.
+    """Read a registry. `known` are the settings that an institution may have, `secret` the settings that hold secrets.
 
     Raises SettingError: one line that names the place in the file and says what to write. It quotes no value.
     """
@@ -126,7 +126,7 @@ def read(path: Path, known: frozenset[str], secret: frozenset[str]) -> Registry:
 
 
 def check_name(name: str) -> str:
-    """Return a name that can be a folder's and a partition's. Raises SettingError for any other."""
+    """Return a name that can be a folder's and a partition's. Raises SettingError for any other name."""
     if name in RESERVED:
         raise SettingError(f"No institution can be called {name}: Rollbook uses this name itself")
     if not _NAME.fullmatch(name):
@@ -144,7 +144,7 @@ class _Check:
     secret: frozenset[str]
 
     def values(self, name: str, table: object) -> dict[str, object]:
-        """Return the settings of a table, with a `Secret` for each that holds one."""
+        """Return a table's settings, with a `Secret` for each secret setting. Raises SettingError."""
         where = f"[{name}] of {self.path.name}"
         if not isinstance(table, dict):
             raise SettingError(f"{self.path.name}: {name} must be a table: write [{name}] and its settings below it")
@@ -179,7 +179,7 @@ class _Check:
 
 def _unknown(key: str, known: frozenset[str]) -> str:
     if key in ("warehouse", "institution", "institutions", "ui_hosts"):
-        return f"which is one for all: set ROLLBOOK_{key.upper()} in the environment"
+        return f"which is the same for all institutions: set ROLLBOOK_{key.upper()} in the environment"
     near = get_close_matches(key.lower().removeprefix("rollbook_"), known, n=1)
     return f"which is not a setting{f'; did you mean {near[0]}?' if near else ''}"
 
@@ -191,7 +191,7 @@ def _batches(value: object, path: Path) -> int | None:
 
 
 def _place(message: str) -> str:
-    """What tomllib says, without what it quotes of the file: that may be a key."""
+    """Return tomllib's message without the text that it quotes from the file, which may be a key."""
     place = re.search(r"\((at [^)]*)\)$", message)
-    reason = "something is there twice" if message.startswith("Cannot") else "it cannot be read"
+    reason = "something is defined twice" if message.startswith("Cannot") else "it cannot be read"
     return f"{reason} {place[1] if place else ''}".strip()

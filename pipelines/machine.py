@@ -42,7 +42,7 @@ def message_for_errno(number: int | None, root: Path, file: object = None) -> st
 
 
 def errno_in(text: str) -> int | None:
-    """Return the errno whose text a library's message quotes; None if `meaning` knows none of them."""
+    """Return the errno whose text a library's message quotes; None if `message_for_errno` has no message for it."""
     return next((number for number in _MESSAGES if os.strerror(number) in text), None)
 
 
@@ -59,17 +59,17 @@ def free(path: Path) -> int:
 
 
 def memory() -> int:
-    """Return the bytes of memory that this process may use in all, as the machine or its container says; else 1 GB."""
-    with suppress(AttributeError, ValueError, OSError):  # not everywhere
+    """Return the bytes of memory of this machine, or the limit of its container; 1 GB if unknown."""
+    with suppress(AttributeError, ValueError, OSError):  # not on every system
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        with suppress(ValueError, OSError):  # no container, or one without a limit: `max`
+        with suppress(ValueError, OSError):  # no container, or no limit (`max`)
             total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
         return total
     return 1000 * MB
 
 
 def size(path: Path) -> int:
-    """Return the bytes that a file, or all files below a folder, take on disk; a hard-linked file counts once."""
+    """Return the bytes on disk of a file, or of all files below a folder; a hard-linked file counts once."""
     seen: dict[tuple[int, int], int] = {}
     for found in _files(path):
         with suppress(OSError):  # removed in the meantime
@@ -95,7 +95,7 @@ def in_bytes(count: float) -> str:
 
 
 def listening(host: str, port: int, command: str) -> socket.socket:
-    """The port, open at this host. Raises ArgumentError when it is taken, naming another for the command."""
+    """Return a socket that listens on this port. Raises ArgumentError if it is taken, suggesting another `--port`."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
@@ -109,7 +109,7 @@ def account() -> str:
     """Return the name of the account that runs this, for messages."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
+    except (KeyError, OSError):  # a user without a name, as in containers
         return f"user {os.getuid()}"
 
 

@@ -1,8 +1,8 @@
-"""What a run is about, which days and which institutions, and how Dagster's partitions and tags say so.
+"""Maps Dagster's partitions and tags to the days and institutions that a run covers, and back.
 
-A single school's partitions are days. With a registry they are days x institutions or, where it says `batches`, days x
-batches of institutions. Only this module knows which; the stages ask for a run's `Scope`, and for the events of its
-assets. The institutions are read when definitions are loaded. One that leaves the registry keeps its runs and events.
+A single school's partitions are days. With a registry they are days x institutions or, if it sets `batches`, days x
+batches of institutions. Only this module knows which; the stages ask it for a run's `Scope` and for asset events.
+Institutions are read when definitions are loaded. An institution that leaves the registry keeps its runs and events.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ PUBLISHED = dg.AssetKey(["published", "rollbook"])
 PARTITION_TAG = "dagster/partition"
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
-# A run with this tag fetches whatever its day; the schedule and `rollbook sync` set it.
+# A run with this tag fetches, whichever day it covers; the schedule and `rollbook sync` set it.
 SYNC_TAG = "rollbook/sync"
 NIGHTLY = "nightly"
-# Any of these means a backfill: launched in the UI over several days, or by `rollbook backfill`.
+# Any of these tags marks a backfill: launched in the UI over several days, or by `rollbook backfill`.
 BACKFILL_TAGS = {"dagster/backfill", RANGE_START}
 INSTITUTION_TAG = "rollbook/institution"
 BATCH_TAG = "rollbook/batch"
-# Runs that ask one host go one after the other: see the limits in dagster_home/deploy/district/.
+# Runs against one host run one at a time: see the limits in dagster_home/deploy/district/.
 HOST_TAG = "rollbook/host"
-# Of a batch's night: the schedule that asked for it. The batch's institutions of another schedule are left out.
+# The schedule that requested a batch's nightly run, which leaves out institutions of other schedules.
 SCHEDULE_TAG = "rollbook/schedule"
-# Of a run over several institutions, those that it is for, with commas between.
+# The institutions that a run over several is limited to, comma-separated.
 ONLY_TAG = "rollbook/only"
 
-_SUMMER_AND_WINTER = (datetime(2026, 1, 15), datetime(2026, 7, 15))  # noqa: DTZ001 - in each of the zones
+_SUMMER_AND_WINTER = (datetime(2026, 1, 15), datetime(2026, 7, 15))  # noqa: DTZ001 - used in every zone
 _EASTERNMOST = "Etc/GMT-14"
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What a run is about. The institutions of a single school are one without a name."""
+    """The days and institutions that a run covers. A single school is one institution with an empty name."""
 
     days: tuple[date, ...]
     institutions: tuple[str, ...] = ("",)
@@ -60,19 +60,19 @@ class Scope:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the run is about one institution, which it then does itself."""
+        """Whether the run covers exactly one institution, and so does the work in its own process."""
         return len(self.institutions) == 1
 
     @property
     def institution(self) -> str:
-        """The one institution. Raises RollbookError where there are several, or none is left."""
+        """The one institution. Raises RollbookError if there are several, or none is left."""
         if not self.is_alone:
-            raise RollbookError("This run is about several institutions, each of which is done in a process of its own")
+            raise RollbookError("This run covers several institutions; each of them runs in a process of its own")
         return self.institutions[0]
 
 
 class Partitions:
-    """The partitions of a single school, or those of a registry. `sources` says when each institution is asked."""
+    """The partitions of a single school or of a registry. `sources` says when each institution is synced."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class Partitions:
         schedule: tuple[str, str] | None = None,
     ) -> None:
         self.sources = sources
-        # The cron line and the zone by which all of them sync; None if they differ, or are not known.
+        # The cron line and zone of all institutions; None if they differ, or are not known.
         self.schedule = schedule
         self.names = tuple(registry.institutions) if registry else ()
         self.batches = registry.batches if registry else None
         self.is_single = registry is None
-        # Today is a partition: a night's sync is labelled with the day on which it begins.
+        # Today is a partition: a sync is labelled with the day on which it begins.
         self.days = dg.DailyPartitionsDefinition(start_date=str(first_day), timezone=timezone, end_offset=1)
         self.definition: dg.PartitionsDefinition[Any] = self.days
         if registry is not None:
@@ -100,8 +100,8 @@ class Partitions:
     def freshness(self) -> dg.FreshnessPolicy | None:
         """Fails when a night is past its grace period and nothing was published since it began.
 
-        Dagster knows the freshness of an asset, not of its partitions: with a registry it says that nobody published.
-        The nights of each institution are looked after by the sensor `watch`.
+        Dagster tracks freshness per asset, not per partition: with a registry it fails only when no institution
+        published. The sensor `watch` reports late nights per institution.
         """
         if self.schedule is None:
             return None
@@ -112,13 +112,13 @@ class Partitions:
         return dg.FreshnessPolicy.cron(night.deadline, night.grace + night.slack, timezone)
 
     def scope(self, tags: Mapping[str, str]) -> Scope:
-        """What a run with these tags is about.
+        """Return the days and institutions that a run with these tags covers.
 
         Raises SettingError for an institution that has left the registry, and ArgumentError for a run without a day.
         """
         first, last = (tags.get(PARTITION_TAG) or tags.get(tag) for tag in (RANGE_START, RANGE_END))
         if first is None or last is None:
-            raise ArgumentError("This run is about no day: launch it for a partition")
+            raise ArgumentError("This run has no partition: launch it for a day")
         if self.is_single:
             return Scope(_days(first, last))
         (first, first_place), (last, last_place) = _parts(first), _parts(last)
@@ -130,29 +130,29 @@ class Partitions:
         return Scope(days, self._of(tags, names), ", ".join(batches))
 
     def key(self, day: date, institution: str = "") -> str:
-        """The partition of an institution's day; of a single school, its day."""
+        """Return the partition key of an institution's day; for a single school, the day."""
         if self.is_single:
             return str(day)
         return dg.MultiPartitionKey({DATE: str(day), INSTITUTION: self.place_of(institution)})
 
     def place_of(self, institution: str) -> str:
-        """Where an institution is in the other dimension: itself, or its batch."""
+        """Return an institution's key in the dimension `institution`: its name, or its batch."""
         return self.batch_of(institution) if self.batches else institution
 
     def batch_of(self, institution: str) -> str:
-        """The batch of an institution. By its name and never by its position: adding one moves no other."""
+        """Return an institution's batch, a hash of its name: adding an institution moves no other one."""
         return self._batch_name(int(sha256(institution.encode()).hexdigest()[:16], 16) % (self.batches or 1))
 
     def batch_key(self, day: date, batch: str) -> dg.MultiPartitionKey:
-        """The partition of a batch's day."""
+        """Return the partition key of a batch's day."""
         return dg.MultiPartitionKey({DATE: str(day), INSTITUTION: batch})
 
     def in_batch(self, batch: str) -> tuple[str, ...]:
-        """The institutions of a batch."""
+        """Return the institutions of a batch."""
         return tuple(name for name in self.names if self.batch_of(name) == batch)
 
     def tags(self, institution: str, first: date, last: date | None = None) -> dict[str, str]:
-        """The tags of a run over an institution's day, or over its days from the first to the last."""
+        """Return the tags of a run over an institution's day, or over its days from `first` to `last`."""
         if last is not None:
             days = {RANGE_START: str(self.key(first, institution)), RANGE_END: str(self.key(last, institution))}
             return days | self.owner_tags(institution)
@@ -162,7 +162,7 @@ class Partitions:
         return {PARTITION_TAG: str(key), **parts, **self.owner_tags(institution)}
 
     def owner_tags(self, institution: str) -> dict[str, str]:
-        """The tags that say whose run it is, for people's searches and the queue's limits. A single school has none."""
+        """Return the tags that name a run's institution, for searches and queue limits. A single school has none."""
         if not institution:
             return {}
         source = self.sources.get(institution)
@@ -171,13 +171,13 @@ class Partitions:
         return {INSTITUTION_TAG: institution, **host, **batch}
 
     def batch_tags(self, day: date, batch: str) -> dict[str, str]:
-        """The tags of a run over a batch's day."""
+        """Return the tags of a run over a batch's day."""
         key = self.batch_key(day, batch)
         parts = {f"{PARTITION_TAG}/{name}": part for name, part in key.keys_by_dimension.items()}
         return {PARTITION_TAG: str(key), **parts, BATCH_TAG: batch}
 
     def tags_of_scope(self, tags: Mapping[str, str]) -> dict[str, str]:
-        """The tags that say whose run it is, for a run that was launched in the UI, without them."""
+        """Return the owner tags of a run launched in the UI, which sets none."""
         if name := self.institution_of(tags):
             return self.owner_tags(name)
         try:
@@ -187,7 +187,7 @@ class Partitions:
         return {BATCH_TAG: batch} if batch else {}
 
     def institution_of(self, tags: Mapping[str, str]) -> str:
-        """The one institution of a run with these tags; empty for a single school, and where there are several."""
+        """Return the one institution of a run with these tags; empty for a single school, or if there are several."""
         try:
             scope = self.scope(tags)
         except RollbookError:
@@ -195,13 +195,13 @@ class Partitions:
         return scope.institution if scope.is_alone else ""
 
     def place_tags(self, institution: str) -> dict[str, str]:
-        """The tags by which an institution's runs are found; there may be others among them, see `is_of`."""
+        """Return the tags to search an institution's runs by. Other runs of its batch match too: filter by `is_of`."""
         if self.is_single:
             return {}
         return {BATCH_TAG: self.batch_of(institution)} if self.batches else {INSTITUTION_TAG: institution}
 
     def is_of(self, institution: str, tags: Mapping[str, str]) -> bool:
-        """Whether a run with these tags, over its batch, is about an institution: it may be about others of it only."""
+        """Whether a run over an institution's batch covers the institution, and not only others of the batch."""
         if ONLY_TAG in tags and institution not in tags[ONLY_TAG].split(","):
             return False
         source = self.sources.get(institution)
@@ -210,7 +210,9 @@ class Partitions:
     def event(
         self, asset: dg.AssetKey, day: date, scope: Scope, metadata: Mapping[str, Any]
     ) -> dg.AssetMaterialization | dg.AssetObservation:
-        """The event that an asset was made on a day. One institution alone does not make the day of its batch."""
+        """Return the event for an asset made on a day. With batches it is an observation: one institution alone does
+        not materialize its batch's day.
+        """
         institution = scope.institution
         key = self.key(day, institution)
         if self.batches:
@@ -218,7 +220,7 @@ class Partitions:
         return dg.AssetMaterialization(asset, partition=key, metadata=metadata)
 
     def page(self, institution: str) -> str:
-        """Where `rollbook serve` shows the morning page of an institution, or of a single school."""
+        """Return the URL path at which `rollbook serve` shows the morning page of an institution or a single school."""
         return f"/{report.FILE}" if self.is_single else f"/report/{institution}.html"
 
     def _of(self, tags: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:
@@ -233,9 +235,9 @@ class Partitions:
 
 
 def read(found: Settings | None) -> Partitions:
-    """The partitions of the registry, if there is one, else those of a single school with these settings.
+    """Return the partitions of the registry or, without one, of a single school with these settings.
 
-    While its settings are wrong, or raw/ is damaged, they begin today. Raises SettingError for a broken registry.
+    They begin today while its settings are wrong or raw/ is damaged. Raises SettingError for a broken registry.
     """
     registry = settings.registry()
     if registry is None:
@@ -254,14 +256,17 @@ def read(found: Settings | None) -> Partitions:
 
 
 def easternmost(zones: Iterable[str]) -> str:
-    """The zone in which a day begins first, so that nobody's today is missing; of none, one east of all."""
+    """Return the zone in which a day begins first, so that every institution's today is a partition.
+
+    If no single zone is first in both summer and winter, return UTC+14.
+    """
     offsets = {zone: [ZoneInfo(zone).utcoffset(day) or timedelta() for day in _SUMMER_AND_WINTER] for zone in zones}
     first = [max(column) for column in zip(*offsets.values(), strict=True)]
     return next((zone for zone, own in sorted(offsets.items()) if own == first), _EASTERNMOST)
 
 
 def schedule_name(source: SourceSettings) -> str:
-    """The name of the schedule of all institutions with this cron line and zone."""
+    """Return the name of the schedule shared by all institutions with this cron line and zone."""
     zone, cron = source.timezone, " ".join(source.cron.split())
     for sign, word in (("*", "x"), ("/", "_per_"), (",", "_and_"), ("-", "_to_"), (" ", "_")):
         cron = cron.replace(sign, word)
@@ -271,7 +276,7 @@ def schedule_name(source: SourceSettings) -> str:
 
 
 def paused(registry: Registry) -> dict[str, str]:
-    """The institutions that are left out each night, and why: by the registry, or by Rollbook for a refused key."""
+    """Return the paused institutions and why: paused in the registry, or by Rollbook after a refused key."""
     from pipelines.fleet.nights import outcomes  # a single school needs none of it
 
     fleet = settings.common_path() / settings.FLEET
@@ -280,7 +285,7 @@ def paused(registry: Registry) -> dict[str, str]:
 
 
 def host_of(source: SourceSettings) -> str:
-    """The host that an institution's service is at, with its port, as `source.client` has it."""
+    """Return the host and port of an institution's service, as `source.client` uses them."""
     return urlsplit(source.base_url).netloc
 
 
@@ -305,5 +310,5 @@ def _days(first: str, last: str) -> tuple[date, ...]:
 def _between(names: Sequence[str], first: str, last: str) -> tuple[str, ...]:
     for name in (first, last):
         if name not in names:
-            raise SettingError(f"{name} is not in the registry any more: its data stay, but nothing is done with them")
+            raise SettingError(f"{name} is no longer in the registry: its data stay, but Rollbook does not sync it")
     return tuple(names[names.index(first) : names.index(last) + 1])

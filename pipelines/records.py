@@ -1,8 +1,8 @@
-"""Reads records as JSON, as far as the walk and flattening must agree: a record's id, and what is readable.
+"""Reads the parts of a JSON record on which the walk and flattening must agree: its id, and if it is readable (G9).
 
-The walk proves a set by its records' ids, and flattening stores rows under them. With two ways to read an id, a record
-that only one of them can read would count as shown but have no rows: its removal would be reported, then its return. So
-there is one, here, where both may import it (G9). `source.envelope` checks pages, `flatten.shapes` records.
+The walk proves a set by its records' ids, and flattening stores rows under these ids. If the two read ids differently,
+a record that only the walk can read would be listed without rows: it would be reported as removed, then as returned.
+`source.envelope` checks pages, `flatten.shapes` records.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import msgspec
 MAX_ID = 2**63 - 1
 # Floats represent every integer up to here exactly, so an integral float below it converts without loss.
 EXACT_FLOAT = 2**53
-# The contract's records are four levels deep. A parser's own limit depends on its caller's stack, so one night could
-# read what another cannot; this limit is far below it.
+# The contract's records are four levels deep. A parser's own limit depends on the stack at the call, so a record could
+# be readable on one night only; this limit is far below it.
 MAX_DEPTH = 64
 # Characters. Names have a hundred, URLs a few thousand. Comparing a text of fifty million takes more memory than the
 # warehouse has and would fail every night: its record is refused instead.
 MAX_TEXT = 2**16
-# Replace what cannot be read: bytes that are never valid UTF-8, or Unicode's replacement character.
+# Replacements for unreadable parts: bytes that are never valid UTF-8, and Unicode's replacement character.
 INVALID_UTF8 = b"\xed\xa0\x80"
 REPLACEMENT = rb"\ufffd"
 
-# What decoding JSON may raise. Bytes that are not UTF-8 are only noticed when decoded as text.
+# The errors of decoding JSON. Invalid UTF-8 is noticed only when a value is decoded as text.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
@@ -39,12 +39,12 @@ _ESCAPE = re.compile(
     rb"|.)",
     re.DOTALL,
 )
-# A string, which may hold brackets, or a bracket. A string that never ends goes to the end of the body.
+# A string, which may hold brackets, or a bracket. An unterminated string extends to the end of the body.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
 
 
 def as_integer(value: object) -> int | None:
-    """Return an integer, or an integral float as one, if without loss; None for anything else."""
+    """Return an integer, or an integral float converted without loss; None for anything else."""
     if type(value) is int:
         return value
     if type(value) is float and value.is_integer() and abs(value) < EXACT_FLOAT:
@@ -60,9 +60,9 @@ def as_id(value: object) -> int | None:
 
 @cache
 def id_reader(path: Sequence[str]) -> Callable[[bytes], int | None]:
-    """Return a function that reads the id at `path` in a record's JSON, whatever else is wrong with the record.
+    """Return a function that reads the id at `path` in a record's JSON, even if the rest of the record is invalid.
 
-    If a field is repeated, the last one counts, as everywhere here.
+    The function returns None for a record without a readable id. The last of repeated fields counts, as everywhere.
     """
     kind: Any = Any
     for step in reversed(path):
@@ -82,14 +82,14 @@ def id_reader(path: Sequence[str]) -> Callable[[bytes], int | None]:
 
 
 def decode_page(decoder: msgspec.json.Decoder[Any], content: bytes) -> Any:
-    """Decode a page with a decoder that leaves its records as JSON. Endless nesting costs only its record.
+    """Decode a page with a decoder that leaves its records as raw JSON. Excessive nesting costs only its record.
 
     Raises one of UNREADABLE.
     """
     try:
         return decoder.decode(content)
     except RecursionError:
-        return decoder.decode(cut_nesting(content, 2 * MAX_DEPTH))  # still deep enough for the record to be refused
+        return decoder.decode(cut_nesting(content, 2 * MAX_DEPTH))  # the record stays deep enough to be refused
 
 
 def is_too_deep(record: bytes) -> bool:
@@ -98,7 +98,7 @@ def is_too_deep(record: bytes) -> bool:
 
 
 def cut_nesting(content: bytes, max_depth: int = MAX_DEPTH) -> bytes:
-    """Replace everything deeper than `max_depth` levels by INVALID_UTF8; returns `content` itself if nothing is."""
+    """Replace everything deeper than `max_depth` levels by INVALID_UTF8; return `content` itself if nothing is."""
     if content.count(b"[") + content.count(b"{") <= max_depth:
         return content
     depth, kept, pieces = 0, 0, []
@@ -120,7 +120,7 @@ def replace_lone_surrogates(content: bytes, mark: bytes = INVALID_UTF8) -> bytes
     r"""Replace each lone surrogate escape in a body by `mark`, by default bytes that are not UTF-8.
 
     A service that cuts a name in the middle of an emoji writes ``"\ud83d"``: valid JSON, but not valid text. msgspec
-    rejects the whole body for it; after this, only the record that holds it (G9).
+    would reject the whole body; after this, it rejects only the record (G9).
     """
     if _SURROGATE_HINT.search(content) is None:
         return content
@@ -128,5 +128,5 @@ def replace_lone_surrogates(content: bytes, mark: bytes = INVALID_UTF8) -> bytes
 
 
 def make_readable(content: bytes) -> bytes:
-    """Replace everything unreadable in the auth check's body: it has one record, and no night may fail for it."""
+    """Replace everything unreadable in the auth check's body: it has one record, which must not fail a night."""
     return replace_lone_surrogates(cut_nesting(content).decode(errors="replace").encode(), REPLACEMENT)

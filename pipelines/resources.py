@@ -1,6 +1,6 @@
 """Dagster resources. They only forward to `sync`.
 
-`Options` is an operator's config for one run, as the launchpad shows it; `Writer` is the warehouse, locked by one run
+`Options` is an operator's config for one run, as the launchpad shows it; `Writer` is the warehouse, which a run locks
 from its first stage to its last.
 """
 
@@ -25,7 +25,7 @@ from pipelines.text import markdown, naming
 
 
 class Details(Enum):
-    """Which students' single records are fetched as well."""
+    """Which students are also fetched one by one."""
 
     none = "none"
     changed = "changed"
@@ -60,13 +60,13 @@ class Options(dg.ConfigurableResource):  # type: ignore[type-arg]
 class Held(dg.Failure):
     """Fails a run because its sync is held."""
 
-    # The UI's first line of an error begins with its class's module, unless it is a builtin. It should begin with what
-    # happened.
+    # The UI's first line of an error begins with the class's module, unless it is a builtin. It should begin with the
+    # message.
     __module__ = "builtins"
 
 
 class Failed(dg.Failure):
-    """Fails a run with a RollbookError's message. `found` is what the checks of a file found that was not published."""
+    """Fails a run with a RollbookError's message. `found` holds the violations that stopped a publish, by check."""
 
     found: Mapping[str, Sequence[str]] = MappingProxyType({})
     is_key_refused = False
@@ -77,7 +77,7 @@ class Failed(dg.Failure):
 class Writer(dg.ConfigurableResource):  # type: ignore[type-arg]
     """The warehouse, for one run. Settings are read when a stage needs them and are not part of a run's config."""
 
-    # Called for each fetched page. The command line sets it, since it runs the job in its own process.
+    # Called for each fetched page. The command line sets it: it runs the job in its own process.
     progress: ClassVar[Progress | None] = None
 
     _institution: str | None = PrivateAttr(default=None)
@@ -86,17 +86,17 @@ class Writer(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     @contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[Writer]:  # noqa: ARG002 - Dagster's
-        """Release the writer lock when the run is over, however it ended."""
+        """Release the writer lock when the run ends, also on an error."""
         with self._lock:
             yield self
 
     def open(self, institution: str) -> None:
-        """Say whose warehouse it is; a single school's has no name."""
+        """Select the institution whose warehouse it is; empty for a single school."""
         self._institution = institution or None
 
     @contextmanager
     def key(self) -> Iterator[None]:
-        """Have the institution's key, for as long as it is asked for records. A single school's is always there."""
+        """Load the institution's key for the block that fetches. A single school's key is always loaded."""
         rollbook = self.rollbook
         without = rollbook.settings
         if self._institution:
@@ -108,7 +108,7 @@ class Writer(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     @property
     def rollbook(self) -> Rollbook:
-        """The warehouse, locked from the first call on. Raises RollbookError."""
+        """The warehouse; the first access takes the writer lock. Raises RollbookError."""
         if self._rollbook is None:
             rollbook = Rollbook(load(fetches=False, institution=self._institution), progress=Writer.progress)
             self._lock.enter_context(rollbook.writer())
@@ -117,9 +117,9 @@ class Writer(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 
 def keep_keys(institutions: Iterable[str]) -> None:
-    """Take the keys of all other institutions out of this process, before it asks anybody or starts another process.
+    """Remove all other institutions' keys from this process's environment, before it sends a request or starts a child.
 
-    A run inherits all of them from Dagster, which does not know whose they are. A single school keeps its own.
+    A run inherits every key from Dagster, which does not know whose run it is. A single school keeps its own.
     """
     if (known := registry()) is not None:
         own = frozenset().union(*(known[n].variables("api_key") for n in institutions if n in known.institutions))
@@ -128,7 +128,7 @@ def keep_keys(institutions: Iterable[str]) -> None:
 
 
 def settings_or_none() -> Settings | None:
-    """The settings, or None while they are incomplete: the graph must still load in the UI."""
+    """Return the settings, or None while they are incomplete: the graph must still load in the UI."""
     try:
         return load()
     except RollbookError:
@@ -137,9 +137,9 @@ def settings_or_none() -> Settings | None:
 
 @contextmanager
 def translate_errors(institution: str = "") -> Iterator[None]:
-    """Turn a RollbookError into a failed run whose first line says what happened and what to do; without a retry.
+    """Turn a RollbookError into a failed run without retries, whose first line says what happened and what to do.
 
-    The commands that it tells people to run name the institution, where there is one.
+    With a registry, the commands in the message name the institution.
     """
     try:
         yield
@@ -161,7 +161,7 @@ def translate_errors(institution: str = "") -> Iterator[None]:
 
 
 def hold_table(hold: Hold) -> dg.MetadataValue[Any]:
-    """The counts behind a hold, as a table in Markdown."""
+    """Return a hold's counts as a Markdown table."""
     lines = ["| table | rows | added | changed | removed | some of the ids |", "|---|--:|--:|--:|--:|---|"]
     for c in hold.counts:
         some = markdown(", ".join(map(str, c.sample)))

@@ -1,7 +1,7 @@
 """Dagster's own records: opens the instance, deletes old runs, fails orphaned runs, says why a run failed.
 
-Dagster purges ticks by age (`retention` in dagster.yaml) but keeps runs and their events forever. What a run does is
-not known here.
+Dagster purges ticks by age (`retention` in dagster.yaml) but keeps runs and their events forever. The work that runs do
+is in `assets`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from pipelines.errors import RollbookError, unexpected_error
 
 log = logging.getLogger(__name__)
 
-# A year back, and a month to look at the year before.
+# A year, and a month more to compare with the year before.
 KEEP_DAYS = 400
-# The process that does a run's work. Its value names the run, too: a retried run starts with the previous run's tags.
+# The process that does a run's work. The value includes the run's id: a retried run starts with the last run's tags.
 PROCESS_TAG = ".dagster/rollbook_process"  # Dagster hides tags of this prefix
-# Runs deleted at once; a first pruning after years continues the next night.
+# Runs deleted per night; a first pruning after years takes several nights.
 MOST_AT_ONCE = 1000
 
 
 @contextmanager
 def open_instance() -> Iterator[dg.DagsterInstance]:
-    """Open the instance in DAGSTER_HOME, creating its tables if they are missing. Raises whatever Dagster raises.
+    """Open the instance in DAGSTER_HOME, creating its tables if they are missing. Dagster's errors propagate.
 
-    One process at a time: when two create the tables at once, one of them fails.
+    A lock admits one process at a time: when two create the tables at once, one of them fails.
     """
     home = Path(os.environ.get("DAGSTER_HOME", ""))
     lock = FileLock(home / "opening.lock") if home.is_absolute() and home.is_dir() else nullcontext()
@@ -46,12 +46,12 @@ def open_instance() -> Iterator[dg.DagsterInstance]:
 
 
 def drop_notes_on_outputs(record: logging.LogRecord) -> bool:
-    """As a log's filter, drop Dagster's note that outputs were not yielded: their events are logged instead."""
+    """Log filter that drops Dagster's note on outputs that were not yielded: their events are logged instead."""
     return "did not yield or return expected outputs" not in record.getMessage()
 
 
 def expired_runs(instance: dg.DagsterInstance, days: int, now: datetime | None = None) -> list[str]:
-    """The ids of finished runs created more than `days` days ago, the oldest first, at most MOST_AT_ONCE."""
+    """Return the ids of finished runs created more than `days` days ago, oldest first, at most MOST_AT_ONCE."""
     before = (now or datetime.now(UTC)) - timedelta(days=days)
     filters = dg.RunsFilter(statuses=list(FINISHED_STATUSES), created_before=before)
     records = instance.get_run_records(filters, limit=MOST_AT_ONCE, order_by="create_timestamp", ascending=True)
@@ -59,9 +59,9 @@ def expired_runs(instance: dg.DagsterInstance, days: int, now: datetime | None =
 
 
 def delete_runs(instance: dg.DagsterInstance, days: int, now: datetime | None = None) -> int:
-    """Delete the runs older than `days` days, with their events, files and compute logs; returns how many.
+    """Delete the runs older than `days` days, with their events, files and compute logs; return how many.
 
-    The data stay; only the UI no longer lists what a deleted run materialized.
+    The data stay, but the UI no longer lists a deleted run's materializations.
     """
     expired = expired_runs(instance, days, now)
     for run_id in expired:
@@ -82,9 +82,9 @@ def prune(instance: dg.DagsterInstance) -> None:
 
 
 def files(instance: dg.DagsterInstance, run_id: str) -> Iterator[Path]:
-    """A run's files on this machine: with SQLite its own event log file, and its compute logs.
+    """Yield a run's files on this machine: its compute logs and, with SQLite, its own event log file.
 
-    Dagster deletes the rows in the event log but leaves the file at its size.
+    Dagster deletes the rows of an event log file but does not shrink or remove the file.
     """
     storage = instance.event_log_storage
     if isinstance(storage, SqliteEventLogStorage):
@@ -94,20 +94,20 @@ def files(instance: dg.DagsterInstance, run_id: str) -> Iterator[Path]:
 
 
 def count(instance: dg.DagsterInstance) -> int:
-    """How many runs Dagster keeps."""
+    """Return the number of runs that Dagster keeps."""
     return instance.get_runs_count()
 
 
 def process_tags(run_id: str) -> dict[str, str]:
-    """The tag that marks this process as the one that does a run's work."""
+    """Return the tag that marks this process as the one that does a run's work."""
     return {PROCESS_TAG: f"{run_id}:{platform.node()}:{os.getpid()}:{_start_time(os.getpid())}"}
 
 
 def fail_orphaned_runs(instance: dg.DagsterInstance) -> list[str]:
-    """Mark runs as failed whose process on this machine is gone, and free their slots; returns their ids.
+    """Mark runs as failed whose process on this machine is gone, and free their slots; return their ids.
 
-    Dagster notices only the death of a process that its daemon started and still watches. It does not notice the death
-    of a command's run, or of a run that died together with the daemon: those would block every later night.
+    Dagster only notices the death of a process that its daemon started and still watches. A run of a command, or one
+    that died together with the daemon, would stay "started" and block every later night.
     """
     orphaned = []
     under_way = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING])
@@ -122,9 +122,9 @@ def fail_orphaned_runs(instance: dg.DagsterInstance) -> list[str]:
 
 
 def failure_reason(failures: Iterable[StepFailureData | None], run_id: str) -> tuple[str, int] | None:
-    """Why a run failed and what to do, in a sentence or two, and the command's exit code, from its failed steps.
+    """Return why a run failed and what to do, in one or two sentences, and the exit code, from its failed steps.
 
-    None when no step failed: the run ended before its first step, or was killed.
+    None if no step failed: the run ended before its first step, or was killed.
     """
     for failure in failures:
         if failure is None:
@@ -150,7 +150,7 @@ def _is_alive(pid: int, started: str) -> bool:
 
 
 def _start_time(pid: int) -> str:
-    """The boot id and start time of a process, which distinguish it from a later process with the same id.
+    """Return the boot id and start time of a process, which distinguish it from a later process with the same pid.
 
     Empty for a zombie, and on systems without /proc.
     """

@@ -36,11 +36,11 @@ UNDER_WAY = [
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
 ]
-# Runs read per tick of the sensor, a minute apart; a daemon that was off for long catches up over several ticks.
+# Runs read per tick of the sensor, once a minute; a daemon that was off for long catches up over several ticks.
 RUNS_PER_TICK = 20
-# Institutions whose lateness and undelivered messages are looked at in one tick; the others have their turn.
-LOOKED_AT = 100
-# Read again on each tick, so that a run that ends during one is not missed. Nothing is reported twice.
+# Institutions checked per tick for late nights and undelivered messages; the rest follow in the next ticks.
+MOST_CHECKED = 100
+# Each tick reads these last seconds again, to catch runs that ended during the last one. Nothing is reported twice.
 OVERLAP = timedelta(seconds=5)
 
 _SETTINGS = settings_or_none()
@@ -63,19 +63,19 @@ nightly_sync = dg.define_asset_job(
     description="Syncs today. If the machine was off at that time, the sync runs once when it is back.",
 )
 def nightly(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-    """Request the sync of today: a late tick is labelled with the day on which it fetches."""
+    """Request today's sync: a late tick is labelled with the day on which it fetches."""
     if _SETTINGS is None:
         return dg.SkipReason(NO_SETTINGS)
     now = datetime.now(_SETTINGS.zone)
     context.log.info("tick of %s, %s late", context.scheduled_execution_time, now - context.scheduled_execution_time)
-    # With the tag, Dagster takes the day as it is. Without it, Dagster looks for the partition as of the tick's time:
+    # With the tag, Dagster accepts the day as given. Without it, Dagster looks the partition up as of the tick's time:
     # a tick of 23:59 that runs after midnight would not find it.
     day = str(now.date())
     return dg.RunRequest(partition_key=day, tags={SYNC_TAG: NIGHTLY, "dagster/partition": day})
 
 
 def schedules() -> list[dg.ScheduleDefinition]:
-    """A single school's schedule, or those of a registry: one for each cron line and zone."""
+    """Return a single school's schedule or, with a registry, one for each cron line and zone."""
     if PARTITIONS.is_single:
         return [nightly]
     by_name: dict[str, list[str]] = {}
@@ -114,7 +114,7 @@ def _schedule(name: str, institutions: tuple[str, ...]) -> dg.ScheduleDefinition
 
 
 def requests(institutions: Sequence[str], day: date, schedule: str) -> list[dg.RunRequest]:
-    """The runs of a night: one for each institution, neighbours on different hosts; or one for each batch."""
+    """Return a night's runs: one per batch or, without batches, one per institution, alternating between hosts."""
     from pipelines.fleet.nights.order import Queue  # a single school needs none of it
 
     if PARTITIONS.batches:
@@ -123,7 +123,7 @@ def requests(institutions: Sequence[str], day: date, schedule: str) -> list[dg.R
     else:
         queue = Queue({name: PARTITIONS.owner_tags(name).get(HOST_TAG, name) for name in institutions})
         tags = [PARTITIONS.tags(queue.next(), day) for _ in institutions]
-    # The key of a run is unique within its tick: a tick that a daemon takes up again asks for none twice.
+    # Run keys are unique within a tick: a tick that a restarted daemon resumes requests no run twice.
     keyed = [(t[PARTITION_TAG], {**t, SYNC_TAG: NIGHTLY}) for t in tags]
     return [dg.RunRequest(run_key=key, partition_key=key, tags=own) for key, own in keyed]
 
@@ -135,7 +135,7 @@ def requests(institutions: Sequence[str], day: date, schedule: str) -> list[dg.R
     "first good one after. Also marks runs as failed whose process was killed, so that they do not block later nights.",
 )
 def watch(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-    """Report the runs that ended since the last tick. It starts no run."""
+    """Report the runs that ended since the last tick. Starts no run."""
     runs.fail_orphaned_runs(context.instance)
     since = datetime.fromisoformat(context.cursor) if context.cursor else None
     says = "the runs that ended were checked"
@@ -153,17 +153,16 @@ def watch(context: dg.SensorEvaluationContext) -> dg.SkipReason:
 
 
 def alerts_of_all(now: datetime | None = None) -> tuple[dict[str, Alerts], str]:
-    """The alerts of each institution that has somebody to tell, and what keeps others from it.
+    """Return the alerts of each institution that has addresses, and a text about institutions that cannot be alerted.
 
-    Of more than LOOKED_AT institutions, so many at a time, in turn from minute to minute: reading the settings of a
-    thousand takes longer than a minute leaves.
+    At most MOST_CHECKED institutions per minute, in rotation: reading the settings of a thousand takes over a minute.
     """
     try:
         registry = settings.registry()
     except RollbookError as error:
         return {}, error.message
     names = list(registry.institutions) if registry else []
-    parts = -(-len(names) // LOOKED_AT) or 1
+    parts = -(-len(names) // MOST_CHECKED) or 1
     turn = int((now or datetime.now(UTC)).timestamp()) // 60 % parts
     found = {name: alerts for name in names[turn::parts] if (alerts := together.alerts_of(name)) is not None}
     wrong = [name for name in names if name in PARTITIONS.names and name not in PARTITIONS.sources]
@@ -173,7 +172,7 @@ def alerts_of_all(now: datetime | None = None) -> tuple[dict[str, Alerts], str]:
         told.append(f"the settings of {', '.join(wrong)} are wrong: see `rollbook fleet check`")
     if new:
         told.append(
-            f"{', '.join(new)} came into the registry since this code was loaded: reload it on the page Deployment"
+            f"{', '.join(new)} joined the registry after this code was loaded: reload it on the page Deployment"
         )
     return found, "; ".join(told)
 
@@ -181,15 +180,14 @@ def alerts_of_all(now: datetime | None = None) -> tuple[dict[str, Alerts], str]:
 def report_ended_runs(
     instance: dg.DagsterInstance, alerts: Alerts | Mapping[str, Alerts], since: datetime | None
 ) -> datetime:
-    """Report the syncs that ended since `since` (None: from now on) and a night that is late; deliver what is due.
+    """Report the syncs that ended since `since` (None: from now on) and late nights; deliver the alerts that are due.
 
-    `alerts` are a single school's, or those of each institution by name. Returns the moment from which to read the
-    next time.
+    `alerts` are a single school's, or each institution's by name. Returns the `since` of the next call.
     """
     by_name = dict(alerts) if isinstance(alerts, Mapping) else {"": alerts}
     missed = {name: of_one.missed_night() for name, of_one in by_name.items()}
     now = datetime.now(UTC)
-    since = min(since or now, now)  # if the clock was set back, runs that end from now on must still be found
+    since = min(since or now, now)  # after the clock was set back, new runs must still be found
     filters = dg.RunsFilter(statuses=ENDED, updated_after=since - OVERLAP)
     most = max(RUNS_PER_TICK, len(PARTITIONS.names))
     ended = instance.get_run_records(filters, limit=most, order_by="update_timestamp", ascending=True)
@@ -208,23 +206,23 @@ def report_ended_runs(
 def report_run(instance: dg.DagsterInstance, alerts: Alerts | dict[str, Alerts], record: dg.RunRecord) -> None:
     """Report the outcome of a run that has ended. Runs that are not syncs or will be retried are skipped.
 
-    The alerts of an institution that are not among `alerts` are added to them.
+    Adds the institution's alerts to the dict `alerts` if they are missing there.
     """
     run = record.dagster_run
-    # A command's run has no origin, and Dagster cannot retry a run without one, whatever the tag says.
+    # A command's run has no origin, and Dagster cannot retry a run without one, even with this tag.
     will_retry = run.tags.get(WILL_RETRY_TAG) == "true" and run.remote_job_origin is not None
     if SYNC_TAG not in run.tags or BACKFILL_TAGS & set(run.tags) or will_retry:
         return
     try:
         scope = PARTITIONS.scope(run.tags)
-    except RollbookError:  # of an institution that has left the registry, or of no day
+    except RollbookError:  # its institution has left the registry, or it has no day
         scope = None
     by_name = alerts if isinstance(alerts, dict) else {alerts.settings.institution: alerts}
     if scope is not None and not scope.is_alone:
-        _report_unasked(instance, by_name, run, scope)
+        _report_unreached(instance, by_name, run, scope)
         return
     name = scope.institution if scope else ""
-    if not _is_told(by_name, name):
+    if not _has_alerts(by_name, name):
         return
     day = scope.days[0] if scope else None
     if run.status is dg.DagsterRunStatus.SUCCESS:
@@ -235,28 +233,30 @@ def report_run(instance: dg.DagsterInstance, alerts: Alerts | dict[str, Alerts],
     by_name[name].report(Outcome(run.run_id, kind, day, naming(name, reason)))
 
 
-def _report_unasked(instance: dg.DagsterInstance, by_name: dict[str, Alerts], run: dg.DagsterRun, scope: Scope) -> None:
-    """Report the institutions that a run over several has not come to: it was killed. Of the others it told itself."""
+def _report_unreached(
+    instance: dg.DagsterInstance, by_name: dict[str, Alerts], run: dg.DagsterRun, scope: Scope
+) -> None:
+    """Report the institutions that a killed run over several did not reach. The run reported the others itself."""
     from pipelines.several import outcomes_of
 
     if run.status is dg.DagsterRunStatus.SUCCESS:
         return
     reason, _ = failure_reason(instance, run.run_id)
     told = outcomes_of(instance, run.run_id)
-    for name in (n for n in scope.institutions if n not in told and _is_told(by_name, n)):
+    for name in (n for n in scope.institutions if n not in told and _has_alerts(by_name, n)):
         outcome = Outcome(f"{run.run_id} {name}", Kind.FAILED, scope.days[0], naming(name, reason))
         by_name[name].report(outcome)
 
 
-def _is_told(by_name: dict[str, Alerts], institution: str) -> bool:
-    """Whether somebody hears of an institution, whose alerts are then among `by_name`."""
+def _has_alerts(by_name: dict[str, Alerts], institution: str) -> bool:
+    """Whether an institution has alert addresses; if so, its alerts are then in `by_name`."""
     if institution and institution not in by_name and (alerts := together.alerts_of(institution)) is not None:
         by_name[institution] = alerts
     return institution in by_name
 
 
 def failure_reason(instance: dg.DagsterInstance, run_id: str) -> tuple[str, int]:
-    """Why a run failed and what to do, in a sentence or two, and the command's exit code for it."""
+    """Return why a run failed and what to do, in one or two sentences, and the command's exit code."""
     failures = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
     known = runs.failure_reason((entry.get_dagster_event().step_failure_data for entry in failures), run_id)
     killed = "It ended before it could say why: its process was killed, or could not start"

@@ -1,4 +1,4 @@
-"""What the text of a setting may be: each type refuses what it cannot be, in words that follow the setting's name."""
+"""Pydantic types for the text of each setting. An error's message is worded to follow the setting's name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import AfterValidator, SecretStr
 from pipelines import cron
 from pipelines.addresses import is_loopback, messengers
 
-# Engines that have a name and no address.
+# Engines named without an address.
 DUCKDB, SAIL = "duckdb", "sail"
 
 
@@ -21,11 +21,11 @@ def _base_url(value: str) -> str:
     if not url:
         return ""
     if not url.isprintable() or "\\" in url or " " in url:
-        raise ValueError("must hold no spaces, control characters or backslashes, which programs read differently")
+        raise ValueError("must hold no spaces, control characters or backslashes: programs disagree on what they mean")
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - reading it is the check: a port out of range raises here
-    except ValueError:  # it may quote the address, and that a password
+    except ValueError:  # its message may quote the address, with a password
         raise ValueError("has an invalid host or port") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be an address such as https://records.example.org")
@@ -94,12 +94,12 @@ def _hosts(value: str) -> str:
     return ", ".join(names)
 
 
-# What an object store's endpoint may be named by, in the environment of its own tools.
+# The environment variables by which object stores' own tools name an endpoint.
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
 
 
 def engine_name(value: str) -> str:
-    """The name of an engine that computes over many institutions. Raises ValueError."""
+    """Return the name or address of an engine that computes over many institutions. Raises ValueError."""
     name = value.strip()
     if name not in (DUCKDB, SAIL) and not (name.isprintable() and _is_spark_connect(name)):
         raise ValueError("must be duckdb, sail, or the address of a Spark Connect server, sc://host:port")
@@ -110,7 +110,7 @@ def _is_spark_connect(address: str) -> bool:
     try:
         parts = urlsplit(address)
         return parts.scheme == "sc" and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none
+    except ValueError:  # an invalid port
         return False
 
 
@@ -139,5 +139,5 @@ FileMode = Annotated[str, AfterValidator(_mode)]
 HostNames = Annotated[str, AfterValidator(_hosts)]
 LakeUrl = Annotated[str, AfterValidator(_lake)]
 EngineName = Annotated[str, AfterValidator(engine_name)]
-# Of a setting that another one took the place of.
+# A setting that was replaced by another one.
 Replaced = Annotated[SecretStr, AfterValidator(_replaced)]

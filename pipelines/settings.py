@@ -1,7 +1,7 @@
-"""The environment, and `.env` at the root, read once into one frozen object. Nothing else reads the environment.
+"""Reads the environment, and `.env` at the root, into one frozen object. Nothing else reads the environment.
 
-Where there is a registry of institutions, an institution's settings there beat its `[defaults]`, and these beat the
-environment, which speaks for all. A missing or malformed setting is one line that names it (`SettingError`, exit 2).
+With a registry of institutions, an institution's own settings override its `[defaults]`, and these override the
+environment. A missing or malformed setting is one line that names it (`SettingError`, exit 2).
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from pipelines.setting_types import (
 )
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
-# The project's folder; where Rollbook is installed as a package, the folder it is run in.
+# The project's folder; if Rollbook is installed as a package, the working directory.
 ROOT = _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
 PREFIX = "ROLLBOOK_"
-# Set by the demo for itself and its children: `.env` is the institution's, and its alerts and addresses are not read.
+# Set by the demo for itself and its children: they must not read `.env`, which holds the real institution's settings.
 DEMO = f"{PREFIX}DEMO"
 # Names one institution of the registry; `rollbook --institution NAME` sets it for its own process and its children.
 INSTITUTION = f"{PREFIX}INSTITUTION"
@@ -58,7 +58,7 @@ class _Group(BaseSettings):
 
 
 class WarehouseSettings(_Group):
-    """Where the warehouse is, and what is kept and shown: all that a command needs which only reads what is there."""
+    """Where the warehouse is, and what is kept and shown: all the settings of a command that only reads."""
 
     warehouse: Path = Path("warehouse")
     institution: str = ""
@@ -75,32 +75,32 @@ class WarehouseSettings(_Group):
 
     @cached_property
     def warehouse_path(self) -> Path:
-        """The warehouse folder, absolute: of an institution of a registry, the one of its name in the common folder."""
+        """The warehouse folder, absolute; with a registry, the institution's subfolder of `common_path`."""
         return self.common_path / self.institution
 
     @cached_property
     def common_path(self) -> Path:
-        """The folder of ROLLBOOK_WAREHOUSE, absolute: the warehouse of a single school, or all those of a registry."""
+        """The folder of ROLLBOOK_WAREHOUSE, absolute: a single school's warehouse, or the parent of a registry's."""
         return (ROOT / self.warehouse.expanduser()).resolve()
 
     @cached_property
     def fleet_path(self) -> Path | None:
-        """The folder of what the institutions of a registry share; None for a single school."""
+        """The folder that a registry's institutions share, `fleet/`; None for a single school."""
         return self.common_path / FLEET if self.institution else None
 
     @cached_property
     def file_mode(self) -> int:
-        """The mode of what is published, as a number."""
+        """The file mode of published files, as a number."""
         return int(self.published_mode, 8)
 
     @cached_property
     def shared_mode(self) -> int | None:
-        """The mode of the pseudonymous file, as a number; None when none is made."""
+        """The file mode of the pseudonymous file, as a number; None if that file is off."""
         return int(self.pseudonymous_mode, 8) if self.pseudonymous else None
 
 
 class SourceSettings(_Group):
-    """The records service, how it is asked, and when. Without an address or a key, both are empty."""
+    """The records service, and how and when it is read. An address or key that is not set is empty."""
 
     base_url: BaseUrl = ""
     api_key: ApiKey = SecretStr("")
@@ -115,12 +115,12 @@ class SourceSettings(_Group):
 
     @cached_property
     def zone(self) -> ZoneInfo:
-        """The zone in which a snapshot's date is today's date."""
+        """The zone whose current date labels a snapshot."""
         return ZoneInfo(self.timezone)
 
 
 class GuardSettings(_Group):
-    """What is held for a person (G3), and who may command the UI (G12)."""
+    """What is held for approval (G3), and the host names that reach the UI (G12)."""
 
     hold_removed_percent: Annotated[float, Field(ge=0, le=100)] = 10
     hold_changed_percent: Annotated[float, Field(ge=0, le=100)] = 75
@@ -128,12 +128,12 @@ class GuardSettings(_Group):
 
     @cached_property
     def ui_names(self) -> list[str]:
-        """The names by which browsers reach the UI, besides this machine's own."""
+        """The host names by which browsers reach the UI, besides this machine's own."""
         return self.ui_hosts.split(", ") if self.ui_hosts else []
 
 
 class AlertSettings(_Group):
-    """Who hears of a failed, held or late sync."""
+    """Where alerts about failed, held or late syncs go."""
 
     notify: Addresses | None = None
 
@@ -144,7 +144,7 @@ class AlertSettings(_Group):
 
 
 class _ReplacedSettings(_Group):
-    """What ROLLBOOK_NOTIFY took the place of: who still sets one would get no alert, and is told so."""
+    """Settings that ROLLBOOK_NOTIFY replaced. One that is still set is an error: no alert would be sent to it."""
 
     alert_webhook: Replaced | None = None
     smtp_url: Replaced | None = None
@@ -153,7 +153,7 @@ class _ReplacedSettings(_Group):
 
 
 class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
-    """Every setting, checked. Relative paths are taken from the project's root, wherever a command is run."""
+    """Every setting, validated. Relative paths start at the project's root, wherever a command is run."""
 
     def check_source(self) -> None:
         """Raise SettingError unless the records service's address and the key are set."""
@@ -164,10 +164,10 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
 
 S = TypeVar("S", bound=_Group)
 
-# What an institution of a registry may not set for itself.
+# Settings that an institution of a registry may not set for itself.
 _FOR_ALL = frozenset({"warehouse", "institution", "institutions", "ui_hosts", "fleet_engine"})
 _SECRET = frozenset({"api_key", "notify"})
-# Registries as they were read, by path, each with what tells whether the file is still the same.
+# Cached registries by path, each with its file's inode, modification time and size.
 _REGISTRIES: dict[Path, tuple[tuple[int, int, int], Registry]] = {}
 
 
@@ -177,9 +177,9 @@ class _Place(_Group):
 
 
 def load(*, fetches: bool = True, institution: str | None = None, **overrides: object) -> Settings:
-    """Read the settings; `overrides` (by field name) beat the registry, which beats the environment, then `.env`.
+    """Read the settings: `overrides` (by field name), then the registry, the environment and `.env`; the first wins.
 
-    What `fetches` nothing needs no address and no key. `institution` is one of the registry (default:
+    With `fetches` false, the address and the key may be missing. `institution` is one of the registry (default:
     ROLLBOOK_INSTITUTION). Raises SettingError: one line that names what is missing or wrong and says what to write.
     """
     _checked(_ReplacedSettings, {})
@@ -190,19 +190,19 @@ def load(*, fetches: bool = True, institution: str | None = None, **overrides: o
 
 
 def place(institution: str | None = None) -> WarehouseSettings:
-    """Where the warehouse is, whatever the other settings. Raises SettingError."""
+    """Read only the warehouse's settings, ignoring errors in the others. Raises SettingError."""
     return _read(WarehouseSettings, {}, institution)
 
 
 def common_path() -> Path:
-    """The folder of ROLLBOOK_WAREHOUSE, whichever institution is named, or none. Raises SettingError."""
+    """Return the folder of ROLLBOOK_WAREHOUSE, absolute, with or without an institution. Raises SettingError."""
     return _checked(WarehouseSettings, {}).common_path
 
 
 def for_all() -> WarehouseSettings:
-    """Where all warehouses of a registry are, and what holds where an institution says nothing else.
+    """Read the warehouse settings that all institutions of a registry share: the environment and `[defaults]`.
 
-    Of a single school, the same as `place`. Raises SettingError.
+    For a single school, the same as `place`. Raises SettingError.
     """
     known = registry()
     given = known.defaults if known else {}
@@ -212,19 +212,19 @@ def for_all() -> WarehouseSettings:
 
 
 def is_of_all() -> bool:
-    """Whether this process is about all institutions: there is a registry, and none of them is named."""
+    """Whether this process works on all institutions: there is a registry, and none of them is selected."""
     return registry() is not None and not _checked(_Place, {}).institution
 
 
 def ui_names() -> list[str]:
-    """The names by which browsers reach the UI, whichever institution it shows. Raises SettingError."""
+    """Return the host names by which browsers reach the UI, the same for all institutions. Raises SettingError."""
     return _checked(GuardSettings, {}).ui_names
 
 
 def registry() -> Registry | None:
-    """The registry of institutions; None for a single school. Raises SettingError.
+    """Return the registry of institutions; None for a single school. Raises SettingError.
 
-    It is read once for as long as it stays the same: a fleet's run asks for the settings of each institution in it.
+    Cached until the file changes: a fleet's run reads the settings of every institution in it.
     """
     if os.environ.get(DEMO) and INSTITUTIONS not in os.environ:
         return None
@@ -235,10 +235,10 @@ def registry() -> Registry | None:
         if not _checked(_Place, {}).institutions:
             return None
         raise SettingError(
-            f"{PREFIX}INSTITUTIONS names {path}, which is not there: mend it, or see `rollbook fleet add --help`"
+            f"{PREFIX}INSTITUTIONS names {path}, which is not there: correct it, or see `rollbook fleet add --help`"
         ) from None
     except OSError:
-        return _read_registry(path)  # it says why not
+        return _read_registry(path)  # raises SettingError with the reason
     same = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
     known = _REGISTRIES.get(path)
     if known is None or known[0] != same:
@@ -247,14 +247,14 @@ def registry() -> Registry | None:
 
 
 def registry_path() -> Path:
-    """Where the registry is, or would be."""
+    """Return the registry's path, whether the file exists or not."""
     return ROOT / (_checked(_Place, {}).institutions or Path(institutions.FILE)).expanduser()
 
 
 def check_registry(path: Path, called: str, institution: str = "") -> None:
-    """Read a registry that shall take the place of the one `called` so, and the settings of an institution in it.
+    """Validate a new registry file before it replaces the one `called` so, and an institution's settings in it.
 
-    Raises SettingError for whatever is wrong with them.
+    Raises SettingError, which uses the name `called`.
     """
     try:
         known = _read_registry(path)
@@ -271,16 +271,23 @@ def _read_registry(path: Path) -> Registry:
 
 
 def key_variables() -> frozenset[str]:
-    """The variables that hold a key, of whichever institution. A child that asks no service must not get them."""
+    """Return the environment variables that hold any institution's key, for a child that fetches nothing to drop."""
     try:
         known = registry()
-    except SettingError:  # it was edited since this process read it
+    except SettingError:  # an edit broke it after this process had read it
         known = next((read for _, read in _REGISTRIES.values()), None)
     return frozenset({API_KEY}) | (known.variables("api_key") if known else frozenset())
 
 
+def keyless_environment() -> dict[str, str]:
+    """The environment for a process of ours that needs no key: the same package, and no variable with a key."""
+    path = os.pathsep.join(filter(None, (str(_CHECKOUT), os.environ.get("PYTHONPATH", ""))))
+    keys = key_variables()
+    return {k: v for k, v in os.environ.items() if k not in keys} | {"PYTHONPATH": path}
+
+
 def sources(known: Registry) -> dict[str, SourceSettings]:
-    """How each institution is asked, and when, without its key. One whose settings are wrong is missing."""
+    """Return each institution's source settings, without its key. Institutions with invalid settings are left out."""
     found = {}
     for name, institution in known.institutions.items():
         values = {k: v for k, v in institution.values.items() if k in SourceSettings.model_fields}
@@ -290,7 +297,7 @@ def sources(known: Registry) -> dict[str, SourceSettings]:
 
 
 def _read(kind: type[S], overrides: dict[str, object], institution: str | None = None, *, secrets: bool = False) -> S:
-    """Read a group of settings, those of the registry included; its key only where `secrets` are needed."""
+    """Read a group of settings, including the registry's. The API key is read only with `secrets`."""
     known = registry()
     name = institution if institution is not None else _checked(_Place, {}).institution
     if known is None:
@@ -301,7 +308,7 @@ def _read(kind: type[S], overrides: dict[str, object], institution: str | None =
             )
         return _checked(kind, overrides)
     if not known.institutions:
-        raise SettingError(f"{known.path.name} lists nobody yet: see `rollbook fleet add --help`")
+        raise SettingError(f"{known.path.name} lists no institution yet: see `rollbook fleet add --help`")
     if not name:
         raise SettingError(f"Say which institution: rollbook --institution NAME ..., one of {known.listed()}")
     values = {k: v for k, v in known[name].values.items() if k in kind.model_fields}
@@ -328,7 +335,7 @@ def _checked(kind: Callable[..., S], values: dict[str, object], names: Mapping[s
 
 
 def _message(error: ErrorDetails, names: Mapping[str, str]) -> str:
-    """Word one pydantic error without the value it was given, which may be the key."""
+    """Format one pydantic error without the invalid value, which may be the key."""
     field = str(error["loc"][0])
     name = names.get(field) or PREFIX + field.upper()
     reason = str(error["msg"]).removeprefix("Value error, ")

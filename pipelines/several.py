@@ -1,8 +1,8 @@
-"""A run about several institutions: each is done in a process of its own, one after the other, and noted by itself.
+"""A run over several institutions: each one runs in a process of its own, one after the other.
 
-Such a run is a batch's night, or a backfill that Dagster puts into one run. What came of an institution is an event of
-the published asset, so that a run that is started again repeats only those that failed. A batch's day counts as made
-once it is made for each of its institutions.
+Such a run is a batch's night, or a backfill that Dagster puts into one run. Each institution's outcome is logged as an
+observation of the published asset, so a re-executed run repeats only the institutions that failed. A batch's day is
+materialized once all of its institutions have made it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from pipelines.text import count_of, listed, markdown
 
 SYNCED, REBUILT, SKIPPED, PAUSED = outcomes.Kind.SYNCED, Rebuilding.REBUILT, Rebuilding.SKIPPED, outcomes.Kind.PAUSED
 HELD, FAILED = outcomes.Kind.HELD, outcomes.Kind.FAILED
-# An institution that ended so is not done again when its run is started again.
+# A re-executed run skips the institutions with these outcomes.
 FINISHED = frozenset(map(str, (SYNCED, REBUILT, SKIPPED)))
 ROOT_TAG = "dagster/root_run_id"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one institution: how it ended, the days that were made, and why others were not."""
+    """One institution's outcome: how it ended, which days were made, and why others were skipped."""
 
     kind: str
     says: str = ""
@@ -55,7 +55,7 @@ class Result:
 
 
 class Several:
-    """A run over several institutions. `specs` are the assets that it makes of each."""
+    """A run over several institutions. `specs` are the assets that it makes for each of them."""
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class Several:
         self.scope = partitions.scope(self.tags)
 
     def work(self, checks: ModuleType) -> Iterator[Any]:
-        """Do the institutions one after the other; yields what was logged, after each.
+        """Run the institutions one after the other, yielding the logged events after each.
 
-        Raises Failed or Held, which name those that are not done, and RollbookError.
+        Raises Failed or Held, which name the institutions that did not succeed, and RollbookError.
         """
         context, registry = self.context, settings.registry()
         if registry is None:
@@ -94,7 +94,7 @@ class Several:
                 for batch in sorted({self.partitions.batch_of(name) for name in names}):
                     mark_batch(context, self.partitions, day, batch, self.specs)
         for evaluation in evaluate(checks, names):
-            context.log_event(evaluation)  # type: ignore[arg-type] # it keeps them all
+            context.log_event(evaluation)  # type: ignore[arg-type] # it accepts any event
         yield from context.consume_events()
         _raise_unless_done(results)
 
@@ -102,23 +102,23 @@ class Several:
         options = self.options
         if options.force or options.details is not Details.none or (options.approve and SYNC_TAG in self.tags):
             raise ArgumentError(
-                "This run is about several institutions, for which nothing is approved, forced or fetched in detail: do"
-                " that for one, as with rollbook --institution NAME sync --approve"
+                "This run covers several institutions, but approve, force and details work for one at a time: run that"
+                " institution by itself, as with rollbook --institution NAME sync --approve"
             )
 
     def _to_do(self, registry: Registry) -> list[str]:
-        """The institutions that are left: not those that are gone from the registry, or done already."""
+        """Return the institutions still to do: in the registry, and not done by a run that this one repeats."""
         log, scope = self.context.log, self.scope
         names = [name for name in scope.institutions if name in registry.institutions]
         if gone := [name for name in scope.institutions if name not in names]:
-            log.warning("Not in the registry any more, and left out: %s", listed(gone))
+            log.warning("No longer in the registry, and left out: %s", listed(gone))
         before = before_retry(self.context)
         if done := [name for name in names if before.get(name) in FINISHED]:
             log.info("Done already by the run that this one repeats: %s", listed(done))
         return [name for name in names if name not in done]
 
     def _fetches(self, name: str) -> bool:
-        """As for one institution: a backfill fetches nothing (G8), nor does an untagged run of a past day."""
+        """Whether the run syncs an institution. Backfills (G8) and untagged runs of a past day do not."""
         if BACKFILL_TAGS & set(self.tags):
             return False
         source = self.partitions.sources.get(name)
@@ -136,20 +136,20 @@ class Several:
         return Result(str(done.kind), done.message, done.days, done.skipped, done.rows)
 
     def _is_landed(self, name: str, day: date) -> bool:
-        """Whether a run that this one repeats has landed the day, and was killed before it could say so.
+        """Whether a run that this one repeats landed the day, but was killed before it logged an outcome.
 
-        Then only what it left undone is done: the service is not asked again.
+        Then the landing is used and nothing is fetched again.
         """
         root = root_of(self.context)
         record = self.context.instance.get_run_record_by_id(root) if root else None
         try:
             landed = counted(RawStore(settings.place(name).warehouse_path / "raw").manifests(day)) if record else []
-        except (RollbookError, OSError):  # its own process says what is wrong
+        except (RollbookError, OSError):  # the institution's own process reports it
             return False
         return record is not None and any(manifest.started_at >= record.create_timestamp for manifest in landed)
 
     def _log(self, name: str, result: Result) -> None:
-        """Log what came of an institution on each day: what was made, and what was not, with the reason."""
+        """Log an institution's outcome on each day: what was made, and what was not, with the reason."""
         log = self.context.log
         if result.says:
             (log.error if result.kind in (FAILED, HELD) else log.warning)("%s: %s", name, result.says)
@@ -172,7 +172,7 @@ def note_alone(
     failure: dg.Failure | None,
     specs: Iterable[dg.AssetSpec],
 ) -> None:
-    """Note what came of the one institution of a run: in the fleet's records and, where it is of a batch, as events."""
+    """Record the outcome of a run over one institution: in the fleet's records and, with batches, as events."""
     name, days = rollbook.settings.institution, partitions.scope(context.run.tags).days
     run = context.instance.get_run_by_id(context.run_id)
     is_sync = run is not None and SYNC_TAG in run.tags
@@ -210,13 +210,13 @@ def _outcome(rollbook: Rollbook, kind: outcomes.Kind, day: date, failure: dg.Fai
 
 
 def outcome_metadata(name: str, kind: str, says: str = "", counts: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The metadata of the event that says what came of an institution."""
+    """Return the metadata of the event that records an institution's outcome."""
     page = {"morning page": dg.MetadataValue.url(f"/report/{name}.html")}
     return {"institution": name, "outcome": str(kind), **({"says": says} if says else {}), **(counts or {}), **page}
 
 
 def outcomes_of(instance: dg.DagsterInstance, run_id: str) -> dict[str, str]:
-    """How each institution ended in a run; of several days, the worst."""
+    """Return each institution's outcome in a run; over several days, the first that was not a success."""
     found: dict[str, str] = {}
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION):
         read = _read(entry)
@@ -226,12 +226,12 @@ def outcomes_of(instance: dg.DagsterInstance, run_id: str) -> dict[str, str]:
 
 
 def root_of(context: dg.OpExecutionContext) -> str | None:
-    """The first of the runs that this one repeats; None if it repeats none."""
+    """Return the id of the first of the runs that this one repeats; None if it repeats none."""
     return context.run.root_run_id or context.run.tags.get(ROOT_TAG)
 
 
 def before_retry(context: dg.OpExecutionContext) -> dict[str, str]:
-    """How each institution ended in the runs that this one repeats, the last of them counting."""
+    """Return each institution's latest outcome in the runs that this one repeats."""
     root = root_of(context)
     if root is None:
         return {}
@@ -249,9 +249,9 @@ def mark_batch(
     specs: Iterable[dg.AssetSpec],
     also: str = "",
 ) -> None:
-    """Log that a batch's day is made, if by now it is for each of its institutions; `also` is made just now.
+    """Log a batch's day as materialized if all of its institutions have made it, paused ones aside.
 
-    Those that are paused are not waited for.
+    `also` is an institution that has just made it and has not logged its outcome yet.
     """
     key = partitions.batch_key(day, batch)
     found = _newest(context.instance, str(key)) | ({also: str(SYNCED)} if also else {})
@@ -263,7 +263,7 @@ def mark_batch(
 
 
 def evaluate(checks: ModuleType, names: Iterable[str]) -> Iterator[dg.AssetCheckEvaluation]:
-    """Each check over all of these institutions: it passes if it does for each, and says for which it does not."""
+    """Yield each check over all of these institutions: it passes if all pass, and names those that do not."""
     found: dict[str, list[tuple[str, dg.AssetCheckEvaluation]]] = {}
     for name in names:
         try:
@@ -295,7 +295,7 @@ def _raise_unless_done(results: Mapping[str, Result]) -> None:
 
 
 def _newest(instance: dg.DagsterInstance, key: str) -> dict[str, str]:
-    """How each institution of a partition ended last."""
+    """Return the latest outcome of each institution of a partition."""
     found: dict[str, str] = {}
     filters = dg.AssetRecordsFilter(asset_key=PUBLISHED, asset_partitions=[key])
     cursor: str | None = None

@@ -1,8 +1,8 @@
-"""The declarations: one row a set, one row a table, one line a column. The heart of the house.
+"""The declarations of sets, tables and columns, from which everything else is derived.
 
-From these come the DDL and its comments, the flattening and its checks, the Parquet schema, the columns that
-history compares, Dagster's column schema and the data dictionary. Adding a field is one line here (and one in the
-sandbox). What is *done* with a declaration does not belong in this file.
+They give the DDL and its comments, the flattening and its checks, the Parquet schema, the columns that history
+compares, Dagster's column schema and the data dictionary. Adding a field is one line here (and one in the sandbox).
+Code that uses the declarations belongs elsewhere.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Column:
     """One column: where the contract has it, what it may hold, and what it means.
 
     `source` is the dotted path inside the table's object (default: the column's own name). An `id` is a positive
-    64-bit integer, a `percent` lies in 0..100, a `required` value may be neither missing nor null. A column that is
-    not `tracked` is kept in current tables and snapshots, and never a reason for a version (G6).
-    `personal` values name or describe a person. They stay out of logs, previews and Dagster's metadata (G12), and out
-    of the pseudonymous file. Every column of text says whether it is (`is_text`); a number or a date is not.
+    64-bit integer, a `percent` is in 0..100, a `required` value may be neither missing nor null. A column that is not
+    `tracked` is in current tables and snapshots, but never makes a version (G6). `personal` values name or describe a
+    person: they stay out of logs, previews, Dagster's metadata (G12) and the pseudonymous file. Every text column
+    (`is_text`) declares whether it is personal; numbers and dates are not.
     """
 
     name: str
@@ -39,12 +39,12 @@ class Column:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The steps from the table's object to the value."""
+        """The field names from the table's object to the value."""
         return tuple((self.source or self.name).split("."))
 
     @property
     def is_text(self) -> bool:
-        """Whether it may hold words, and so a person's."""
+        """Whether it may hold text, which may be personal."""
         return self.type in ("VARCHAR", "JSON")
 
 
@@ -52,8 +52,7 @@ class Column:
 class Relation:
     """A table or view by its full name: what a row is, and its columns in order.
 
-    No two rows share the values of the `key` (NULL equals NULL there); without one, rows may repeat. Of its columns,
-    those of `nullable` may be NULL.
+    The `key` is unique (NULL equals NULL); without one, rows may repeat. Key columns in `nullable` may be NULL.
     """
 
     schema: str
@@ -66,13 +65,12 @@ class Relation:
 
 @dataclass(frozen=True)
 class Set:
-    """A set of records that one endpoint serves: its key, and the names a vanished record is searched by.
+    """A set of records that one endpoint serves: its key, and the names that a vanished record is searched by.
 
-    `endpoint` is the path below /svcapi/v1/, with `{id}` where the endpoint serves one record. `id_field` is the dotted
-    path of a record's id. A `walked` set is read page by page and may be proven complete; the others only ever add and
-    update. Fields in
-    `unkept` are the contract's, read elsewhere and kept in no table. In a `lenient` set a value that is not as declared
-    and not required is NULL; in any other it refuses its record.
+    `endpoint` is the path below /svcapi/v1/, with `{id}` if it serves one record. `id_field` is the dotted path of a
+    record's id. A `walked` set is read page by page and may be proven complete; other sets only add and update.
+    `unkept` fields are the contract's, but kept in no table. In a `lenient` set, an optional value that is not as
+    declared becomes NULL; in any other set, its record is refused.
     """
 
     name: str
@@ -86,7 +84,7 @@ class Set:
 
     @property
     def id_path(self) -> tuple[str, ...]:
-        """The steps from a record to its id."""
+        """The field names from a record to its id."""
         return tuple(self.id_field.split("."))
 
 
@@ -94,9 +92,8 @@ class Set:
 class Table:
     """One table: rows of one object (or list) inside each record of one set.
 
-    `path` is where the rows are in a record: empty for the record itself, `summary` for an object, `classes[]` for
-    a list. The object of a table that `may_be_unstated` may be
-    missing or null, which changes nothing (G5); any other object must be there.
+    `path` is where the rows are in a record: empty for the record itself, `summary` for an object, `classes[]` for a
+    list. If the table `may_be_unstated`, a missing or null object changes nothing (G5); otherwise it is required.
     """
 
     name: str
@@ -124,7 +121,7 @@ class Table:
 
     @cached_property
     def tracked(self) -> tuple[Column, ...]:
-        """The columns that history compares and keeps, the key left out."""
+        """The columns that history compares and keeps, without the key."""
         return tuple(c for c in self.columns if c.tracked and c.name not in self.key)
 
     @cached_property
@@ -139,7 +136,7 @@ class Table:
 
     @cached_property
     def versioned(self) -> tuple[Column, ...]:
-        """The columns of `history.<table>` before the validity: the key, then the tracked ones."""
+        """The columns of `history.<table>` before `valid_from`: the key, then the tracked columns."""
         return tuple(c for c in self.columns if c.tracked)
 
 
@@ -227,7 +224,7 @@ TABLES: dict[str, Table] = {
             key=("student_id",),
             path="activity_tracking",
             may_be_unstated=True,
-            comment="One row per student whose activity was ever stated. A record silent about it changes nothing.",
+            comment="One row per student whose activity was ever stated. Records that do not state it change nothing.",
             columns=(
                 _STUDENT_ID,
                 Column("first_login_date", "DATE", "Day of the first login."),
@@ -235,7 +232,7 @@ TABLES: dict[str, Table] = {
                 Column(
                     "days_since_last_activity",
                     "BIGINT",
-                    "Days since the last activity, counted by the service as it was read; clock-driven, so no history.",
+                    "Days since the last activity, as the service counted them; untracked, so without history.",
                     tracked=False,
                 ),
                 Column("assignment_submission_count", "BIGINT", "Assignments submitted."),
@@ -358,17 +355,17 @@ TABLES: dict[str, Table] = {
 
 
 def of_set(name: str) -> tuple[Table, ...]:
-    """The tables that the records of one set fill, the set's own table first."""
+    """Return the tables that a set's records fill, the set's own table first."""
     return tuple(t for t in TABLES.values() if t.set == name)
 
 
 def owner(key: str) -> Table:
-    """The table with one row per record that has this key: the one that others refer to."""
+    """Return the table with one row per record with this key: the target of references by that column."""
     return next(of_set(s.name)[0] for s in SETS.values() if s.key == key)
 
 
 def references() -> Iterator[tuple[Table, Table, str]]:
-    """Each (table, table it refers to, column): to the record that its rows are about, and to those they name."""
+    """Yield each reference as (table, referenced table, column)."""
     keys = {s.key for s in SETS.values()}
     for table in TABLES.values():
         for column in table.columns:
@@ -377,8 +374,8 @@ def references() -> Iterator[tuple[Table, Table, str]]:
 
 
 def fingerprint() -> str:
-    """A digest of all that flattening depends on here; it changes when a declaration does.
+    """Return a digest of the declarations that flattening depends on.
 
-    Who may see a value does not count: a day's rows are the same, whatever is said of them.
+    It leaves out `personal`, which does not change a day's rows.
     """
     return sha256(repr((tuple(SETS.values()), tuple(TABLES.values()))).encode()).hexdigest()[:16]

@@ -1,51 +1,50 @@
-"""Words numbers of things, and escapes text that came from outside, for terminals and Markdown."""
+"""Formats counts and lists for messages, and escapes untrusted text for terminals and Markdown."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-# Terminal control characters (C0, DEL, C1), characters that change the text's direction, and those that a terminal may
-# take for a line break.
+# Terminal control characters (C0, DEL, C1), characters that change the text's direction, and line separators.
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029}
 # Escaped as in JSON, so that JSON stays valid; lone surrogates too, which cannot be printed at all.
 _ESCAPED = {code: f"\\u{code:04x}" for code in (*_CONTROLS, *range(0xD800, 0xE000))}
 _ONE_LINE = _ESCAPED | {ord("\n"): r"\n", ord("\t"): r"\t"}
 _LINES = {code: escaped for code, escaped in _ESCAPED.items() if chr(code) not in "\n\t"}
 
-# Numeric character references, not backslashes: they are plain text in table cells and in HTML alike.
+# Numeric character references, not backslashes: they are plain text in both table cells and HTML.
 _MARKDOWN = {ord(mark): f"&#{ord(mark)};" for mark in "\\`|<>[]*_~&#!$"} | {ord("\n"): " "}
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """Escape everything in a text that a terminal would act on; with `lines`, line breaks and tabs stay."""
+    """Escape everything that a terminal would act on; with `lines`, keep line breaks and tabs."""
     return text.translate(_LINES if lines else _ONE_LINE)
 
 
 def markdown(text: str) -> str:
-    """Escape a text so that Markdown shows it literally, on one line: no table cell, link, image, emphasis or HTML."""
+    """Escape a text so that Markdown shows it literally, on one line: no new cell, link, image, emphasis or HTML."""
     return printable(text.translate(_MARKDOWN))
 
 
 def count_of(number: int, thing: str) -> str:
-    """Word a number of things: `1 day`, `2,000 days`."""
+    """Return a count with its noun: `1 day`, `2,000 days`."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
-    """Names with commas between; of more than `most`, the first ones and how many more there are."""
+    """Return names, comma-separated; after the first `most`, only how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
-# A command that is about one institution, where a text names it.
+# A command for one institution, as messages quote it.
 _COMMAND = re.compile(r"\brollbook (?=[a-z])(?!(?:fleet|serve|demo|sandbox)\b)")
-# A setting that each institution has of its own.
+# A setting that each institution sets for itself.
 _SETTING = re.compile(r"\bROLLBOOK_(API_KEY|BASE_URL)\b")
 
 
 def naming(institution: str, text: str) -> str:
-    """Have a text name the institution in what it tells people to run or to set; a single school's stays as it is."""
+    """Add the institution to the commands and settings that a message names; without one, return it unchanged."""
     if not institution:
         return text
     text = _COMMAND.sub(f"rollbook --institution {institution} ", text)

@@ -16,7 +16,7 @@ from tests.support.warehouses.school import small as small
 from tests.support.warehouses.school import small_synced as small_synced
 from tests.support.wire.listeners import Webhook, webhook
 
-# Tests sync often, and mean it; those of the cache set it. Here too, for fixtures that are made once for all.
+# Tests sync often, and each sync must fetch; tests of the cache set it. Here too, for fixtures made once for all.
 os.environ["ROLLBOOK_CACHE_MINUTES"] = "0"
 # Dagster's days are fixed when its definitions are first imported, which may be while tests are collected.
 os.environ["ROLLBOOK_FIRST_DATE"] = "2026-08-01"
@@ -27,7 +27,7 @@ settings.register_profile("rollbook", deadline=None, print_blob=True)
 settings.register_profile("ci", settings.get_profile("rollbook"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "rollbook")
 
-# Begun first, so that no core waits for them at the end; the first of all waits for minutes to pass.
+# They run first, so that no core waits for them at the end; the very first waits for minutes to pass.
 LONGEST = (
     "test_daemon.py",
     "test_soak.py",
@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test sees none of the settings, and none of the Dagster instances, of whoever runs it."""
+    """A test sees none of the settings, and none of the Dagster instances, of the person who runs it."""
     for name in list(os.environ):
         if name.startswith(("ROLLBOOK_", "DAGSTER_")):
             monkeypatch.delenv(name)
@@ -83,7 +83,7 @@ def hook() -> Iterator[Webhook]:
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """The path of an installed Chromium; without one the test fails in CI, and elsewhere is skipped aloud."""
+    """The path of an installed Chromium; without one the test fails in CI, and is skipped elsewhere."""
     path = next(filter(None, map(shutil.which, CHROMIUMS)), None)
     if path is None:
         message = "no Chromium on PATH: install the package 'chromium'"

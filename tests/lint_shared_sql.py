@@ -1,6 +1,6 @@
 """What holds for the statements that every engine runs, beyond what `lint_sql` asks of all.
 
-DuckDB, Sail and Spark must give the same rows: so whatever an engine may decide by itself is said, or left out.
+DuckDB, Sail and Spark must give the same rows: so all that an engine could decide by itself is said, or left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlglot import exp
 from pipelines.tables import TABLES
 
 SHARED = ("definition", "observations", "runs_from_lake", "last_stated", "untracked_values", "current", "changes")
-# Never NULL, so their order needs no word about it.
+# Never NULL, so their order need not say where NULLs come.
 _KEYS = frozenset(
     {"institution", "id", "day", "n", "ord", "snapshot_date", "first_day", "valid_from", "week_begins"}
     | {name for table in TABLES.values() for name in table.key}
@@ -35,7 +35,7 @@ def is_shared(path: Path) -> bool:
 
 
 def faults(text: str, statement: exp.Expr) -> Iterator[str]:
-    """What an engine could understand otherwise, in sentences."""
+    """What an engine could understand differently, in sentences."""
     words = re.sub(r"--[^\n]*|'[^']*'", "", text)
     yield from (f"{word} is not the same on every engine" for word in sorted(set(_BANNED.findall(words))))
     for window in statement.find_all(exp.Window):
@@ -49,7 +49,7 @@ def faults(text: str, statement: exp.Expr) -> Iterator[str]:
         for column in total.find_all(exp.Column):
             cast = column.find_ancestor(exp.Cast)
             if column.name in _DOUBLES and not (cast and cast.to.is_type(exp.DataType.Type.DECIMAL)):
-                yield f"SUM({column.name}) adds up DOUBLE, in whatever order"
+                yield f"SUM({column.name}) adds up DOUBLE, in any order"
     try:
         sqlglot.parse_one(text, dialect="spark")
     except sqlglot.errors.ParseError as error:

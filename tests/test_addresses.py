@@ -1,4 +1,4 @@
-"""The addresses of ROLLBOOK_NOTIFY: which are taken, and that one which is not is named by its place and never quoted."""
+"""The addresses of ROLLBOOK_NOTIFY: which are accepted, and that others are named by their place and never quoted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_remote_services_over_encrypted_connections_are_taken(notify: str, names
 
 NO_LIST = "must hold addresses such as slack://... or mailtos://..., with spaces or commas between"
 UNUSABLE = (
-    "it is none that Apprise can use here; to see why, give it to `.venv/bin/apprise --dry-run -b test` (write a space as"
+    "it is not usable by Apprise here; to see why, give it to `.venv/bin/apprise --dry-run -b test` (write a space as"
     " %20, a backslash as %5C)"
 )
 UNSAFE = (

@@ -38,7 +38,7 @@ def test_a_record_that_is_new_or_differs_has_changed_and_one_that_left_has_not()
     assert changed(before, after, "id") == Changes(anything=2, tracked=2)
 
 
-def test_what_a_clock_moves_is_a_change_but_no_tracked_one() -> None:
+def test_what_a_clock_moves_is_a_change_but_not_a_tracked_one() -> None:
     record = student(1)
     activity = record["activity_tracking"]
     later = {**record, "activity_tracking": {**activity, "days_since_last_activity": 99}}
@@ -52,19 +52,19 @@ def test_what_a_clock_moves_is_a_change_but_no_tracked_one() -> None:
         pytest.param({"first_name": None}, {}, id="null or missing"),
     ],
 )
-def test_order_and_null_are_no_tracked_changes(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_order_and_null_are_not_tracked_changes(before: dict[str, Any], after: dict[str, Any]) -> None:
     record = without(student(1), "first_name")
     assert changes({**record, **before}, {**record, **after}) == Changes(anything=1, tracked=0)
 
 
 @pytest.mark.parametrize("field", ["classes", "activity_tracking"])
-def test_unstated_is_no_tracked_change_and_stated_again_is_one(field: str) -> None:
+def test_unstated_is_not_a_tracked_change_and_stated_again_is(field: str) -> None:
     record = {**student(1), "classes": ROWS}
     assert changes(record, without(record, field)) == Changes(anything=1, tracked=0)
     assert changes(without(record, field), record) == Changes(anything=1, tracked=1)
 
 
-def test_a_list_that_was_unstated_and_is_empty_now_is_no_tracked_change() -> None:
+def test_a_list_that_was_unstated_and_is_empty_now_is_not_a_tracked_change() -> None:
     record = {**student(1), "classes": ROWS}
     assert changes(without(record, "classes"), {**record, "classes": []}) == Changes(anything=1, tracked=0)
     assert changes(record, {**record, "classes": []}) == Changes(anything=1, tracked=1)

@@ -1,4 +1,4 @@
-"""The key and the pupils stay home (G12): what a made-up key and pupil leave behind, wherever one looks.
+"""The key and the pupils stay home (G12): what a made-up key and pupil leave behind.
 
 One story of good and bad nights is lived through at full volume; then every log record, every error with all that is
 chained to it, and every byte and value at rest is searched.
@@ -6,7 +6,6 @@ chained to it, and every byte and value at rest is searched.
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import stat
@@ -15,10 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from pipelines.errors import (
@@ -32,9 +27,9 @@ from pipelines.errors import (
     RollbookError,
     UnreachableError,
 )
-from pipelines.landing.manifest import Body
 from pipelines.tables import TABLES
 from tests.support.nights import House, folder, new_house, without_views
+from tests.support.processes import canary
 from tests.support.processes.errors import everything_about
 from tests.support.records import classes, school_class, student, students
 from tests.support.tiers import daily
@@ -102,15 +97,6 @@ class Story:
     def night(self, *expected: type[RollbookError], **sync: Any) -> None:
         """The next night, which may end in an error."""
         self.number += 1
-        self.again(*expected, **sync)
-        self.service.mend()
-
-    def approve(self) -> None:
-        """What is held is approved."""
-        self.house.approve()
-
-    def again(self, *expected: type[RollbookError], **sync: Any) -> None:
-        """A sync of the same night."""
         self.house.at(self.number)
         if not expected:
             self.house.sync(**sync)
@@ -120,6 +106,7 @@ class Story:
             self.heard.errors.append(caught.value)
         for path in (self.house.warehouse, *self.house.warehouse.rglob("*")):
             self.heard.modes[path] = stat.S_IMODE(path.stat().st_mode)
+        self.service.mend()
 
 
 def live(story: Story) -> None:
@@ -137,7 +124,7 @@ def live(story: Story) -> None:
     # A landslide, and its approval.
     service.students = [PUPIL]
     story.night(HeldError)
-    story.approve()
+    story.house.approve()
     # Another institution's key; and this one again, so that all of it is in ops.
     school, service.school = service.school, {"id": 42, "name": "Another School", "key": "another-school"}
     story.night(OtherInstitutionError)
@@ -170,7 +157,7 @@ def live_badly(story: Story) -> None:
         story.night()
     service.on(faults.refused(401, "AUTH_REQUIRED", ECHO), path="students", search=True)
     story.night(KeyRefusedError)
-    # Whatever a list, a detail or the auth check may answer.
+    # What a list, a detail or the auth check may answer.
     service.students = everybody
     for path, bend, error in (
         ("students", faults.status(500, retry_after=KEY), UnreachableError),
@@ -214,37 +201,6 @@ def lived() -> Iterator[tuple[Path, Heard]]:
         os.umask(umask)
 
 
-# --- reading whatever there is ---------------------------------------------------------------------------------------
-
-
-def contents(path: Path) -> str:
-    """All that a file says, its compression undone."""
-    readers = {".zst": _bodies, ".parquet": _parquet, ".duckdb": _database}
-    reader = readers.get(path.suffix)
-    return reader(path) if reader else path.read_bytes().decode(errors="replace")
-
-
-def _bodies(path: Path) -> str:
-    codec, texts = pa.Codec("zstd"), []
-    for line in path.with_name("pages.jsonl").read_bytes().splitlines():
-        body = msgspec.json.decode(line, type=Body)
-        frame = path.read_bytes()[body.offset : body.offset + body.length]
-        texts.append(codec.decompress(frame, decompressed_size=body.size, asbytes=True).decode(errors="replace"))
-    return "\n".join(texts)
-
-
-def _parquet(path: Path) -> str:
-    return repr(pq.read_table(io.BytesIO(path.read_bytes())).to_pylist())
-
-
-def _database(path: Path) -> str:
-    with duckdb.connect(path, read_only=True) as con:
-        tables = con.execute("SELECT schema_name, table_name FROM duckdb_tables()").fetchall()
-        texts = [repr(con.execute(f'SELECT * FROM {s}."{t}"').fetchall()) for s, t in tables]
-        views = con.execute("SELECT sql FROM duckdb_views() UNION ALL SELECT comment FROM duckdb_columns()").fetchall()
-        return "\n".join(texts) + repr(views)
-
-
 def files_of(warehouse: Path) -> dict[str, Path]:
     return {str(p.relative_to(warehouse)): p for p in sorted(warehouse.rglob("*")) if p.is_file()}
 
@@ -259,7 +215,7 @@ def test_the_key_is_in_no_log_no_error_and_no_file(lived: tuple[Path, Heard]) ->
     for name, path in files_of(warehouse).items():
         assert KEY not in name
         assert KEY.encode() not in path.read_bytes(), name
-        assert KEY not in contents(path), name
+        assert KEY not in canary.contents(path), name
 
 
 def test_pupils_are_in_no_log_and_no_error(lived: tuple[Path, Heard]) -> None:
@@ -276,7 +232,7 @@ def test_pupils_are_only_in_the_files_that_hold_records(lived: tuple[Path, Heard
     found: dict[str, set[str]] = {}
     for name, path in files_of(warehouse).items():
         assert not [n for n in NAMES if n in name]
-        text = contents(path)
+        text = canary.contents(path)
         found.setdefault(path.name if path.suffix in (".json", ".jsonl") else path.suffix, set()).update(
             n for n in NAMES if n in text
         )
@@ -313,7 +269,7 @@ def group_reads(warehouse: Path) -> set[str]:
 
 @pytest.mark.parametrize("since", daily([1, 2], 2), ids=["from the first night on", "from the second night on"])
 def test_a_group_of_analysts_may_read_what_is_published_and_nothing_else(since: int) -> None:
-    umask = os.umask(0o077)  # the modes are what was set, whatever the machine would have it
+    umask = os.umask(0o077)  # the modes are what was set, and not the umask's
     try:
         with new_house(students(3), classes(1)) as house:
             for number in (1, 2):

@@ -1,4 +1,4 @@
-"""What must hold before readers see a file: each rule finds what breaks it, and cries over nothing else."""
+"""What must hold before readers see a file: each rule finds what breaks it, and complains of nothing else."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lived() -> Iterator[House]:
             house.at(3).sync()
             service.mend()
             house.sync()
-            # Who left is back, silent; an empty list; a class is gone.
+            # The one who left is back, silent; an empty list; a class is gone.
             service.students = [student(1, classes=MISSING), student(2, classes=[]), *everybody[2:]]
             service.classes = service.classes[:2]
             house.at(4).sync()
@@ -141,7 +141,7 @@ def test_each_rule_finds_what_breaks_it(house: House, statement: str, rule: str,
     assert any(sentence.endswith(found) for sentence in found_now), found_now
 
 
-def test_a_spoiled_file_is_not_published_and_a_rebuild_mends_it(house: House) -> None:
+def test_a_spoiled_file_is_not_published_and_a_rebuild_repairs_it(house: House) -> None:
     spoil(house, "UPDATE main.students SET name = 'Somebody Else' WHERE student_id = 9")
     house.rollbook().warehouse.own.note(house.published)  # as if Rollbook itself had written it so
     before, tables = house.state(), None

@@ -54,7 +54,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def declare(copy: Path, lines: str, *, before: str) -> None:
-    """Add lines to the copy's declarations, before the only line that begins so."""
+    """Add lines to the copy's declarations, before the only line that begins like this."""
     tables = copy / "pipelines" / "tables.py"
     declared = tables.read_text()
     assert declared.count(before) == 1

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -17,6 +16,7 @@ from pipelines.cron import due
 from pipelines.fleet.nights.runner import Fleet
 from pipelines.notify.together import COMPANY
 from tests.support import graph
+from tests.support.graph import SYNC
 from tests.support.processes.commands import run_command
 from tests.support.records import students
 from tests.support.warehouses.district import District, new_district
@@ -24,7 +24,6 @@ from tests.support.warehouses.district_job import DistrictJob, district_job
 from tests.support.wire import faults
 from tests.support.wire.listeners import Webhook
 
-SYNC = {"rollbook/sync": "nightly"}
 PUBLISHED = ("published", "rollbook")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -57,29 +56,25 @@ def batch(district: District) -> Iterator[DistrictJob]:
 
 
 def outcomes(result: dg.ExecuteInProcessResult) -> dict[tuple[str, str], str]:
-    """What a run says came of each institution, by partition and name."""
+    """The outcome of each institution in a run, by partition and name."""
     found = {}
     for event in result.all_events:
         if event.is_asset_observation and event.asset_key == dg.AssetKey(list(PUBLISHED)):
-            values = {
-                k: getattr(v, "value", "") for k, v in event.asset_observation_data.asset_observation.metadata.items()
-            }
+            metadata = event.asset_observation_data.asset_observation.metadata
+            values = {k: getattr(v, "value", "") for k, v in metadata.items()}
             if "outcome" in values:
                 found[str(event.partition), values["institution"]] = values["outcome"]
     return found
 
 
+def again(run: dg.ExecuteInProcessResult) -> dict[str, str]:
+    """The tags of a re-execution."""
+    return {**SYNC, "dagster/parent_run_id": run.run_id, "dagster/root_run_id": run.run_id}
+
+
 def state(district: District, name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((district.warehouse / "fleet" / "state" / f"{name}.json").read_text())
     return found
-
-
-def files_with_a_key(district: District) -> list[Path]:
-    """The files below a district's folder, Dagster's own among them, that hold the key of a school."""
-    keys = [school.key.encode() for school in district.schools.values()]
-    found = [path for path in district.root.rglob("*") if path.is_file()]
-    assert [path for path in found if path.suffix == ".db"]
-    return [path for path in found if any(key in path.read_bytes() for key in keys)]
 
 
 def test_an_institutions_run_syncs_it_alone_and_marks_its_own_partition(
@@ -125,7 +120,8 @@ def test_no_key_is_in_what_dagster_keeps_and_no_others_key_in_a_runs_process(
     assert job.run_for("ash", days=(today,), tags=SYNC).success
     district["cedar"].on(faults.refused(401), path="auth", times=None)
     assert not job.run_for("cedar", days=(today,), tags=SYNC).success
-    assert files_with_a_key(district) == []
+    assert list(district.root.rglob("*.db"))
+    assert district.files_with_a_key() == []
     assert "ASH_KEY" in seen[0]
     assert not {"BIRCH_KEY", "CEDAR_KEY"} & set(seen[0])
 
@@ -183,15 +179,15 @@ def test_a_batch_goes_on_after_a_failure_ends_red_naming_it_and_a_retry_repeats_
     assert batch.marked(*PUBLISHED) == []
     asked = district.asked()
 
-    again = {"dagster/parent_run_id": first.run_id, "dagster/root_run_id": first.run_id}
-    second = batch.run_for("batch-01", days=(today,), tags={**SYNC, **again})
+    second = batch.run_for("batch-01", days=(today,), tags=again(first))
     assert second.success
     assert outcomes(second) == {(key, "birch"): "synced"}
     assert district.asked() == {**asked, "birch": asked["birch"] + 3}
     assert batch.marked(*PUBLISHED) == batch.marked("raw", "students") == [key]
     kinds = {name: state(district, name)["last"]["kind"] for name in district.schools}
     assert kinds == dict.fromkeys(district.schools, "synced")
-    assert files_with_a_key(district) == []
+    assert list(district.root.rglob("*.db"))
+    assert district.files_with_a_key() == []
 
 
 def test_a_retry_asks_nothing_of_one_that_was_landed_since_and_whose_run_could_not_say_so(
@@ -204,8 +200,7 @@ def test_a_retry_asks_nothing_of_one_that_was_landed_since_and_whose_run_could_n
     done = run_command("fleet", "sync", "--only", "birch", env=district.environment())
     assert done.returncode == 0, done.stderr
     asked = district.asked()
-    again = {"dagster/parent_run_id": first.run_id, "dagster/root_run_id": first.run_id}
-    second = batch.run_for("batch-01", days=(today,), tags={**SYNC, **again})
+    second = batch.run_for("batch-01", days=(today,), tags=again(first))
     assert outcomes(second) == {(f"{today}|batch-01", "birch"): "synced"}
     assert district.asked() == asked
     assert batch.run_for("batch-01", days=(today,), tags=SYNC).success  # another night's run asks everybody
@@ -227,7 +222,7 @@ def test_one_of_a_batch_is_synced_by_hand_and_makes_the_batchs_day_when_it_was_t
 def test_nothing_is_approved_for_a_whole_batch(district: District, batch: DistrictJob, today: date) -> None:
     result = batch.run_for("batch-01", days=(today,), tags=SYNC, approve=True)
     _, says, metadata = graph.failure(result)
-    assert "do that for one, as with rollbook --institution NAME sync --approve" in str(says)
+    assert "run that institution by itself, as with rollbook --institution NAME sync --approve" in str(says)
     assert metadata["exit_code"] == 2
     assert set(district.asked().values()) == {0}
 
@@ -257,9 +252,9 @@ def test_each_institution_is_alerted_of_at_its_own_address(district: District, h
                 instance=job.instance, repository_def=job.defs.get_repository_def()
             ) as context:
                 tick = sensor.evaluate_tick(context)
-    assert [text.splitlines()[0].partition(": ")[2] for text in hook.texts] == [f"the sync of {today} failed"]
+    assert [head.partition(": ")[2] for head in hook.heads] == [f"the sync of {today} failed"]
     assert tick.skip_message == (
-        "the runs that ended were checked; elm came into the registry since this code was loaded: reload it on the page"
+        "the runs that ended were checked; elm joined the registry after this code was loaded: reload it on the page"
         " Deployment"
     )
 
@@ -288,9 +283,7 @@ def test_a_late_night_is_told_of_the_institution_that_is_late_alone(
             for of_one in alerts.values():
                 of_one.clock = lambda: tomorrow + timedelta(hours=3) + COMPANY
             schedules.report_ended_runs(job.instance, alerts, None)
-    assert [text.splitlines()[0].partition(": ")[2] for text in hook.texts] == [
-        f"the sync of {tomorrow.date()} is late"
-    ]
+    assert [head.partition(": ")[2] for head in hook.heads] == [f"the sync of {tomorrow.date()} is late"]
     assert "To sync now, run `rollbook --institution birch sync`" in hook.texts[0]
 
 

@@ -1,4 +1,4 @@
-"""Reading small files often: once each, until they are others."""
+"""Small files that are read often are decoded once, until they change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from pipelines import files
 
 
-def test_a_file_is_decoded_again_only_when_it_is_another(tmp_path: Path) -> None:
+def test_a_file_is_decoded_again_only_when_it_has_changed(tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
     decoded: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""The graph is pinned: what Dagster sees is what operators were told of. A change here is a change of theirs."""
+"""The graph is pinned: what Dagster sees is what operators were told of. A change here changes their work."""
 
 from __future__ import annotations
 

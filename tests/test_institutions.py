@@ -1,4 +1,4 @@
-"""The registry of a district: what may stand in it, and how its settings reach an institution."""
+"""The registry of a district: what it may hold, and how its settings reach an institution."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_single_school_has_no_registry(tmp_path: Path, monkeypatch: pytest.Mon
         ('[fleet]\nbase_url = "https://a.example"', "called fleet: Rollbook uses this name itself"),
         ('[Oak]\nbase_url = "https://a.example"', "write lower-case letters"),
         ('["../oak"]', "write lower-case letters"),
-        ("[oak]\n[oak]", "not valid TOML: something is there twice"),
+        ("[oak]\n[oak]", "not valid TOML: something is defined twice"),
         ("[oak]\napi_key = s3cret-key", "not valid TOML: it cannot be read at line 2"),
         ('[oak]\napi_key = "s3cret-key"', "must say where it is, never what it is"),
         ('[oak]\napi_key = { env = "A", file = "s3cret-key" }', "must say where it is"),

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from datetime import UTC, date, datetime, time
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
 import duckdb
 import pytest
-import time_machine
 
 from tests.support import graph
-from tests.support.graph import Job
+from tests.support.graph import SYNC, Job, quarter_past_two
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.wire.service import KEY
-
-SYNC = {"rollbook/sync": "nightly"}
 
 pytestmark = pytest.mark.slow
 
@@ -38,20 +33,6 @@ def job(house: House, tmp_path: Path) -> Iterator[Job]:
         yield made
 
 
-@contextmanager
-def quarter_past_two(house: House, number: int) -> Iterator[date]:
-    """Let it be the quarter past two of a night, here and at the service."""
-    house.at(number)
-    with time_machine.travel(datetime.combine(night(number), time(2, 15), UTC), tick=True):
-        yield night(number)
-
-
-def tags(job: Job, result: dg.ExecuteInProcessResult) -> Mapping[str, str]:
-    """A run's tags, as they are when it is over."""
-    (run,) = job.instance.get_runs(dg.RunsFilter([result.run_id]))
-    return run.tags
-
-
 def warnings(job: Job, result: dg.ExecuteInProcessResult) -> list[str]:
     """What a run warns of, apart from what Dagster itself does."""
     entries = [e for e in job.instance.all_logs(result.run_id) if e.level == logging.WARNING]
@@ -59,14 +40,15 @@ def warnings(job: Job, result: dg.ExecuteInProcessResult) -> list[str]:
 
 
 def test_a_sync_marks_every_asset_on_its_day_with_its_counts(house: House, job: Job) -> None:
-    with quarter_past_two(house, 1) as day:
-        result = job.run(day, tags=SYNC)
+    result = job.nightly(house, 1)
     assert result.success
     keys = [spec.key for spec in job.defs.resolve_all_asset_specs()]
-    assert {k.to_user_string(): job.marked(*k.path) for k in keys} == {k.to_user_string(): [str(day)] for k in keys}
+    assert {k.to_user_string(): job.marked(*k.path) for k in keys} == {
+        k.to_user_string(): [str(night(1))] for k in keys
+    }
     assert house.tables() == Expected().night(1, house.service.students, house.service.classes).tables()
     about = {asset: metadata for asset, _, metadata in graph.marked(result)}
-    (landing,) = house.landings(day)
+    (landing,) = house.landings(night(1))
     raw = about["raw/students"]
     assert {k: raw[k] for k in ("landing", "requests", "retries", "bytes", "walks", "repeated", "proven")} == {
         "landing": 1,
@@ -103,19 +85,11 @@ def test_the_nightly_run_always_asks_and_a_run_by_hand_does_not_within_minutes(t
 
 
 def test_what_is_marked_names_no_pupil(house: House, job: Job) -> None:
-    with quarter_past_two(house, 1) as day:
-        result = job.run(day, tags=SYNC)
+    result = job.nightly(house, 1)
     log = "\n".join(map(dg.serialize_value, job.instance.all_logs(result.run_id)))
     assert "snapshots" in log
-    assert "did not yield" not in log  # nor does Dagster wonder aloud about outputs that are logged instead
-    for personal in (
-        "pupil.7@",
-        "Pupil Number7",
-        "terry@",
-        "Terry Teacher",
-        "R-7",
-        house.settings().api_key.get_secret_value(),
-    ):
+    assert "did not yield" not in log  # nor does Dagster warn of outputs that are logged instead
+    for personal in ("pupil.7@", "Pupil Number7", "terry@", "Terry Teacher", "R-7", KEY):
         assert personal not in log
 
 
@@ -123,8 +97,7 @@ def test_every_check_is_made_and_passes_on_good_data(house: House, job: Job) -> 
     service = house.service
     for c in service.classes:
         c["student_count"] = 60 if c["class_id"] == 501 else 0
-    with quarter_past_two(house, 1) as day:
-        result = job.run(day, tags=SYNC)
+    result = job.nightly(house, 1)
     found = graph.checks(result)
     assert sorted(found) == sorted(
         f"{key.asset_key.to_user_string()}:{key.name}" for key in job.defs.resolve_asset_graph().asset_check_keys
@@ -140,8 +113,7 @@ def test_what_the_source_contradicts_is_a_warning_and_is_published_all_the_same(
     service.students[5]["summary"]["completed_assignments"] = 21
     service.classes[1]["assignment_activity"]["students_with_submissions"] = 9
     service.students[6]["nickname"] = "of no concern"
-    with quarter_past_two(house, 1) as day:
-        result = job.run(day, tags=SYNC)
+    result = job.nightly(house, 1)
     assert result.success
     failed = {name: e for name, e in graph.checks(result).items() if not e.passed}
     assert {name: (e.severity, e.metadata["found"].value) for name, e in failed.items()} == {
@@ -156,8 +128,7 @@ def test_what_the_source_contradicts_is_a_warning_and_is_published_all_the_same(
 
 def test_a_held_sync_fails_saying_so_in_its_first_line_and_approval_merges_it(house: House, job: Job) -> None:
     service = house.service
-    with quarter_past_two(house, 1) as day:
-        assert job.run(day, tags=SYNC).success
+    assert job.nightly(house, 1).success
     before = house.state()
     service.students = service.students[:40]
     with quarter_past_two(house, 2) as day:
@@ -192,14 +163,11 @@ def test_a_held_sync_fails_saying_so_in_its_first_line_and_approval_merges_it(ho
 
 def test_a_hold_that_a_later_night_has_overtaken_waits_for_nobody(house: House, job: Job) -> None:
     everybody = list(house.service.students)
-    with quarter_past_two(house, 1) as day:
-        job.run(day, tags=SYNC)
+    job.nightly(house, 1)
     house.service.students = everybody[:40]
-    with quarter_past_two(house, 2) as day:
-        assert not job.run(day, tags=SYNC).success
+    assert not job.nightly(house, 2).success
     house.service.students = everybody
-    with quarter_past_two(house, 3) as day:
-        good = job.run(day, tags=SYNC)
+    good = job.nightly(house, 3)
     assert good.success
     assert graph.checks(good)["published/rollbook:nothing_held"].passed
 
@@ -209,8 +177,7 @@ def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_ca
 ) -> None:
     for number in (1, 3):
         house.service.students[0] = student(1, name=f"Pupil of night {number}")
-        with quarter_past_two(house, number) as day:
-            assert job.run(day, tags=SYNC).success
+        assert job.nightly(house, number).success
     tables = house.tables()
     with quarter_past_two(house, 4):
         requests = len(house.service.requests)
@@ -220,7 +187,7 @@ def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_ca
     why = {str(night(n)): f"nothing was landed on {night(n)}, and the service keeps no history" for n in (2, 4)}
     skipped = f"2 of 4 days: {night(2)}, {night(4)} (nothing was landed)"
     assert warnings(job, result) == [*why.values(), f"Skipped {skipped}"]
-    assert tags(job, result)["rollbook/skipped"] == skipped
+    assert job.tags(result)["rollbook/skipped"] == skipped
     assert sorted((asset, day) for asset, day, _ in graph.marked(result) if asset.endswith("/students")) == sorted(
         (f"{stage}/students", str(night(n))) for stage in ("raw", "snapshots", "history") for n in (1, 3)
     )
@@ -235,42 +202,36 @@ def test_a_backfill_says_of_each_day_it_skips_whether_it_is_held_failed_or_was_n
     house: House, job: Job
 ) -> None:
     everybody = list(house.service.students)
-    with quarter_past_two(house, 1) as day:
-        assert job.run(day, tags=SYNC).success
-    with quarter_past_two(house, 2) as day:
-        house.service.key = "changed"
-        assert not job.run(day, tags=SYNC).success
-        house.service.key = KEY
+    assert job.nightly(house, 1).success
+    house.service.key = "changed"
+    assert not job.nightly(house, 2).success
+    house.service.key = KEY
     house.service.students = everybody[:40]
-    with quarter_past_two(house, 3) as day:
-        assert not job.run(day, tags=SYNC).success
+    assert not job.nightly(house, 3).success
     house.service.students = everybody
-    with quarter_past_two(house, 6) as day:
-        assert job.run(day, tags=SYNC).success
+    assert job.nightly(house, 6).success
+    with quarter_past_two(house, 6):
         result = job.run(night(1), night(6))
     assert result.success
-    assert tags(job, result)["rollbook/skipped"] == (
+    assert job.tags(result)["rollbook/skipped"] == (
         f"4 of 6 days: {night(2)} (its syncs failed); {night(3)} (held); {night(4)} to {night(5)} (nothing was landed)"
     )
     assert job.marked("published", "rollbook") == [str(night(1)), str(night(6))]
 
 
 def test_a_backfill_that_is_executed_again_no_longer_says_what_the_first_one_skipped(house: House, job: Job) -> None:
-    with quarter_past_two(house, 1) as day:
-        assert job.run(day, tags=SYNC).success
+    assert job.nightly(house, 1).success
     with quarter_past_two(house, 3):
         first = job.run(night(1), night(2))
-    with quarter_past_two(house, 2) as day:
-        assert job.run(day, tags=SYNC).success
+    assert job.nightly(house, 2).success
     with quarter_past_two(house, 3):
-        again = job.run(night(1), night(2), tags={"rollbook/skipped": tags(job, first)["rollbook/skipped"]})
-    assert tags(job, first)["rollbook/skipped"] == f"1 of 2 days: {night(2)} (nothing was landed)"
-    assert tags(job, again)["rollbook/skipped"] == "0 of 2 days"
+        again = job.run(night(1), night(2), tags={"rollbook/skipped": job.tags(first)["rollbook/skipped"]})
+    assert job.tags(first)["rollbook/skipped"] == f"1 of 2 days: {night(2)} (nothing was landed)"
+    assert job.tags(again)["rollbook/skipped"] == "0 of 2 days"
 
 
 def test_a_past_day_is_rebuilt_and_one_without_a_landing_fails_in_words(house: House, job: Job) -> None:
-    with quarter_past_two(house, 1) as day:
-        assert job.run(day, tags=SYNC).success
+    assert job.nightly(house, 1).success
     with quarter_past_two(house, 3):
         requests = len(house.service.requests)
         assert job.run(night(1)).success
@@ -286,23 +247,22 @@ def test_a_run_of_today_by_hand_is_a_sync_and_known_for_one(house: House, job: J
     with quarter_past_two(house, 1) as day:
         result = job.run(day)
     assert result.success
-    assert tags(job, result)["rollbook/sync"] == "hand"
+    assert job.tags(result)["rollbook/sync"] == "hand"
     assert len(house.service.asked("students")) == 1
 
 
 def test_a_setting_that_went_missing_fails_the_run_in_one_line(house: House, job: Job) -> None:
-    with quarter_past_two(house, 1) as day, pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.delenv("ROLLBOOK_API_KEY")
-        first, _, metadata = graph.failure(job.run(day, tags=SYNC))
+        first, _, metadata = graph.failure(job.nightly(house, 1))
     assert first == (
         "Failed: ROLLBOOK_API_KEY is not set: put it into the environment or into .env at the root (see .env.example)"
     )
     assert metadata == {"exit_code": 2}
 
 
-def test_a_file_that_rollbook_itself_spoiled_is_not_published_and_force_mends_it(house: House, job: Job) -> None:
-    with quarter_past_two(house, 1) as day:
-        assert job.run(day, tags=SYNC).success
+def test_a_file_that_rollbook_itself_spoiled_is_not_published_and_force_repairs_it(house: House, job: Job) -> None:
+    assert job.nightly(house, 1).success
     expected = Expected().night(1, house.service.students, house.service.classes)
     with duckdb.connect(str(house.published)) as con:
         con.execute("UPDATE history.students SET name = 'Somebody Else' WHERE student_id = 8")

@@ -1,4 +1,4 @@
-"""The lint of shared SQL finds what engines understand otherwise."""
+"""The lint of shared SQL finds what engines understand differently."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import pytest
 import time_machine
 
 from pipelines.fleet.nights import outcomes
+from pipelines.fleet.nights.outcomes import Kind, Outcome
 from pipelines.institutions import Institution, Registry
 from pipelines.partitions import Partitions, easternmost, schedule_name
 from pipelines.settings import ROOT, SourceSettings
@@ -23,7 +24,10 @@ from tests.support.graph import EXAMPLE, loaded
 from tests.support.processes.commands import UNREACHABLE
 
 DAY = date(2026, 11, 20)
+NIGHT = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
 ASSET = dg.AssetKey(["history", "students"])
+# The schedules of the registry below.
+LONDON, TOKYO = "nightly_Europe_London_15_2_x_x_x", "nightly_Asia_Tokyo_30_4_x_x_1_to_5"
 
 REGISTRY = """
 [defaults]
@@ -100,7 +104,7 @@ def test_a_single_school_has_days_and_nothing_of_a_fleet_is_even_imported(tmp_pa
 
 def test_a_single_schools_runs_have_the_days_and_tags_that_they_always_had() -> None:
     with loaded(EXAMPLE | {"ROLLBOOK_FIRST_DATE": "2026-08-01"}) as module:
-        (tick,) = ticks(module, datetime(2026, 11, 20, 2, 15, tzinfo=UTC)).values()
+        (tick,) = ticks(module, NIGHT).values()
         (request,) = tick.run_requests
         partitions = sys.modules["pipelines.assets"].PARTITIONS
     assert (request.partition_key, request.tags["rollbook/sync"]) == ("2026-11-20", "nightly")
@@ -149,15 +153,15 @@ def test_there_is_a_schedule_for_each_cron_line_and_zone(tmp_path: Path) -> None
     with defined(tmp_path) as module:
         found = {s.name: (s.cron_schedule, s.execution_timezone) for s in module.defs.schedules}
     assert found == {
-        "nightly_Europe_London_15_2_x_x_x": ("15 2 * * *", "Europe/London"),
-        "nightly_Asia_Tokyo_30_4_x_x_1_to_5": ("30 4 * * 1-5", "Asia/Tokyo"),
+        LONDON: ("15 2 * * *", "Europe/London"),
+        TOKYO: ("30 4 * * 1-5", "Asia/Tokyo"),
     }
 
 
 def test_a_tick_asks_for_a_run_of_each_institution_on_its_own_day_with_its_tags(tmp_path: Path) -> None:
     with defined(tmp_path, LONDON_KEY="k3y") as module:
         found = ticks(module, datetime(2026, 11, 20, 19, 30, tzinfo=UTC))
-    (cedar,) = found["nightly_Asia_Tokyo_30_4_x_x_1_to_5"].run_requests
+    (cedar,) = found[TOKYO].run_requests
     assert cedar.partition_key == "2026-11-21|cedar"
     assert {k: v for k, v in cedar.tags.items() if not k.startswith(".")} | {"dagster/schedule_name": ""} == {
         "dagster/partition": "2026-11-21|cedar",
@@ -168,41 +172,32 @@ def test_a_tick_asks_for_a_run_of_each_institution_on_its_own_day_with_its_tags(
         "rollbook/institution": "cedar",
         "rollbook/sync": "nightly",
     }
-    london = found["nightly_Europe_London_15_2_x_x_x"].run_requests
+    london = found[LONDON].run_requests
     # Neighbours ask different hosts.
     assert [r.partition_key for r in london] == ["2026-11-20|ash", "2026-11-20|oak", "2026-11-20|birch"]
 
 
-def test_a_paused_institution_is_left_out_by_whoever_paused_it_and_by_what_the_registry_says_now(
-    tmp_path: Path,
-) -> None:
-    at = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
+def test_a_paused_institution_is_left_out_whether_rollbook_or_the_registry_paused_it(tmp_path: Path) -> None:
     with defined(tmp_path) as module:
-        (tmp_path / "institutions.toml").write_text(
-            REGISTRY.replace("[oak]", '[oak]\npaused = "a new key is on its way"')
-        )
+        registry = tmp_path / "institutions.toml"
+        registry.write_text(REGISTRY.replace("[oak]", '[oak]\npaused = "a new key is on its way"'))
         fleet = tmp_path / "warehouse" / "fleet"
         for day in (18, 19, 20):
-            refused = outcomes.Outcome(
-                kind=outcomes.Kind.FAILED, at=at, day=date(2026, 11, day), message="401", refused=True
-            )
+            refused = Outcome(kind=Kind.FAILED, at=NIGHT, day=date(2026, 11, day), message="401", refused=True)
             outcomes.record(fleet, "birch", refused)
-        found = ticks(module, at)
-        assert [r.partition_key for r in found["nightly_Europe_London_15_2_x_x_x"].run_requests] == ["2026-11-20|ash"]
-        paused = REGISTRY.replace("[cedar]", '[cedar]\npaused = "closed"')
-        (tmp_path / "institutions.toml").write_text(paused)
-        tick = ticks(module, at)["nightly_Asia_Tokyo_30_4_x_x_1_to_5"]
-    assert (tick.run_requests, tick.skip_message) == (
-        [],
-        "every institution is paused, or has left the registry: cedar",
-    )
+        found = ticks(module, NIGHT)
+        assert [r.partition_key for r in found[LONDON].run_requests] == ["2026-11-20|ash"]
+        registry.write_text(REGISTRY.replace("[cedar]", '[cedar]\npaused = "closed"'))
+        tick = ticks(module, NIGHT)[TOKYO]
+    assert tick.run_requests == []
+    assert tick.skip_message == "every institution is paused, or has left the registry: cedar"
 
 
 def test_one_whose_settings_are_wrong_costs_the_others_nothing_and_one_that_left_is_not_asked(tmp_path: Path) -> None:
     with defined(tmp_path, REGISTRY.replace('"Asia/Tokyo"', '"Mars/Base"')) as module:
-        assert [s.name for s in module.defs.schedules] == ["nightly_Europe_London_15_2_x_x_x"]
+        assert [s.name for s in module.defs.schedules] == [LONDON]
         (tmp_path / "institutions.toml").write_text(REGISTRY.replace("[ash]", "[elm]"))
-        (tick,) = ticks(module, datetime(2026, 11, 20, 2, 15, tzinfo=UTC)).values()
+        (tick,) = ticks(module, NIGHT).values()
     assert [r.partition_key for r in tick.run_requests] == ["2026-11-20|birch", "2026-11-20|oak"]
 
 
@@ -246,16 +241,16 @@ def test_a_batch_is_chosen_by_name_so_that_adding_an_institution_moves_nobody() 
 def test_partitions_are_days_by_batch(tmp_path: Path) -> None:
     with defined(tmp_path, "batches = 3\n" + REGISTRY) as module:
         found = module.defs.resolve_asset_graph().get(ASSET).partitions_def
-        asked = ticks(module, datetime(2026, 11, 20, 2, 15, tzinfo=UTC))
+        asked = ticks(module, NIGHT)
         partitions = sys.modules["pipelines.assets"].PARTITIONS
     keys = found.get_partition_keys(current_time=datetime(2026, 8, 1, 12, tzinfo=UTC))
     assert keys == ["2026-08-01|batch-01", "2026-08-01|batch-02", "2026-08-01|batch-03"]
     batches = {name: partitions.batch_of(name) for name in ("ash", "birch", "cedar", "oak")}
-    london = asked["nightly_Europe_London_15_2_x_x_x"].run_requests
+    london = asked[LONDON].run_requests
     wanted = sorted({batches[name] for name in ("ash", "birch", "oak")})
     assert [r.partition_key for r in london] == [f"2026-11-20|{batch}" for batch in wanted]
     # The batch of a school in Tokyo is not asked for it by London's schedule, nor the other way round.
-    for request in [*london, *asked["nightly_Asia_Tokyo_30_4_x_x_1_to_5"].run_requests]:
+    for request in [*london, *asked[TOKYO].run_requests]:
         names = partitions.scope(request.tags).institutions
         assert names
         assert ("cedar" in names) == ("Tokyo" in request.tags["rollbook/schedule"])

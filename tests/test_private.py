@@ -1,4 +1,4 @@
-"""Files are the owner's alone: what every entry makes, whatever the umask was, and what is only there for a while."""
+"""Files are the owner's alone: what every entry makes under any umask, and what is there only for a while."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_the_code_location_keeps_what_it_makes_private(tmp_path: Path) -> None:
     }
 
 
-def test_a_folder_for_a_while_is_private_and_goes_with_its_block(tmp_path: Path) -> None:
+def test_a_temporary_folder_is_private_and_goes_with_its_block(tmp_path: Path) -> None:
     build = files.folder(tmp_path / "build")
     before = os.umask(0)
     try:
@@ -107,13 +107,13 @@ def test_a_folder_for_a_while_is_private_and_goes_with_its_block(tmp_path: Path)
     assert list(build.iterdir()) == []
 
 
-def test_a_folder_for_a_while_goes_when_its_block_fails_too(tmp_path: Path) -> None:
+def test_a_temporary_folder_goes_when_its_block_fails_too(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="as it may"), files.aside(tmp_path):
         raise RuntimeError("as it may")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_one_may_only_read_it_is_made_in_the_systems_temporary_folder(
+def test_in_a_warehouse_that_can_only_be_read_it_is_made_in_the_systems_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -153,7 +153,7 @@ def test_folders_come_and_go_while_a_writer_sweeps(tmp_path: Path) -> None:
         try:
             while not done.is_set():
                 files.sweep_aside(tmp_path)
-        except BaseException as error:  # noqa: BLE001 - whichever it is, it shall be none
+        except BaseException as error:  # noqa: BLE001 - no error may happen
             failed.append(error)
 
     sweeper = threading.Thread(target=sweep)
@@ -195,7 +195,7 @@ def _diff(house: House, temporary: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_diffs_at_once_and_a_sync_beside_them_do_not_meet(house: House) -> None:
+def test_two_diffs_at_once_and_a_sync_beside_them_do_not_disturb_each_other(house: House) -> None:
     house.sync()
     house.at(2)
     del house.service.students[0]

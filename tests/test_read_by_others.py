@@ -51,7 +51,7 @@ END = "print(json.dumps([sorted(days), sorted(names)]))\n"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, SmallLake], Path]:
-    """Three lakes, and what their institutions give their fleet, where it lies in a warehouse."""
+    """Three lakes, and what their institutions give their fleet, in the folders of a warehouse."""
     folder = tmp_path_factory.mktemp("warehouse")
     (folder / "given").mkdir()
     found = lakes(folder, seed=3, nightly=False)

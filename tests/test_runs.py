@@ -1,4 +1,4 @@
-"""Runs whose process is gone are marked as failed, so that they hold up no later night; others are let be."""
+"""Runs whose process is gone are marked as failed, so that they hold up no later night; others are left alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 
 def run(instance: dg.DagsterInstance, tag: str) -> str:
-    """A run under way that carries this as its signature; {} stands for its id."""
+    """A run under way that carries this as its signature; {} is replaced by its id."""
     job = dg.GraphDefinition(name="nothing").to_job()
     made = instance.create_run_for_job(job, status=STARTED)
     instance.add_run_tags(made.run_id, {runs.PROCESS_TAG: tag.format(made.run_id)})
@@ -117,33 +117,31 @@ def test_records_that_are_not_there_yet_are_made_once_however_many_open_them(
             assert list(threads.map(count, range(4))) == [0, 0, 0, 0]
 
 
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty Dagster home, and settings of a service."""
+    for name, value in {**graph.EXAMPLE, "DAGSTER_HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
 def test_the_server_makes_the_records_before_it_starts_what_needs_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, there = tmp_path / "home", []
-    home.mkdir()
     (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
-    started = serve._child
+    started, there = serve._child, list[bool]()
 
     def child(command: list[str]) -> AbstractContextManager[subprocess.Popen[bytes]]:
         there.append((home / "schedules" / "schedules.db").exists())
         return started(command if len(there) == 1 else [sys.executable, "-c", ""])
 
     monkeypatch.setattr(serve, "_child", child)
-    monkeypatch.setenv("DAGSTER_HOME", str(home))
-    for name, value in graph.EXAMPLE.items():
-        monkeypatch.setenv(name, value)
     with pytest.raises(RollbookError, match="ended by itself"):
         serve.serve()
     assert there == [False, True, True]
 
 
-def test_records_that_do_not_open_end_the_server_with_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "dagster.yaml").write_text("no_such_setting: 1\n")
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    for name, value in graph.EXAMPLE.items():
-        monkeypatch.setenv(name, value)
+def test_records_that_do_not_open_end_the_server_with_a_sentence(home: Path) -> None:
+    (home / "dagster.yaml").write_text("no_such_setting: 1\n")
     with pytest.raises(RollbookError, match="Dagster's records do not open; .* `rollbook doctor`"):
         serve.serve()

@@ -77,6 +77,8 @@ def test_what_fetches_nothing_needs_no_address_and_no_key(monkeypatch: pytest.Mo
         ("HOLD_REMOVED_PERCENT", "-1", "greater than or equal to 0"),
         ("HOLD_CHANGED_PERCENT", "101", "less than or equal to 100"),
         ("VERIFY_MOST", "many", "valid integer"),
+        ("KEEP_DAYS", "0", "greater than or equal to 1"),
+        ("KEEP_DAYS", "a month", "valid integer"),
         ("PUBLISHED_MODE", "rw", "is 'rw', which is not a file mode"),
     ],
 )
@@ -131,13 +133,15 @@ def test_plain_http_goes_nowhere_that_only_looks_like_this_machine(monkeypatch: 
 # Apprise drops the dot at the end and goes to this machine.
 @pytest.mark.parametrize("host", sorted({*ELSEWHERE} - {"localhost.", "127.0.0.1."}))
 @pytest.mark.parametrize("address", ["json://{}/hook", "mailto://me:pw@x.example?smtp={}&from=it@school.example"])
-def test_neither_does_an_alert(monkeypatch: pytest.MonkeyPatch, address: str, host: str) -> None:
+def test_no_alert_goes_there_without_encryption_either(
+    monkeypatch: pytest.MonkeyPatch, address: str, host: str
+) -> None:
     with pytest.raises(SettingError, match=r"^ROLLBOOK_NOTIFY is wrong in address 1"):
         setting(monkeypatch, ROLLBOOK_NOTIFY=address.format(host))
 
 
 @pytest.mark.parametrize("host", ELSEWHERE)
-def test_none_of_these_is_this_machine(host: str) -> None:
+def test_none_of_these_hosts_is_this_machine(host: str) -> None:
     assert not is_loopback(host.strip("[]"))
 
 

@@ -54,7 +54,7 @@ def test_every_table_and_column_says_what_it_is() -> None:
 
 
 def test_every_column_of_text_says_whether_it_is_personal() -> None:
-    """Somebody decided, and did not just leave it out: what is personal is left out of the pseudonymous file."""
+    """Somebody must decide, since what is personal is left out of the pseudonymous file."""
     declared = [*schema.declared(), relations.OBSERVED]
     texts = [(f"{r.schema}.{r.name}", c) for r in declared for c in r.columns if c.is_text]
     assert len(texts) > 60
@@ -86,7 +86,7 @@ def test_the_fingerprint_is_the_same_in_every_process() -> None:
 
 
 def test_the_fingerprint_is_of_what_flattening_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Saying that a column is personal, or is not, makes no day of the lake another one."""
+    """Saying that a column is personal, or is not, changes no day of the lake."""
     before, table = fingerprint(), TABLES["classes"]
 
     def declared(**change: object) -> Table:

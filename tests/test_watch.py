@@ -1,4 +1,4 @@
-"""The sensor that tells of runs: what it makes of each, once, whoever ran it, whatever was restarted in between."""
+"""The sensor that tells of runs: each once, no matter who started it and what was restarted in between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobO
 from pipelines.notify.alerts import Alerts
 from pipelines.sync import Rollbook
 from tests.support import graph
-from tests.support.graph import Job
+from tests.support.graph import SYNC, Job
 from tests.support.nights import House, new_house, night
 from tests.support.processes.commands import dagster_home, run_command
 from tests.support.records import classes, students
@@ -24,7 +24,6 @@ from tests.support.wire.listeners import Webhook
 
 pytestmark = pytest.mark.slow
 
-SYNC = {"rollbook/sync": "nightly"}
 # What a run that the daemon or the UI launched carries, and a command's does not.
 ORIGIN = RemoteJobOrigin(
     RemoteRepositoryOrigin(GrpcServerCodeLocationOrigin("localhost", port=1), "__repository__"), "nightly_sync"
@@ -69,7 +68,7 @@ def watch(clock: time_machine.Traveller, house: House, tmp_path: Path) -> Iterat
 
 
 def heads(hook: Webhook) -> list[str]:
-    return [text.splitlines()[0].removeprefix("Rollbook, ").partition(": ")[2] for text in hook.texts]
+    return [head.partition(": ")[2] for head in hook.heads]
 
 
 def test_each_run_is_told_once_however_often_it_is_looked_at(watch: Watch, house: House, hook: Webhook) -> None:
@@ -102,7 +101,7 @@ def test_a_held_run_and_its_approval_by_hand_are_told(watch: Watch, house: House
     assert f"`rollbook sync --date {night(2)} --approve`" in hook.texts[0]
 
 
-def test_what_an_unforeseen_error_says_is_not_passed_on(
+def test_what_an_unexpected_error_says_is_not_passed_on(
     watch: Watch, hook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any, **__: Any) -> None:
@@ -113,12 +112,12 @@ def test_what_an_unforeseen_error_says_is_not_passed_on(
     watch.look()
     (text,) = hook.texts
     assert text.splitlines()[1] == (
-        f"It ended with an unforeseen error (ValueError). Its log is in the UI (run {result.run_id})."
+        f"It ended with an unexpected error (ValueError). Its log is in the UI (run {result.run_id})."
     )
     assert "Number7" not in text
 
 
-def test_a_backfill_is_nobodys_alert(watch: Watch, hook: Webhook) -> None:
+def test_a_backfill_alerts_nobody(watch: Watch, hook: Webhook) -> None:
     assert not watch.job.run(night(-3), night(-1)).success
     watch.look()
     assert hook.texts == []

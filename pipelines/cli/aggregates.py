@@ -1,4 +1,4 @@
-"""`rollbook aggregates`: writes figures that may leave the building."""
+"""`rollbook aggregates`: writes figures that are safe to share."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def aggregates(
 ) -> None:
     """Write counts, rates and averages by school, course, class and week that may leave the building.
 
-    A figure that is about fewer than ROLLBOOK_SUPPRESS_BELOW students is suppressed, and so is one that would help to
-    calculate such a figure from others, of any week. A README.txt beside the files says what they mean.
+    Figures about fewer than ROLLBOOK_SUPPRESS_BELOW students are suppressed, and so are figures of any week from which
+    a suppressed one could be calculated. A README.txt beside the files explains them.
 
-    A week is released once, when it is over, and stays as it is: running this again adds the weeks that are missing.
-    What was released is recorded in private/aggregates/ in the warehouse; keep that with your backups.
+    Each week is released once, when it is over, and does not change afterwards; run this again to add missing weeks.
+    private/aggregates/ in the warehouse records what was released: include it in your backups.
     """
     from pipelines.privacy import access
     from pipelines.privacy.disclosure.aggregates import release
@@ -58,17 +58,17 @@ def aggregates(
             rows.append((released.name, len(released.rows), shown, len(released.rows) - shown))
         out.print(table("Released", ("week", "figures", "shown", "suppressed"), rows))
     else:
-        out.print("No further week is over: nothing new was released.")
+        out.print("No other week is over yet: nothing new was released.")
     out.print(f"{safe(str(folder))} holds {count_of(result.kept + len(result.released), 'week')}.")
     if result.changed:
         _warn(
-            f"The records of {', '.join(result.changed)} are others now than when they were released. What was released"
-            " stays as it is: two versions of a week would show whom they differ by."
+            f"The records of {', '.join(result.changed)} have changed since their release. The released figures stay:"
+            " two versions of a week would reveal whom they differ by."
         )
     if result.altered:
         _warn(
-            f"{', '.join(result.altered)} in {folder} are not as they were released. They were left as they are; remove"
-            " them and run this again to have them as they were."
+            f"{', '.join(result.altered)} in {folder} were changed after their release, and were not overwritten. To"
+            " restore them, delete them and run this again."
         )
 
 

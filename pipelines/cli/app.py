@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
+from inspect import getdoc
 from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,19 +41,19 @@ app = typer.Typer(
 
 
 class Terminal(Console):
-    """Where all output goes. Control characters from the service, a file or an argument never reach the terminal."""
+    """Prints all output. Control characters from the service, a file or an argument never reach the terminal."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, emoji=False, **options)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print; a sentence is wrapped by the terminal alone, so that a command in it can be copied whole.
+        """Print. Sentences are soft-wrapped, so that a command in them can be copied whole.
 
-        Where there are many institutions, such a command names the one that this is about.
+        With a registry, such a command names the current institution.
         """
-        if all(isinstance(thing, str) for thing in objects):
+        if all(isinstance(text, str) for text in objects):
             options.setdefault("soft_wrap", True)
-            objects = tuple(naming(os.environ.get(INSTITUTION, ""), thing) for thing in objects)
+            objects = tuple(naming(os.environ.get(INSTITUTION, ""), text) for text in objects)
         super().print(*objects, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -62,7 +63,7 @@ class Terminal(Console):
 
 
 class LogLines(logging.Handler):
-    """Prints what is logged as the commands print theirs: one line each, which the terminal alone wraps."""
+    """Prints log records like other output: one soft-wrapped line each."""
 
     def __init__(self, terminal: Terminal) -> None:
         super().__init__()
@@ -85,7 +86,7 @@ def _show_version(wanted: bool) -> None:
 
 
 def _institutions(incomplete: str) -> list[str]:
-    """The names that begin so, for a shell's TAB; none where the registry cannot be read."""
+    """The institutions with this prefix, for shell completion; none if the registry cannot be read."""
     try:
         known = registry()
     except RollbookError:
@@ -95,7 +96,7 @@ def _institutions(incomplete: str) -> list[str]:
 
 @app.callback()
 def _options(
-    version: Annotated[  # noqa: ARG001 - its callback has answered
+    version: Annotated[  # noqa: ARG001 - handled by its callback
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     named: Annotated[
@@ -103,7 +104,7 @@ def _options(
         typer.Option(
             "--institution",
             metavar="NAME",
-            help="Which institution of institutions.toml, if there is one.",
+            help="The institution, if there is an institutions.toml.",
             autocompletion=_institutions,
         ),
     ] = None,
@@ -112,10 +113,20 @@ def _options(
         os.environ[INSTITUTION] = named
 
 
+def unwrap_help(group: typer.Typer) -> None:
+    """Have the terminal wrap the paragraphs of all commands' help: Typer would keep the line breaks of the source."""
+    for command in group.registered_commands:
+        paragraphs = (getdoc(command.callback) or "").split("\n\n")
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    for below in group.registered_groups:
+        if below.typer_instance is not None:
+            unwrap_help(below.typer_instance)
+
+
 def main() -> None:
     """Run a command; an error becomes one line and an exit code.
 
-    A traceback is shown only for an unforeseen error and when ROLLBOOK_DEBUG is set: it may quote records.
+    A traceback is shown only for an unexpected error when ROLLBOOK_DEBUG is set: it may quote records.
     """
     files.keep_private(os.environ.setdefault("DAGSTER_HOME", str(ROOT / "dagster_home")))
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[LogLines(err)])
@@ -127,14 +138,14 @@ def main() -> None:
         if os.environ.get("ROLLBOOK_DEBUG"):
             raise
         advice = (
-            "Run it again with ROLLBOOK_DEBUG=1 to see all of it, which may quote pupils' records: read it before you"
-            " pass it on"
+            "Run it again with ROLLBOOK_DEBUG=1 to see the traceback. It may quote pupils' records: read it before you"
+            " share it"
         )
         fail(unexpected_error(f"{type(error).__name__}{_place(error)}", advice), RollbookError.exit_code)
 
 
 def _place(error: BaseException) -> str:
-    """The last line of Rollbook's own code in an error's traceback, or nothing if there is none."""
+    """The last line of Rollbook's own code in an error's traceback, as ` in FILE, line N`; empty if there is none."""
     own = [frame for frame in extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(PACKAGE)]
     return f" in {Path(own[-1].filename).relative_to(PACKAGE.parent)}, line {own[-1].lineno}" if own else ""
 
@@ -145,9 +156,12 @@ def fail(message: str, exit_code: int) -> None:
     sys.exit(exit_code)
 
 
-def day_of(moment: datetime | None) -> date | None:
-    """The date of what typer parsed."""
-    return moment.date() if moment else None
+def parse_day(text: str) -> date:
+    """Parse an argument that is a day. Raises typer.BadParameter."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 - a day has no time zone
+    except ValueError:
+        raise typer.BadParameter(f"{printable(repr(text))} is not a day: write one like 2026-09-01") from None
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
@@ -163,9 +177,9 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 
 
 def open_rollbook(*, fetches: bool = False, **overrides: Any) -> Rollbook:
-    """What the settings name, ready for a command. `fetches` and `overrides` are those of `load`, which raises.
+    """A Rollbook with the current settings. `fetches` and `overrides` go to `settings.load`, whose errors it raises.
 
-    The stages are imported only here: `rollbook --help` need not wait for them.
+    Imports the stages only here, to keep `rollbook --help` fast.
     """
     from pipelines.sync import Rollbook
 
@@ -173,7 +187,7 @@ def open_rollbook(*, fetches: bool = False, **overrides: Any) -> Rollbook:
 
 
 def progress_bars() -> Progress:
-    """Bars that are gone at the end; none without a terminal."""
+    """Progress bars that disappear at the end; disabled without a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
@@ -181,12 +195,12 @@ def progress_bars() -> Progress:
 
 
 def received(records: Mapping[str, int]) -> str:
-    """How many records came per set, as `500 students, 20 classes`."""
+    """The number of records received per set, as `500 students, 20 classes`."""
     return ", ".join(f"{count:,} {name}" for name, count in records.items()) or "no records"
 
 
 def safe(text: str) -> str:
-    """Escape outside text for use within a printed line: its markup and line breaks have no effect."""
+    """Escape external text for a printed line: its markup and line breaks have no effect."""
     return escape(printable(text))
 
 

@@ -1,4 +1,4 @@
-"""`rollbook codes`: whom a code of the pseudonymous file stands for, and new codes for all. For the owner only."""
+"""`rollbook codes`: finds the student behind a pseudonymous code, and replaces all codes. For the owner only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pipelines.sync import Rollbook
 
 codes = typer.Typer(
-    help="Look up whom a code of the pseudonymous file stands for, or give everybody another one.",
+    help="Find the student behind a code of the pseudonymous file, or replace all codes.",
     no_args_is_help=True,
 )
 app.add_typer(codes, name="codes")
@@ -27,9 +27,9 @@ app.add_typer(codes, name="codes")
 
 @codes.command()
 def find(
-    code: Annotated[int, typer.Argument(help="The code, as student_id in rollbook-pseudonymous.duckdb has it.")],
+    code: Annotated[int, typer.Argument(help="The code: a student_id in rollbook-pseudonymous.duckdb.")],
 ) -> None:
-    """Show which student a code stands for: the id, and the name as it is or was last.
+    """Show which student a code stands for: the id and the latest name.
 
     Only the account that Rollbook runs as can read the table of codes. Nothing is fetched or changed.
     """
@@ -46,18 +46,18 @@ def find(
 
 @codes.command()
 def rotate(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Replace all codes without asking.")] = False,
 ) -> None:
-    """Begin a new release: every student gets another code, and the pseudonymous file is written again with them.
+    """Begin a new release: give every student a new code, and rewrite the pseudonymous file.
 
-    So is fleet-pseudonymous.duckdb, if the school is in one.
+    Also rewrites fleet-pseudonymous.duckdb, if the school is in one.
 
-    It takes effect at once. The codes used until now lead nowhere afterwards: what analysts have kept by them cannot be
-    joined with the new file, and `rollbook codes find` does not know them any more.
+    Takes effect at once. The old codes stop working: tables that analysts saved with them cannot be joined with the new
+    file, and `rollbook codes find` no longer knows them.
     """
     rollbook = open_rollbook()
     if not yes and not _confirmed():
-        raise ArgumentError("No new release was begun: it was not confirmed. Without a terminal, add --yes")
+        raise ArgumentError("Not confirmed, so no code was replaced. Without a terminal, add --yes")
     fleet = rollbook.warehouse.fleet
     is_shared = fleet is not None and FleetFile(fleet, pseudonymous=True).path.exists()
     with rollbook.writer():
@@ -73,7 +73,7 @@ def _confirmed() -> bool:
     """Ask whether to go on. Without a terminal nobody can answer, so the answer is no."""
     if not sys.stdin.isatty():
         return False
-    return typer.confirm("Every code becomes another one, and the present ones lead nowhere. Go on?", default=False)
+    return typer.confirm("All codes are replaced, and the present ones stop working. Go on?", default=False)
 
 
 def _file(rollbook: Rollbook) -> Pseudonymous:

@@ -1,7 +1,7 @@
 """`rollbook demo`: syncs two weeks of a made-up school, day by day, and shows the result.
 
-It uses what a real sync uses: HTTP (to a sandbox on loopback) and the nightly job. Its warehouse and its Dagster home
-are in `demo/` below the institution's warehouse, which stays as it is; the institution's `.env` is not read.
+Like a real sync, it uses HTTP (to a sandbox on loopback) and the nightly job. Its warehouse and Dagster home are in
+`demo/` below the institution's warehouse, which is not touched; the institution's `.env` is not read.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ VIEWS = ("to_watch", "best", "before")
 def demo(
     students: Annotated[int, typer.Option(min=50, help="How many students a made-up school has.")] = 500,
     days: Annotated[
-        int | None, typer.Option(min=2, help="How many days to play, up to today.", show_default=str(DAYS))
+        int | None, typer.Option(min=2, help="How many days to sync, up to today.", show_default=str(DAYS))
     ] = None,
     schools: Annotated[
-        int | None, typer.Option(min=2, max=100, help="Play several schools and put them together with two engines.")
+        int | None, typer.Option(min=2, max=100, help="Sync several schools, and combine them with two engines.")
     ] = None,
 ) -> None:
     """Sync two weeks of a made-up school, day by day, and show the result.
@@ -57,7 +57,7 @@ def demo(
 
 
 def play(students: int, days: int) -> None:
-    """Play a school's days, and show what came of them."""
+    """Sync a made-up school day by day, and show the result."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from pipelines.sandbox import DEFAULT_SCHOOL, Sandbox
@@ -91,9 +91,9 @@ def play(students: int, days: int) -> None:
 
 
 def choose_warehouse() -> None:
-    """Have this process and its children use the demo's warehouse and Dagster home, and read no `.env`."""
+    """Make this process and its children use the demo's warehouse and Dagster home, and no `.env`."""
     warehouse = common_path() / FOLDER
-    for name in (INSTITUTION, INSTITUTIONS):  # the demo's school is none of a registry
+    for name in (INSTITUTION, INSTITUTIONS):  # the demo's school is not in a registry
         os.environ.pop(name, None)
     home = files.folder(warehouse / "dagster_home")
     os.environ |= {DEMO: "1", f"{PREFIX}WAREHOUSE": str(warehouse), "DAGSTER_HOME": str(home)}

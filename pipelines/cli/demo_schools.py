@@ -1,4 +1,4 @@
-"""`rollbook demo --schools N`: a district of made-up schools, put together by two engines that must agree.
+"""`rollbook demo --schools N`: a district of made-up schools, combined by two engines that must agree.
 
 Everything is in `demo-schools/` below the institution's warehouse: a registry, the schools' warehouses, fleet.duckdb.
 """
@@ -15,7 +15,8 @@ from typing import Any
 
 from pipelines import files
 from pipelines.cli.app import err, out, safe, table
-from pipelines.cli.fleet_build import fleet_folder, fleet_registry
+from pipelines.cli.fleet import fleet_registry
+from pipelines.cli.fleet_build import fleet_folder
 from pipelines.errors import CheckError
 from pipelines.export.query import run_query
 from pipelines.fleet.engine import DUCKDB, SAIL
@@ -33,12 +34,12 @@ FIGURES = (
 
 
 def play(schools: int, students: int, days: int, key: str) -> None:
-    """Sync the schools night by night, build fleet.duckdb twice, and show what came of it. Raises CheckError."""
+    """Sync the schools night by night, build fleet.duckdb twice, and show the result. Raises CheckError."""
     from pipelines.fleet.nights.runner import Fleet
     from pipelines.sandbox import Sandbox, School
 
     names = [name_of(number) for number in range(schools)]
-    last = date.today()  # noqa: DTZ011 - the sandboxes play it
+    last = date.today()  # noqa: DTZ011 - the sandboxes serve this day
     played = [last - timedelta(days=n) for n in reversed(range(days))]
     with ExitStack() as stack:
         sandboxes = {
@@ -60,13 +61,13 @@ def play(schools: int, students: int, days: int, key: str) -> None:
 
 
 def name_of(number: int) -> str:
-    """The name of a school, from 0."""
-    again, which = divmod(number, len(NAMES))
-    return f"{NAMES[which]}-{again + 1}" if again else NAMES[which]
+    """The name of a school by its number, from 0."""
+    rounds, index = divmod(number, len(NAMES))
+    return f"{NAMES[index]}-{rounds + 1}" if rounds else NAMES[index]
 
 
 def _prepare(addresses: Mapping[str, str], first: date, key: str) -> Registry:
-    """Write a registry into an empty folder, and have this process and its children use it. `.env` is not read."""
+    """Write a registry into an empty folder, and make this process and its children use it, without `.env`."""
     root = common_path() / FOLDER
     shutil.rmtree(root, ignore_errors=True)
     files.folder(root)
@@ -88,7 +89,7 @@ def _show(known: Registry) -> None:
     )
     for name, rows in built[DUCKDB].items():
         if built[SAIL][name] != rows:
-            raise CheckError(f"DuckDB and Sail computed {name} differently: this is a fault in Rollbook")
+            raise CheckError(f"DuckDB and Sail computed {name} differently: this is a bug in Rollbook")
     count = sum(map(len, built[DUCKDB].values()))
     tables = count_of(len(built[DUCKDB]), "table")
     out.print(f"\n{FILE} was built twice, by DuckDB and by Sail. They agree: {count} rows of {tables} are the same.")

@@ -36,7 +36,7 @@ def status(
     as_json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object to standard output, and nothing else.")
     ] = False,
-    demo: Annotated[bool, typer.Option("--demo", help="Of the demo's warehouse.")] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Show the demo's warehouse.")] = False,
 ) -> None:
     """Show at a glance how the warehouse is doing. Nothing is fetched or changed.
 
@@ -45,8 +45,8 @@ def status(
     that merges it; how far the history reaches, and which of its days are no longer on disk (ROLLBOOK_KEEP_DAYS);
     disk usage.
 
-    Exits 0 whatever it finds; when a night is late, it says so, and `is_fresh` is false in the JSON. With --json,
-    times have a zone, sizes are in bytes, and what is not known is null.
+    Always exits 0; a late night is marked LATE, and `is_fresh` is false in the JSON. With --json, times have a zone,
+    sizes are in bytes, and unknown values are null.
     """
     from pipelines.operations.status import load_status
 
@@ -66,11 +66,11 @@ def doctor() -> None:
 
     Checks the settings and versions; whether this account may write to the warehouse; whether anything in it is
     damaged, held or late; whether the service accepts the key, whose key it is, and whether the service's clock and
-    this machine's agree; one page of each set, flattened and dropped; the free disk space against the need of one
-    sync and of a year of nights; and Dagster's instance. Sends three requests and writes nothing.
+    this machine's agree; one page of each set, flattened and discarded; whether the free disk space suffices for one
+    sync and for a year of nights; and Dagster's instance. Sends three requests and writes nothing.
 
-    Exits 0 when a sync could run, warnings or not, and 1 when it could not. If a setting is missing or malformed, it
-    is named, and the exit code is 2.
+    Exits 0 when a sync could run, with or without warnings, and 1 when it could not. If a setting is missing or
+    malformed, names it and exits 2.
     """
     from pipelines.cli.instance import Instance
     from pipelines.operations.doctor import Doctor, Level
@@ -82,21 +82,21 @@ def doctor() -> None:
         levels.add(finding.level)
         out.print(f"{MARKS[finding.level]:>8}  [bold]{finding.what}[/]: {safe(finding.says)}")
     if Level.FAILED in levels:
-        err.print("[bold red]A sync could not run:[/] see what failed above.")
+        err.print("[bold red]A sync could not run:[/] see the failures above.")
         raise typer.Exit(1)
     out.print("[bold green]A sync could run.[/]")
 
 
 @app.command()
 def diff() -> None:
-    """Show what a sync would do now, without doing it: walk everything, compare, write nothing.
+    """Show what a sync would do now, without doing it: fetch everything, compare, write nothing.
 
-    Both sets are read as a sync would read them, and missing records are searched for by name. What is fetched goes
-    to a folder in the warehouse's build/ that is removed at the end; the published file, the raw bodies and Dagster's
-    records stay as they are. Shows for each table what would be added, changed and removed, whether the walks were
-    proven complete, and whether the sync would be held, and why.
+    Both sets are read as in a sync, and missing records are searched for by name. The responses go to a folder in the
+    warehouse's build/ that is removed at the end; the published file, the raw bodies and Dagster's records do not
+    change. Shows for each table what would be added, changed and removed, whether the walks were proven complete, and
+    whether the sync would be held, and why.
 
-    Exits 0 whatever it finds, and 1 only when the service could not be read.
+    Exits 1 when the service could not be read, else 0.
     """
     from pipelines.operations.diff import diff as compare
 
@@ -171,11 +171,11 @@ def _pseudonymous(file: PseudonymousFile) -> str:
     if not file.is_wanted:
         return f"{PSEUDONYMOUS} is still there, though ROLLBOOK_PSEUDONYMOUS is not set: the next sync removes it"
     if file.is_current:
-        return f"{PSEUDONYMOUS} is of the version that is published"
+        return f"{PSEUDONYMOUS} matches the published file"
     if file.published_at is None:
-        return f"there is no {PSEUDONYMOUS} that can be read: the next sync makes it, or `rollbook relocate` now"
+        return f"{PSEUDONYMOUS} is missing or damaged: the next sync makes it, or `rollbook relocate` now"
     return (
-        f"{PSEUDONYMOUS} is NOT of the version that is published, but of the one made {_ago(file.published_at)}, up to"
+        f"{PSEUDONYMOUS} does NOT match the published file, but the version made {_ago(file.published_at)}, up to"
         f" {file.newest_day}: the next sync makes it again, or `rollbook relocate` now"
     )
 

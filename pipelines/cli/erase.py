@@ -1,4 +1,4 @@
-"""The commands for one pupil's right to be erased: erase and hold-erasure."""
+"""The commands for the right to erasure: erase and hold-erasure."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ Student = Annotated[int, typer.Argument(metavar="STUDENT", help="The student's i
 def erase(
     student: Student,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown in the certificate. No names.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what holds the student.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be erased.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Erase without asking.")] = False,
 ) -> None:
-    """Erase one student from everything here, and keep the student out of all that comes.
+    """Erase one student from everything here, and drop the student from all future syncs.
 
-    Raw bodies, snapshots, history, changes, refused records, published files that are kept, the morning page, files in
-    exports/ and Dagster's records are written again without the student or deleted; everybody else's rows stay as they
-    are. A keyed hash of the id is remembered, so that a student whom the service still lists is dropped before anything
-    is written. It cannot be undone. Prints a certificate, which says what a person still has to do: backups, copies.
+    Raw bodies, snapshots, history, changes, refused records, kept published files, the morning page, files in exports/
+    and Dagster's records are rewritten without the student or deleted; the rows of other students do not change. A
+    keyed hash of the id is kept, so that a student whom the service still lists is dropped before anything is written.
+    It cannot be undone. Prints a certificate, which says what you still have to do by hand: backups, copies.
 
-    Counts first and asks. A student of whom nothing is here can be kept out, too. Killed on the way, it is finished by
-    the next sync. Exits 2 for a student under a legal hold, 3 when it was not confirmed; then nothing has changed.
+    Shows the counts first and asks. Also works for a student who is not here yet. If it is killed, the next sync
+    finishes it. Exits 2 for a student under a legal hold, 3 when it was not confirmed; then nothing has changed.
     """
     from rich.markdown import Markdown
 
@@ -71,7 +71,7 @@ def erase(
     if certificate.counts.get("recognised"):
         err.print(
             "[yellow]Warning:[/] other records have the email or reference id of this student, under another id or"
-            " none. They were left: look whether they are the same person."
+            " none. They were not erased: check whether they are the same person."
         )
 
 
@@ -81,9 +81,9 @@ def hold_erasure(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown when an erasure is refused. No names.")] = "",
     lift: Annotated[bool, typer.Option("--lift", help="Allow the student to be erased again.")] = False,
 ) -> None:
-    """Refuse to erase a student, as long as a legal duty to keep the records lasts.
+    """Block the erasure of a student while there is a legal duty to keep the records.
 
-    The id is kept as a keyed hash. Exits 2 for a student who was erased already.
+    The id is kept as a keyed hash. Exits 2 for a student who is already erased.
     """
     from pipelines.operations import erase as erasures
 
@@ -99,9 +99,9 @@ def hold_erasure(
 
 
 def _show(found: Holdings, title: str) -> None:
-    """Print what holds the student."""
+    """Print what is to be erased."""
     if not found.anything:
-        out.print("Nothing here is about this student. Erased all the same, the student is kept out of all that comes.")
+        out.print("Nothing here is about this student. An erasure still drops the student from all future syncs.")
         return
     rows = ((label, found.counts[key]) for key, label in LABELS.items() if found.counts.get(key))
     out.print(table(title, ("what", "count"), rows))

@@ -19,13 +19,13 @@ from pipelines.store.versions import PUBLISHED
 def explore(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 3001,
     edit: Annotated[
-        bool, typer.Option("--edit", help="Open your own copy of it in this folder as a notebook, to change it.")
+        bool, typer.Option("--edit", help="Edit your own copy of the app, a notebook in this folder.")
     ] = False,
-    demo: Annotated[bool, typer.Option("--demo", help="Of the demo's school.")] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Show the demo's school.")] = False,
 ) -> None:
     """Show the school, its classes and students in the browser, until Ctrl-C or SIGTERM. It only reads.
 
-    It listens on this machine only and asks for the token in the address that it prints.
+    Listens on this machine only, and requires the token in the address that it prints.
     """
     if demo:
         choose_warehouse()

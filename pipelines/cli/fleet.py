@@ -1,4 +1,4 @@
-"""`rollbook fleet`: what is done with all institutions of a registry, and what is known of them."""
+"""`rollbook fleet`: syncs, checks and manages all institutions of a registry."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.app import app, day_of, err, out, progress_bars, safe, table
+from pipelines.cli.app import app, err, out, parse_day, progress_bars, received, safe, table
 from pipelines.cli.serve import stopping_on_signals
 from pipelines.errors import ArgumentError, SettingError
 from pipelines.institutions import FILE, Registry
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from pipelines.fleet.nights.runner import Fleet
     from pipelines.fleet.overview import FleetStatus, InstitutionStatus
 
-# No zone's day begins earlier than this before UTC's.
-EASTERNMOST = timedelta(hours=14)
-# With more institutions than these, only those are listed that somebody should look at.
+EASTERNMOST = timedelta(hours=14)  # ahead of UTC
+# Of more institutions than this, only those that need attention are listed.
 LISTED = 30
 MARKS = {
     "synced": "[green]synced[/]",
@@ -38,46 +37,49 @@ MARKS = {
 }
 LEVELS = {"warning": "[yellow]warning[/]", "failed": "[bold red]failed[/]"}
 
-fleet_app = typer.Typer(help="Many institutions in one place: those of institutions.toml.", no_args_is_help=True)
+fleet_app = typer.Typer(help="Work with all institutions of institutions.toml.", no_args_is_help=True)
 app.add_typer(fleet_app, name="fleet")
 
 Only = Annotated[
-    str | None, typer.Option("--only", metavar="NAMES", help="Only these institutions, with commas between.")
+    str | None, typer.Option("--only", metavar="NAMES", help="Only these institutions, separated by commas.")
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", min=1, metavar="N", help="How many at a time; by default twice the processors, at most 16."),
+    typer.Option("--jobs", min=1, metavar="N", help="How many run at once; by default two per processor, at most 16."),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="An institution of institutions.toml.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="An institution in institutions.toml.")]
 
 
 @fleet_app.command()
 def sync(
     day: Annotated[
-        datetime | None,
+        date | None,
         typer.Option(
-            "--date", formats=["%Y-%m-%d"], metavar="DAY", help="The snapshots' date; by default each one's today."
+            "--date",
+            parser=parse_day,
+            metavar="DAY",
+            help="The snapshots' date; by default today in each institution's time zone.",
         ),
     ] = None,
     jobs: Jobs = None,
     only: Only = None,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Ask the services even where this day was synced already.")
+        bool, typer.Option("--fresh", help="Ask the services even if this day is already synced.")
     ] = False,
 ) -> None:
-    """Run the night of every institution, each for itself, in a process of its own.
+    """Sync every institution, each in a process of its own.
 
-    One whose day was synced already is not fetched again: a run that was killed is finished by the next one. Whatever
-    goes wrong at one institution costs the others nothing. One whose key was refused on three nights in a row is
-    paused; everything else is tried again each night.
+    Institutions whose day is already synced are not fetched again, so the next run finishes one that was killed. A
+    failure at one institution does not affect the others. An institution whose key was refused on three nights in a row
+    is paused; every other failure is retried each night.
 
     Exits 0 when all are synced (or paused), 1 when some failed, 3 when some are held and none failed.
     """
-    if day is not None and day.date() > (datetime.now(UTC) + EASTERNMOST).date():
-        raise ArgumentError(f"{day:%Y-%m-%d} has not begun anywhere: leave --date out for each one's today")
+    if day is not None and day > (datetime.now(UTC) + EASTERNMOST).date():
+        raise ArgumentError(f"{day:%Y-%m-%d} has not begun anywhere: leave out --date to sync today")
     fleet = _fleet(only, jobs)
     with stopping_on_signals(130), _progress("institutions", len(fleet.institutions)) as advance:
-        found = fleet.sync(day_of(day), fresh=fresh, done=lambda *_: advance())
+        found = fleet.sync(day, fresh=fresh, done=lambda *_: advance())
     _print_outcomes(found)
     counts = Counter(outcome.kind for outcome in found.values())
     raise typer.Exit(1 if counts["failed"] else 3 if counts["held"] else 0)  # type: ignore[index]
@@ -90,13 +92,13 @@ def status(
     ] = False,
     prometheus: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the figures that a node exporter collects to this file (*.prom)."),
+        typer.Option(metavar="FILE", help="Write metrics for Prometheus' node exporter to this file (*.prom)."),
     ] = None,
     only: Only = None,
 ) -> None:
-    """Show what came of the last sync of every institution, and who is late, held, failed or paused.
+    """Show the last sync of every institution, and which are late, held, failed or paused.
 
-    Nothing is fetched or changed. Exits 0 whatever it finds. With --json, times are UTC, and what is not known is null.
+    Nothing is fetched or changed. Always exits 0. With --json, times are UTC, and unknown values are null.
     """
     import msgspec
 
@@ -115,26 +117,26 @@ def status(
 
 @fleet_app.command()
 def watch(only: Only = None) -> None:
-    """Tell of each institution whose night did not happen, and send again what could not be delivered.
+    """Alert about institutions whose nightly sync is late, and retry undelivered alerts.
 
-    For cron, where `rollbook serve` does not run. Each institution's ROLLBOOK_NOTIFY is told once of a night, and once
-    of the first good sync after it; those with the same addresses share a message. When a night should have been is
-    each institution's `cron`. Fetches nothing, and exits 0 whatever it finds.
+    For cron, where `rollbook serve` does not run. Sends each institution's ROLLBOOK_NOTIFY one alert for a late night,
+    and one for the first good sync after it; institutions with the same addresses share a message. Each institution's
+    `cron` says when its nights are due. Fetches nothing, and always exits 0.
     """
     fleet = _fleet(only)
     late = fleet.watch()
     for name, night in late.items():
         out.print(f"{MARKS['late']}    [bold]{name}[/]  the night of {night:%Y-%m-%d %H:%M} was not synced")
     if not late:
-        out.print("Nobody is late who was not told of already.")
+        out.print("No institution is newly late.")
 
 
 @fleet_app.command()
 def check(jobs: Jobs = None, only: Only = None) -> None:
-    """Check whether each institution could be synced here and now, and say what to do where not.
+    """Check whether each institution could be synced here and now, and say what to do if not.
 
-    Does for each what `rollbook --institution NAME doctor` does, and shows what is not in order. Writes nothing.
-    Exits 0 when all could be synced, warnings or not, and 1 when one could not.
+    Runs the checks of `rollbook --institution NAME doctor` for each, and shows warnings and failures. Writes nothing.
+    Exits 0 when all could be synced, with or without warnings, and 1 when one could not.
     """
     fleet, failed = _fleet(only, jobs), 0
     with stopping_on_signals(130):
@@ -153,30 +155,30 @@ def check(jobs: Jobs = None, only: Only = None) -> None:
 
 @fleet_app.command()
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name here, and that of its folder: linden-vale.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name here and its folder's, such as linden-vale.")],
     base_url: Annotated[str, typer.Option(metavar="URL", help="The address of its records service, before /svcapi.")],
-    key_env: Annotated[str | None, typer.Option(metavar="VAR", help="The variable that holds its key.")] = None,
-    key_file: Annotated[Path | None, typer.Option(metavar="FILE", help="The file that holds its key.")] = None,
-    timezone: Annotated[str | None, typer.Option(metavar="ZONE", help="Its time zone: Europe/London.")] = None,
+    key_env: Annotated[str | None, typer.Option(metavar="VAR", help="The environment variable with its key.")] = None,
+    key_file: Annotated[Path | None, typer.Option(metavar="FILE", help="The file with its key.")] = None,
+    timezone: Annotated[str | None, typer.Option(metavar="ZONE", help="Its time zone, such as Europe/London.")] = None,
 ) -> None:
-    """Add an institution to institutions.toml; the first one makes the file. Comments and order in it stay.
+    """Add an institution to institutions.toml, which is created if needed. Its comments and order are kept.
 
-    The key itself never stands there: say which variable or file holds it.
+    The file never contains the key itself, only the variable or file that holds it.
     """
     from pipelines.fleet import edit
 
     if (key_env is None) == (key_file is None):
-        raise ArgumentError("Say where the key is: --key-env NAME for a variable, or --key-file FILE; one of the two")
+        raise ArgumentError("Say where the key is: either --key-env VAR or --key-file FILE")
     where = {"env": key_env} if key_file is None else {"file": _from_root(key_file)}
     values: dict[str, object] = {"base_url": base_url, "api_key": where}
     path = edit.add(name, values | ({"timezone": timezone} if timezone else {}))
     out.print(
-        f"[bold green]Added[/] {name} to {safe(str(path))}. To see whether it works: rollbook fleet check --only {name}"
+        f"[bold green]Added[/] {name} to {safe(str(path))}. To check its settings: rollbook fleet check --only {name}"
     )
     if (common_path() / "raw").is_dir():
         err.print(
-            f"[yellow]Note:[/] {safe(str(common_path()))} holds the warehouse of a single school. To go on with it as"
-            f" {name}, stop Rollbook and move what is in it into a folder {name} there."
+            f"[yellow]Note:[/] {safe(str(common_path()))} holds the warehouse of a single school. To keep it as {name},"
+            f" stop Rollbook and move its contents into a folder {name} there."
         )
 
 
@@ -185,7 +187,7 @@ def pause(
     name: Name,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown with the institution.")] = "",
 ) -> None:
-    """Leave an institution out of the nights until it is resumed. Its warehouse stays readable."""
+    """Do not sync an institution until it is resumed. Its warehouse stays readable."""
     from pipelines.fleet import edit
 
     edit.pause(_registry(), name, reason)
@@ -194,7 +196,7 @@ def pause(
 
 @fleet_app.command()
 def resume(name: Name) -> None:
-    """Let a paused institution take part in the nights again, whether a person or Rollbook paused it."""
+    """Sync a paused institution again, whether a person or Rollbook paused it."""
     from pipelines.fleet import edit
 
     if edit.resume(_registry(), name):
@@ -204,28 +206,34 @@ def resume(name: Name) -> None:
 
 
 def _from_root(path: Path) -> str:
-    """A path that was typed in this folder, for the registry, where relative ones start at the root."""
+    """A path that was typed in this folder, for the registry, where relative paths start at the root."""
     return str(path if Path.cwd() == ROOT else Path.cwd() / path.expanduser())
 
 
-def _registry() -> Registry:
-    """The registry. Raises SettingError where there is none."""
+def fleet_registry() -> Registry:
+    """The registry. Raises SettingError if there is none."""
     known = registry()
     if known is None:
         raise SettingError(
-            f"There is no {FILE} at the root, so there are no institutions but one: `rollbook fleet add --help` says"
-            " how to make it"
+            f"There is no {FILE} at the root, so there is no fleet: `rollbook fleet add --help` says how to make it;"
+            " for one school, use the command without `fleet`"
         )
+    return known
+
+
+def _registry() -> Registry:
+    """The registry, with a note if it is empty. Raises SettingError if there is none."""
+    known = fleet_registry()
     if not known.institutions:
-        err.print(f"[yellow]Note:[/] {known.path.name} lists nobody yet: see `rollbook fleet add --help`")
+        err.print(f"[yellow]Note:[/] {known.path.name} lists no institution yet: see `rollbook fleet add --help`")
     return known
 
 
 def names_of(only: str | None) -> tuple[str, ...]:
-    """The institutions that --only names; none for all of them. Raises ArgumentError when it names nobody."""
+    """The institutions in --only; empty without it, for all. Raises ArgumentError if --only lists none."""
     names = tuple(filter(None, map(str.strip, only.split(",")))) if only is not None else ()
     if only is not None and not names:
-        raise ArgumentError("--only names nobody: write institutions with commas between, or leave it out for all")
+        raise ArgumentError("--only is empty: list institutions separated by commas, or leave it out for all")
     return names
 
 
@@ -237,19 +245,19 @@ def _fleet(only: str | None, jobs: int | None = None) -> Fleet:
 
 
 @contextmanager
-def _progress(what: str, total: int) -> Iterator[Callable[[], None]]:
+def _progress(title: str, total: int) -> Iterator[Callable[[], None]]:
     with progress_bars() as bars:
-        task = bars.add_task(what, total=total)
+        task = bars.add_task(title, total=total)
         yield lambda: bars.advance(task)
 
 
 def _print_outcomes(found: Mapping[str, Outcome]) -> None:
-    """Print which institutions were synced and which not, and why; of many, only those that somebody should look at."""
+    """Print the outcome of each institution; of many, only of those that need attention."""
     shown = {n: o for n, o in found.items() if len(found) <= LISTED or o.kind != "synced"}
     for name, outcome in shown.items():
         why = outcome.message
         if outcome.kind == "synced" and not why:
-            why = "was synced already, and not asked again" if not outcome.asked else _in_short(outcome)
+            why = "was already synced, and not fetched again" if not outcome.asked else _in_short(outcome)
         _line(name, str(outcome.kind), why, max(map(len, shown)))
     counts = Counter(str(outcome.kind) for outcome in found.values())
     seconds = sum(outcome.seconds for outcome in found.values())
@@ -259,8 +267,6 @@ def _print_outcomes(found: Mapping[str, Outcome]) -> None:
 
 
 def _in_short(outcome: Outcome) -> str:
-    from pipelines.cli.app import received
-
     refused = f", {count_of(outcome.rejected, 'record')} refused" if outcome.rejected else ""
     return f"{outcome.day}: {received(outcome.received)}{refused}, in {outcome.seconds:.1f} s"
 

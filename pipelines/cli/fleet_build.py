@@ -1,4 +1,4 @@
-"""`rollbook fleet build`, `sql`, `export`, `explore`, `report` and `forget`: one place to ask about all."""
+"""`rollbook fleet build`, `sql`, `export`, `explore`, `report` and `forget`: build and query fleet.duckdb."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import typer
 from pipelines import files
 from pipelines.cli.app import err, out, safe
 from pipelines.cli.explore import show_app
-from pipelines.cli.fleet import fleet_app
+from pipelines.cli.fleet import fleet_app, fleet_registry
 from pipelines.cli.read import show_answer, write_export
-from pipelines.errors import ArgumentError, NothingLandedError, RollbookError, SettingError
+from pipelines.errors import ArgumentError, NothingLandedError, RollbookError
 from pipelines.export import Format
 from pipelines.setting_types import engine_name
 from pipelines.settings import FLEET, for_all, is_of_all, registry
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pipelines.institutions import Registry
 
 Pseudonymous = Annotated[
-    bool, typer.Option("--pseudonymous", help="Ask fleet-pseudonymous.duckdb, which has codes and no names.")
+    bool, typer.Option("--pseudonymous", help="Query fleet-pseudonymous.duckdb, which has codes instead of names.")
 ]
 
 
 def _engine(value: str | None) -> str | None:
-    """The engine that was named. Raises ArgumentError."""
+    """Validate an engine's name. Raises ArgumentError."""
     try:
         return None if value is None else engine_name(value)
     except ValueError as error:
@@ -43,7 +43,7 @@ EngineOption = Annotated[
         "--engine",
         metavar="E",
         callback=_engine,
-        help="What computes: duckdb, sail, or a Spark Connect server, sc://host:port (else ROLLBOOK_FLEET_ENGINE).",
+        help="The engine: duckdb, sail, or a Spark Connect server, sc://host:port (else ROLLBOOK_FLEET_ENGINE).",
         show_default=False,
     ),
 ]
@@ -51,35 +51,35 @@ EngineOption = Annotated[
 
 @fleet_app.command()
 def build(engine: EngineOption = None) -> None:
-    """Make fleet.duckdb of what all institutions have published: the same tables and views, side by side.
+    """Build fleet.duckdb from what all institutions have published: the same tables and views, side by side.
 
-    Each row has its institution in the first column. An institution whose last night was held or failed stands there
-    with what it published last; see the table `institutions`. Where institutions make pseudonymous files, makes
-    fleet-pseudonymous.duckdb of these as well. The engine computes the figures by institution. Until a new file is
-    whole, readers have the last one. Nothing is fetched. Exits 1 when an institution had to be left out, and says which
+    The first column of each row is the institution. An institution whose last night was held or failed is included with
+    its last published data; see the table `institutions`. If institutions make pseudonymous files, also builds
+    fleet-pseudonymous.duckdb from these. The engine computes the figures by institution. Readers keep the last file
+    until the new one is complete. Nothing is fetched. Exits 1 when an institution had to be left out, and says which
     and why.
     """
     found = _build(fleet_registry(), engine)
     _say(fleet_file.FILE, found)
     if found.pseudonymous is not None:
         _say(fleet_file.PSEUDONYMOUS, found.pseudonymous)
-    if _say_missed(found):
+    if _warn_missed(found):
         raise typer.Exit(RollbookError.exit_code)
 
 
 def build_again() -> None:
-    """Make the files again after they were removed; a failure is said, and the command goes on."""
+    """Build the files again after they were removed; a failure is only a warning."""
     try:
         known = registry()
         if known is None:
             return
         found = _build(known)
-        _say_missed(found)
-        out.print(f"{fleet_file.FILE} was made again.")
+        _warn_missed(found)
+        out.print(f"{fleet_file.FILE} was built again.")
         if found.pseudonymous is not None:
-            out.print(f"{fleet_file.PSEUDONYMOUS} was made again.")
+            out.print(f"{fleet_file.PSEUDONYMOUS} was built again.")
     except RollbookError as error:
-        err.print(f"[yellow]Warning:[/] {fleet_file.FILE} was not made again: {safe(error.message)}")
+        err.print(f"[yellow]Warning:[/] {fleet_file.FILE} was not built again: {safe(error.message)}")
 
 
 @fleet_app.command()
@@ -110,7 +110,7 @@ def export(
     """Write a view, a table or a query's result from fleet.duckdb to a file: CSV, Excel or Parquet.
 
     The file may hold pupils' records of all institutions and is readable by its owner only. An erasure does not find
-    it: keep it no longer than it is needed.
+    it: delete it when it is no longer needed.
     """
     fleet_registry()
     file, within = _file(pseudonymous=pseudonymous), files.folder(fleet_folder() / fleet_file.BUILD)
@@ -121,12 +121,12 @@ def export(
 def explore(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 3001,
     edit: Annotated[
-        bool, typer.Option("--edit", help="Open your own copy of it in this folder as a notebook, to change it.")
+        bool, typer.Option("--edit", help="Edit your own copy of the app, a notebook in this folder.")
     ] = False,
 ) -> None:
     """Show all institutions, and any table of fleet.duckdb, in the browser, until Ctrl-C or SIGTERM. It only reads.
 
-    One institution's classes and students: rollbook --institution NAME explore.
+    For one institution's classes and students, run rollbook --institution NAME explore.
     """
     fleet_registry()
     if not is_of_all():
@@ -143,9 +143,9 @@ def report(
         typer.Option("--out", metavar="F", help="The file to write; by default fleet-report.html beside fleet.duckdb."),
     ] = None,
 ) -> None:
-    """Write a page about all institutions: who is up to date and who is not, and where the contract drifts.
+    """Write a page about all institutions: which are up to date, which are not, and where the contract drifts.
 
-    It names institutions and no pupils.
+    It names institutions but no pupils.
     """
     from pipelines.fleet import report as reports
 
@@ -161,17 +161,19 @@ def report(
 def forget(
     name: Annotated[str, typer.Argument(metavar="NAME", help="An institution that is no longer in the registry.")],
 ) -> None:
-    """Remove what an institution that left the registry gave the fleet; its own folder stays.
+    """Remove the fleet's copy of an institution that left the registry; its own folder stays.
 
-    The next `rollbook fleet build` makes the file without it.
+    The next `rollbook fleet build` leaves the institution out.
     """
     from pipelines.store import parts
 
     if name in fleet_registry().institutions:
         raise ArgumentError(f"{name} is in the registry: take it out of institutions.toml first, or pause it")
     if not parts.forget(fleet_folder(), name):
-        raise ArgumentError(f"Nothing of {name} is here: `rollbook fleet sql 'FROM institutions'` lists who is")
-    out.print(f"Removed what {safe(name)} gave the fleet. Run `rollbook fleet build` to make the file without it.")
+        raise ArgumentError(
+            f"The fleet has nothing of {name}: `rollbook fleet sql 'FROM institutions'` lists the names"
+        )
+    out.print(f"Removed {safe(name)} from the fleet. Run `rollbook fleet build` to build the file without it.")
 
 
 def _build(known: Registry, engine: str | None = None) -> Built:
@@ -187,42 +189,31 @@ def _say(file: str, found: Built) -> None:
         f" {count_of(found.students, 'student')}, up to {found.newest_day}."
     )
     if none := found.makes_none:
-        out.print(f"Without a pseudonymous file, and so not in it: {safe(listed(none))}.")
+        out.print(f"Not included, for lack of a pseudonymous file: {safe(listed(none))}.")
 
 
-def _say_missed(found: Built) -> bool:
-    """Say who had to be left out, and what could not be made; returns whether there was anything to say."""
+def _warn_missed(found: Built) -> bool:
+    """Warn about institutions that were left out, and files that could not be built; returns whether there were any."""
     left_out = {**found.left_out, **(found.pseudonymous.left_out if found.pseudonymous else {})}
     for name, why in left_out.items():
         err.print(f"[yellow]Warning:[/] {safe(name)} was left out: {safe(why)}.")
     if found.failed:
         err.print(
-            f"[yellow]Warning:[/] {fleet_file.PSEUDONYMOUS} was not made: {safe(found.failed)}. Its readers keep the"
-            " one before, if there is one."
+            f"[yellow]Warning:[/] {fleet_file.PSEUDONYMOUS} was not built: {safe(found.failed)}. Its readers keep the"
+            " last one, if there is one."
         )
     if found.not_copied:
         err.print(f"[yellow]Warning:[/] The figures were not copied to ROLLBOOK_LAKE: {safe(found.not_copied)}.")
     return bool(left_out or found.failed or found.not_copied)
 
 
-def fleet_registry() -> Registry:
-    """The registry. Raises SettingError without one."""
-    known = registry()
-    if known is None:
-        raise SettingError(
-            "There is no institutions.toml at the root, so there is no fleet: for one school, use the command without"
-            " `fleet`"
-        )
-    return known
-
-
 def fleet_folder() -> Path:
-    """The folder of what all institutions share."""
+    """The folder that all institutions share."""
     return for_all().common_path / FLEET
 
 
 def _kind(command: str, *, pseudonymous: bool) -> str:
-    """What the access log calls a reading."""
+    """The kind of a query in the access log."""
     return f"{command} --pseudonymous" if pseudonymous else command
 
 

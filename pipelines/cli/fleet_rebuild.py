@@ -1,4 +1,4 @@
-"""`rollbook fleet rebuild`: all histories again, from what the institutions' lakes hold."""
+"""`rollbook fleet rebuild`: recomputes all histories from the institutions' lakes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.cli.app import err, out, safe, table
-from pipelines.cli.fleet import Only, fleet_app, names_of
-from pipelines.cli.fleet_build import EngineOption, fleet_folder, fleet_registry
+from pipelines.cli.fleet import Only, fleet_app, fleet_registry, names_of
+from pipelines.cli.fleet_build import EngineOption, fleet_folder
 from pipelines.errors import HeldError, RollbookError
 from pipelines.settings import for_all
 from pipelines.text import count_of
@@ -22,17 +22,17 @@ def rebuild(
     engine: EngineOption = None,
     only: Only = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Change nothing: compare with what each institution has published.")
+        bool, typer.Option("--verify", help="Change nothing: compare with what the institutions have published.")
     ] = False,
     mirror: Annotated[
-        bool, typer.Option("--mirror", help="Read the copies of the snapshots (ROLLBOOK_LAKE) instead, where they are.")
+        bool, typer.Option("--mirror", help="Read the copies of the snapshots in ROLLBOOK_LAKE instead, in place.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Publish also what would be held.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Publish even what would be held.")] = False,
 ) -> None:
-    """Compute the history of every institution again from its snapshots, and publish it.
+    """Recompute the history of every institution from its snapshots, and publish it.
 
-    For when a declaration changed, or a disk was lost. Nothing is fetched. Each institution's file is checked and
-    published by itself; one that would lose more rows than a sync may remove stays as it is unless --yes is given.
+    For use after a declaration changed, or a disk was lost. Nothing is fetched. Each institution's file is checked and
+    published separately; one that would lose more rows than a sync may remove does not change unless --yes is given.
     Exits 1 when an institution could not be rebuilt or differs, 3 when one was held and no other failed.
     """
     from pipelines.fleet.history.rebuild import FleetRebuild
@@ -50,13 +50,13 @@ def _verify(run: FleetRebuild) -> None:
     for name, why in found.left_out.items():
         err.print(f"[yellow]Warning:[/] {safe(name)} was not compared: {safe(why)}.")
     if found.differences:
-        headings = ("institution", "table", "rows it lacks", "rows too many")
+        headings = ("institution", "table", "missing rows", "extra rows")
         rows = [(d.institution, d.table, str(d.lacking), str(d.surplus)) for d in found.differences]
-        out.print(table("What is published differs from what the snapshots say", headings, rows))
-        out.print("To publish what the snapshots say: rollbook fleet rebuild --only NAME")
+        out.print(table("The published files differ from the snapshots", headings, rows))
+        out.print("To publish the history of the snapshots: rollbook fleet rebuild --only NAME")
         raise typer.Exit(RollbookError.exit_code)
     compared = count_of(len(found.compared), "institution")
-    out.print(f"[bold green]Equal.[/] What {compared} published is what the snapshots say.")
+    out.print(f"[bold green]Equal.[/] The published files of {compared} match the snapshots.")
     if found.left_out:
         raise typer.Exit(RollbookError.exit_code)
 
@@ -77,4 +77,4 @@ def _rebuild(run: FleetRebuild, *, confirmed: bool) -> None:
     if failed:
         held = all(isinstance(error, HeldError) for error in failed)
         raise typer.Exit(HeldError.exit_code if held else RollbookError.exit_code)
-    out.print("Run `rollbook fleet build` to make fleet.duckdb of it.")
+    out.print("Run `rollbook fleet build` to update fleet.duckdb.")

@@ -48,7 +48,7 @@ class Instance:
             with runs.open_instance() as instance:
                 count = runs.count(instance)
                 beats = instance.get_daemon_heartbeats()
-        except Exception as error:  # noqa: BLE001 - whatever Dagster raises, the instance cannot be used
+        except Exception as error:  # noqa: BLE001 - after any error the instance cannot be used
             says = f"the instance in {found} does not open ({type(error).__name__}): {str(error).splitlines()[0]}"
             yield Finding("Dagster", Level.FAILED, says)
             return

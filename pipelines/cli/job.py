@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 JOB = "nightly_sync"
-# Without these the run is listed among the runs, but not on the page of its job.
+# Without these the UI lists the run, but not on its job's page.
 IN_THE_UI = {".dagster/repository": "__repository__@rollbook", "dagster/code_location": "rollbook"}
-# The person at the prompt saw how the run ended: the daemon must not try again behind their back.
+# The user saw how the run ended: the daemon must not retry it behind their back.
 NO_RETRY = {"dagster/max_retries": "0"}
 
 

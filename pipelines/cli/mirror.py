@@ -1,4 +1,4 @@
-"""`rollbook mirror`: the copy of the warehouse in an object store: how it stands, bring it up, check it, restore it."""
+"""`rollbook mirror`: shows, updates, verifies and restores the copy of the warehouse in an object store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ app.add_typer(mirror_app, name="mirror")
 
 @mirror_app.command()
 def status() -> None:
-    """Show what the copy holds, and whether it is behind. Exits 1 when it is, or cannot be reached."""
+    """Show what the copy holds, and whether it is behind. Exits 1 when it is behind or cannot be reached."""
     rollbook = _rollbook()
     catalog, state = rollbook.mirror.status()
     if catalog is None:
@@ -39,17 +39,17 @@ def status() -> None:
     out.print(f"{count_of(len(catalog.files), 'file')}, {in_bytes(size)}, copied {catalog.made_at:%Y-%m-%d %H:%M} UTC.")
     behind = sorted(set(rollbook.raw.days()) - set(days))
     if behind or state.failed:
-        what = f"It lacks {count_of(len(behind), 'day')}, such as {behind[-1]}. " if behind else ""
-        raise MirrorError(what + (state.failed or "Run `rollbook mirror sync`"))
+        missing = f"It lacks {count_of(len(behind), 'day')}, such as {behind[-1]}. " if behind else ""
+        raise MirrorError(missing + (state.failed or "Run `rollbook mirror sync`"))
 
 
 @mirror_app.command()
 def sync(
     adopt: Annotated[
-        bool, typer.Option("--adopt", help="Go on from the copy of another warehouse, which this one replaces.")
+        bool, typer.Option("--adopt", help="Take over the copy of another warehouse that this one replaces.")
     ] = False,
 ) -> None:
-    """Bring the copy up to the warehouse now. Every sync, backfill and erasure does the same when it ends."""
+    """Bring the copy up to date now. Every sync, backfill and erasure does the same when it ends."""
     from pipelines.sync.lock import writer_lock
 
     rollbook = _rollbook()
@@ -64,25 +64,25 @@ def sync(
 
 @mirror_app.command()
 def verify() -> None:
-    """Read the whole copy back and compare every digest. Exits 1 when something is missing or not what was copied."""
+    """Read the whole copy back and compare every checksum. Exits 1 when a file is missing or differs."""
     rollbook = _rollbook()
     with _progress() as progress:
         wrong = rollbook.mirror.verify(progress)
     if wrong:
         raise MirrorError(
-            f"Missing in the copy, or not what was copied: {count_of(len(wrong), 'file')}, such as {wrong[0]}. Delete"
-            " what is there of it, then run `rollbook mirror sync`"
+            f"Missing or damaged in the copy: {count_of(len(wrong), 'file')}, such as {wrong[0]}. Delete the damaged"
+            " files there, then run `rollbook mirror sync`"
         )
-    out.print("Every file of the copy is what was copied.")
+    out.print("Every file of the copy is intact.")
 
 
 @mirror_app.command()
 def restore(
     into: Annotated[Path, typer.Option("--into", metavar="FOLDER", help="An empty folder, or a new one.")],
 ) -> None:
-    """Make a warehouse of the copy, in a folder of its own. What is there now is not touched.
+    """Restore the copy as a warehouse in a folder of its own. The present warehouse is not touched.
 
-    It can be interrupted and run again. `rollbook rebuild` then makes the tables.
+    Can be interrupted and run again. `rollbook rebuild` then makes the tables.
     """
     from pipelines.mirror import restore as restore_copy
 

@@ -17,18 +17,18 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
     keep_days: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Keep the last N days, whatever ROLLBOOK_KEEP_DAYS says."),
+        typer.Option(min=1, metavar="N", help="Keep the last N days, instead of ROLLBOOK_KEEP_DAYS."),
     ] = None,
 ) -> None:
     """Delete old raw bodies and snapshots, and Dagster's old runs. The nightly sync does the same by itself.
 
-    Raw bodies and snapshots are deleted when they are older than ROLLBOOK_KEEP_DAYS (unset, all are kept), and only
-    if the published history already holds what they said: the current tables, history and changes stay as they are.
-    Deleted days cannot be rebuilt or backfilled any more; from then on a rebuild that would lose them is refused,
-    and `rollbook status` lists them. Files are deleted one night after their views, and a held day is kept until it
-    is approved. Of published files the last three are kept, of Dagster's runs those of the last 400 days.
+    Raw bodies and snapshots are deleted when they are older than ROLLBOOK_KEEP_DAYS (if unset, all are kept) and the
+    published history already has their content: the current tables, history and changes stay as they are. Deleted days
+    cannot be rebuilt or backfilled any more; a rebuild that would lose them is refused, and `rollbook status` lists
+    them. Files are deleted one night after their views, and a held day is kept until it is approved. The last three
+    published files are kept, and Dagster's runs of the last 400 days.
 
-    With --dry-run nothing is deleted; it shows the days and the bytes.
+    With --dry-run, shows the days and the bytes and deletes nothing.
     """
     from pipelines.operations import capacity
     from pipelines.operations.prune import prune as prune_now
@@ -42,7 +42,7 @@ def prune(
     else:
         days = f"{count_of(len(found.days), 'day')} ({found.days[0]} to {found.days[-1]})"
         freed = f"{in_bytes(found.raw)} of raw bodies and {in_bytes(found.snapshots)} of snapshots"
-        out.print(f"{'Would delete' if dry_run else 'Deleting'} {days}: {freed}. The history keeps what they said.")
+        out.print(f"{'Would delete' if dry_run else 'Deleting'} {days}: {freed}. Their content stays in the history.")
         if not dry_run:
             prune_now(rollbook)
     _prune_runs(dry_run=dry_run)

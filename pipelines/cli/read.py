@@ -44,7 +44,7 @@ def sql(
 
 
 def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "sql") -> None:
-    """Run a query on a file and print the result; `root` is the folder with the access log, `kind` what that says."""
+    """Run a query on a file and print the result. It is noted in the access log in `root`, as `kind`."""
     from pipelines.export.query import run_query
 
     text = sys.stdin.read() if query == "-" else query
@@ -59,7 +59,7 @@ def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "s
 
 @contextmanager
 def _noted_if_refused(warehouse: Path, kind: str, query: str) -> Iterator[None]:
-    """Write a query that DuckDB refuses into the access log, too: its message may quote a record."""
+    """Note a query that DuckDB refuses in the access log, too: its error may quote a record."""
     try:
         yield
     except ArgumentError:
@@ -68,7 +68,7 @@ def _noted_if_refused(warehouse: Path, kind: str, query: str) -> Iterator[None]:
 
 
 def _print(answer: Answer) -> None:
-    """Print a table if it fits; else each row as a list of columns. Into a pipe, as wide as it needs to be."""
+    """Print a table if it fits, else each row as a list of columns. In a pipe, a table is as wide as needed."""
     shown: Table = table("", answer.columns, answer.rows)
     if not out.is_terminal:
         Terminal(file=sys.stdout, width=10_000).print(shown)
@@ -91,13 +91,13 @@ def export(
         ),
     ] = None,
     form: Annotated[
-        Format | None, typer.Option("--format", help="By default the ending of the file's name, else csv.")
+        Format | None, typer.Option("--format", help="By default taken from the file's extension, else csv.")
     ] = None,
 ) -> None:
     """Write a view, a table or a query's result to a file for Excel or other tools: CSV, Excel or Parquet.
 
     The file holds pupils' records and is readable by its owner only. Text that a spreadsheet program would run as a
-    formula is disarmed.
+    formula is escaped.
     """
     from pipelines.store.warehouse import BUILD
 
@@ -112,9 +112,7 @@ def export(
 def write_export(
     root: Path, file: Path, question: str, target: Path, form: Format | None, within: Path, *, kind: str = "export"
 ) -> None:
-    """Write a question's rows to a file and say so; `root` has the access log, where it is of this `kind`, and `within`
-    is for what spills.
-    """
+    """Write a query's rows to a file. It is noted in the access log in `root`, as `kind`; `within` is for spilling."""
     from pipelines.export.formats import export as write
 
     chosen = form or _format_of(target)
@@ -129,21 +127,21 @@ def write_export(
 
 
 def _format_of(target: Path) -> Format:
-    """The format that the ending of a file's name says; CSV without one. Raises ArgumentError for another ending."""
-    ending = target.suffix.removeprefix(".").lower()
-    if not ending:
+    """The format of a file's extension; CSV without one. Raises ArgumentError for an unknown extension."""
+    extension = target.suffix.removeprefix(".").lower()
+    if not extension:
         return Format.CSV
-    if ending not in set(Format):
+    if extension not in set(Format):
         *most, last = (f".{form}" for form in Format)
         known = f"{', '.join(most)} or {last}"
-        raise ArgumentError(f"{target.name} does not end in {known}: end it so, or say the format with --format")
-    return Format(ending)
+        raise ArgumentError(f"{target.name} does not end in {known}: rename it, or give the format with --format")
+    return Format(extension)
 
 
 @app.command()
 def restore(
     which: Annotated[
-        str | None, typer.Argument(help="Which to restore: its number in the list, or its name. Without it: the list.")
+        str | None, typer.Argument(help="The number or name of the file to restore. Without it, the files are listed.")
     ] = None,
 ) -> None:
     """List the kept published files, or restore one of them in place of the current one.
@@ -158,13 +156,13 @@ def restore(
         return
     chosen = _chosen(which, kept, erasures=rollbook.raw.memory.count)
     rollbook.restore(chosen)
-    out.print(f"Put back {chosen.stem}; it holds the nights up to {_newest(rollbook.warehouse.published)}.")
-    out.print("The file it replaced is kept. The next sync brings it up to date by itself.")
+    out.print(f"Restored {chosen.stem}; it holds the nights up to {_newest(rollbook.warehouse.published)}.")
+    out.print("The file it replaced is kept. The next sync brings the restored one up to date.")
 
 
 @app.command()
 def relocate() -> None:
-    """Have the views of the daily snapshots read the files where they are now, after the warehouse was moved or copied.
+    """Point the views of the daily snapshots to the files' new location, after the warehouse was moved or copied.
 
     The next sync does the same. Nothing is fetched.
     """
@@ -175,7 +173,7 @@ def relocate() -> None:
         )
     with rollbook.writer():
         rollbook.publish()
-    out.print(f"The views of the snapshots read {safe(str(rollbook.lake.root))} now.")
+    out.print(f"The views of the snapshots now read {safe(str(rollbook.lake.root))}.")
 
 
 def _list(published: Path, kept: Iterable[Path]) -> None:
@@ -192,7 +190,7 @@ def _list(published: Path, kept: Iterable[Path]) -> None:
         if path.exists()
     )
     out.print(table("Published files", ("", "name", "up to the night of", "made (UTC)", "MB"), rows))
-    out.print("Put one back with `rollbook restore NUMBER`.")
+    out.print("To restore one: `rollbook restore NUMBER`.")
 
 
 def _newest(path: Path) -> str:
@@ -206,7 +204,7 @@ def _chosen(which: str, kept: list[Path], erasures: int) -> Path:
     if which.removesuffix(".duckdb") not in by_name:
         advice = f"choose 1 to {len(kept)}, as `rollbook restore` lists them" if kept else "none is kept yet"
         if erasures and not kept:
-            advice = "an erasure removed those that held the student. Each sync keeps the file before it from now on"
+            advice = "an erasure removed those that held the student. From now on, each sync keeps the previous file"
         raise ArgumentError(f"There is no kept file {which!r}: {advice}")
     return by_name[which.removesuffix(".duckdb")]
 

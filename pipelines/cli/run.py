@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import date
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from pipelines.cli import job
-from pipelines.cli.app import app, day_of, err, open_rollbook, out, progress_bars, received, safe, table
+from pipelines.cli.app import app, err, open_rollbook, out, parse_day, progress_bars, received, safe, table
 from pipelines.errors import ArgumentError, HeldError, NothingLandedError
 from pipelines.settings import Details
 from pipelines.tables import SETS
@@ -23,24 +23,22 @@ if TYPE_CHECKING:
     from pipelines.source.pagination import Progress as PageProgress
     from pipelines.sync import Backfilled, Rollbook
 
-Day = Annotated[datetime, typer.Argument(formats=["%Y-%m-%d"], metavar="DAY")]
+Day = Annotated[date, typer.Argument(parser=parse_day, metavar="DAY")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Publish without asking.")]
 
 
 @app.command()
 def sync(
     day: Annotated[
-        datetime | None,
-        typer.Option("--date", formats=["%Y-%m-%d"], metavar="DAY", help="The snapshot's date; today by default."),
+        date | None,
+        typer.Option("--date", parser=parse_day, metavar="DAY", help="The snapshot's date; today by default."),
     ] = None,
     approve: Annotated[
         bool,
-        typer.Option(
-            "--approve", help="Merge what this day's sync held (or the newest held day's), without fetching again."
-        ),
+        typer.Option("--approve", help="Merge this day's held sync (or the newest held one), without fetching again."),
     ] = False,
     details: Annotated[
-        Details, typer.Option(help="Fetch single-student records as well: of none, of the changed, of all.")
+        Details, typer.Option(help="Also fetch single-student records: of no, of changed or of all students.")
     ] = "none",
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Ask the service even if this day was synced a few minutes ago.")
@@ -48,17 +46,17 @@ def sync(
 ) -> None:
     """Run the nightly job now: fetch everything once, evaluate it, merge it and publish.
 
-    Within ROLLBOOK_CACHE_MINUTES of a complete sync of the same day, what was fetched then is used again.
+    Within ROLLBOOK_CACHE_MINUTES of a complete sync of the same day, its responses are used again.
     Exits 0 when synced (with a warning if a set could not be proven complete), 1 when it failed, 2 when a setting or
     argument is missing or malformed, 3 when it was held. Unless it is synced, readers keep the last published file.
     """
     rollbook = open_rollbook(fetches=not approve)
     if approve:
-        held = rollbook.landings.to_approve(day_of(day))
+        held = rollbook.landings.to_approve(day)
         _print_held(held, rollbook.landings.synced_since(held.snapshot_date))
         chosen = held.snapshot_date
     else:
-        chosen = rollbook.partition(day_of(day) or rollbook.today())
+        chosen = rollbook.partition(day or rollbook.today())
         rollbook.start_ahead()  # while Dagster loads
     before = rollbook.landings.counted(chosen)
     with shown_progress():
@@ -67,21 +65,21 @@ def sync(
     _print_synced(synced)
     if not approve and before and before[-1].landing == synced.landing:
         at = synced.finished_at.astimezone(rollbook.settings.zone)
-        out.print(f"That was fetched at {at:%H:%M}; the service was not asked again. To ask it: rollbook sync --fresh")
+        out.print(f"This was fetched at {at:%H:%M}, and is used again. To fetch it anew: rollbook sync --fresh")
 
 
 @app.command()
 def backfill(first: Day, last: Day, yes: Yes = False) -> None:
-    """Rebuild the days FIRST to LAST from what was landed then, and update the history with them.
+    """Rebuild the days FIRST to LAST from their landings, and update the history with them.
 
-    Nothing is fetched: the service keeps no history. Days on which nothing was landed are named and skipped; held
-    landings stay held. Asks before it publishes if a table would lose more than a sync may remove without a hold.
-    Exits 1 when no day of the range was landed or too many of its records are refused, 3 when it was not confirmed.
+    Nothing is fetched: the service keeps no history. Days without a landing are listed and skipped; held landings stay
+    held. Asks before it publishes if a table would lose more rows than a sync may remove without a hold. Exits 1 when
+    no day of the range was landed or too many records are refused, 3 when it was not confirmed.
     """
     from pipelines.sync.results import days_between
 
     rollbook = open_rollbook()
-    asked = days_between(first.date(), last.date())
+    asked = days_between(first, last)
     days = _partitions(rollbook, asked)
     try:
         with shown_progress():
@@ -95,8 +93,9 @@ def backfill(first: Day, last: Day, yes: Yes = False) -> None:
 
 
 def _partitions(rollbook: Rollbook, days: Sequence[date]) -> tuple[date, date]:
-    """The first and last of the days that are partitions. Without ROLLBOOK_FIRST_DATE, none is before the first landed
-    day. Raises NothingLandedError when there is none, and ArgumentError.
+    """The first and last partition of a range of days; without ROLLBOOK_FIRST_DATE, from the first landed day on.
+
+    Raises NothingLandedError for an empty range, and ArgumentError for a day that is not a partition.
     """
     first = days[0] if rollbook.settings.first_date else max(days[0], rollbook.first_day())
     if first > days[-1]:
@@ -110,20 +109,20 @@ def rebuild(
     accept_loss: Annotated[
         bool,
         typer.Option(
-            "--accept-loss", help="Go on without the days whose raw bodies have expired (ROLLBOOK_KEEP_DAYS)."
+            "--accept-loss", help="Rebuild without the days whose raw bodies have expired (ROLLBOOK_KEEP_DAYS)."
         ),
     ] = False,
 ) -> None:
-    """Make the lake, the tables and the whole history again, from raw/ alone.
+    """Rebuild the lake, the tables and the whole history from raw/ alone.
 
-    Asks before it publishes if a table would lose more than a sync may remove without a hold, or the history a day
-    that raw/ does not hold. Exits 1 when too many records are refused, 3 when it was not confirmed; then nothing has
-    changed.
+    Asks before it publishes if a table would lose more rows than a sync may remove without a hold, or the history would
+    lose a day that raw/ does not hold. Exits 1 when too many records are refused, 3 when it was not confirmed; then
+    nothing has changed.
     """
     from pipelines.sync import within_hold
 
-    def confirm(what: Hold) -> bool:
-        return yes or within_hold(what) or _confirmed_hold(what)
+    def confirm(hold: Hold) -> bool:
+        return yes or within_hold(hold) or _confirmed_hold(hold)
 
     with shown_progress() as progress:
         rollbook = open_rollbook()
@@ -148,32 +147,33 @@ def discard(
     """Discard a landing of a day: it no longer counts, and the history is computed without it.
 
     For a landing made with a wrong clock, from a service that served nonsense, or approved by mistake. It is moved
-    aside within raw/ and stays readable; --undo puts it back. Shows what would change and asks first. A day whose raw
+    aside within raw/ and stays readable; --undo restores it. Shows what would change and asks first. A day whose raw
     bodies have expired cannot be discarded. Exits 3 when it was not confirmed; then nothing has changed.
     """
     from pipelines.operations import discard as discards
 
-    rollbook, of = open_rollbook(), day.date()
+    rollbook = open_rollbook()
 
-    def confirm(what: Hold) -> bool:
-        return yes or _confirmed_hold(what)
+    def confirm(hold: Hold) -> bool:
+        return yes or _confirmed_hold(hold)
 
     if undo:
-        back = discards.undo_discard(rollbook, of, landing, confirm=confirm)
-        out.print(f"[bold green]Put back[/] landing {back.landing} of {of}; it counts again ({back.verdict}).")
+        back = discards.undo_discard(rollbook, day, landing, confirm=confirm)
+        out.print(f"[bold green]Put back[/] landing {back.landing} of {day}; it counts again ({back.verdict}).")
         return
     if not reason.strip():
         raise ArgumentError('Say why: add --reason "...", which is kept with the landing')
-    gone = discards.discard(rollbook, of, landing, reason=reason.strip(), confirm=confirm)
-    out.print(f"[bold green]Discarded[/] landing {gone.landing} of {of}. `rollbook discard {of} --undo` puts it back.")
+    gone = discards.discard(rollbook, day, landing, reason=reason.strip(), confirm=confirm)
+    advice = f"`rollbook discard {day} --undo` puts it back."
+    out.print(f"[bold green]Discarded[/] landing {gone.landing} of {day}. {advice}")
 
 
 @app.command()
 def sandbox(
     students: Annotated[int, typer.Option(min=1, help="How many students the made-up institution has.")] = 500,
     day: Annotated[
-        datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], metavar="DAY", help="The day it serves; by default always today."),
+        date | None,
+        typer.Option(parser=parse_day, metavar="DAY", help="The day it serves; by default always today."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port on loopback; 0 takes a free one.")] = 8765,
     seed: Annotated[int, typer.Option(help="Another seed makes another institution.")] = 1,
@@ -184,28 +184,27 @@ def sandbox(
 
     def ready(base_url: str) -> None:
         out.print(f"Serving {count_of(students, 'student')} at {base_url}. In another terminal:\n")
-        played = day_of(day)
-        first, date_ = (f" ROLLBOOK_FIRST_DATE={played}", f" --date {played}") if played else ("", "")
+        first, date_ = (f" ROLLBOOK_FIRST_DATE={day}", f" --date {day}") if day else ("", "")
         out.print(f"  ROLLBOOK_BASE_URL={base_url} ROLLBOOK_API_KEY={key}{first} rollbook sync{date_}\n")
 
-    serve_sandbox(students, day_of(day), port, seed, key, on_ready=ready)
+    serve_sandbox(students, day, port, seed, key, on_ready=ready)
 
 
 @contextmanager
 def shown_progress() -> Iterator[PageProgress]:
-    """Show a bar of the pages fetched, or of the days made again, if there is a terminal."""
+    """Show a bar of the pages fetched, or of the days rebuilt, if there is a terminal."""
     from pipelines.resources import Writer
 
     with progress_bars() as bars:
         tasks = {}
 
         def show(name: str, done: int, total: int) -> None:
-            bars.start()  # what came before may have stopped it
+            bars.start()  # the previous stage may have stopped it
             if name not in tasks:
                 tasks[name] = bars.add_task(f"pages of {name}" if name in SETS else name)
             bars.update(tasks[name], completed=done, total=total)
             if name not in SETS and done == total:
-                bars.stop()  # a person may be asked something next
+                bars.stop()  # a confirmation may follow
 
         Writer.progress = show  # the job makes its own Rollbook
         try:
@@ -214,15 +213,15 @@ def shown_progress() -> Iterator[PageProgress]:
             Writer.progress = None
 
 
-def _confirmed_hold(what: Hold) -> bool:
+def _confirmed_hold(hold: Hold) -> bool:
     """Show what would change, and ask whether to go on."""
-    differing = _differing(what.counts)
+    differing = _differing(hold.counts)
     if differing:
         rows = ((c.table, c.before, c.added, c.changed, c.removed) for c in differing)
         out.print(table("What would change", ("table", "rows now", "added", "changed", "removed"), rows))
     else:
         out.print("No current row would change.")
-    return _confirmed(f"Note: {what.reason}." if what.reason else "")
+    return _confirmed(f"Note: {hold.reason}." if hold.reason else "")
 
 
 def _confirmed(why: str) -> bool:

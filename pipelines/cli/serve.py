@@ -1,7 +1,7 @@
 """`rollbook serve`: runs Dagster's webserver behind the guard, and Dagster's daemon, until it is stopped.
 
-It starts two processes itself, instead of `dagster dev`: that command, when started in the background, ignores the
-signals that a service manager stops it with, and leaves its children behind when it is killed.
+It starts two processes itself instead of `dagster dev`, which ignores a service manager's stop signals when it runs in
+the background, and orphans its children when it is killed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pipelines.text import count_of
 
 STOP_WITHIN = 20.0  # seconds
 
-# Linux's prctl, which Python does not offer. On other systems a killed `serve` leaves its children behind.
+# Linux's prctl, which Python does not offer. On other systems a killed `serve` orphans its children.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _SET_PARENT_DEATH_SIGNAL = 1
 
@@ -38,8 +38,8 @@ def serve(
     host: Annotated[
         str,
         typer.Option(
-            help="Where the UI listens. It has no password: keep it on loopback. It answers to this name and to"
-            " loopback's; ROLLBOOK_UI_HOSTS adds others."
+            help="The address that the UI listens on. It has no password: keep it on loopback. It answers to this host"
+            " name and loopback's; ROLLBOOK_UI_HOSTS adds others."
         ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The UI's port.")] = 3000,
@@ -67,7 +67,7 @@ def serve(
 
 
 def _what_is_served() -> tuple[list[str], str]:
-    """The names that browsers may reach the UI by, and a clause on when what is synced. Raises SettingError."""
+    """The host names that the UI answers to, and a clause that says when the syncs run. Raises SettingError."""
     registry = settings.registry()
     if registry is None:
         single = settings.load()
@@ -81,7 +81,7 @@ def _what_is_served() -> tuple[list[str], str]:
 
 
 def _create_dagster_tables() -> None:
-    """Create Dagster's tables before two processes need them; in a child, or Dagster would stay in memory here."""
+    """Create Dagster's tables before two processes need them; in a child, to keep Dagster out of this process."""
     with _child([sys.executable, "-c", "from pipelines import runs\nwith runs.open_instance(): pass"]) as child:
         if child.wait():
             raise RollbookError(
@@ -96,7 +96,7 @@ class _Stop(Exception):  # noqa: N818 - not an error: a request to stop
 
 @contextmanager
 def stopping_on_signals(exit_code: int = 0) -> Iterator[None]:
-    """End the block when SIGTERM or Ctrl-C comes, and the command with this exit code, if it is not 0."""
+    """End the block on SIGTERM or Ctrl-C, and the command with this exit code if it is not 0."""
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the handler's signature
         raise _Stop
@@ -105,7 +105,7 @@ def stopping_on_signals(exit_code: int = 0) -> Iterator[None]:
     try:
         yield
     except _Stop:
-        err.print("Stopping." if not exit_code else "Stopped. The next run goes on where this one ended.")
+        err.print("Stopping." if not exit_code else "Stopped. The next run continues where this one stopped.")
         if exit_code:
             raise typer.Exit(exit_code) from None
     finally:
@@ -136,7 +136,7 @@ def _child(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _end_with_parent() -> None:
-    """In the child: stop when the parent is killed, rather than keep the port and run nights unsupervised."""
+    """In the child: stop when the parent is killed, instead of keeping the port and running nights unsupervised."""
     if _LIBC is not None:
         _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 

@@ -1,17 +1,17 @@
-"""What a data-protection officer types: subject, access."""
+"""The data-protection officer's commands: subject, access."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pipelines import machine
-from pipelines.cli.app import Terminal, app, day_of, err, out, progress_bars, safe, table
+from pipelines.cli.app import Terminal, app, err, out, parse_day, progress_bars, safe, table
 from pipelines.privacy import access as log
 from pipelines.records import MAX_ID
 from pipelines.settings import place
@@ -24,13 +24,13 @@ def subject(
         int, typer.Argument(min=1, max=MAX_ID, help="The student's id at the records service (student_id).")
     ],
     target: Annotated[Path, typer.Option("--out", metavar="FILE.zip", help="The ZIP file to write.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Write over a file that is there.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Write everything that is held about one student into a ZIP file: a page to read, and JSON and CSV.
+    """Write everything that is held about one student to a ZIP file: a page to read, and JSON and CSV.
 
-    It holds the present rows, the history, every change in words, the student's own records in the raw answers, refused
-    ones among them, and what is known of copies. It is readable by its owner only. Read it before you hand it over: it
-    names the student's teachers, and the accounts that exported records.
+    It contains the current rows, the history, every change in words, the student's own records in the raw responses,
+    including refused ones, and the known copies. Only its owner can read it. Check it before you hand it over: it names
+    the student's teachers, and the accounts that exported records.
     """
     from pipelines.privacy.subject_access import bundle
     from pipelines.privacy.subject_access.subject import gather
@@ -50,26 +50,23 @@ def subject(
 
 @contextmanager
 def _shown_progress() -> Iterator[Callable[[int, int], None]]:
-    """Show how many landings were looked through, where there is a terminal."""
+    """Show how many landings have been searched, if there is a terminal."""
     with progress_bars() as bars:
-        task = bars.add_task("Looking through what was landed", total=None)
+        task = bars.add_task("Searching the landings", total=None)
         yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
 @app.command()
 def access(
-    since: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], metavar="DAY", help="From this day (UTC) on.")
-    ] = None,
-    rows: Annotated[int, typer.Option(min=1, help="How many readings to show at most, the newest.")] = 50,
+    since: Annotated[date | None, typer.Option(parser=parse_day, metavar="DAY", help="From this day (UTC) on.")] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Show at most this many entries, the newest.")] = 50,
 ) -> None:
-    """Show who read pupils' records through Rollbook, when, how many students, and by which question.
+    """Show who read pupils' records through Rollbook, when, how many students, and with which query.
 
-    The questions are kept without their values, so the log cannot be asked about one student: it would else be a second
-    list of who was looked up. Tools that open the published file by themselves are not in it. Only the warehouse's
-    owner may read it.
+    Queries are logged without their values, so that the log does not become a list of which students were looked up.
+    Tools that open the published file directly are not logged. Only the warehouse's owner may read the log.
     """
-    found = log.entries(place().warehouse_path, day_of(since))
+    found = log.entries(place().warehouse_path, since)
     shown = found.entries[-rows:]
     listed = (
         (

@@ -2,10 +2,10 @@
 
     server.py      serves it behind the guard of `door`, or opens a copy of the notebook to edit
     notebook.py    the app itself, a marimo notebook: menu, controls and pages
-    pages.py       what stands on each page, and in which words
-    questions.py   what the pages ask of the published file, in pages of rows; the SQL is in `sql/`
-    show.py        how rows, figures and lines are drawn, as HTML
+    pages.py       the contents and texts of each page
+    questions.py   queries the published file, in pages of rows; the SQL is in `sql/`
+    show.py        renders rows, figures and line charts as HTML
 
-It only reads: each question is a read-only query on a connection of its own, so a newer night is seen at once. Only
-`server.py` and `notebook.py` import marimo, which comes with the extra `explore`.
+It only reads: each query has a read-only connection of its own, so a newer night is seen at once. Only `server.py` and
+`notebook.py` import marimo, which comes with the extra `explore`.
 """

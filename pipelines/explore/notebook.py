@@ -1,6 +1,6 @@
 """The app of `rollbook explore`, a marimo notebook: each function is a cell, which runs again when its inputs change.
 
-What is asked is in `questions`, what stands on a page in `pages`; here are the menu and the controls.
+Only the menu and the controls are here; `questions` has the queries, `pages` the contents of the pages.
 """
 
 import marimo
@@ -34,7 +34,7 @@ def _():
 def _(address, book, get_page, html, mo, pages, partial, set_page, show):
     mo.stop(book.trouble != "", mo.md(book.trouble))
 
-    # The menu. Which page is shown stands in the address, too, so that it can be kept as a bookmark.
+    # The menu. The address contains the page, too, so that it can be bookmarked.
     def open_page(key, _):
         address.set("page", key)
         set_page(pages.pages_of(book)[key])
@@ -60,7 +60,7 @@ def _(book, html, mo, pages, shown):
 
 @app.cell
 def _(asked, book, mo, pages, shown):
-    # All institutions: which of them
+    # All institutions: the choice
     mo.stop(shown != pages.INSTITUTIONS)
     names = [name for (name,) in book.rows("institution_names")]
     chosen = mo.ui.multiselect(
@@ -78,7 +78,7 @@ def _(book, chosen, html, pages):
 
 @app.cell
 def _(asked, mo, pages, shown):
-    # A class: which one
+    # A class: the choice
     mo.stop(shown != pages.CLASS)
     class_text = mo.ui.text(
         value=str(asked.get("class_id", "")),
@@ -94,7 +94,7 @@ def _(asked, mo, pages, shown):
 @app.cell
 def _(book, class_text, mo, questions):
     classes = questions.find(book, "find_classes", class_text.value)
-    mo.stop(not classes, mo.md("No class fits."))
+    mo.stop(not classes, mo.md("No class matches."))
     class_choice = mo.ui.dropdown(
         classes, value=next(iter(classes)), label="Class", full_width=True, allow_select_none=False
     )
@@ -132,7 +132,7 @@ def _(ask_roster, first_roster, html, page_of, pages, roster_page):
 
 @app.cell
 def _(asked, mo, pages, shown):
-    # A student: which one
+    # A student: the choice
     mo.stop(shown != pages.STUDENT)
     student_text = mo.ui.text(
         value=str(asked.get("student_id", "")),
@@ -148,7 +148,7 @@ def _(asked, mo, pages, shown):
 @app.cell
 def _(book, mo, questions, student_text):
     students = questions.find(book, "find_students", student_text.value)
-    mo.stop(not students, mo.md("No student fits."))
+    mo.stop(not students, mo.md("No student matches."))
     student_choice = mo.ui.dropdown(
         students, value=next(iter(students)), label="Student", full_width=True, allow_select_none=False
     )

@@ -1,4 +1,4 @@
-"""The pages, as parts in HTML: what stands on each, and in which words. The controls are the notebook's."""
+"""The contents and texts of the pages, as fragments of HTML. The notebook has the controls."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ SCHOOL, CLASS, STUDENT, WATCH, COMPARE, TABLES = (
     "School today", "A class", "A student", "Newly to watch", "Two dates", "Any table",
 )  # fmt: skip
 INSTITUTIONS = "All institutions"
-# Of more institutions than these, no lines are drawn.
-DRAWN_MOST = 12
+DRAWN_MOST = 12  # institutions with line charts
 PAGES = {"school": SCHOOL, "class": CLASS, "student": STUDENT, "watch": WATCH, "compare": COMPARE, "tables": TABLES}
 REASONS = ("falling fast", "never logged in", "inactive", "low completion", "low score")
 
@@ -34,7 +33,7 @@ P = ParamSpec("P")
 
 
 def _one_reading(page: Callable[Concatenate[Book, P], list[str]]) -> Callable[Concatenate[Book, P], list[str]]:
-    """Have all that a page asks answered on one connection: faster, and all of it from one night."""
+    """Run all queries of a page on one connection: faster, and all from one night."""
 
     @wraps(page)
     def read(book: Book, /, *args: P.args, **kwargs: P.kwargs) -> list[str]:
@@ -45,7 +44,7 @@ def _one_reading(page: Callable[Concatenate[Book, P], list[str]]) -> Callable[Co
 
 
 def pages_of(book: Book) -> dict[str, str]:
-    """The pages there are, by their names in an address. The pages of a single school are not those of a fleet."""
+    """The titles of the pages by their names in an address; a fleet has other pages than a single school."""
     return {"institutions": INSTITUTIONS, "tables": TABLES} if book.of_all else PAGES
 
 
@@ -56,7 +55,7 @@ def page_asked(address: Mapping[str, Any], book: Book) -> str:
 
 
 def heading(book: Book) -> str:
-    """The institution's name, and the day that all pages but one show."""
+    """The institution's name, and the newest day, which most pages show."""
     return show.heading(book.school, f"as of {book.days[0]:%A}, {book.days[0].day} {book.days[0]:%B %Y}")
 
 
@@ -97,7 +96,7 @@ def school(book: Book) -> list[str]:
 
 @_one_reading
 def institutions(book: Book, chosen: Sequence[str] = ()) -> list[str]:
-    """All institutions together over the last days, or each of those that are chosen; then a line for each."""
+    """The trend of all institutions together, or of each chosen one; then a table with a row for each."""
     drawn = chosen[:DRAWN_MOST]
     trends = [(name, book.rows("institution_trend", institution=name, most=DAYS)) for name in drawn]
     if not chosen:
@@ -121,9 +120,9 @@ def institutions(book: Book, chosen: Sequence[str] = ()) -> list[str]:
     more = len(chosen) - len(drawn)
     return [
         *parts,
-        show.note(f"{more:,} more of those that are chosen stand in the table only.") if more else "",
+        show.note(f"{more:,} more of the chosen institutions are in the table only.") if more else "",
         show.table(headings, rows),
-        show.note("One institution in full: rollbook --institution NAME explore"),
+        show.note("To explore one institution: rollbook --institution NAME explore"),
     ]
 
 
@@ -135,12 +134,12 @@ def one_class(book: Book, class_id: int) -> list[str]:
         return [show.note("This class is not listed.")]
     title, code, course, teacher, room, status, students, completion, score, assignments, submitted = found
     trend = book.rows("class_trend", class_id=class_id, most=DAYS)
-    told = (code, course, teacher and f"taught by {teacher}", room and f"room {room}", status)
+    facts = (code, course, teacher and f"taught by {teacher}", room and f"room {room}", status)
     return [
-        show.heading(title, ", ".join(part for part in told if part)),
+        show.heading(title, ", ".join(fact for fact in facts if fact)),
         show.figures(
             [
-                ("students", students, "as the class's record gives it"),
+                ("students", students, "according to the class's record"),
                 ("average completion, %", completion, ""),
                 ("average score", score, ""),
                 ("assignments", assignments, f"{show.cell(submitted)} students have submitted"),
@@ -170,11 +169,11 @@ def student(book: Book, student_id: int) -> list[str]:
     name, email, reference, registered, gone, completion, done, given, score, minutes, active, logged_in = found
     trend = book.rows("student_trend", student_id=student_id, most=DAYS)
     classes = book.rows("student_classes", student_id=student_id)
-    told = (
+    facts = (
         reference, email, registered and f"registered {registered}", gone and f"no longer listed since {gone}",
     )  # fmt: skip
     return [
-        show.heading(name, ", ".join(part for part in told if part)),
+        show.heading(name, ", ".join(fact for fact in facts if fact)),
         show.figures(
             [
                 ("completion, %", completion, f"{show.cell(done)} of {show.cell(given)} assignments"),
@@ -239,7 +238,7 @@ def compared_students(listing: Listing, page: int) -> list[str]:
 
 
 def rows(listing: Listing, page: int) -> list[str]:
-    """The rows of a table or view as they are."""
+    """The rows of a table or view, unchanged."""
     ids = [n for n, name in enumerate(listing.columns) if name.endswith("_id")]
     return [
         show.note(show.said_of(listing, page, "rows")),

@@ -1,6 +1,6 @@
-"""What the pages ask of the published file. Big tables stay there: a page of rows, a search and a count are SQL.
+"""The pages' queries on the published file. Paging, searching and counting are done in SQL, so big tables stay there.
 
-Each question is a file in `sql/`. What a person types is a parameter, never part of the text.
+Each query is a file in `sql/`. What a person types is a parameter, never part of the SQL.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ ROWS = 25  # on a page
 FOUND = 50  # matches to choose from
 DAYS = 62  # of a trend
 
-DOWNLOADED = 100_000  # rows of a download at most: it passes through the browser's memory
-# The largest views would spill their rows to the disk with the memory that the writer has.
+DOWNLOADED = 100_000  # rows of a download at most: the browser holds it in memory
+# With the writer's memory limit, the largest views would spill to disk.
 MEMORY_LIMIT = "1GB"
-# An export locks the settings of the database that it opens by its path, so only one at a time.
+# An export locks the settings of the database that it opens, which a process shares by path: one at a time.
 _EXPORTING = Lock()
 
-# What is asked of the file for the menus: the days and the tables there are.
+# Queries for menus and institutions' figures. They return no pupils, so the access log does not note them.
 WITHOUT_PUPILS = (
     "days", "fleet_days", "institution_names", "institution_trend", "institutions", "relations", "columns",
 )  # fmt: skip
@@ -74,15 +74,15 @@ class Relation:
 
     @property
     def title(self) -> str:
-        """The name as it is written in SQL; views and current tables need no schema."""
+        """The name in SQL; views and current tables need no schema."""
         return self.name if self.schema == "main" else f"{self.schema}.{self.name}"
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows of a table or view that fit a filter, sorted. Without `filtered` or a value to compare with, all rows.
+    """The rows of a table or view that match a filter, sorted; all rows without `filtered` or a value to compare with.
 
-    `columns` are the relation's: name, type and meaning. Raises ValueError for a column or comparison that is unknown.
+    `columns` are the relation's: name, type and meaning. Raises ValueError for an unknown column or comparison.
     """
 
     relation: Relation
@@ -108,11 +108,11 @@ class Selection:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether there is something to filter by."""
+        """Whether there is a filter."""
         return self.filtered is not None and (self.comparison in WITHOUT_VALUE or self.value != "")
 
     def query(self, *, whole: bool = False) -> str:
-        """The SQL of all its rows; or else of a page of them, with how many there are in all as the last column."""
+        """The SQL for all rows if `whole`, else for a page of rows, with the total count as the last column."""
         return sql(
             "rows",
             relation=f"{_quoted(self.relation.schema)}.{_quoted(self.relation.name)}",
@@ -126,7 +126,7 @@ class Selection:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What its SQL takes."""
+        """The parameters of its SQL, but for those of a page."""
         return {"value": self.value} if self.is_filtered and self.comparison not in WITHOUT_VALUE else {}
 
 
@@ -144,11 +144,10 @@ class Book:
 
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A read-only connection to the newest published file; what is asked within the block shares it.
+        """A read-only connection to the newest published file; all queries within the block share it.
 
-        It is attached to a database in memory of its own: one that is opened by its path is shared by all of a process,
-        which would go on seeing the night that another page has open. Raises NothingLandedError before the first
-        publish.
+        The file is attached to a new in-memory database: a process shares a database that is opened by its path, and
+        would keep seeing the night that another page has open. Raises NothingLandedError before the first publish.
         """
         if self._open is not None:
             yield self._open
@@ -167,7 +166,7 @@ class Book:
                 self._open = None
 
     def rows(self, question: str, **values: Any) -> list[tuple[Any, ...]]:
-        """The rows that answer a question of `sql/`."""
+        """The rows of a query in `sql/`."""
         with self.reading() as con:
             columns, found = _fetched(con.execute(sql(question), values))
         if question not in WITHOUT_PUPILS:
@@ -175,12 +174,12 @@ class Book:
         return found
 
     def row(self, question: str, **values: Any) -> tuple[Any, ...] | None:
-        """The first of them, or None."""
+        """The first row of a query in `sql/`, or None."""
         found = self.rows(question, **values)
         return found[0] if found else None
 
     def listing(self, question: str, page: int = 1, **values: Any) -> Listing:
-        """One page, from 1, of the rows that answer a question; its last column is how many there are in all."""
+        """One page (from 1) of the rows of a query in `sql/`, whose last column is the total count."""
         return self._page(question, sql(question), page, values)
 
     @cached_property
@@ -190,7 +189,7 @@ class Book:
 
     @cached_property
     def trouble(self) -> str:
-        """Why nothing can be shown, in a sentence; empty if all is well."""
+        """Why nothing can be shown, in a sentence; empty if there is data."""
         try:
             return "" if self.days else f"{self.published} holds no day yet: run `{self.made_by}` first"
         except RollbookError as error:
@@ -211,7 +210,7 @@ class Book:
         return name, days
 
     def relations(self) -> dict[str, Relation]:
-        """What can be read, by title; the views first."""
+        """The readable tables and views by title, the views first."""
         return {relation.title: relation for relation in (Relation(*row) for row in self.rows("relations"))}
 
     def select(self, relation: Relation) -> Selection:
@@ -220,7 +219,7 @@ class Book:
         return Selection(relation, tuple((name, kind, text or "") for name, kind, text in columns))
 
     def selected(self, selection: Selection, page: int = 1) -> Listing:
-        """One page, from 1, of what was selected."""
+        """One page (from 1) of a selection."""
         query = selection.query()
         return self._page(without_values(query), query, page, selection.parameters)
 
@@ -231,14 +230,14 @@ class Book:
         return Listing(columns[:-1], [row[:-1] for row in found], found[0][-1] if found else 0)
 
     def _note(self, what: str, columns: Sequence[str], found: list[tuple[Any, ...]], values: dict[str, Any]) -> None:
-        """Write what is about to be shown into the access log."""
+        """Note the rows about to be shown in the access log."""
         students = access.students_in(columns, found)
         if students is None and access.STUDENT_ID in values:
             students = 1
         access.note(self.warehouse, "explore", students=students, what=what)
 
     def csv(self, selection: Selection) -> bytes:
-        """All that was selected as Rollbook's own CSV, in which no text is a formula to a spreadsheet program."""
+        """A whole selection as CSV, with text escaped that a spreadsheet program would run as a formula."""
         what = without_values(selection.query(whole=True))
 
         def note(students: int | None) -> None:
@@ -266,7 +265,7 @@ class FleetBook(Book):
 
     def __init__(self) -> None:
         common = for_all().common_path
-        super().__init__(common / FLEET)  # where its access log is
+        super().__init__(common / FLEET)  # the folder of its access log
         self.published = common / fleet_file.FILE
         self.within = self.warehouse / fleet_file.BUILD
 
@@ -277,21 +276,21 @@ class FleetBook(Book):
 
 
 def open_book() -> Book:
-    """What the app shows: one school, or all institutions of a registry where none is named."""
+    """The file that the app shows: one school's, or that of all institutions if none is named."""
     return FleetBook() if is_of_all() else Book()
 
 
 def find(book: Book, question: str, text: str) -> dict[str, int]:
-    """The classes or students that a text finds, as choices: what they are called, and their ids."""
+    """The classes or students that match a text, as choices: labels and their ids."""
     rows: Sequence[tuple[int, str]] = book.rows(question, text=text.strip(), most=FOUND)
-    counted: dict[str, int] = {}
-    for key, name in rows:  # two of one name stay apart
-        counted[name if name not in counted else f"{name} ({key})"] = key
-    return counted
+    choices: dict[str, int] = {}
+    for key, name in rows:  # equal names are distinguished by their ids
+        choices[name if name not in choices else f"{name} ({key})"] = key
+    return choices
 
 
 def _fetched(answer: duckdb.DuckDBPyConnection) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """The names of the columns, and all rows."""
+    """The column names, and all rows."""
     return tuple(column[0] for column in answer.description or ()), answer.fetchall()
 
 

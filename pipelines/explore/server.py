@@ -1,7 +1,7 @@
 """Serves the app behind the guard of `door`, or opens a copy of the notebook in marimo's editor behind the same guard.
 
-Both listen on loopback only and ask for a token: the pages name pupils, and on a machine with several accounts each of
-them can reach a port on loopback. The editor runs any code that is typed into it.
+Both listen on loopback only and require a token: the pages name pupils, every account of the machine can reach a port
+on loopback, and the editor runs any code that is typed into it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipelines.machine import listening
 
 HOST = "127.0.0.1"
 COPY = "rollbook_explore.py"
-STOP_WITHIN = 3  # seconds that open pages have
+STOP_WITHIN = 3  # seconds, for open pages
 
 WRONG_HOST = (
     "This is `rollbook explore`, and it answers to this machine's own names only: open the address that it printed.\n"
@@ -32,7 +32,7 @@ FOREIGN = "Another web site sent this request; only the pages of `rollbook explo
 
 
 def serve(port: int, ready: Callable[[str], None]) -> None:
-    """Serve the app until SIGTERM or Ctrl-C. `ready` is told its address when the port is open.
+    """Serve the app until SIGTERM or Ctrl-C. `ready` is called with its address when the port is open.
 
     Raises ArgumentError when marimo is not installed or the port is taken.
     """
@@ -46,15 +46,15 @@ def serve(port: int, ready: Callable[[str], None]) -> None:
         try:
             uvicorn.Server(config).run(sockets=[opened])
         finally:
-            for mounted in app.routes:  # each open page has a thread, which the process would wait for
+            for mounted in app.routes:  # else the process waits for the thread of each open page
                 mounted.app.state.session_manager.close_all_sessions()
 
 
 def edit(port: int, folder: Path, ready: Callable[[str], None]) -> None:
-    """Open a copy of the notebook in `folder` in marimo's editor; one that is there is opened as it is.
+    """Open a copy of the notebook in `folder` in marimo's editor; an existing copy is opened unchanged.
 
-    `ready` is told its address. Raises ArgumentError when marimo is not installed or the port is taken, or the folder
-    cannot be written to.
+    `ready` is called with its address. Raises ArgumentError when marimo is not installed, the port is taken, or the
+    folder cannot be written to.
     """
     _marimo()
     from marimo._cli.cli import main
@@ -62,7 +62,7 @@ def edit(port: int, folder: Path, ready: Callable[[str], None]) -> None:
 
     listening(HOST, port, "explore").close()
     token = secrets.token_urlsafe(16)
-    # marimo has no public way to put a middleware before its editor: by this name, `start` makes the app (0.25.2).
+    # marimo has no public way to add a middleware to its editor. `start` makes the app by this name (0.25.2).
     editor: Any = start
     editor.create_starlette_app = partial(_guarded_editor, editor.create_starlette_app, port)
     copy = own_copy(folder)
@@ -72,7 +72,7 @@ def edit(port: int, folder: Path, ready: Callable[[str], None]) -> None:
 
 
 def own_copy(folder: Path) -> Path:
-    """The analyst's own copy of the notebook in a folder, made unless it is there; it is never overwritten."""
+    """The analyst's own copy of the notebook in a folder, created if missing and never overwritten."""
     copy = folder / COPY
     if not copy.exists():
         try:
@@ -87,7 +87,7 @@ def own_copy(folder: Path) -> Path:
 
 
 def _guarded_editor(make: Callable[..., Any], port: int, **options: Any) -> Any:
-    """The app that marimo makes, with the guard before all else."""
+    """The app that marimo makes, with the guard as its outermost middleware."""
     app = make(**options)
     app.add_middleware(_guard, port=port)
     return app
@@ -98,7 +98,7 @@ def _guard(app: ASGIApp, port: int) -> Guard:
 
 
 def _marimo() -> Any:
-    """marimo, or ArgumentError that says what to install."""
+    """Import marimo. Raises ArgumentError with the command that installs it."""
     try:
         import marimo
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""How rows, key figures and lines over time are drawn: as HTML that escapes all it is given, with no marimo in it."""
+"""Renders rows, key figures and line charts as HTML that escapes all values. Does not use marimo."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment
 
+from pipelines import pages
 from pipelines.explore.questions import ROWS, Listing
 from pipelines.text import printable
 
 NOTHING = "\N{EN DASH}"
-# A line covers at least this many units, so that a change of a tenth does not look dramatic.
+# A chart's axis covers at least this many units, so that a change of a tenth does not look dramatic.
 LEAST_SPAN = 5.0
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -34,35 +34,23 @@ class Link(NamedTuple):
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FunctionLoader(_read),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["printable"] = printable
-    environment.filters["cell"] = cell
+    environment = pages.environment("pipelines.explore", cell=cell)
     environment.tests["day"] = lambda value: bool(_DAY.fullmatch(str(value)))
     return environment
 
 
-def _read(name: str) -> str:
-    return files("pipelines.explore").joinpath(name).read_text(encoding="utf-8")
-
-
 def _render(template: str, **values: object) -> str:
-    # One line: a notebook would take an indented one for Markdown's code.
+    # One line: a notebook would render indented lines as Markdown code.
     return _environment().get_template(template).render(values).replace("\n", "")
 
 
 def style() -> str:
     """The style sheet, as an element."""
-    return f"<style>{_read('explore.css')}</style>"
+    return f"<style>{_environment().get_template('explore.css').render()}</style>"
 
 
 def cell(value: object) -> str:
-    """A value in words: what is unknown is a dash, numbers have at most two places, dates are ISO's."""
+    """A value as text: a dash if unknown, numbers with at most two decimals, ISO dates."""
     if value is None:
         return NOTHING
     if isinstance(value, bool):
@@ -77,12 +65,12 @@ def cell(value: object) -> str:
 
 
 def page_of(page: str, **chosen: object) -> str:
-    """The address of a page of the app, with what is chosen on it."""
+    """The address of a page of the app, with the choices on it."""
     return f"?{urlencode({'page': page, **chosen})}"
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], ids: Sequence[int] = ()) -> str:
-    """Rows under headings; numbers are to the right. `ids` are places of numbers without separators."""
+    """A table; numbers are right-aligned. `ids` are the indexes of columns without thousands separators."""
     listed = [[str(v) if n in ids and v is not None else v for n, v in enumerate(row)] for row in rows]
     numeric = {n for n in range(len(headings)) if _is_numeric([row[n] for row in listed])}
     return _render("table.html", headings=headings, rows=listed, numeric=numeric)
@@ -93,23 +81,18 @@ def _is_numeric(values: Sequence[object]) -> bool:
     return bool(known) and all(isinstance(v, int | float | Decimal) and not isinstance(v, bool) for v in known)
 
 
-def linked(rows: Iterable[Sequence[Any]], page: str, key: str, at: int = 1) -> list[list[Any]]:
-    """Rows whose first value, an id, becomes a link to its page on the value at `at`; the id itself goes."""
-    made = []
-    for row in rows:
-        values = list(row)
-        values[at] = Link(str(values[at] or values[0]), page_of(page, **{key: values[0]}))
-        made.append(values[1:])
-    return made
+def linked(rows: Iterable[Sequence[Any]], page: str, key: str) -> list[list[Any]]:
+    """Rows without their first value, an id; their second value becomes a link to the id's page."""
+    return [[Link(str(text or key_value), page_of(page, **{key: key_value})), *rest] for key_value, text, *rest in rows]
 
 
 def figures(listed: Sequence[tuple[str, object, str]]) -> str:
-    """Key figures: what it is, how much, and a note."""
+    """Key figures: a name, a value and a note each."""
     return _render("figures.html", figures=listed)
 
 
 def said_of(listing: Listing, page: int, noun: str) -> str:
-    """Which rows of a list are shown, in words."""
+    """A text that says which rows of a list are shown."""
     if not listing.rows:
         return f"No {noun}."
     first = (page - 1) * ROWS + 1
@@ -122,7 +105,7 @@ def heading(title: str, below: str) -> str:
 
 
 def subtitle(text: str) -> str:
-    """The title of a part."""
+    """The title of a section."""
     return _render("words.html", tag="h3", text=text, below="", kind="subtitle")
 
 
@@ -132,12 +115,12 @@ def note(text: str) -> str:
 
 
 def verdict(text: str, below: str, good: bool) -> str:
-    """How the newest night went: in a sentence, and what exactly happened."""
+    """The outcome of the newest night: a sentence, and the details below it."""
     return _render("words.html", tag="p", text=text, below=below, kind="verdict" if good else "verdict rb-bad")
 
 
 def since(now: float | None, then: float | None, day: date | None, unit: str = "points") -> str:
-    """How a figure compares with an earlier day's, in words."""
+    """A text that compares a figure with an earlier day's."""
     if now is None or then is None or day is None:
         return "nothing earlier to compare with"
     change = now - then
@@ -147,15 +130,15 @@ def since(now: float | None, then: float | None, day: date | None, unit: str = "
 
 
 def lines(*drawn: str) -> str:
-    """Several lines side by side, or one below the other where there is no room."""
+    """Several line charts side by side, or stacked if there is no room."""
     return f'<div class="rb-lines">{"".join(drawn)}</div>'
 
 
-def line(title: str, points: Sequence[Point], unit: str = "") -> str:
-    """One value over landed days. Days on which it is not known have no point."""
+def line(title: str, points: Sequence[Point]) -> str:
+    """A line chart of one value over landed days. Days without a value have no point."""
     known = [(day, value) for day, value in points if value is not None]
     if len({day for day, _ in known}) < 2:
-        return _render("line.html", title=title, points=(), labels=(), told="Too few days for a line so far.")
+        return _render("line.html", title=title, points=(), labels=(), text="Too few days for a line so far.")
     (first, begin), (last, end) = known[0], known[-1]
     values = [value for _, value in known]
     spare = max(LEAST_SPAN - (max(values) - min(values)), 0) / 2
@@ -167,9 +150,9 @@ def line(title: str, points: Sequence[Point], unit: str = "") -> str:
         (14, 124, _short(first), "middle", 0),
         (86, 124, _short(last), "middle", 0),
     )
-    told = f"{title}: {_figure(begin)}{unit} on {first}, {_figure(end)}{unit} on {last}"
+    text = f"{title}: {_figure(begin)} on {first}, {_figure(end)} on {last}"
     drawn = [(across(day.toordinal()), up(value)) for day, value in known]
-    return _render("line.html", title=title, points=drawn, labels=labels, told=told)
+    return _render("line.html", title=title, points=drawn, labels=labels, text=text)
 
 
 def _short(day: date) -> str:

@@ -50,12 +50,13 @@ def export(
 ) -> int:
     """Write the rows of `question` (a view, a table, or a query that reads) to a file, whole or not at all.
 
-    `values` are the query's parameters. `before` is called when all rows are written and nobody can see them yet, with
-    how many different students they name by a column `student_id` (None without one); if it raises, there is no file.
-    Only the owner may read the file. What does not fit into memory is spilled to
-    `scratch`, a private folder. Returns the number of rows. Raises NothingLandedError before the first publish, and
-    ArgumentError when the view, table or query is invalid, the target folder does not exist, or there are more rows
-    than an Excel sheet holds.
+    `values` are the query's parameters. `before` is called when all rows are written but not visible yet, with the
+    number of different students in a column `student_id` (None without one); if it raises, there is no file. Only the
+    owner may read the file. What does not fit into memory is spilled to `scratch`, a private folder. Returns the number
+    of rows.
+
+    Raises NothingLandedError before the first publish, and ArgumentError when the view, table or query is invalid, the
+    target folder does not exist, or there are more rows than an Excel sheet holds.
     """
     if not out.parent.is_dir():
         raise ArgumentError(f"{out.parent} is not a folder: make it first, or write elsewhere with --out")
@@ -75,9 +76,9 @@ def export(
 
 
 class Students:
-    """Counts the different students in batches of rows, by the first column that is called `student_id`.
+    """Counts the different students in batches of rows, by the first column named `student_id`.
 
-    An id is another student's in each institution, where there is a column that says which.
+    Ids are unique within an institution only, so a column `institution` is part of the key.
     """
 
     def __init__(self, columns: Sequence[str]) -> None:
@@ -86,7 +87,7 @@ class Students:
         self._ids: set[Any] = set()
 
     def add(self, batch: Any) -> None:
-        """Count those of a batch, too."""
+        """Add the students of a batch."""
         if self._at is not None:
             try:
                 ids = batch.column(self._at)
@@ -101,17 +102,22 @@ class Students:
 
     @property
     def count(self) -> int | None:
-        """How many there were; None where no column says so."""
+        """The number of different students; None without a usable column."""
         return None if self._at is None else len(self._ids - {None})
 
 
+def disarmed(value: object) -> object:
+    """A CSV cell: text that a spreadsheet program would run as a formula gets a leading apostrophe."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(tuple(FORMULA)) else value
+
+
 def _batches(reader: pa.RecordBatchReader, students: Students) -> Iterator[Any]:
-    """The rows in batches, each of which is counted. Raises ArgumentError when the query fails midway."""
+    """The rows in batches, with their students counted. Raises ArgumentError when the query fails midway."""
     try:
         for batch in reader:
             students.add(batch)
             yield batch
-    except OSError as error:  # how Arrow passes on DuckDB's errors
+    except OSError as error:  # Arrow wraps DuckDB's errors in it
         raise ArgumentError(f"DuckDB refused the query: {error}") from None
 
 
@@ -125,10 +131,9 @@ def _csv(
 
     heading = io.StringIO()
     # A PIVOT's column names are data, too.
-    names = [f"'{name}" if name.startswith(tuple(FORMULA)) else name for name in rows.columns]
-    csv.writer(heading, lineterminator="\n").writerow(names)
+    csv.writer(heading, lineterminator="\n").writerow(map(disarmed, rows.columns))
     file.write(heading.getvalue().encode("utf-8-sig"))  # without the byte order mark, Excel does not read it as UTF-8
-    columns = (_disarmed(n, kind) for n, kind in enumerate(rows.types, start=1))
+    columns = (_disarmed_sql(n, kind) for n, kind in enumerate(rows.types, start=1))
     texts, count = rows.project(", ".join(columns)).to_arrow_reader(BATCH), 0
     with CSVWriter(file, texts.schema, write_options=WriteOptions(include_header=False)) as writer:
         for batch in _batches(texts, students):
@@ -137,8 +142,8 @@ def _csv(
     return count
 
 
-def _disarmed(number: int, kind: Any) -> str:
-    """SQL for a column as text; with a leading apostrophe if a spreadsheet program would run it."""
+def _disarmed_sql(number: int, kind: Any) -> str:
+    """SQL for a column as text, with a leading apostrophe on text that a spreadsheet program would run."""
     text = f"CAST(#{number} AS VARCHAR)"
     if kind.id in NUMBERS:
         return f"{text} AS c{number}"

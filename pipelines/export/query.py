@@ -1,8 +1,8 @@
 """Runs one read-only query on the published file: SQL in, columns and rows out. Nothing is ever written.
 
 A query is checked with DuckDB's own parser. The statement's type alone is not enough: a SELECT may contain a COPY, and
-an EXPLAIN ANALYZE runs what it explains. So only one SELECT is allowed, and only if its whole syntax tree reads. It
-runs on a read-only connection that opens no files but the published one and the lake's, with a locked configuration.
+EXPLAIN ANALYZE runs its query. So only one SELECT is allowed, and only if its whole syntax tree is read-only. It runs
+on a read-only connection that opens no files but the published one and the lake's, with a locked configuration.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ READING_FUNCTIONS = {
     *("range", "generate_series", "unnest", "repeat", "json_each", "json_tree", "histogram", "histogram_values")
 }
 
-# How a file comes to be.
+# How to create each file.
 _MAKING = {
     fleet_file.FILE: "run `rollbook fleet build` first",
     fleet_file.PSEUDONYMOUS: "set ROLLBOOK_PSEUDONYMOUS=1 for an institution, sync it, and run `rollbook fleet build`",
@@ -136,14 +136,15 @@ def only_reads(con: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
 def _kind(statement: duckdb.Statement) -> str:
     try:
         return statement.type.name
-    except ValueError:  # DuckDB's Python package has no name for it yet
+    except ValueError:  # DuckDB's Python package does not know it yet
         return "this kind of statement"
 
 
-def _more_than_reading(what: str) -> ArgumentError:
+def _more_than_reading(construct: str) -> ArgumentError:
     return ArgumentError(
-        f"This only reads, and {what} could do more: only a sync changes what is published. Use SELECT, FROM,"
-        " WITH, SUMMARIZE, DESCRIBE or SHOW; for work of your own, ATTACH the file read-only from another database"
+        f"Queries are read-only, and {construct} could do more: only a sync changes what is published. Use SELECT,"
+        " FROM, WITH, SUMMARIZE, DESCRIBE or SHOW; for work of your own, ATTACH the file read-only from another"
+        " database"
     )
 
 

@@ -30,11 +30,11 @@ from pipelines.tables import TABLES, Table, of_set
 
 # Records per batch: large enough to make Arrow's fixed cost negligible, small enough to keep memory flat.
 BATCH = 5_000
-# Bytes of bodies per batch, in case a few records are as long as thousands.
+# Bytes of bodies per batch, in case of a few huge records.
 BATCH_BYTES = 64 * 2**20
-# A single student's record is kept as one value; a longer one would not fit into the warehouse's memory.
+# A student's details are stored as one value; a longer one would not fit into the warehouse's memory.
 DETAIL_BYTES = 4 * 2**20
-# Characters of a refused record that are kept with its reason. The whole record is in raw/.
+# Characters of a refused record that are stored with its reason. The whole record is in raw/.
 MAX_RECORD_TEXT = 2**16
 
 _ARROW: dict[str, pa.DataType] = {
@@ -61,7 +61,7 @@ OBSERVED = pa.schema(
 
 
 def schema(table: Table) -> pa.Schema:
-    """Return the Arrow schema of one table's rows, with `seq`: the record's position among those landed of its set."""
+    """Return the Arrow schema of one table's rows, with `seq`: the record's position among its set's landed records."""
     return pa.schema([(c.name, _ARROW[c.type]) for c in table.columns] + [("seq", pa.int64())])
 
 
@@ -69,8 +69,8 @@ def schema(table: Table) -> pa.Schema:
 class Batch:
     """Some landed records, flattened.
 
-    `tables` holds the rows per table name, and under `observed` one row per record seen, with the `state` `stated` or
-    `rejected`. A row with a `table_name` and the state `silent` says that a stated record left that table unstated.
+    `tables` holds the rows per table name. Its table `observed` has one row per record seen, with the `state` `stated`
+    or `rejected`; a further row with the state `silent` and a `table_name` per table that a record left unstated.
     """
 
     tables: dict[str, pa.Table]
@@ -89,9 +89,9 @@ class _NoPandas(MetaPathFinder):
 
 
 def load() -> None:
-    """Make pyarrow's first arrays ahead of time, and without pandas.
+    """Create pyarrow's first arrays ahead of time, with pandas hidden.
 
-    pyarrow imports pandas for them, if it can: a third of a second and 35 MB for nothing. A later `to_pandas()` works.
+    pyarrow would import pandas for them: a third of a second and 35 MB for nothing. A later `to_pandas()` still works.
     """
     hidden = _NoPandas()
     sys.meta_path.insert(0, hidden)
@@ -103,9 +103,9 @@ def load() -> None:
 
 
 def flatten(set_name: str, bodies: Iterable[Landed]) -> Iterator[Batch]:
-    """Flatten the landed bodies of one set, in order, batch by batch; there is always a last one.
+    """Flatten the landed bodies of one set, in order; yields at least one batch.
 
-    A search's result contributes only the record that was sought. A bad record raises nothing: it becomes a reject.
+    A search's result contributes only the record that was sought. A bad record raises no error: it becomes a reject.
     Contract: "Student", "Class", "Institution".
     """
     flattener = Flattener(set_name)
@@ -118,7 +118,7 @@ def flatten(set_name: str, bodies: Iterable[Landed]) -> Iterator[Batch]:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Turn off the garbage collector: it would track millions of values that never form cycles (a third faster)."""
+    """Turn off the garbage collector, which would track millions of values that never form cycles (a third faster)."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -145,7 +145,7 @@ class _Objects:
             return {}
         names = first.__struct_fields__
         nothing = (None,) * len(names)
-        # Most kinds are never missing; `all` finds that out ten times as fast as a check of each object.
+        # Most kinds are never missing; `all` checks that ten times as fast as a loop.
         rows = map(astuple, self.objects) if all(self.objects) else [astuple(o) if o else nothing for o in self.objects]
         return dict(zip(names, zip(*rows, strict=True), strict=True))
 
@@ -164,7 +164,7 @@ class _Objects:
 
 
 class Flattener:
-    """Flattens one set's bodies as they come: `add` returns a batch whenever enough records came, `last` the rest."""
+    """Flattens one set's bodies as they arrive: `add` returns a batch once it has enough records, `last` the rest."""
 
     def __init__(self, set_name: str) -> None:
         self.set_name = set_name
@@ -175,12 +175,12 @@ class Flattener:
         self._empty()
 
     def add(self, body: Landed) -> Batch | None:
-        """Add the records of one body."""
+        """Add the records of one body; returns a batch when enough records are collected."""
         self._add(body)
         return self._batch() if self.records >= BATCH or self.size >= BATCH_BYTES else None
 
     def last(self) -> Batch:
-        """Return what is left, and the drift of all bodies."""
+        """Return the remaining records, and the drift of all bodies."""
         batch = self._batch()
         batch.drift = [Drift(self.set_name, f, t, n) for (f, t), n in sorted(self.drift.items())]
         return batch
@@ -220,7 +220,7 @@ class Flattener:
         self.records += records
 
     def _valid_records(self, shape: Shape, body: Landed) -> tuple[Sequence[int], list[Any]]:
-        """Return the positions and records of a body that are as declared; rejects the others."""
+        """Return the positions and records of a body that fit the declarations; rejects the others."""
         if body.kind == "auth":
             envelope = msgspec.json.decode(body.content, type=dict[str, msgspec.Raw])
             return self._read_singly(shape, body, [envelope["data"]])
@@ -229,7 +229,7 @@ class Flattener:
         return self._read_singly(shape, body, shape.raws(body.content))
 
     def _read_singly(self, shape: Shape, body: Landed, raws: list[msgspec.Raw]) -> tuple[Sequence[int], list[Any]]:
-        """Read a body's records one by one; rejects those that are not as declared, with the reason."""
+        """Read a body's records one by one; rejects those that do not fit the declarations, with the reason."""
         positions, records = [], []
         for position, raw in enumerate(raws):
             drift: Counter[tuple[str, str]] = Counter()
@@ -264,7 +264,7 @@ class Flattener:
         return found
 
     def _batch(self) -> Batch:
-        """Return what was collected as columns, and reset."""
+        """Return the collected records as Arrow tables, and reset."""
         seqs = np.array(self.seqs, np.int64)
         if self.shape is None:
             details = TABLES["student_details"]
@@ -297,7 +297,7 @@ class Flattener:
 
 
 def _payload(body: Landed) -> tuple[int | None, str, datetime | None]:
-    """Return a student's detail as received: the student's id, the record as JSON, when it came (UTC)."""
+    """Return a student's details: the student's id, the record as JSON, when it was received (UTC)."""
     value = msgspec.json.decode(body.content, type=dict[str, msgspec.Raw])
     payload = bytes(value.get("data", msgspec.Raw(body.content))).decode()
     return body.sought, payload, body.received_at.replace(tzinfo=None) if body.received_at else None

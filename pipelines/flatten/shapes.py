@@ -1,7 +1,7 @@
 """The declarations as types: what a record of a set must look like, made once from `tables.py`.
 
-These types decode a whole page at once. If a record does not fit, the page's records are read one by one, slowly, each
-refusal with its reason; that is here too, because it walks the same tree. `rows` turns records into columns.
+These types decode a whole page at once. If a record does not fit, the page's records are read one by one, slowly, with
+a reason for each refusal; that is here too, because it walks the same tree. `rows` turns records into columns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pipelines.records import (
 )
 from pipelines.tables import SETS, Column, of_set
 
-# Characters of an undeclared field's name that are shown.
+# Longest undeclared field name that is shown, in characters.
 MAX_FIELD_NAME = 100
 
 _TYPES: dict[str, Any] = {
@@ -43,7 +43,7 @@ _PERCENT = Annotated[float, msgspec.Meta(ge=0, le=100)]
 
 @dataclass
 class Node:
-    """One object of a record: its fields with values (`columns`), and those with objects or lists of them."""
+    """One object of a record: its fields with values (`columns`), and those with objects or lists of objects."""
 
     columns: dict[str, Column] = field(default_factory=dict)
     objects: dict[str, Node] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Node:
         return node
 
     def place(self, column: Column) -> None:
-        """Add a column at its path, creating the objects on the way."""
+        """Add a column at its path, creating missing objects."""
         node = self
         for step in column.path[:-1]:
             node = node.child(step, required=column.required)
@@ -74,7 +74,7 @@ class Node:
             inner: Any = node.struct(f"{name}_{key}", strict=strict)
             inner = list[inner] if node.is_list else inner
             fields.append((key, inner) if node.required else (key, inner | None, None))
-        fields.sort(key=len)  # msgspec wants the required ones first
+        fields.sort(key=len)  # msgspec wants required fields first
         # gc=False: records never form cycles and are freed page by page, so the collector need not track them.
         return msgspec.defstruct(name, fields, forbid_unknown_fields=strict, gc=False)
 
@@ -109,7 +109,7 @@ class Shape:
         self._raw = msgspec.json.Decoder(_envelope(list[msgspec.Raw]))
 
     def page(self, content: bytes) -> list[Any] | None:
-        """Decode all records of a page; None if any of them is not exactly as declared."""
+        """Decode all records of a page; None if any of them does not fit the declarations exactly."""
         try:
             return self._page.decode(content).data  # type: ignore[no-any-return]
         except UNREADABLE:
@@ -173,7 +173,7 @@ def _envelope(data: Any) -> Any:
 
 
 def _normalise(value: dict[str, Any], node: Node, path: str, drift: Counter[tuple[str, str]]) -> None:
-    """Turn integral floats into integers where those are declared, and count undeclared fields."""
+    """Turn integral floats into integers where a column is declared as one, and count undeclared fields."""
     for key, item in value.items():
         column = node.columns.get(key)
         if column is not None:
@@ -187,7 +187,7 @@ def _normalise(value: dict[str, Any], node: Node, path: str, drift: Counter[tupl
 
 
 def _drop_invalid(value: dict[str, Any], node: Node) -> None:
-    """Set every optional value that is not as declared to None."""
+    """Set every optional value that does not fit its declared type to None."""
     for key, item in value.items():
         column, child = node.columns.get(key), node.objects.get(key)
         if column is not None and not column.required:

@@ -1,4 +1,4 @@
-"""Adds, pauses and resumes an institution in `institutions.toml`. Whatever else is in the file stays as it is."""
+"""Adds, pauses and resumes an institution in `institutions.toml`. Everything else in the file is kept."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def add(name: str, values: Mapping[str, object]) -> Path:
-    """Add an institution with these settings, in a new file if there is none; returns the file.
+    """Add an institution with these settings, creating the file if needed; returns the file.
 
-    A secret is a table: `{"env": "NAME"}` or `{"file": "/path"}`. Raises ArgumentError for a name that is there, and
-    SettingError for one that cannot be, or for a setting that is malformed; the file is as it was then.
+    A secret is a table: `{"env": "NAME"}` or `{"file": "/path"}`. Raises ArgumentError for a name that exists, and
+    SettingError for an invalid name or a malformed setting; then the file is unchanged.
     """
     check_name(name)
     path = settings.registry_path()
     known = settings.registry() if path.exists() else None
     if known is not None and name in known.institutions:
-        raise ArgumentError(f"{path.name} has an institution {name} already: edit its settings there")
+        raise ArgumentError(f"{path.name} already has an institution {name}: edit its settings there")
 
     def change(document: TOMLDocument) -> None:
         import tomlkit
@@ -45,7 +45,7 @@ def add(name: str, values: Mapping[str, object]) -> Path:
 
 
 def pause(known: Registry, name: str, reason: str) -> None:
-    """Leave an institution out of the nights, and say why. Raises SettingError for an unknown name or no reason."""
+    """Pause an institution. Raises SettingError for an unknown name, and ArgumentError without a reason."""
     asked = known[name]
     if not reason.strip():
         raise ArgumentError('Say why: add --reason "...", which is shown with the institution')
@@ -57,7 +57,7 @@ def pause(known: Registry, name: str, reason: str) -> None:
 
 
 def resume(known: Registry, name: str) -> bool:
-    """Let an institution take part again; returns whether it was paused."""
+    """Resume an institution, paused here or by Rollbook; returns whether it was. Raises SettingError (unknown name)."""
     asked = known[name]
 
     def change(document: TOMLDocument) -> None:
@@ -77,11 +77,11 @@ def _inline(value: Mapping[str, Any]) -> object:
 
 
 def _change(path: Path, change: Callable[[TOMLDocument], None], *, check: str = "") -> None:
-    """Change the file as a whole, once the new one has been read as a run would read it."""
+    """Replace the file atomically, after the new one has been validated as a run would read it."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
-    path = path.resolve()  # a link stays one
+    path = path.resolve()  # a symlink is kept
     fleet = files.folder(settings.common_path() / settings.FLEET)
     with FileLock(fleet / "registry.lock", mode=files.PRIVATE_FILE):
         mode = files.PRIVATE_FILE
@@ -92,7 +92,7 @@ def _change(path: Path, change: Callable[[TOMLDocument], None], *, check: str = 
             document = tomlkit.parse(text)
             change(document)
         except (TOMLKitError, KeyError):
-            raise SettingError(f"{path.name} has changed meanwhile, or is not valid TOML: look at it first") from None
+            raise SettingError(f"{path.name} has changed meanwhile, or is not valid TOML: check it first") from None
         new = tomlkit.dumps(document)
         with files.replacing(path, mode) as aside:
             aside.write_text(new, encoding="utf-8")

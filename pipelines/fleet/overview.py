@@ -1,6 +1,6 @@
-"""All institutions of a registry at a glance: what came of the last night of each, and who is late. Only reads.
+"""All institutions of a registry at a glance: the outcome of each one's last night, and which are late. Read-only.
 
-Of each institution it reads its state, its newest day's manifests and no database, so that a thousand take seconds.
+Reads each institution's state and its newest day's manifests but no database, so that a thousand take seconds.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ NEVER = "never"
 
 
 class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One institution. Times are UTC; what is not known is null.
+    """One institution. Times are UTC; unknown values are null.
 
     `outcome` is that of its last sync (`synced`, `held`, `failed`, or `never` before the first), `day` that sync's day,
-    `since` when its syncs began to end that way. `paused` says why it is left out, and is empty where it is not.
-    `readers_see` is the newest day that was synced. `late_by` are the seconds since the night that should have been.
-    `requests`, `seconds` and `records` (per set) are the last sync's, `rejected` how many of its records were refused.
+    `since` when its syncs began to end that way. `paused` says why it is paused, and is empty if it is not.
+    `readers_see` is the newest day that was synced. `late_by` is the seconds since a missed night was due. `requests`,
+    `seconds` and `records` (per set) are the last sync's, `rejected` how many of its records were refused.
     """
 
     institution: str
@@ -52,7 +52,7 @@ class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """In one word, what there is to know first."""
+        """The institution's state in one word."""
         if self.paused:
             return str(Kind.PAUSED)
         if self.outcome == Kind.SYNCED and self.late_by is not None:
@@ -61,19 +61,19 @@ class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_fine(self) -> bool:
-        """Whether nobody need look at it."""
+        """Whether it needs no attention."""
         return self.shown == Kind.SYNCED
 
 
 class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What `rollbook fleet status` prints, also as JSON: how many are in which state, and each institution."""
+    """What `rollbook fleet status` prints, also as JSON: the number of institutions by state, and each institution."""
 
     counts: dict[str, int]
     institutions: tuple[InstitutionStatus, ...]
 
 
 def load_overview(fleet: Fleet) -> FleetStatus:
-    """Look at each institution. One that cannot be read is shown as failed, with the reason."""
+    """Read each institution's status. One that cannot be read is shown as failed, with the reason."""
     found = tuple(_look(fleet, name) for name in fleet.institutions)
     return FleetStatus(counts=dict(Counter(status.shown for status in found)), institutions=found)
 
@@ -92,19 +92,19 @@ def _look(fleet: Fleet, name: str) -> InstitutionStatus:
     if good is not None:
         known = replace(known, readers_see=good.snapshot_date, synced_at=good.finished_at)
     elif newest is None and state.last is None:
-        late_by = None  # it has only just been added
+        late_by = None  # it was added only recently
     return _with_last(replace(known, due=due.astimezone(UTC), late_by=late_by), state, newest)
 
 
 def _newest(book: Rollbook) -> Manifest | None:
-    """The last sync that was filed: by a fleet's run, by Dagster or by hand."""
+    """The last landing with a verdict: by a fleet's run, by Dagster or by hand."""
     days = book.raw.days()
     decided = [m for m in book.raw.manifests(days[-1]) if m.verdict is not None] if days else []
     return max(decided, key=lambda m: m.started_at, default=None)
 
 
 def _with_last(known: InstitutionStatus, state: State, newest: Manifest | None) -> InstitutionStatus:
-    """The status with the last sync: as the fleet noted it, unless one was filed since."""
+    """The status with the last sync: the one in the fleet's state, unless a newer one was landed."""
     last = state.last
     ended = (newest.judged_at or newest.finished_at) if newest else None
     if newest is not None and ended is not None and (last is None or last.at < ended):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from pipelines import files
@@ -11,7 +12,7 @@ from pipelines.errors import ArgumentError
 from pipelines.fleet.nights.outcomes import Kind
 from pipelines.fleet.overview import NEVER, FleetStatus, InstitutionStatus
 
-# The exporter runs under another account. There are counts, days and institutions' names in it, and no pupil.
+# The exporter runs under another account. The file has counts, days and institutions' names, but no pupils.
 MODE = 0o644
 OUTCOMES = (Kind.SYNCED, Kind.HELD, Kind.FAILED, NEVER)
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -21,18 +22,18 @@ Sample = tuple[Labels, float]
 
 
 def write(path: Path, known: FleetStatus) -> None:
-    """Write the file whole or not at all. Raises ArgumentError when it cannot be written."""
+    """Write the file atomically. Raises ArgumentError when it cannot be written."""
     try:
         with files.handing_out(path) as file:
             os.fchmod(file.fileno(), MODE)
             file.write(text(known).encode())
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        raise ArgumentError(f"{path} cannot be written ({reason}): name a file in a folder that is there") from None
+        raise ArgumentError(f"{path} cannot be written ({reason}): name a file in an existing folder") from None
 
 
 def text(known: FleetStatus) -> str:
-    """All metrics, each with what it means."""
+    """All metrics, each with its help text."""
     lines: list[str] = []
     for name, meaning, samples in _METRICS:
         lines += [f"# HELP rollbook_{name} {meaning}", f"# TYPE rollbook_{name} gauge"]
@@ -47,65 +48,36 @@ def _labels(institution: str, labels: Labels) -> str:
     return "{" + ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in named.items()) + "}"
 
 
-def _outcomes(status: InstitutionStatus) -> Iterator[Sample]:
-    for outcome in OUTCOMES:
-        yield {"outcome": str(outcome)}, float(status.outcome == outcome)
+def _known(value: float | None) -> list[Sample]:
+    return [] if value is None else [({}, float(value))]
 
 
-def _paused(status: InstitutionStatus) -> Iterator[Sample]:
-    yield {}, float(bool(status.paused))
+def _time(moment: datetime | None) -> list[Sample]:
+    return _known(None if moment is None else moment.timestamp())
 
 
-def _late(status: InstitutionStatus) -> Iterator[Sample]:
-    yield {}, status.late_by or 0.0
-
-
-def _ended(status: InstitutionStatus) -> Iterator[Sample]:
-    if status.at is not None:
-        yield {}, status.at.timestamp()
-
-
-def _since(status: InstitutionStatus) -> Iterator[Sample]:
-    if status.since is not None:
-        yield {}, status.since.timestamp()
-
-
-def _synced(status: InstitutionStatus) -> Iterator[Sample]:
-    if status.synced_at is not None:
-        yield {}, status.synced_at.timestamp()
-
-
-def _seconds(status: InstitutionStatus) -> Iterator[Sample]:
-    yield {}, status.seconds
-
-
-def _requests(status: InstitutionStatus) -> Iterator[Sample]:
-    yield {}, float(status.requests)
-
-
-def _records(status: InstitutionStatus) -> Iterator[Sample]:
-    for name, count in status.records.items():
-        yield {"set": name}, float(count)
-
-
-def _rejected(status: InstitutionStatus) -> Iterator[Sample]:
-    yield {}, float(status.rejected)
-
-
-def _refused(status: InstitutionStatus) -> Iterator[Sample]:
-    yield {}, float(status.refused_nights)
-
-
-_METRICS: tuple[tuple[str, str, Callable[[InstitutionStatus], Iterator[Sample]]], ...] = (
-    ("sync_outcome", "1 for what the last sync came to, 0 for what it did not.", _outcomes),
-    ("paused", "1 if the institution is left out of the nights.", _paused),
-    ("late_seconds", "Seconds since the night that should have been synced; 0 if it was.", _late),
-    ("sync_ended_timestamp_seconds", "When the last sync ended, whatever it came to.", _ended),
-    ("sync_outcome_since_timestamp_seconds", "Since when the syncs end as the last one did.", _since),
-    ("good_sync_timestamp_seconds", "When what readers see was fetched.", _synced),
-    ("sync_duration_seconds", "How long the last sync took.", _seconds),
-    ("sync_requests", "How many requests the last sync took.", _requests),
-    ("sync_records", "How many records came in the last sync.", _records),
-    ("sync_rejected_records", "How many records of the last sync were refused.", _rejected),
-    ("key_refused_nights", "On how many nights in a row the service has refused the key.", _refused),
+_METRICS: tuple[tuple[str, str, Callable[[InstitutionStatus], Sequence[Sample]]], ...] = (
+    (
+        "sync_outcome",
+        "1 for the outcome of the last sync, 0 for the others.",
+        lambda s: [({"outcome": str(outcome)}, float(s.outcome == outcome)) for outcome in OUTCOMES],
+    ),
+    ("paused", "1 if the institution is paused.", lambda s: _known(bool(s.paused))),
+    ("late_seconds", "Seconds since a missed night was due; 0 if none was missed.", lambda s: _known(s.late_by or 0)),
+    ("sync_ended_timestamp_seconds", "When the last sync ended, whatever its outcome.", lambda s: _time(s.at)),
+    ("sync_outcome_since_timestamp_seconds", "Since when syncs have the last outcome.", lambda s: _time(s.since)),
+    ("good_sync_timestamp_seconds", "When the data that readers see was fetched.", lambda s: _time(s.synced_at)),
+    ("sync_duration_seconds", "How long the last sync took.", lambda s: _known(s.seconds)),
+    ("sync_requests", "How many requests the last sync took.", lambda s: _known(s.requests)),
+    (
+        "sync_records",
+        "How many records the last sync received.",
+        lambda s: [({"set": name}, float(count)) for name, count in s.records.items()],
+    ),
+    ("sync_rejected_records", "How many records of the last sync were refused.", lambda s: _known(s.rejected)),
+    (
+        "key_refused_nights",
+        "On how many nights in a row the service has refused the key.",
+        lambda s: _known(s.refused_nights),
+    ),
 )

@@ -1,8 +1,8 @@
-"""The fleet's page: which institutions are up to date and which are not, and where the service leaves the contract.
+"""The fleet's page: which institutions are up to date and which are not, and where the contract drifts.
 
-It says what is true now: what became of the last nights is read from the fleet's folder, only figures and drift from
-`fleet.duckdb`, if there is one. It names institutions and no pupils; a field that the contract does not know is named
-only where several records have it, since one record's own field may be anything.
+The outcomes of the last nights are read from the fleet's folder, so they are current; only figures and drift come from
+`fleet.duckdb`, if there is one. It names institutions and no pupils; an undeclared field is named only if several
+records have it, since a single record's field name may be anything.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import cache
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment
 
-from pipelines import files
+from pipelines import files, pages
 from pipelines.export.query import run_query
 from pipelines.fleet.file import standing
 from pipelines.institutions import Registry
@@ -30,19 +29,19 @@ from pipelines.text import count_of, printable
 sql = statements("pipelines.fleet")
 
 FILE = "fleet-report.html"
-# A field that so many records have in one sync is the service's, and no pupil's.
+# A field that this many records have in one sync comes from the service, and does not describe one pupil.
 LEAST_RECORDS = 5
-# Its newest day may be yesterday: where the night is not over yet, or in a zone behind ours.
+# The newest day may be yesterday: before tonight's sync, or in a zone behind UTC.
 ON_TIME = timedelta(days=1)
 
 UP_TO_DATE, LATE, HELD, FAILED, PAUSED, NEVER = "up to date", "late", "held", "failed", "paused", "never synced"
-# In this order: what somebody should do something about comes first.
+# The most urgent come first.
 STATES = (FAILED, HELD, LATE, NEVER, PAUSED, UP_TO_DATE)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One institution: its name and school, how it stands, up to which day it is here, and what was said of it."""
+    """One institution: its name and school, its state, its newest published day, and a message about the state."""
 
     name: str
     school: str
@@ -54,7 +53,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Page:
-    """What the page shows; `built_at` is when fleet.duckdb was made, whose figures and drift these are."""
+    """The content of the page; `built_at` is when fleet.duckdb, the source of figures and drift, was built."""
 
     at: datetime
     lines: Sequence[Line]
@@ -66,21 +65,21 @@ class Page:
 
     @property
     def verdict(self) -> str:
-        """The page's answer, in a sentence."""
+        """A summary in one sentence."""
         others = [f"{self.counts[s]:,} {s}" for s in STATES[:-1] if self.counts[s]]
         total = count_of(len(self.lines), "institution")
         return f"{self.counts[UP_TO_DATE]:,} of {total} up to date" + (f"; {', '.join(others)}." if others else ".")
 
 
 def write(fleet: Path, registry: Registry, out: Path, at: datetime) -> Page:
-    """Write the page to a file that only its owner can read; returns what is on it. `at` is the time shown (UTC)."""
+    """Write the page to a file that only its owner can read; returns its content. `at` is the time shown (UTC)."""
     page = load(fleet, registry, at)
     files.write(out, _environment().get_template("page.html").render(page=page).encode())
     return page
 
 
 def load(fleet: Path, registry: Registry, at: datetime) -> Page:
-    """What the page shows. Raises DamagedError for a fleet.duckdb that cannot be read."""
+    """Load the page's content. Raises DamagedError for a fleet.duckdb that cannot be read."""
     given = {name: found for name in parts.givers(fleet) if (found := parts.note_of(fleet, name)) is not None}
     lines = [_line(row, at.date()) for row in standing.rows(fleet, registry, given, {})]
     lines.sort(key=lambda line: (STATES.index(line.state), line.name))
@@ -115,26 +114,17 @@ def _line(row: standing.Row, today: date) -> Line:
         state, said = UP_TO_DATE, ""
     in_registry = bool(row["in_registry"])
     if not in_registry:
-        state, said = PAUSED, "It left the registry; what it gave stays until `rollbook fleet forget`."
+        state, said = PAUSED, "It left the registry; its data stays until `rollbook fleet forget`."
     return Line(str(row["institution"]), str(row["school_name"] or ""), state, newest, said, in_registry)
 
 
 @cache
 def _environment() -> Environment:
-    def read(name: str) -> str:
-        package = "pipelines.report" if name == "light.css" else "pipelines.fleet"
-        return resources(package).joinpath(name).read_text(encoding="utf-8")
-
-    environment = Environment(
-        loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["printable"] = lambda value: printable(str(value))
-    environment.filters["cell"] = _cell
-    return environment
+    return pages.environment("pipelines.fleet", cell=_cell)
 
 
 def _cell(value: object) -> str:
-    """A value in words: what is not known is a dash."""
+    """A value as text; a dash if it is unknown."""
     if value is None:
         return "\N{EN DASH}"
     if isinstance(value, int):

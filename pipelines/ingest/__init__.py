@@ -1,11 +1,11 @@
-"""Takes bodies as they come from the service: files them in `raw/`, flattens and stages them, all at once.
+"""Writes each body to `raw/` as it arrives from the service, and flattens and stages its rows at the same time.
 
-    ingest.py     what is done with each body, in whichever process
-    process.py    the same in a second process, while the next page is on its way
-    intake.py     what a fetch hands its bodies to; decides which of the two it is
+    ingest.py     processes each body, in either process
+    process.py    the same in a second process, while the next page is fetched
+    intake.py     receives a fetch's bodies and picks one of the two
 
-What is staged here is only a head start. Nothing made of it counts before the bodies are durable and the landing has
-its verdict. Where nothing is staged, the landing is flattened from `raw/`.
+Staging is only a head start: staged rows do not count until the bodies are durable and the landing has its verdict.
+Without staged rows, the landing is flattened from `raw/`.
 """
 
 from pipelines.ingest.ingest import Flattened, StagedPart, stage

@@ -1,6 +1,6 @@
-"""What is done with each body of a landing as it comes: written, decoded, flattened, staged.
+"""Writes each body of a landing as it arrives, then decodes, flattens and stages it.
 
-A walk's rows are staged apart from those of other walks, since only at the end is it known which of them count.
+Each walk's rows are staged separately, since only the end of the fetch shows which walks count.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipelines.tables import SETS
 
 
 class StagedPart(msgspec.Struct, frozen=True):
-    """Staged bodies of one set: the folder of their rows, and what was refused or unknown among them."""
+    """Staged bodies of one set: the folder of their rows, and their rejects and drift."""
 
     set: str
     folder: str
@@ -32,7 +32,7 @@ class StagedPart(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Flattened:
-    """One landing, flattened aside: its rows in several parts, and what was refused or unknown."""
+    """One landing, flattened and staged: its rows in several parts, with their rejects and drift."""
 
     landing: int
     parts: tuple[StagedPart, ...]
@@ -57,7 +57,7 @@ class Flattened:
 
     @property
     def drift(self) -> list[Drift]:
-        """The fields that no declaration knows, each with how many records had it."""
+        """The undeclared fields, each with how many records had it."""
         seen: Counter[tuple[str, str, str]] = Counter()
         for part in self.parts:
             for d in part.drift:
@@ -85,7 +85,7 @@ class PartInProgress:
             self._rejects += batch.rejects
 
     def finish(self) -> StagedPart:
-        """Stage what is left and close the files."""
+        """Stage the remaining rows and close the files."""
         batch = self._flattener.last()
         self._staging.add(batch.tables)
         self._staging.close()
@@ -93,12 +93,12 @@ class PartInProgress:
         return StagedPart(self._set_name, str(self._folder), records, rejects, tuple(batch.drift))
 
     def close(self) -> None:
-        """Close the files, whatever becomes of them."""
+        """Close the files, ignoring I/O errors."""
         self._staging.abandon()
 
 
 def stage(set_name: str, bodies: Iterable[Landed], folder: Path) -> StagedPart:
-    """Flatten and stage bodies of one set that were landed before."""
+    """Flatten and stage landed bodies of one set into `folder`."""
     part = PartInProgress(set_name, folder)
     try:
         for body in bodies:
@@ -109,31 +109,31 @@ def stage(set_name: str, bodies: Iterable[Landed], folder: Path) -> StagedPart:
 
 
 class Ingest:
-    """Writes the bodies of a landing under way, and stages their rows on the way.
+    """Writes the bodies of a landing in progress, and stages their rows.
 
-    `partial` is the landing's folder while it is written, `aside` an empty one for what is staged.
+    `partial` is the landing's folder while it is written, `aside` an empty folder for staged rows.
     """
 
     def __init__(self, partial: Path, aside: Path) -> None:
         self._aside = aside
         self._bodies = BodyWriter(partial)
         self._parts: dict[tuple[str, int], PartInProgress] = {}
-        # What ended the staging, if anything did. Flattening the landing from raw/ will say what was wrong.
+        # The type of the error that ended staging, if any. Flattening the landing from raw/ will report the cause.
         self.ended_by = ""
 
     def add(self, received: Received, content: bytes) -> None:
-        """Write one body. Its rows are staged unless it is a search's: only in the end it is known which count."""
+        """Write one body. Its rows are staged unless it is a search's: only the end shows which searches count."""
         self._bodies.add(received, content)
         if received.kind != "search" and not self.ended_by:
             with self._staging():
                 self._part(received.set, received.walk).add(landed(received, content))
 
     def flush(self) -> Written:
-        """Write out the bodies so far, for a reader."""
+        """Flush the bodies so far, so that they can be read."""
         return self._bodies.flush()
 
     def seal(self) -> Written:
-        """Make the bodies durable. None may be added afterwards."""
+        """Make the bodies durable. No more may be added."""
         return self._bodies.seal()
 
     def staged(self, landing: LandingFolder) -> list[StagedPart] | None:
@@ -152,7 +152,7 @@ class Ingest:
                 yield stage(name, landing.bodies(name, "search"), self._aside / f"{name}-searches")
 
     def close(self) -> None:
-        """Close all files, whatever becomes of them."""
+        """Close all files, ignoring I/O errors."""
         self._bodies.close()
         self._close_parts()
 
@@ -167,9 +167,9 @@ class Ingest:
 
     @contextmanager
     def _staging(self) -> Iterator[None]:
-        """End the staging where a piece of it fails."""
+        """End staging at the first error."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - a full disk, say: the bodies matter, and are written all the same
+        except Exception as error:  # noqa: BLE001 - such as a full disk: only the bodies matter, and they are written
             self.ended_by = type(error).__name__
             self._close_parts()

@@ -1,4 +1,4 @@
-"""What a fetch hands its bodies to: a landing under way, whose rows are staged as the bodies come."""
+"""Receives a fetch's bodies: a landing in progress whose rows are staged as the bodies arrive."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from pipelines.landing.raw import RawStore
 
 log = logging.getLogger(__name__)
 
-# Records of a set from which on a second process is worth its start.
+# A set of at least this many records is worth starting a second process.
 LARGE = 5_000
-# Sockets are handed on to processes in this way on POSIX alone.
+# Passing a socket to a child process by its file descriptor works on POSIX only.
 POSIX = os.name == "posix"
 
 
 class Intake:
-    """Begins landings in `raw/`, and keeps what was staged of the last one, in `aside`, until it is taken."""
+    """Begins landings in `raw/`, and keeps the last one's staged rows in `aside` until they are taken."""
 
-    # A second process that waits for this process's next landing, whichever intake begins it: it is started before
-    # there is any.
+    # The second process that was started ahead, for this process's next landing in any intake.
     _ahead: ClassVar[IngestProcess | None] = None
 
     def __init__(self, raw: RawStore, aside: Path) -> None:
@@ -39,31 +38,31 @@ class Intake:
 
     @classmethod
     def start_ahead(cls, expected: int | None) -> None:
-        """Start a second process now, to be ready for the first page, unless so few records are expected.
+        """Start a second process now, to be ready for the first page, unless few records are `expected`.
 
-        None: it is not known how many will come.
+        None: the number is unknown.
         """
         if cls._ahead is None and POSIX and (expected is None or expected >= LARGE):
             cls._ahead = IngestProcess()
 
     @classmethod
     def process(cls) -> IngestProcess:
-        """Return a second process: the one that was started ahead, or a new one."""
+        """Return the second process that was started ahead, or a new one."""
         process, cls._ahead = cls._ahead or IngestProcess(), None
         return process
 
     @classmethod
     def stop(cls) -> None:
-        """End a second process that was started ahead and is not needed."""
+        """End the second process that was started ahead, if it was not used."""
         if cls._ahead is not None:
             cls._ahead.close()
             cls._ahead = None
 
     def begin(self, day: date, expected: int = 0) -> StagingWriter:
-        """Start the day's next landing. `expected` is how many records a set may have, if that is known."""
+        """Start the day's next landing. `expected` is how many records its largest set may have; 0 if unknown."""
         self._staged = None
         place = self._raw.reserve(day)
-        # A killed sync's second process may live a moment longer: it must not write where the next one does.
+        # A folder per process: a killed sync's second process may live a moment longer and must not write here.
         aside = files.empty(self._aside / f"landing={place.landing}-{os.getpid()}")
         writer = StagingWriter(self, place, aside)
         if expected:
@@ -71,26 +70,26 @@ class Intake:
         return writer
 
     def keep(self, day: date, staged: Flattened) -> None:
-        """Keep what was staged of a finished landing."""
+        """Keep the staged rows of a finished landing."""
         self._staged = day, staged
 
     def take(self, manifest: Manifest) -> Flattened | None:
-        """Return what was staged of a landing when it was fetched; None if nothing was."""
+        """Return the rows that were staged when this landing was fetched; None if there are none."""
         if self._staged is None:
             return None
         day, staged = self._staged
         return staged if (day, staged.landing) == (manifest.snapshot_date, manifest.landing) else None
 
     def clear(self) -> None:
-        """Remove all that is staged: it is part of the lake now, or nobody will need it."""
+        """Remove all staged rows: they are part of the lake now, or no longer needed."""
         self._staged = None
         files.empty(self._aside)
 
 
 class StagingWriter:
-    """A landing in progress, as `landing.bodies.LandingWriter` is one, that stages the rows of its bodies.
+    """A landing in progress, like `landing.bodies.LandingWriter`, that also stages the rows of its bodies.
 
-    The bodies are held back until it is known whether there are enough for a second process.
+    Bodies are held in memory until `expect` shows whether a second process is worth it.
     """
 
     def __init__(self, intake: Intake, place: LandingPlace, aside: Path) -> None:
@@ -103,12 +102,12 @@ class StagingWriter:
         self._ingest: Ingest | IngestProcess | None = None
 
     def expect(self, records: int) -> None:
-        """Say how many records a set has that is about to be walked."""
+        """Announce how many records the next walked set has."""
         if self._ingest is None:
             self._start(large=records >= LARGE and POSIX)
 
     def add(self, received: Received, content: bytes) -> None:
-        """Take one body, without the students who were erased."""
+        """Take one body, without erased students."""
         if (admitted := self._place.gate.admit(received, content)) is None:
             return
         received, content = admitted
@@ -131,14 +130,14 @@ class StagingWriter:
         return manifest
 
     def _staged(self, ingest: Ingest | IngestProcess, manifest: Manifest) -> list[StagedPart] | None:
-        """Return what was staged of the finished landing. From here on, nothing that fails is worth more than time."""
+        """Return the finished landing's staged parts. A failure here only costs time: the bodies are durable."""
         try:
             parts = ingest.staged(LandingFolder(self._place.final, manifest))
         except (MachineError, OSError, RuntimeError) as error:
-            log.warning("What came could not be staged on the way (%s); it is read again", type(error).__name__)
+            log.warning("Staging during the fetch failed (%s); reading the landing again", type(error).__name__)
             return None
         if parts is None:
-            log.warning("What came could not be staged on the way (%s); it is read again", ingest.ended_by)
+            log.warning("Staging during the fetch failed (%s); reading the landing again", ingest.ended_by)
         return parts
 
     def abandon(self) -> None:

@@ -1,9 +1,9 @@
-"""The second process of a large sync: it takes bodies over a socket while the first one fetches the next page.
+"""The second process of a large sync: it receives bodies over a socket while the first process fetches the next page.
 
-Both sides are here. A frame is a header (MessagePack) and, with a body, its bytes. The first process does not wait
-while it fetches: what the socket cannot take yet is kept, up to PENDING bytes. The second one knows neither the key nor
-the service, holds no lock and decides nothing. When its socket closes it ends, and what it has written is the business
-of the process that holds the writer lock.
+Both sides are here. A frame is a header (MessagePack) and, with a body, its bytes. The first process does not block
+while it fetches: it buffers up to PENDING bytes that the socket cannot take yet. The second process knows neither the
+key nor the service, holds no lock and decides nothing. It ends when its socket closes; the process that holds the
+writer lock owns the files it has written.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from pipelines.ingest.ingest import Ingest, StagedPart
 from pipelines.landing.bodies import LandingFolder, Written
 from pipelines.landing.manifest import Manifest, Received
 from pipelines.machine import NOTHING_LOST
-from pipelines.settings import key_variables
+from pipelines.settings import keyless_environment
 
 # Bytes of bodies that may wait for the second process, which takes half a second to start.
 PENDING = 64 * 2**20
-# Bytes that the socket itself should hold, so that the second process need not wait for the next page.
+# Bytes of the socket's own buffer, so that the second process need not wait for the next page.
 SOCKET_BYTES = 2**20
 STOP_WITHIN = 10.0  # seconds
 
@@ -45,16 +45,16 @@ _LENGTHS = struct.Struct("!II")
 
 
 class Readable(Protocol):
-    """A file that bytes are read from."""
+    """A source of bytes."""
 
     def readinto(self, buffer: Any, /) -> int | None:
         """Read into the buffer; returns how many bytes, 0 at the end."""
 
 
 class Request(msgspec.Struct, omit_defaults=True):
-    """One request to the second process. All but the beginning and a body are answered."""
+    """One request to the second process. All except `begin` and `body` are answered."""
 
-    what: Literal["begin", "body", "flush", "seal", "staged"]
+    command: Literal["begin", "body", "flush", "seal", "staged"]
     received: Received | None = None
     folder: str = ""
     aside: str = ""
@@ -62,7 +62,7 @@ class Request(msgspec.Struct, omit_defaults=True):
 
 
 class Reply(msgspec.Struct, omit_defaults=True):
-    """The answer: what was written, what was staged, or what went wrong, without the words of the error."""
+    """The answer: the bodies written, the parts staged, or the error without its text."""
 
     written: Written | None = None
     parts: list[StagedPart] | None = None
@@ -72,10 +72,10 @@ class Reply(msgspec.Struct, omit_defaults=True):
 
 
 class IngestProcess:
-    """An `Ingest` in a process of its own. It may be started before it is known where it shall write."""
+    """An `Ingest` in a process of its own. It may be started before its folders are known."""
 
     def __init__(self) -> None:
-        """Start the process; it may take requests at once."""
+        """Start the process; requests may be sent at once."""
         self.ended_by = ""
         self._socket, theirs = socket.socketpair()
         for end in (self._socket, theirs):
@@ -84,8 +84,8 @@ class IngestProcess:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 [sys.executable, "-P", "-c", _MAIN, str(theirs.fileno())],  # -P: no modules of the current folder
                 pass_fds=[theirs.fileno()],
-                env=_environment(),
-                start_new_session=True,  # Ctrl-C is for the first process, which ends this one
+                env=keyless_environment(),
+                start_new_session=True,  # Ctrl-C goes to the first process, which ends this one
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,  # a traceback might quote a record
@@ -94,22 +94,22 @@ class IngestProcess:
         self._pending = 0
 
     def begin(self, partial: Path, aside: Path) -> None:
-        """Say where to write."""
+        """Set the folders to write to."""
         self._put(Request("begin", folder=str(partial), aside=str(aside)))
 
     def add(self, received: Received, content: bytes) -> None:
-        """Send one body on its way. Raises what went wrong with an earlier one."""
+        """Send one body without waiting for it to be written. Raises the error of an earlier body."""
         if select.select([self._socket], [], [], 0)[0]:
-            self._reply()  # nothing was asked, so it is an error
+            self._reply()  # no answer is due, so it is an error
         self._put(Request("body", received), content)
         self._send(PENDING)
 
     def flush(self) -> Written:
-        """Have everything so far written out, for a reader."""
+        """Flush the bodies so far, so that they can be read."""
         return self._written("flush")
 
     def seal(self) -> Written:
-        """Have everything made durable. Nothing may be added afterwards."""
+        """Make the bodies durable. No more may be added."""
         return self._written("seal")
 
     def staged(self, landing: LandingFolder) -> list[StagedPart] | None:
@@ -127,10 +127,10 @@ class IngestProcess:
             self._process.kill()
             self._process.wait()
 
-    def _written(self, what: Literal["flush", "seal"]) -> Written:
-        written = self._ask(Request(what)).written
+    def _written(self, command: Literal["flush", "seal"]) -> Written:
+        written = self._ask(Request(command)).written
         if written is None:
-            raise AssertionError(f"{what} was answered with something else")
+            raise AssertionError(f"unexpected answer to {command}")
         return written
 
     def _ask(self, request: Request) -> Reply:
@@ -144,7 +144,7 @@ class IngestProcess:
             self._pending += len(piece)
 
     def _send(self, most: int) -> None:
-        """Send what the socket takes; wait for it while more than `most` bytes are pending."""
+        """Send as much as the socket takes; blocks while more than `most` bytes are pending."""
         while self._waiting:
             piece = self._waiting[0]
             try:
@@ -163,7 +163,7 @@ class IngestProcess:
                 self._waiting[0] = piece[sent:]
 
     def _reply(self) -> Reply:
-        """Read one answer. Raises what went wrong in the second process, or MachineError if it is gone."""
+        """Read one answer. Raises the second process's error, or MachineError if the process is gone."""
         try:
             header, _ = _read(SocketIO(self._socket, "r"))
         except (EOFError, OSError):
@@ -180,17 +180,9 @@ class IngestProcess:
         code = self._process.returncode
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return MachineError(
-            f"The second process of the sync, which files what comes, was ended from outside ({how}), perhaps for lack"
+            f"The sync's second process, which writes what was received, ended unexpectedly ({how}), perhaps for lack"
             f" of memory. Nothing of this sync counts: run it again. {NOTHING_LOST}"
         )
-
-
-def _environment() -> dict[str, str]:
-    """The environment of the second process: the same package, and no key: it sends nothing anywhere."""
-    package = str(Path(__file__).parents[2])
-    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
-    keys = key_variables()
-    return {k: v for k, v in os.environ.items() if k not in keys} | {"PYTHONPATH": path}
 
 
 def _frame(header: Request | Reply, content: bytes = b"") -> tuple[bytes, ...]:
@@ -200,7 +192,7 @@ def _frame(header: Request | Reply, content: bytes = b"") -> tuple[bytes, ...]:
 
 
 def _read(file: Readable) -> tuple[bytes, bytes]:
-    """Read one frame. Raises EOFError when there is none."""
+    """Read one frame: header and content. Raises EOFError at the end."""
     header, content = _LENGTHS.unpack(_exactly(file, _LENGTHS.size))
     return _exactly(file, header), _exactly(file, content)
 
@@ -223,7 +215,7 @@ def main() -> None:
     """Take bodies until the socket closes."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     flatten.load()
-    gc.disable()  # millions of values come and go that never form cycles
+    gc.disable()  # the millions of values never form cycles
     with (
         socket.socket(fileno=int(sys.argv[1])) as connection,
         BufferedReader(SocketIO(connection, "r"), SOCKET_BYTES) as file,
@@ -234,11 +226,11 @@ def main() -> None:
                 _serve(ingest, connection, file)
         except EOFError:
             pass
-        except Exception as error:  # noqa: BLE001 - told to the first process, without its words
+        except Exception as error:  # noqa: BLE001 - reported to the first process, without its text
             connection.sendall(b"".join(_frame(_failed(error))))
-            while file.read(SOCKET_BYTES):  # until it has understood, and closes
+            while file.read(SOCKET_BYTES):  # until the first process has read it, and closes
                 pass
-    os._exit(0)  # all files are closed; the interpreter would take a tenth of a second to end, and is waited for
+    os._exit(0)  # all files are closed; a normal exit takes a tenth of a second, for which the first process waits
 
 
 def _serve(ingest: Ingest, connection: socket.socket, file: Readable) -> None:
@@ -256,11 +248,11 @@ def _answer(ingest: Ingest, request: Request) -> Reply:
     if request.manifest is not None:
         parts = ingest.staged(LandingFolder(Path(request.folder), request.manifest))
         return Reply(parts=parts, ended_by=ingest.ended_by)
-    return Reply(written=ingest.flush() if request.what == "flush" else ingest.seal())
+    return Reply(written=ingest.flush() if request.command == "flush" else ingest.seal())
 
 
 def _failed(error: Exception) -> Reply:
-    """What went wrong: an error of the machine whole, any other by its kind and place."""
+    """Return the reply for an error: an OSError complete, any other by its type and place only."""
     if isinstance(error, OSError):
         file = error.filename if isinstance(error.filename, str) else None
         return Reply(failed="OSError", error=(error.errno, error.strerror, file))

@@ -1,4 +1,4 @@
-"""One landing's folder: writes bodies as they come, and verifies them against the index when reading them back."""
+"""One landing's folder: writes bodies as they arrive, and verifies them against the index when they are read."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ from pipelines.records import REPLACEMENT, make_readable, replace_lone_surrogate
 log = logging.getLogger(__name__)
 
 BODIES, PAGES, MANIFEST = "bodies.zst", "pages.jsonl", "manifest.json"
-# The beginnings of the hidden names of a landing's folder that is about to replace another, and of the other.
+# Prefixes of hidden folders during `swap`: the one that replaces a landing's folder, and the one it replaces.
 _NEW, _OLD = "new", "old"
 
-
-# In a list, a lone surrogate refuses its record. A body with a single record is kept, with a replacement character.
+# In a list, a record with a lone surrogate is refused. A body with a single record is kept, with U+FFFD instead.
 _READABLE: dict[str, Callable[[bytes], bytes]] = {
     "auth": make_readable,
     "detail": partial(replace_lone_surrogates, mark=REPLACEMENT),
@@ -50,7 +49,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class BodyWriter:
-    """Writes bodies into a folder, each compressed by itself, and their index."""
+    """Writes bodies into a folder, each compressed separately, and their index."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -79,7 +78,7 @@ class BodyWriter:
         self._count += 1
 
     def flush(self) -> Written:
-        """Write out what is buffered, for a reader. It is not durable yet."""
+        """Flush the buffers so that the bodies can be read. They are not durable yet."""
         self._bodies.flush()
         self._pages.flush()
         return Written(self._count, self._digest.hexdigest())
@@ -93,7 +92,7 @@ class BodyWriter:
         return Written(self._count, self._digest.hexdigest())
 
     def close(self) -> None:
-        """Close the files, whatever becomes of them."""
+        """Close the files, ignoring I/O errors."""
         for file in (self._bodies, self._pages):
             with suppress(OSError):  # a full disk has no room for the last buffer
                 file.close()
@@ -103,7 +102,7 @@ class BodyWriter:
 class LandingPlace:
     """Where a day's next landing goes: the folder where it is written, and the name that makes it a landing.
 
-    Whatever is written there goes through the gate first.
+    Every body passes the gate before it is written there.
     """
 
     snapshot_date: date
@@ -113,7 +112,7 @@ class LandingPlace:
     gate: Gate = field(default_factory=Gate)
 
     def stamped(self, manifest: Manifest, written: Written) -> Manifest:
-        """Return the manifest with the day, the landing's number, what was erased, and the bodies' count and digest."""
+        """Return the manifest with the day, the landing's number, the erasures, and the bodies' count and digest."""
         walks = (msgspec.structs.replace(w, erased=self.gate.erased(w.set, w.counted)) for w in manifest.walks)
         return msgspec.structs.replace(
             manifest,
@@ -126,7 +125,7 @@ class LandingPlace:
         )
 
     def opened(self, draft: Manifest, written: Written) -> LandingFolder:
-        """Return the folder as it would be read if the landing were finished now with this manifest."""
+        """Return the folder, to be read as if the landing were finished now with this manifest."""
         return LandingFolder(self.partial, self.stamped(draft, written))
 
     def commit(self, manifest: Manifest, written: Written) -> Manifest:
@@ -147,7 +146,7 @@ class LandingPlace:
 
 
 class LandingWriter:
-    """A landing in progress. `finish` makes it a landing; `abandon` removes it without a trace."""
+    """A landing in progress. `finish` completes it; `abandon` removes it without a trace."""
 
     def __init__(self, place: LandingPlace) -> None:
         self.snapshot_date = place.snapshot_date
@@ -156,7 +155,7 @@ class LandingWriter:
         self._files = BodyWriter(place.partial)
 
     def expect(self, records: int) -> None:
-        """Learn how many records a set has: no matter here."""
+        """Ignore how many records a set has."""
 
     def add(self, received: Received, content: bytes) -> None:
         """Write one body."""
@@ -196,7 +195,7 @@ class LandingFolder:
         return (decoder.decode(line) for line in content.splitlines())
 
     def bodies(self, set_name: str, kind: Kind | None = None) -> Iterator[Landed]:
-        """Return the bodies of one set that count, or those of one kind, in the order received. Raises DamagedError."""
+        """Return one set's bodies that count (of one `kind`, if given), in the order received. Raises DamagedError."""
         walk = self.manifest.walk(set_name)
         counted = walk.counted if walk else ()
         found = self.manifest.found(set_name)
@@ -208,14 +207,11 @@ class LandingFolder:
             and (body.kind != "walk" or body.walk in counted)
             and (body.kind != "search" or body.sought in found)
         ]
-        return self._read(pages)
+        return (landed(body, content) for body, content in self.contents(pages))
 
     def everything(self, set_name: str) -> Iterator[tuple[Body, bytes]]:
         """Return all bodies of one set, whether or not they count, each as it was received. Raises DamagedError."""
         return self.contents([body for body in self.pages() if body.set == set_name])
-
-    def _read(self, pages: list[Body]) -> Iterator[Landed]:
-        return (landed(body, content) for body, content in self.contents(pages))
 
     def contents(self, pages: Iterable[Body]) -> Iterator[tuple[Body, bytes]]:
         """Yield bodies as they were received, each with its index entry. Raises DamagedError."""
@@ -240,7 +236,7 @@ class LandingFolder:
 
 
 def landed(body: Received, content: bytes) -> Landed:
-    """Return a body as flattening receives it. What cannot be read is replaced: see `records`."""
+    """Return a body as flattening receives it, with unreadable text replaced: see `records`."""
     readable = _READABLE.get(body.kind, replace_lone_surrogates)(content)
     return Landed(body.set, body.kind, body.page, readable, body.sought, body.received_at)
 
@@ -257,7 +253,7 @@ def drop_if_empty(day: Path) -> None:
 
 
 def swap(folder: Path, write: Callable[[Path], None]) -> None:
-    """Replace a landing's folder by one that `write` fills. A kill leaves either; `settle` tidies up after it."""
+    """Replace a landing's folder by one that `write` fills. After a kill, `settle` completes or undoes it."""
     new, old = (folder.with_name(f".{which}-{folder.name}") for which in (_NEW, _OLD))
     files.empty(new)
     write(new)
@@ -269,7 +265,7 @@ def swap(folder: Path, write: Callable[[Path], None]) -> None:
 
 
 def settle(day: Path) -> int:
-    """Undo or finish what a killed `swap` left in a day's folder; returns how much there was."""
+    """Complete or undo killed swaps in a day's folder; returns the number of leftover folders."""
     found = sorted(each for each in files.names(day) if each.startswith((f".{_NEW}-", f".{_OLD}-")))
     for each in found:
         landing = day / each.partition("-")[2]
@@ -286,16 +282,16 @@ def name(folder: Path) -> str:
     return f"raw/{folder.parent.name}/{folder.name}"
 
 
-def damaged(folder: Path, file: str, what: str) -> DamagedError:
+def damaged(folder: Path, file: str, problem: str) -> DamagedError:
     """Return the error for a landing's file that cannot be used."""
     return DamagedError(
-        f"{name(folder)}/{file} cannot be used ({what}). Restore {name(folder)} from a backup of raw/, or move it out"
-        " of raw/ to go on without what was landed then; after that, run `rollbook rebuild`."
+        f"{name(folder)}/{file} cannot be used ({problem}). Restore {name(folder)} from a backup of raw/, or move it"
+        " out of raw/ to go on without this landing; after that, run `rollbook rebuild`."
     )
 
 
 def _create(path: Path) -> BinaryIO:
-    # Private from the first moment on, and the owner's to read whatever the umask takes away.
+    # Private from the start. The chmod restores owner bits that the umask removed.
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, files.PRIVATE_FILE)
     path.chmod(files.PRIVATE_FILE)
     return os.fdopen(file, "wb")

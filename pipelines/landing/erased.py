@@ -1,13 +1,13 @@
-"""Who was erased, remembered without their names, and the gate that leaves them out of every later landing.
+"""The erased students, recorded without their names, and the gate that keeps them out of later landings.
 
     private/erasures/memory.json          the key, the keyed hashes of the erased ids, the legal holds, and the erasure
-                                          under way, if one is
+                                          in progress, if any
 
-Only the warehouse's owner may read it. An id is a small number: whoever has the key can try them all, so the key is as
-private as the records. The file is written as a whole, so that the key and the hashes cannot get out of step. Each
-landing notes how many erasures it stands on (`Manifest.erasures`): one from an old backup of `raw/` is found by that.
+Only the warehouse's owner may read it. An id is a small number: with the key, all of them can be tried, so the key is
+as private as the records. The file is always written whole, so that the key and the hashes stay consistent. Each
+landing records how many erasures it reflects (`Manifest.erasures`), which reveals a landing from an old backup.
 
-Taking students out of what was landed before is the business of `rewriting`.
+`rewriting` removes students from earlier landings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 PRIVATE, ERASURES, MEMORY = "private", "erasures", "memory.json"
 STUDENTS, DETAILS = "students", "details"
-# The id that stands where an erased student's stood: the service's ids begin at 1.
+# Replaces an erased student's id: the service's ids begin at 1.
 NOBODY = 0
 
 _ENVELOPE = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -42,7 +42,7 @@ _id_of = id_reader(SETS[STUDENTS].id_path)
 
 
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
-    """One erased student: the keyed hash of the id, those of the names by which another record would be recognised."""
+    """One erased student: the keyed hash of the id, and of the names that identify the student's new records."""
 
     id: str
     names: tuple[str, ...] = ()
@@ -58,10 +58,10 @@ class LegalHold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """The erasure under way. It names nobody: the student is the last of the erased ones.
+    """The erasure in progress. It holds no name: the student is the last one in `Remembered.erased`.
 
-    `found` are the counts of what holds the student, from before anything was touched; `exports` are keyed hashes of
-    the names of exported files to delete; `home` is Dagster's folder, if there is one.
+    `found` counts the places that held the student before the erasure; `exports` are keyed hashes of the names of
+    exported files to delete; `home` is Dagster's folder, if there is one.
     """
 
     reason: str
@@ -72,7 +72,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is remembered. The n-th erasure is the n-th of `erased`."""
+    """The content of `memory.json`. The n-th erasure is the n-th entry of `erased`."""
 
     key: str
     erased: tuple[Erased, ...] = ()
@@ -81,7 +81,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matcher:
-    """Tells erased students' ids from others. An id is hashed once."""
+    """Recognises erased students by id or name. Each id is hashed once."""
 
     def __init__(self, key: bytes, erased: Iterable[Erased]) -> None:
         self.key = key
@@ -91,7 +91,7 @@ class Matcher:
         self._known: dict[int, bool] = {}
 
     def __bool__(self) -> bool:
-        """Whether anybody is erased."""
+        """Whether any student is erased."""
         return bool(self._ids)
 
     def __contains__(self, student: int | None) -> bool:
@@ -124,22 +124,22 @@ class Memory:
         self._file = files.Decoded(msgspec.json.Decoder(Remembered).decode)
 
     def read(self) -> Remembered:
-        """Return what is remembered; before the first erasure or hold, nothing. Raises DamagedError."""
+        """Return the content, which is empty before the first erasure or hold. Raises DamagedError."""
         try:
             return self._file.read(str(self.path))
         except FileNotFoundError:
             return Remembered(key="")
         except (OSError, ValueError) as error:
-            raise DamagedError(_lost(f"cannot be read ({type(error).__name__})")) from None
+            raise _damaged(f"cannot be read ({type(error).__name__})") from None
 
     def write(self, remembered: Remembered) -> None:
-        """Write all that is remembered, durably."""
+        """Replace the file, durably."""
         for above in (self.folder.parent, self.folder):
             files.folder(above)
         files.write(self.path, msgspec.json.encode(remembered))
 
     def begun(self) -> Remembered:
-        """Return what is remembered, with a key, which the first erasure or hold makes."""
+        """Return the content with a key, which is created for the first erasure or hold."""
         found = self.read()
         return found if found.key else msgspec.structs.replace(found, key=secrets.token_hex(32))
 
@@ -149,18 +149,18 @@ class Memory:
         return len(self.read().erased)
 
     def matcher(self, since: int = 0) -> Matcher:
-        """Return what tells the erased students, leaving out the first `since` erasures."""
+        """Return the matcher of the erased students, without the first `since` erasures."""
         found = self.read()
         return Matcher(bytes.fromhex(found.key), found.erased[since:])
 
-    def check(self, stood_on: int) -> None:
-        """Raise DamagedError if a landing stands on more erasures than are remembered."""
-        if stood_on > self.count:
-            raise DamagedError(_lost(f"tells of {self.count} erasures, while what was landed stands on {stood_on}"))
+    def check(self, erasures: int) -> None:
+        """Raise DamagedError if a landing reflects more `erasures` than are recorded."""
+        if erasures > self.count:
+            raise _damaged(f"lists {self.count} erasures, but a landing was made after {erasures}")
 
 
 class Gate:
-    """Takes erased students out of each body of one landing before it is written anywhere."""
+    """Removes erased students from each body of one landing before it is written anywhere."""
 
     def __init__(self, memory: Memory | None = None) -> None:
         self.erasures = memory.count if memory else 0
@@ -169,7 +169,7 @@ class Gate:
         self.recognised = 0
 
     def admit(self, received: Received, content: bytes) -> tuple[Received, bytes] | None:
-        """Return a body without the erased students; None if it is about one of them alone."""
+        """Return a body without the erased students; None if it is only about an erased student."""
         if not self._gone or received.set not in (STUDENTS, DETAILS):
             return received, content
         if received.set == DETAILS:
@@ -183,15 +183,15 @@ class Gate:
         return msgspec.structs.replace(received, erased=len(taken)), left
 
     def erased(self, set_name: str, walks: Iterable[int]) -> int:
-        """Return how many different students were taken out of these walks over a set."""
+        """Return how many different students were removed from these walks over a set."""
         return len(set().union(*(self._taken.get((set_name, number), set()) for number in walks)))
 
 
 def take_out(content: bytes, gone: Matcher) -> tuple[bytes, list[tuple[int, bytes]], int]:
-    """Return a page of students without those in `gone`; those taken, by id; and how many others have their names.
+    """Return a page without the students in `gone`; the removed (id, record) pairs; how many others have their names.
 
-    The other records stay byte for byte, but for what no reader could read (see `records`). Raises one of
-    `records.UNREADABLE` for a body that is not a page.
+    The other records stay byte for byte, except for unreadable text (see `records`). Raises one of `records.UNREADABLE`
+    for a body that is not a page.
     """
     page = decode_page(_ENVELOPE, replace_lone_surrogates(content))
     kept, taken, recognised = [], [], 0
@@ -212,20 +212,17 @@ def take_out(content: bytes, gone: Matcher) -> tuple[bytes, list[tuple[int, byte
 
 
 def keyed(key: bytes, kind: str, value: str) -> str:
-    """Return the keyed hash of a value: of no use to whoever lacks the key."""
+    """Return the keyed hash (HMAC-SHA-256, hex) of a value: useless without the key."""
     return hmac.digest(key, f"{kind}:{value}".encode(errors="replace"), "sha256").hex()
 
 
 def name_hash(key: bytes, field: str, value: str) -> str:
-    """Return the keyed hash of an email or a reference id, as written in any case."""
+    """Return the keyed hash of an email or a reference id, ignoring case."""
     return keyed(key, field, value.strip().casefold())
 
 
-Hash = Callable[[str, str], str]
-
-
-def _lost(what: str) -> str:
-    return (
-        f"{PRIVATE}/{ERASURES}/{MEMORY} {what}. It holds who was erased and must not come back, so nothing is fetched"
-        f" or made without it: restore {PRIVATE}/{ERASURES}/ from its newest backup"
+def _damaged(problem: str) -> DamagedError:
+    return DamagedError(
+        f"{PRIVATE}/{ERASURES}/{MEMORY} {problem}. It lists the erased students, who must not come back, so nothing is"
+        f" fetched or made without it: restore {PRIVATE}/{ERASURES}/ from its newest backup"
     )

@@ -1,6 +1,6 @@
-"""The values that stages pass to each other: what was landed, what proves it, and its verdict.
+"""The values that stages pass to each other: landings, their proofs and verdicts.
 
-Only values: no HTTP, no files, no SQL. Those in a manifest are msgspec structs, so these declarations define the
+Only values: no HTTP, no files, no SQL. The values in a manifest are msgspec structs, so these declarations define the
 manifest's JSON.
 """
 
@@ -18,7 +18,7 @@ Kind = Literal["auth", "walk", "search", "detail"]
 
 
 class Verdict(StrEnum):
-    """What was decided of a landing, once. A landing without a verdict does not count (G4)."""
+    """The decision about a landing, made once. A landing without a verdict does not count (G4)."""
 
     SYNCED = "synced"
     UNPROVEN = "unproven"
@@ -28,7 +28,7 @@ class Verdict(StrEnum):
 
     @property
     def counts(self) -> bool:
-        """Whether the landing is part of what its day states (G7)."""
+        """Whether the landing is part of its day's state (G7)."""
         return self in (Verdict.SYNCED, Verdict.UNPROVEN, Verdict.APPROVED)
 
     @property
@@ -62,9 +62,9 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 class Walk(msgspec.Struct, frozen=True, kw_only=True):
     """How one set was read: the number of walks, and the proof if one of them was complete.
 
-    `counted` are the numbers of the walks whose pages count: the proven one, or all of them if none was proven (they
-    only add and update). `received` counts what came on these pages, `distinct` each record once (None in manifests of
-    earlier versions). `erased` of the different records are erased students', who came and are not kept: they count as
+    `counted` has the numbers of the walks whose pages count: the proven walk, or all of them if none was proven (they
+    only add and update). `received` counts the records on these pages, `distinct` each record once (None in manifests
+    of earlier versions). `erased` of the distinct records belong to erased students and are not kept: they count as
     seen, so that the proof holds. `spoiled` gives the reason for each walk that was not proven.
     """
 
@@ -81,7 +81,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def records(self) -> int:
-        """How many different records came and are kept; by earlier manifests, as many as a walk showed on average."""
+        """How many distinct records were received and kept; in earlier manifests, the average per walk."""
         came = (self.received - self.repeated) // len(self.counted) if self.distinct is None else self.distinct
         return came - self.erased
 
@@ -99,8 +99,8 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     """What one received body is.
 
     `kind` is what was requested: `auth`, a page of a `walk`, a page of a `search` for the vanished record `sought`, or
-    the `detail` of the student `sought`. `records` came, and `erased` of them were taken out before it was written or
-    since.
+    the `detail` of the student `sought`. It had `records` records when received; `erased` of them have been removed,
+    then or later.
     """
 
     set: str
@@ -116,8 +116,8 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
 class Body(Received, frozen=True, kw_only=True):
     """Index entry of one received body: one line of `pages.jsonl`.
 
-    `offset` and `length` (bytes) locate its zstd frame in `bodies.zst`; `size` and `sha256` are of the uncompressed
-    body.
+    `offset` and `length` (bytes) locate its zstd frame in `bodies.zst`; `size` (bytes) and `sha256` describe the
+    uncompressed body.
     """
 
     offset: int
@@ -127,7 +127,7 @@ class Body(Received, frozen=True, kw_only=True):
 
 
 class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a landing changes, or would change, in one table against the current state. `sample` has a few ids."""
+    """How many rows a landing changes, or would change, in one table. `sample` has a few affected ids."""
 
     table: str
     before: int
@@ -160,7 +160,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     `walks` holds each walked set's proof; `unasked` counts, per set, vanished records that were too many to search for;
     `verdict` comes with its `reason`, the `counts` per table and the time. `deferred` says why the landing could not be
     evaluated when it was fetched; it was compared with nothing then, so it proves nothing. `erasures` is how many
-    students had been erased when it was last written: none of them is in it (see `erased`). Times are UTC.
+    students had been erased when it was last written: it holds none of them (see `erased`). Times are UTC.
     """
 
     snapshot_date: date
@@ -194,12 +194,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return next((w for w in self.walks if w.set == set_name), None)
 
     def found(self, set_name: str) -> frozenset[int]:
-        """Return the vanished records of one set that a search found after all."""
+        """Return the ids of one set's vanished records that a search found after all."""
         return frozenset(a.id for a in self.absences if a.set == set_name and a.answer == "slipped")
 
     @property
     def received(self) -> dict[str, int]:
-        """How many different records came per set."""
+        """How many distinct records were received per set."""
         return {walk.set: walk.records for walk in self.walks}
 
     def proof(self, set_name: str) -> Proof | None:
@@ -223,7 +223,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counts_for_its_day(self) -> bool:
-        """Whether the verdict makes this landing part of what its day states."""
+        """Whether the verdict makes this landing part of its day's state."""
         return self.verdict is not None and self.verdict.counts
 
 

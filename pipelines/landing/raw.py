@@ -1,4 +1,4 @@
-"""The raw folder: exactly what the service sent, each landing with a manifest that says what it proves (G4).
+"""The raw folder: exactly what the service sent, with a manifest per landing that says what it proves (G4).
 
     raw/snapshot_date=D/landing=N/bodies.zst     the bodies, one zstd frame each: `zstd -dc` prints them all
                                   pages.jsonl    the index of the bodies, one `manifest.Body` per line
@@ -8,8 +8,8 @@
     raw/thinned.json                             the expired days, which only the history still holds
 
 A landing is written in a hidden folder beside its final name, fsynced, and renamed: a half-written one never looks
-like a landing. Afterwards only the manifest changes, when the landing gets its verdict; but where a student is erased,
-another folder takes its place (`rewriting`). `bodies` writes and reads the bodies.
+like a landing. Afterwards only the manifest changes, when the landing gets its verdict; the erasure of a student
+replaces the whole folder (`rewriting`). `bodies` writes and reads the bodies.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RawStore:
     """All landings of a warehouse. Only the holder of the writer lock may write."""
 
     def __init__(self, root: Path, memory: Memory | None = None) -> None:
-        """`memory` tells who was erased; by default that of the warehouse whose folder this is."""
+        """`memory` lists the erased students (default: that of the warehouse which owns `root`)."""
         self.root = root
         # A night reads every manifest several times.
         self._manifests = files.Decoded(msgspec.json.Decoder(Manifest).decode)
@@ -62,7 +62,7 @@ class RawStore:
         day = files.folder(self.root / f"{_DAY}{snapshot_date}")
         made = (n for prefix in (_LANDING, _DISCARDED) for n, _ in _landings(day, prefix))
         number = max((*made, *_under_way(day)), default=0) + 1
-        # No name twice: the second process of a killed sync may live a moment longer than the sweep.
+        # A unique name: the second process of a killed sync may live a moment longer than the sweep.
         partial = Path(tempfile.mkdtemp(files.PARTIAL, f".{_LANDING}{number}.", day))
         partial.chmod(files.PRIVATE_FOLDER)
         return LandingPlace(snapshot_date, number, partial, day / f"{_LANDING}{number}", Gate(self.memory))
@@ -72,7 +72,7 @@ class RawStore:
         return [day for day, folder in self._days() if any(_landings(folder))]
 
     def all_days(self) -> frozenset[date]:
-        """Return the days on which anything was ever landed, those whose bodies have expired among them."""
+        """Return the days on which anything was ever landed, including expired days."""
         return frozenset(day for day, _ in self._days()) | self.expired()
 
     def manifests(self, day: date | None = None) -> list[Manifest]:
@@ -162,7 +162,7 @@ class RawStore:
         return [(self._manifest(f), _discard(f)) for folder in folders for _, f in _landings(folder, _DISCARDED)]
 
     def folders(self) -> Iterator[LandingFolder]:
-        """Yield every landing, those that count for nothing and the discarded ones among them. Raises DamagedError."""
+        """Yield every landing, including discarded ones and those that do not count. Raises DamagedError."""
         for _, day in self._days():
             for prefix in (_LANDING, _DISCARDED):
                 for _, folder in _landings(day, prefix):
@@ -173,7 +173,7 @@ class RawStore:
         return [day for day, folder in self._days() if any(_landings(folder, _DISCARDED))]
 
     def keep_rejects(self, manifest: Manifest, rejects: Iterable[Reject]) -> None:
-        """Write the records of a landing that flattening refused beside it; replaces any written before."""
+        """Write a landing's refused records into its folder, replacing any earlier ones."""
         path = self._folder(manifest.snapshot_date, manifest.landing) / REJECTS
         lines = b"".join(msgspec.json.encode(reject) + b"\n" for reject in rejects)
         if lines or path.exists():
@@ -201,7 +201,7 @@ class RawStore:
     def expire(self, days: Iterable[date], *, noted: Container[date]) -> None:
         """Delete everything landed on these days. Those in `noted` are listed as expired first.
 
-        A day is first renamed as a whole: one deleted only in part would look like a damaged landing.
+        A day is first renamed as a whole: a half-deleted day would look like a damaged landing.
         """
         days = sorted(days)
         remembered = self.expired() | {d for d in days if d in noted}
@@ -218,7 +218,7 @@ class RawStore:
         files.write(self.root / EXPIRED, msgspec.json.encode(sorted(left)))
 
     def sweep(self) -> int:
-        """Remove what killed writers left half-written; returns how many. Requires the writer lock."""
+        """Remove or complete killed writers' leftovers; returns how many. Requires the writer lock."""
         swept = 0
         for aside in self.root.glob(f".*{files.PARTIAL}"):
             shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
@@ -226,7 +226,7 @@ class RawStore:
         for _, day in self._days():
             swept += settle(day)
             for unfinished in day.glob(f".{_LANDING}*{files.PARTIAL}"):
-                # Renamed first: a killed sync's second process may be about to make a file in it.
+                # Renamed first: a killed sync's second process may still create a file in it.
                 shutil.rmtree(unfinished.rename(unfinished.with_suffix(f".swept{files.PARTIAL}")))
                 swept += 1
             for aside in day.glob(f"{_LANDING}*/.*{files.PARTIAL}"):
@@ -239,7 +239,7 @@ class RawStore:
         found = []
         for each in files.names(self.root):
             if each.startswith(_DAY):
-                with suppress(ValueError):  # not one of ours
+                with suppress(ValueError):  # not a day's folder
                     found.append((date.fromisoformat(each.removeprefix(_DAY)), self.root / each))
         return iter(sorted(found))
 

@@ -1,8 +1,7 @@
-"""Takes erased students out of what was landed before: bodies, index, rejects and manifest of a landing.
+"""Removes erased students from earlier landings: from their bodies, index, rejects and manifest.
 
-A landing is read first (`find`), and changed only once all of them could be read (`rewrite`). The new folder is made
-beside the old one and takes its place at once. What the manifest proves, it still proves: an erased student counts as
-seen.
+All landings are read first (`find`), and rewritten only if none of them is damaged (`rewrite`). The new folder is made
+beside the old one and replaces it by renames. The manifest's proofs still hold: an erased student counts as seen.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from pathlib import Path
 import msgspec
 
 from pipelines import files
-from pipelines.errors import DamagedError
 from pipelines.landing.bodies import BODIES, MANIFEST, PAGES, BodyWriter, LandingFolder, damaged, encode, swap
 from pipelines.landing.erased import DETAILS, NOBODY, STUDENTS, Matcher, take_out
 from pipelines.landing.manifest import Absence, Body, Drift, Manifest, Reject, TableCounts
@@ -25,7 +23,7 @@ from pipelines.records import UNREADABLE
 from pipelines.tables import TABLES
 
 REJECTS = "rejects.jsonl"
-# An id that is written with an exponent, or behind a key that is escaped, does not show its digits.
+# An id written with an exponent, or under an escaped key, cannot be found by its digits.
 _DISGUISED = re.compile(rb'"id"\s*:\s*[-+.\d]*[eE]')
 _ESCAPED = b"\\u00"
 _ABOUT = re.compile(r"(students could not be proven complete \(no clean answer about )id (\d+)\)")
@@ -36,7 +34,7 @@ DriftOf = Callable[[bytes], Counter[tuple[str, str]]]
 
 @dataclass
 class Found:
-    """What one landing holds of erased students. `bodies` are the positions of what is to change."""
+    """What one landing holds about erased students. `bodies` are the positions of the bodies to rewrite."""
 
     folder: LandingFolder
     bodies: frozenset[int] = frozenset()
@@ -47,14 +45,14 @@ class Found:
 
     @property
     def anything(self) -> bool:
-        """Whether anything of it is about an erased student."""
+        """Whether the landing holds anything about an erased student."""
         return bool(self.bodies or self.rejects or self.absences)
 
 
 def find(folder: LandingFolder, gone: Matcher, hints: Collection[int] | None = None) -> Found:
-    """Look through one landing for erased students. Raises DamagedError.
+    """Search one landing for erased students. Raises DamagedError.
 
-    With `hints`, the ids of all of them, only bodies that hold these digits are decoded.
+    With `hints`, the ids of all erased students, only bodies that contain their digits are decoded.
     """
     found, bodies = Found(folder), set()
     pages = [(position, body) for position, body in enumerate(folder.pages()) if body.set in (STUDENTS, DETAILS)]
@@ -77,7 +75,7 @@ def find(folder: LandingFolder, gone: Matcher, hints: Collection[int] | None = N
 
 
 def rewrite(found: Found, gone: Matcher, erasures: int, drift_of: DriftOf) -> None:
-    """Write one landing without erased students, and note that it stands on so many erasures."""
+    """Rewrite one landing without erased students, and record in its manifest how many `erasures` it reflects."""
     folder, manifest = found.folder, found.folder.manifest
     taken = _Taken(set(), Counter())
     samples = _without_samples(manifest, gone) != manifest.counts
@@ -113,14 +111,14 @@ def rewrite(found: Found, gone: Matcher, erasures: int, drift_of: DriftOf) -> No
 
 @dataclass
 class _Taken:
-    """The ids taken from what counts, and the undeclared fields of their records there."""
+    """The student ids removed from bodies that count, and their records' undeclared fields."""
 
     ids: set[int]
     drift: Counter[tuple[str, str]]
 
 
 def _left(found: Found, gone: Matcher, taken: _Taken, drift_of: DriftOf) -> Iterator[tuple[Body, bytes]]:
-    """Yield what is left of each body, as far as anything is."""
+    """Yield each body without the erased students, leaving out their details."""
     folder = found.folder
     walk, slipped = folder.manifest.walk(STUDENTS), folder.manifest.found(STUDENTS)
     for position, (body, content) in enumerate(folder.contents(folder.pages())):
@@ -167,7 +165,7 @@ def _less(drift: Drift, taken: Counter[tuple[str, str]]) -> Drift:
 
 
 def _rejected(manifest: Manifest, folder: Path, gone: Matcher) -> dict[str, int]:
-    """The numbers of refused records in a manifest, less those that are about erased students."""
+    """Return a manifest's numbers of refused records per set, without those of erased students."""
     left = Counter(manifest.rejected)
     left.subtract(reject.set for reject in _rejects(folder) if _is_about(reject, gone) and reject.set in left)
     return {name: count for name, count in left.items() if count > 0}
@@ -183,7 +181,7 @@ def _without_samples(manifest: Manifest, gone: Matcher) -> tuple[TableCounts, ..
 
 
 def _reason(manifest: Manifest, gone: Matcher) -> str:
-    """The reason of a verdict, which may name the student about whom there was no clean answer."""
+    """Return the verdict's reason without the id of an erased student whose absence check had no clean answer."""
     return _ABOUT.sub(lambda m: f"{m[1]}an erased student)" if int(m[2]) in gone else m[0], manifest.reason)
 
 
@@ -199,7 +197,7 @@ def _taken_out(folder: LandingFolder, content: bytes, gone: Matcher) -> tuple[by
     try:
         return take_out(content, gone)
     except UNREADABLE as error:
-        raise damaged(folder.path, BODIES, f"a page of students is none: {type(error).__name__}") from None
+        raise damaged(folder.path, BODIES, f"a body is not a page of students: {type(error).__name__}") from None
 
 
 def _rejects(folder: Path) -> list[Reject]:
@@ -209,7 +207,7 @@ def _rejects(folder: Path) -> list[Reject]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
-        raise DamagedError(str(damaged(folder, REJECTS, type(error).__name__))) from None
+        raise damaged(folder, REJECTS, type(error).__name__) from None
 
 
 def _is_about(reject: Reject, gone: Matcher) -> bool:

@@ -1,11 +1,11 @@
-"""The copy of a warehouse in an object store (ROLLBOOK_LAKE): S3 and what speaks like it, or a folder elsewhere.
+"""The copy of a warehouse in an object store (ROLLBOOK_LAKE): S3 or a compatible store, or a folder elsewhere.
 
-    bucket.py     the object store: put, get, list, delete, in Rollbook's errors
-    catalog.py    what the copy holds: every file with its digest, numbered, and whose it is
+    bucket.py     the object store: put, get, list, delete; translates errors
+    catalog.py    the numbered catalog of a copy: every file with its digest, and the owner
     lake.py       the snapshots of a copy, for engines that read them there
-    mirror.py     bringing the copy up to the warehouse, and making a warehouse of the copy
+    mirror.py     updates the copy, and restores a warehouse from it
 
-It is never the only copy, and nothing waits for it: where it fails, a warning says so and the next writer goes on.
+It is never the only copy, and nothing waits for it: a failure is logged as a warning, and the next writer retries.
 """
 
 from pipelines.mirror.mirror import Mirror, Report, restore

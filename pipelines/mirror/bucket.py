@@ -1,7 +1,7 @@
 """The object store, through obstore: put, get, list, delete. Its errors become MirrorError.
 
-obstore tries a request again by itself, with back-off, and sends what it sends over TLS unless the address says this
-machine. What is stored is verified by reading it back.
+obstore itself retries requests, with back-off, and uses TLS unless the URL names this machine. Each stored object is
+verified by reading it back.
 """
 
 from __future__ import annotations
@@ -17,29 +17,28 @@ from urllib.parse import unquote, urlsplit
 from pipelines import files
 from pipelines.errors import MirrorError, SettingError
 
-# For one request, which carries 5 MB at most, and for all tries of it together.
+# Timeouts of one request (at most 5 MB), and of all its retries together.
 REQUEST_SECONDS = 60
 RETRY_SECONDS = 180
-# Names of one request to delete; what S3 takes.
+# The most names in one delete request: S3's limit.
 DELETED_AT_ONCE = 1000
-
 
 _REASONS = {"Unauthenticated": "it does not accept the credentials", "PermissionDenied": "it does not allow that"}
 
 
 class TakenError(Exception):
-    """The object is there already."""
+    """The object exists already."""
 
 
 class Bucket:
-    """A folder of an object store, `url` such as s3://bucket/prefix. Safe to use from several threads.
+    """A folder of an object store; `url` is such as s3://bucket/prefix. Thread-safe.
 
     Credentials, region and endpoint come from the environment, as for the store's own tools (AWS_ACCESS_KEY_ID,
     AWS_ENDPOINT_URL and so on). Every method raises MirrorError.
     """
 
     def __init__(self, url: str, folder: str = "") -> None:
-        """`folder` is one below the URL's. Nothing is asked yet. Raises SettingError without the extra `mirror`."""
+        """`folder` is a subfolder of the URL. Sends no request. Raises SettingError without the extra `mirror`."""
         self.url = f"{url.rstrip('/')}/{folder}".rstrip("/")
         self._obstore: Any = _obstore()
         with self._translated("be opened"):
@@ -53,56 +52,53 @@ class Bucket:
         return self._obstore.store.from_url(self.url, **_options())
 
     def put(self, name: str, content: Path | bytes, digest: str) -> None:
-        """Store an object, and read it back: raises MirrorError when its SHA-256 is not `digest`."""
+        """Store an object and read it back; raises MirrorError when its SHA-256 is not `digest`."""
         with self._translated("take an object"):
             self._obstore.put(self._store, name, content)
         if self.digest(name) != digest:
             raise MirrorError(
-                f"What was copied to {self.url} is not what is read back from it. Nothing here is lost: run"
-                " `rollbook mirror sync` again, and if this comes again, check that storage"
+                f"What was copied to {self.url} differs from what is read back from it. Nothing here is lost: run"
+                " `rollbook mirror sync` again, and if this happens again, check that storage"
             )
 
     def create(self, name: str, content: bytes) -> None:
-        """Store an object that is not there yet, in one request. Raises TakenError when it is: no two can both win."""
+        """Create an object atomically, in one request. Raises TakenError when it exists already."""
         taken = False
         with self._translated("take an object"):
             try:
                 self._obstore.put(self._store, name, content, mode="create", use_multipart=False)
             except (self._obstore.exceptions.AlreadyExistsError, self._obstore.exceptions.PreconditionError):
                 taken = True
-        if taken and self.read(name) != content:  # else it was ours: the answer to an earlier try was lost
+        if taken and self.read(name) != content:  # if equal, it is ours: the response to an earlier try was lost
             raise TakenError
 
     def read(self, name: str) -> bytes:
-        """A whole object. Raises FileNotFoundError, too."""
+        """An object's content. Raises FileNotFoundError, too."""
         with self._translated("be read"):
             return bytes(self._obstore.get(self._store, name).bytes())
 
-    def fetch(self, name: str, to: IO[bytes]) -> str:
-        """Write an object into an open file; returns its SHA-256. Raises FileNotFoundError, too."""
+    def fetch(self, name: str, to: IO[bytes] | None = None) -> str:
+        """Read an object, into an open file if given; returns its SHA-256 in hex. Raises FileNotFoundError, too."""
         digest = sha256()
         with self._translated("be read"):
             for chunk in self._obstore.get(self._store, name):
                 digest.update(chunk)
-                to.write(chunk)
+                if to is not None:
+                    to.write(chunk)
         return digest.hexdigest()
 
     def digest(self, name: str) -> str:
-        """The SHA-256 of an object, as it is read back. Raises FileNotFoundError, too."""
-        digest = sha256()
-        with self._translated("be read"):
-            for chunk in self._obstore.get(self._store, name):
-                digest.update(chunk)
-        return digest.hexdigest()
+        """The SHA-256 of an object in hex, as it is read back. Raises FileNotFoundError, too."""
+        return self.fetch(name)
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
-        """Every object below a folder, by name, and its bytes."""
+        """The size in bytes of every object below a folder, by name."""
         with self._translated("be listed"):
             listed: Iterator[list[dict[str, Any]]] = self._obstore.list(self._store, prefix=prefix or None)
             return {found["path"]: found["size"] for page in listed for found in page}
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete objects; those that are gone already count as deleted."""
+        """Delete objects; missing ones are ignored."""
         names = list(names)
         for start in range(0, len(names), DELETED_AT_ONCE):
             some = names[start : start + DELETED_AT_ONCE]
@@ -111,43 +107,36 @@ class Bucket:
                     self._obstore.delete(self._store, some)
                 except FileNotFoundError:
                     for name in some:
-                        self._delete_one(name)
-
-    def _delete_one(self, name: str) -> None:
-        with suppress(FileNotFoundError):
-            self._obstore.delete(self._store, name)
+                        with suppress(FileNotFoundError):
+                            self._obstore.delete(self._store, name)
 
     @contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
-        """Raise MirrorError without the store's own words, which hold addresses and names of keys."""
+    def _translated(self, action: str) -> Iterator[None]:
+        """Raise MirrorError without the store's own message, which contains addresses and key names."""
         try:
             yield
         except FileNotFoundError:
             raise
         except self._obstore.exceptions.BaseError as error:
             kind = type(error).__name__.removesuffix("Error")
-            known = {
-                "Unauthenticated": "it does not accept the credentials",
-                "PermissionDenied": "it does not allow that",
-            }
-            reason = known.get(kind, f"{kind}; no usable answer")
+            reason = _REASONS.get(kind, f"{kind}; no usable answer")
         except (OSError, ValueError, TypeError) as error:
             reason = type(error).__name__
         else:
             return
         raise MirrorError(
-            f"The mirror at {self.url} could not {what} ({reason}). Nothing here is lost, and the next sync tries"
+            f"The mirror at {self.url} could not {action} ({reason}). Nothing here is lost, and the next sync tries"
             " again: check that storage, its credentials and ROLLBOOK_LAKE"
         )
 
 
 def folder_of(url: str) -> Path:
-    """The folder of a `file:` address."""
+    """The path of a `file:` URL."""
     return Path(unquote(urlsplit(url).path))
 
 
 def filesystem(scheme: str) -> Any:
-    """The object stores of a scheme (`s3`) as a filesystem of fsspec, through which DuckDB reads.
+    """An fsspec filesystem for a scheme such as `s3`, through which DuckDB reads.
 
     Raises SettingError without the extra `mirror`.
     """

@@ -1,4 +1,4 @@
-"""The lake of a copy, for engines that read it where it is."""
+"""The lake of a copy, for engines that read it in place."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pipelines.mirror.bucket import Bucket, folder_of
 from pipelines.mirror.catalog import SNAPSHOTS, File, newest
 from pipelines.store.lake import DAY_RECORD, DayRecord
 
-AT_ONCE = 8  # small objects on their way
+AT_ONCE = 8  # parallel requests for small objects
 
 
 @dataclass(frozen=True)
 class CopiedLake:
-    """The days of a copied lake, and the folder of each table that has files: a path, or an address."""
+    """The days of a copied lake, and the folder of each table with files: a path or a URL."""
 
     days: dict[date, DayRecord]
     places: dict[str, Path | str]
 
 
 def copied_lake(url: str, folder: str) -> CopiedLake | None:
-    """What a copy holds of a lake, by the catalog that counts; None if nothing was ever copied.
+    """The lake in a copy, by its current catalog; None if nothing was ever copied.
 
-    An engine reads whole folders, so they must hold what the catalog lists and nothing else: raises MirrorError if not.
+    Engines read whole folders: raises MirrorError if these do not hold exactly what the catalog lists.
     """
     bucket = Bucket(url, folder)
     catalog = newest(bucket)
@@ -46,7 +46,7 @@ def copied_lake(url: str, folder: str) -> CopiedLake | None:
 
 
 def _record(bucket: Bucket, path: str, file: File) -> DayRecord:
-    """The record of one day, as it was copied."""
+    """One day's record. Raises MirrorError if it does not match the catalog."""
     try:
         content = bucket.read(path)
     except FileNotFoundError:
@@ -58,11 +58,11 @@ def _record(bucket: Bucket, path: str, file: File) -> DayRecord:
 
 def _other_files(bucket: Bucket) -> MirrorError:
     return MirrorError(
-        f"{bucket.url} holds other snapshots than its catalog lists. If a sync is copying just now, run this again when"
-        " it is done; else run `rollbook mirror sync`"
+        f"{bucket.url} holds other snapshots than its catalog lists. If a sync is copying right now, run this again"
+        " when it is done; otherwise run `rollbook mirror sync`"
     )
 
 
 def _place(url: str) -> Path | str:
-    """An address; of a copy in a folder, its path."""
+    """The URL; for a copy in a folder, its path."""
     return folder_of(url) if url.startswith("file:") else url

@@ -1,9 +1,9 @@
-"""Brings the copy up to the warehouse after each writer, and makes a warehouse of the copy.
+"""Updates the copy after each writer, and restores a warehouse from it.
 
-Copied is what a warehouse is made of, and nothing that can be made of it: `raw/`, `snapshots/` (for engines that read
-there), the institution's own thresholds and terms, whom erasures left out, and the codes of the pseudonymous file. The
-published file, the report and the access log are not copied. What is gone here is gone there by the next writer, an
-erased student's bodies among it: the object store must keep no old versions, or expire them.
+Only what cannot be rebuilt is copied: `raw/`, the institution's own thresholds and terms, the records of erasures, and
+the codes of the pseudonymous file; also `snapshots/`, for engines that read them there. The published file, the report
+and the access log are not copied. The next writer deletes from the copy what was deleted here, such as an erased
+student's bodies: the object store must keep no old versions, or expire them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 
 IDENTITY = "private/mirror.json"
 STATE = "build/mirror.json"
-# A restore that was interrupted is known by it.
+# Marks an unfinished restore.
 RESTORING = ".restoring"
-AT_ONCE = 4  # objects on their way
+AT_ONCE = 4  # parallel transfers
 _SINGLE = ("thresholds.csv", "terms.csv", "private/codes.json")
 _FOLDERS = ("raw", "snapshots", "private/erasures")
 _OURS = (*_SINGLE, *(f"{folder}/" for folder in (*_FOLDERS, FOLDER)))
@@ -40,7 +40,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Which copy is this warehouse's."""
+    """The random id of this warehouse, which its copy carries."""
 
     warehouse: str
 
@@ -55,7 +55,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What is noted between two writers: digests that need not be computed again, and how the last time ended."""
+    """What is kept between two writers: cached digests, and how the last update ended."""
 
     known: dict[str, Known] = {}
     complete_at: datetime | None = None
@@ -64,7 +64,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Report:
-    """What a copy came to: files and bytes that were copied, files that were removed, and the days it now holds."""
+    """The result of an update: files and bytes copied, files removed, and the days that the copy now holds."""
 
     copied: int
     bytes: int
@@ -87,7 +87,7 @@ class Mirror:
         return bool(self.url)
 
     def keep_up(self, now: datetime) -> None:
-        """Bring the copy up to the warehouse, if one is wanted. Never raises: a warning says what failed."""
+        """Update the copy, if one is wanted. A failure is logged as a warning, not raised."""
         if not self.wanted:
             return
         try:
@@ -100,7 +100,7 @@ class Mirror:
 
     @contextmanager
     def kept_up(self, clock: Callable[[], datetime]) -> Iterator[None]:
-        """Bring the copy up to the warehouse when the block ends, also by an error, but not by an interrupt."""
+        """Update the copy when the block ends, also with an error, but not after an interrupt."""
         try:
             yield
         except Exception:
@@ -109,11 +109,11 @@ class Mirror:
         self.keep_up(clock())
 
     def update(self, now: datetime, *, adopt: bool = False, progress: Progress | None = None) -> Report:
-        """Copy what is new or differs, then write the next catalog, then remove what it does not list.
+        """Copy what is new or differs, then write the next catalog, then delete what it does not list.
 
-        Nothing of an earlier catalog is touched before the next one counts, snapshots apart. With `adopt`, a copy that
-        another warehouse made becomes this one's. Raises MirrorError when it is another's, or holds landed days that
-        this warehouse lacks; and what the object store raises.
+        Except for snapshots, no object of an earlier catalog is changed before the next one is written. With `adopt`,
+        another warehouse's copy becomes this one's. Raises MirrorError when the copy is another warehouse's, holds
+        landed days that this one lacks, or the object store fails.
         """
         bucket = Bucket(self.url, self.folder)
         last = newest(bucket)
@@ -144,7 +144,7 @@ class Mirror:
     def _missing(
         self, bucket: Bucket, there: dict[str, int], last: Catalog | None, local: dict[str, File]
     ) -> list[tuple[str, str, File]]:
-        """What is still to be copied: the name of each object, the path of its file, and what that is."""
+        """What is still to be copied: each object's name, its path in the warehouse, and the file's size and digest."""
         before = {stored_as(path, file): file for path, file in last.files.items()} if last else {}
 
         def is_there(name: str, file: File) -> bool:
@@ -152,18 +152,18 @@ class Mirror:
                 return False
             if name in before:
                 return before[name] == file
-            # Left by a writer that was interrupted. The name holds the digest, but was all of it stored?
+            # An interrupted writer left it. The name has the digest, but the content may be incomplete.
             return not name.startswith(SNAPSHOTS) and bucket.digest(name) == file.sha256
 
         wanted = ((stored_as(path, file), path, file) for path, file in local.items())
         return [(name, path, file) for name, path, file in wanted if not is_there(name, file)]
 
     def status(self) -> tuple[Catalog | None, State]:
-        """What the copy holds, as the object store says, and how the last time ended here. Raises MirrorError."""
+        """The current catalog in the object store, and the local state. Raises MirrorError."""
         return newest(Bucket(self.url, self.folder)), self.state()
 
     def verify(self, progress: Progress | None = None) -> list[str]:
-        """Read the whole copy back; returns the paths of those that are missing or not what was copied."""
+        """Read the whole copy back; returns the paths of files that are missing or damaged. Raises MirrorError."""
         bucket = Bucket(self.url, self.folder)
         last = newest(bucket)
         if last is None:
@@ -186,7 +186,7 @@ class Mirror:
         return wrong
 
     def state(self) -> State:
-        """What was noted; nothing where it cannot be read, which costs computing digests again."""
+        """The kept state; an empty one if it cannot be read, so that all digests are computed again."""
         try:
             return msgspec.json.decode((self.root / STATE).read_bytes(), type=State)
         except (OSError, msgspec.DecodeError):
@@ -196,13 +196,13 @@ class Mirror:
         files.write(self.root / STATE, msgspec.json.encode(state))
 
     def _copy(self, bucket: Bucket, missing: list[tuple[str, str, File]], progress: Progress | None) -> None:
-        """Copy files, raw ones first, several at a time. What was copied before an error is found the next time."""
+        """Copy files in parallel, raw ones first. The next run finds what was copied before an error."""
 
         def copy(item: tuple[str, str, File]) -> None:
             name, path, file = item
             bucket.put(name, self.root / path, file.sha256)
 
-        # A day's snapshot counts for engines when its record is there: last of all.
+        # Records of days come last: engines read a day's snapshot once its record is there.
         missing.sort(key=lambda item: (item[0].startswith(SNAPSHOTS), item[0].endswith(".json"), item[0]))
         with ThreadPoolExecutor(AT_ONCE) as threads:
             for done, _ in enumerate(threads.map(copy, missing), 1):
@@ -210,7 +210,7 @@ class Mirror:
                     progress("files", done, len(missing))
 
     def _check_owner(self, bucket: Bucket, last: Catalog | None, local: dict[str, File], *, adopt: bool) -> None:
-        """Refuse to write over the copy of another warehouse, which may be all that is left of it."""
+        """Raise MirrorError for another warehouse's copy, which may be all that is left of it."""
         if last is None:
             return
         school_id = self.school_id()
@@ -231,8 +231,8 @@ class Mirror:
                 " ROLLBOOK_LAKE to another folder"
             )
         raise MirrorError(
-            f"{bucket.url} holds the copy of another warehouse of this institution. If that one is gone and this one"
-            " goes on from it, say so once: rollbook mirror sync --adopt"
+            f"{bucket.url} holds the copy of another warehouse of this institution. If this warehouse replaces that"
+            " one, run once: rollbook mirror sync --adopt"
         )
 
     def _identity(self) -> Identity:
@@ -246,7 +246,7 @@ class Mirror:
             return made
 
     def _digested(self) -> dict[str, File]:
-        """Every file to copy, by its path in the warehouse; a file is read only if it is not the one known."""
+        """Every file to copy, by path in the warehouse. Only files that are new or changed are read."""
         known, now = self.state().known, {}
         for path in local_files(self.root):
             name, stat = path.relative_to(self.root).as_posix(), path.stat()
@@ -259,7 +259,7 @@ class Mirror:
 
 
 def local_files(root: Path) -> Iterator[Path]:
-    """The files of a warehouse that are copied, in order; nothing half-written is among them."""
+    """The files of a warehouse to copy, sorted within each folder; no temporary files."""
     for name in _SINGLE:
         if (root / name).is_file():
             yield root / name
@@ -271,16 +271,15 @@ def local_files(root: Path) -> Iterator[Path]:
 
 
 def restore(url: str, folder: str, into: Path, progress: Progress | None = None) -> Catalog:
-    """Make a warehouse of the copy in an empty folder; `rollbook rebuild` makes the rest of it.
+    """Restore a copy into an empty folder; returns its catalog. `rollbook rebuild` then makes the published file.
 
-    What a restore that was interrupted has fetched is kept. A snapshot that is not as the catalog says is left out: a
-    rebuild makes it. Raises ArgumentError for a folder that holds anything else, MirrorError for a file that is missing
-    or not what was copied.
+    Resumes an interrupted restore. A snapshot that differs from the catalog is left out, since a rebuild makes it.
+    Raises ArgumentError for a folder that holds anything else, MirrorError for a file that is missing or damaged.
     """
     bucket = Bucket(url, folder)
     marker = into / RESTORING
     if into.exists() and not marker.exists() and any(into.iterdir()):
-        raise ArgumentError(f"{into} is not empty: name a folder that is, or that is not there yet")
+        raise ArgumentError(f"{into} is not empty: name an empty folder, or one that does not exist yet")
     catalog = newest(bucket)
     if catalog is None:
         raise MirrorError(f"Nothing was ever copied to {bucket.url}, so there is nothing to restore")
@@ -311,6 +310,6 @@ def _restore_file(bucket: Bucket, path: str, file: File, into: Path) -> None:
         target.unlink(missing_ok=True)
         if not path.startswith(SNAPSHOTS):
             raise MirrorError(
-                f"{path} is missing in {bucket.url}, or not what was copied. If a sync is copying just now, run this"
+                f"{path} is missing in {bucket.url}, or not what was copied. If a sync is copying right now, run this"
                 " again when it is done: what was fetched is kept"
             ) from None

@@ -2,6 +2,7 @@
 
     alerts.py     which outcomes are reported, the text, the outbox
     channels.py   sends one message to the addresses of ROLLBOOK_NOTIFY
+    together.py   batches the messages of many institutions
 
 No Dagster here: `schedules` finds the runs to report.
 """

@@ -1,8 +1,8 @@
 """Alerts: sends one message for each failed, held or late sync, and one when syncs recover. No Dagster.
 
-What happened comes in as an `Outcome`. `build/alerts.json` keeps which outcomes were reported and which messages are
-not delivered yet, so that nothing is sent twice after a restart, or when two processes see the same run. Errors here
-are only logged: no sync fails because of an alert.
+The input is an `Outcome`. `build/alerts.json` keeps which outcomes were reported and which messages are undelivered, so
+that nothing is sent twice after a restart, or when two processes see the same run. Errors here are only logged: no sync
+fails because of an alert.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 # Reported outcomes that are remembered; far more than the runs that can be waiting for the sensor.
 REMEMBERED = 500
-# Minutes until an undelivered message is tried again; after the last try it is dropped as outdated.
+# Minutes until each retry of an undelivered message; after the last one it is dropped as outdated.
 RETRY_MINUTES = (1, 5, 15, 60, 180, 360, 720)
 # Messages sent per attempt; the rest wait for the next one.
 MESSAGES_AT_ONCE = 2
@@ -61,9 +61,9 @@ class Outcome:
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """An undelivered message: the addresses that are left, by name, the time of the next try, and the tries so far.
+    """An undelivered message: the names of the remaining addresses, the time of the next try, and the tries so far.
 
-    `kind`, `day` and `said` are the outcome's: by them, many institutions' messages become one (see `together`).
+    `kind`, `day` and `said` come from the outcome; `together` groups messages by them.
     """
 
     subject: str
@@ -77,8 +77,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True, rename={"reported": "told", "failing": "trouble"}):
-    """What `build/alerts.json` holds: since when alerts are on, the ids of the reported outcomes, whether the last one
-    was bad, and the messages to deliver. `rename` keeps the field names of existing files.
+    """The content of `build/alerts.json`: when alerts were turned on, the ids of reported outcomes, whether the last
+    one was bad, and the outbox. `rename` keeps the field names of existing files.
     """
 
     since: datetime
@@ -102,7 +102,7 @@ class Alerts:
 
     @property
     def enabled(self) -> bool:
-        """Whether there is anybody to tell."""
+        """Whether there is an address to send to."""
         return bool(self.channels)
 
     def report(self, outcome: Outcome) -> bool:
@@ -128,7 +128,7 @@ class Alerts:
             return queue
 
     def deliver(self) -> None:
-        """Send the messages that are due. Undelivered ones are tried again, for a day."""
+        """Send the messages that are due. Undelivered ones are retried, for a day."""
         with self._locked():
             state, now = self._load(), self.clock()
             due = [m for m in state.outbox if m.next_at <= now][:MESSAGES_AT_ONCE]
@@ -143,12 +143,12 @@ class Alerts:
         return self._load().outbox
 
     def take(self, message: Message, until: datetime) -> Message | None:
-        """Have a message to oneself until then, to send it together with others; None if somebody else has it."""
+        """Lease a message until then, to send it with others; None if another process has it."""
         taken = msgspec.structs.replace(message, next_at=until)
         return taken if self._exchange(message, (taken,)) else None
 
     def settle(self, taken: Message, failed: Mapping[str, UndeliveredError]) -> None:
-        """Note what came of a message that was taken: which addresses did not get it, and why."""
+        """Record the result of a taken message: the errors by address."""
         self._exchange(taken, self._left(taken, failed, self.clock()))
 
     def _exchange(self, message: Message, by: tuple[Message, ...]) -> bool:
@@ -169,7 +169,7 @@ class Alerts:
         with self._locked():
             state = self._load()
             if not state.reported and not self._path.exists():
-                self._save(state)  # records since when alerts are on
+                self._save(state)  # records when alerts were turned on
             return tick if tick >= state.since else None
 
     def was_reported(self, outcome_id: str) -> bool:
@@ -237,8 +237,8 @@ class Alerts:
     # -- delivery --------------------------------------------------------------------------------------------------
 
     def _send(self, message: Message) -> dict[str, UndeliveredError]:
-        """Send to every address that is left. Returns why not, for each that did not get it."""
-        names = [name for name in message.channels if name in self.channels]  # the others are no longer set
+        """Send to every remaining address; returns the error of each that was not delivered to."""
+        names = [name for name in message.channels if name in self.channels]  # others are no longer set
         notify = self.settings.notify
         failed = send(notify, names, message.subject, message.text) if notify and names else {}
         for error in failed.values():
@@ -246,7 +246,7 @@ class Alerts:
         return failed
 
     def _left(self, message: Message, failed: Mapping[str, UndeliveredError], now: datetime) -> tuple[Message, ...]:
-        """The message to try again later, if there is one."""
+        """The message to retry later, if any."""
         left = tuple(name for name, error in failed.items() if error.retryable)
         if not left or message.tries == len(RETRY_MINUTES):
             return ()
@@ -257,7 +257,7 @@ class Alerts:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keep other processes from reporting the same at the same time. Goes on without a lock if it gets none."""
+        """Keep other processes from reporting the same outcome. Goes on without the lock if it cannot be taken."""
         lock = FileLock(self._path.with_suffix(".lock"), mode=files.PRIVATE_FILE)
         try:
             files.folder(self._path.parent)
@@ -277,7 +277,7 @@ class Alerts:
         except FileNotFoundError:
             return State(since=self.clock())
         except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
-            log.warning("%s cannot be read (%s); it is started again", self._path.name, type(error).__name__)
+            log.warning("%s cannot be read (%s); a new one is started", self._path.name, type(error).__name__)
             return State(since=self.clock())
 
     def _save(self, state: State) -> None:

@@ -1,8 +1,7 @@
-"""Sends one message to services, by Apprise, in a process of its own. `alerts` decides the text and when to try again.
+"""Sends one message to services with Apprise, in a subprocess. `alerts` decides on the text and retries.
 
-Apprise logs addresses and what services answer, and leaves behind threads that wait for a service without end. So
-`send` starts this module as a process: nothing that it says is kept but what came of each address, and at the deadline
-it is ended.
+Apprise logs addresses and services' responses, and leaves threads behind that wait for a service forever. So `send`
+starts this module as a process: only the result for each address is kept, and the process is killed at the deadline.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ if TYPE_CHECKING:
     from apprise import NotifyLogEntry
     from pydantic import SecretStr
 
-# For all services at once, half of it for each wait on one; and for the process to start.
+# Deadline for all services together, half of it for each wait on one; and the time for the process to start.
 SECONDS, START_SECONDS = 20.0, 15.0
-# What Apprise notes of an HTTP answer, of a mail server's, and of one that did not come.
+# What Apprise logs of an HTTP status, of a mail server's, and of a read timeout.
 HTTP, SMTP = r"^WARNING .*\berror=(\d{3})\b", r"^DEBUG Socket Exception: .*?\((\d{3}), "
 NO_ANSWER = r"^DEBUG Socket Exception: .*Read timed out"
 
 
 def send(addresses: SecretStr, names: Sequence[str], subject: str, text: str) -> dict[str, UndeliveredError]:
-    """Send to those addresses of the list that have these names. Returns why not, for each that did not get it.
+    """Send to the named addresses of the list; returns the error of each address that was not delivered to.
 
-    A service that took the message and gave no answer counts as one that may have shown it: no retry.
+    A service that took the message but never answered may have shown it, so it is not retried.
     """
     order = {"addresses": addresses.get_secret_value(), "names": names, "subject": subject, "text": text}
-    env = {"REQUESTS_CA_BUNDLE": os.environ.get("SSL_CERT_FILE", ""), **os.environ}  # as httpx and mail take it
+    env = {"REQUESTS_CA_BUNDLE": os.environ.get("SSL_CERT_FILE", ""), **os.environ}  # like httpx and mail
     for name in key_variables():  # it needs no key of the records service
         env.pop(name, None)
     direct = env.get("no_proxy") or env.get("NO_PROXY", "")  # plain http goes to this machine, and through no proxy
@@ -59,7 +58,7 @@ def send(addresses: SecretStr, names: Sequence[str], subject: str, text: str) ->
 
 
 def main() -> None:
-    """Send what standard input says, and write what came of it to standard output."""
+    """Send the message read from standard input, and write the results to standard output, both as JSON."""
     import apprise
 
     order = json.load(sys.stdin)
@@ -69,7 +68,7 @@ def main() -> None:
         if hasattr(made, "smtp_host"):
             made.headers["Auto-Submitted"] = "auto-generated"  # no out-of-office notes in return
     logger = logging.getLogger("apprise")
-    logger.filters.clear()  # `addresses` lets no line out; here the results keep them, to tell why one failed
+    logger.filters.clear()  # `addresses` drops every line; here the results need them, to explain a failure
     logger.setLevel(logging.DEBUG)
     results = apprise.Apprise([*chosen.values()]).notify(
         title=order["subject"],
@@ -78,15 +77,15 @@ def main() -> None:
         timeout=order["seconds"],
         log_level=logging.DEBUG,
     )
-    came = zip(chosen, results, strict=True)
-    failed = {name: _reason(result.logs()) for name, result in came if not any(result.attempts)}
+    named = zip(chosen, results, strict=True)
+    failed = {name: _reason(result.logs()) for name, result in named if not any(result.attempts)}
     sys.stdout.write(json.dumps(failed))
     sys.stdout.flush()
     os._exit(0)  # a thread may still be waiting for a service
 
 
 def _reason(entries: Iterable[NotifyLogEntry]) -> tuple[str, bool]:
-    """Why a message was not delivered, in words of our own, and whether a retry can help."""
+    """Why a message was not delivered, without the service's own text, and whether a retry can help."""
     for line in (f"{entry.level} {entry.message}" for entry in entries):
         if found := re.search(HTTP, line):
             return f"answered {found[1]}", found[1] == "429" or found[1] >= "500"

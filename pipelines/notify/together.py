@@ -1,7 +1,7 @@
-"""The alerts of many institutions: what goes to the same addresses goes in one message, a paragraph for each cause.
+"""Batches the alerts of many institutions: one message per list of addresses, with a paragraph for each cause.
 
-Each institution's own `Alerts` keep what is to be told of it, so that nothing is lost when a process ends before it is
-sent, and nothing is told twice.
+Each institution's own `Alerts` keep its outbox, so that nothing is lost when a process ends before sending, and nothing
+is sent twice.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from pipelines.text import count_of, listed
 
 log = logging.getLogger(__name__)
 
-# How long a message waits for others like it where they come one by one: each institution ends its night for itself.
+# How long a message waits to be batched, because institutions finish their nights one by one.
 COMPANY = timedelta(minutes=10)
 GOOD_COMPANY = timedelta(hours=1)
-# A process that took messages to send them together has this long to say what came of them; then they are tried again.
+# Lease: a process that took messages must settle them within this time; otherwise they are retried.
 TAKEN = timedelta(minutes=5)
 CAUSES_MOST = 20
 
-# In this order: what somebody should do something about comes first.
+# In this order: what needs action comes first.
 WORDS = {Kind.FAILED: "failed", Kind.HELD: "held", Kind.LATE: "late", Kind.SYNCED: "good again"}
 
 
@@ -43,23 +43,23 @@ class _News:
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """The addresses that are left, and still set."""
+        """The remaining addresses that are still configured."""
         return tuple(name for name in self.message.channels if name in self.alerts.channels)
 
     @property
     def said(self) -> str:
-        """What happened, in words that are the same for each institution that it happened to."""
+        """What happened, with the institution's name replaced by a placeholder, to group equal causes."""
         return re.sub(rf"(?<![\w-]){re.escape(self.name)}(?![\w-])", "NAME", self.message.said)
 
     def is_due(self, *, wait: bool) -> bool:
-        """Whether it is time to send it; with `wait`, a new one has waited long enough for others like it."""
+        """Whether it is time to send the message; with `wait`, a new one must also have waited to be batched."""
         company = GOOD_COMPANY if self.message.kind == Kind.SYNCED else COMPANY
         delay = company if wait and not self.message.tries else timedelta()
         return self.message.next_at + delay <= self.alerts.clock()
 
 
 def alerts_of(institution: str, clock: Callable[[], datetime] = utc_now) -> Alerts | None:
-    """The alerts of one institution; None where there is nobody to tell, or its settings are wrong."""
+    """The alerts of one institution; None if it has no addresses, or its settings are invalid."""
     try:
         alerts = Alerts(Rollbook(settings.load(fetches=False, institution=institution)), clock=clock)
     except RollbookError:
@@ -68,9 +68,9 @@ def alerts_of(institution: str, clock: Callable[[], datetime] = utc_now) -> Aler
 
 
 def deliver(alerts: Mapping[str, Alerts], *, wait: bool = False) -> None:
-    """Send what is due of these institutions, and what is new and goes to the same addresses. Never raises.
+    """Send the institutions' due messages, batched with new ones for the same addresses. Never raises.
 
-    With `wait`, what is new is sent once it has waited for others like it.
+    With `wait`, a new message is due only once it has waited to be batched.
     """
     groups: dict[tuple[str, tuple[str, ...]], list[_News]] = {}
     for name, of_one in alerts.items():
@@ -100,7 +100,7 @@ def _send(found: Sequence[_News]) -> None:
 
 
 def _written(found: Sequence[_News]) -> tuple[str, str]:
-    """The subject and the text of one message for all of these."""
+    """The subject and text of one message that covers all of `found`."""
     if len(found) == 1:
         return found[0].message.subject, found[0].message.text
     by_cause: dict[tuple[int, date, str], list[_News]] = {}

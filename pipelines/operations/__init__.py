@@ -3,12 +3,12 @@
     status.py        what was synced last, whether it is fresh, how much disk it uses
     capacity.py      how much disk a sync and a year need, and what retention would delete
     data_quality.py  where the source contradicts itself
-    diff.py          what a sync would do now
-    doctor.py        whether a sync could run at all
-    discard.py       a landing taken back, or put back
-    prune.py         days that have expired, now
-    erase.py         one student erased, or held from it
+    diff.py          what a sync would do now (dry run)
+    doctor.py        whether a sync could run
+    discard.py       discards a landing, or undoes that
+    prune.py         deletes expired days without a sync
+    erase.py         erases a student, or puts one under a legal hold
 
-Nothing here prints or knows Dagster. What changes the warehouse does so as its writer. Deleting expired days is part of
-a sync.
+Nothing here prints or knows Dagster. Operations that change the warehouse take the writer lock. Every sync deletes
+expired days, too.
 """

@@ -1,9 +1,9 @@
 """Disk space: what a sync needs, how large the warehouse will be in a year, and what retention would delete now.
 
-The factors are based on a measurement with the sandbox at 20,000 students (25 MB of bodies a night, 60 nights), rounded
+The factors come from a measurement with the sandbox at 20,000 students (25 MB of bodies a night, 60 nights), rounded
 up. A night added 3.5 MB of raw bodies and 1.6 MB of snapshots. The published file began at 14 MB, was 31 MB after a
-week (DuckDB keeps free space for what it rewrites) and then grew by 0.42 MB a night, which is 0.27 of a day's
-snapshots. A running sync took up to 1.2 times the published file and twice the night's raw bodies in addition.
+week (DuckDB keeps free space for rewrites) and then grew by 0.42 MB a night, which is 0.27 of a day's snapshots. A
+running sync temporarily took up to 1.2 times the published file and twice the night's raw bodies.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ from datetime import date
 import msgspec
 
 from pipelines import machine
-from pipelines.landing.manifest import Manifest
-from pipelines.store.lake import DayRecord
 from pipelines.store.versions import KEPT
 from pipelines.sync import Rollbook
 
 YEAR = 365
 # How much the published file grows in a night, as a share of a day's snapshots; and the least it grows by, in bytes.
 GROWTH, GROWTH_LEAST = 0.5, 40_000
-# The least size of the published file: a block of 256 kB and more per table, rewritten in the first nights until free
-# blocks are reused.
+# The least size of the published file: at least one block of 256 kB per table, rewritten in the first nights until
+# free blocks are reused.
 FILE_LEAST = 32 * machine.MB
 # What DuckDB may spill to disk, and a safety margin.
 MARGIN = 64 * machine.MB
@@ -35,7 +33,7 @@ RUN_BYTES = 1_000_000
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes: `sync` must be free to run one, `night` is what it adds, `year` is the whole warehouse in a year."""
+    """Bytes: `sync` must be free to run one, `night` is what it adds, `year` is the warehouse's size in a year."""
 
     sync: int
     night: int
@@ -57,12 +55,12 @@ class Night:
 
 
 def last_night(rollbook: Rollbook) -> Night | None:
-    """The night of the newest landing that counts. None before the first sync."""
-    newest: Manifest | None = rollbook.newest()
+    """The sizes of the newest landing that counts. None before the first sync."""
+    newest = rollbook.newest()
     if newest is None:
         return None
     landing = rollbook.raw.root / f"snapshot_date={newest.snapshot_date}" / f"landing={newest.landing}"
-    lake: DayRecord | None = rollbook.lake.days().get(newest.snapshot_date)
+    lake = rollbook.lake.days().get(newest.snapshot_date)
     published = rollbook.warehouse.published
     size = published.stat().st_size if published.exists() else 0
     return Night(machine.size(landing), sum(lake.sizes.values()) if lake else 0, size)
@@ -82,7 +80,7 @@ def predict(rollbook: Rollbook, night: Night, *, nights: int = YEAR, run_bytes: 
     landed = kept * (night.raw + night.lake) + (raw_now + lake_now if keep is None or nights < keep else 0)
     file = max(night.published, FILE_LEAST) + nights * night.growth
     runs = nights * run_bytes
-    # The pseudonymous file is no larger than the published one; while it is made, three of it are there.
+    # The pseudonymous file is at most as large as the published one; three of it exist while it is made.
     coded = 1 if rollbook.settings.pseudonymous else 0
     return Capacity(
         sync=round(2 * night.raw + 4 * night.lake + (1.5 + coded) * max(night.published, FILE_LEAST) + MARGIN),
@@ -100,9 +98,9 @@ class Expiry(msgspec.Struct, frozen=True, kw_only=True):
     snapshots: int
 
 
-def expiry(rollbook: Rollbook, keep_days: int | None = None) -> Expiry:
+def expiry(rollbook: Rollbook) -> Expiry:
     """What a sync or `rollbook prune` would delete now. Raises DamagedError."""
-    keep = keep_days or rollbook.settings.keep_days
+    keep = rollbook.settings.keep_days
     days = rollbook.retention.expirable(keep)
     folders = [f"snapshot_date={day}" for day in days]
     return Expiry(

@@ -1,7 +1,7 @@
 """Data quality checks: whether the published data agree with each other.
 
-Each check is a sentence that should hold, and a query for the ids for which it does not. A failure is a contradiction
-in the source's own data: it is reported, and the data are published. Checks of Rollbook's own work are in
+Each check is a sentence that should hold, and a query for the ids that violate it. A failure is a contradiction in the
+source's own data: it is reported, and the data are published anyway. Checks of Rollbook's own work are in
 `store.checks`.
 """
 
@@ -23,7 +23,7 @@ SAMPLE = 5
 
 @dataclass(frozen=True)
 class QualityCheck:
-    """A sentence that should hold for a table, and a query for the ids for which it does not."""
+    """A sentence that should hold for a table, and a query for the ids that violate it."""
 
     table: str
     name: str

@@ -1,7 +1,7 @@
-"""What a sync would do now: fetches and compares everything, and keeps nothing.
+"""What a sync would do now (dry run): fetches and compares everything, and keeps nothing.
 
-Bodies and rows go to a temporary folder in the warehouse's `build/`, as private as the rest, which is removed at the
-end. If the process is killed, the next writer removes it.
+Bodies and rows go to a private temporary folder in the warehouse's `build/`, which is removed at the end. If the
+process is killed, the next writer removes it.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def diff(rollbook: Rollbook) -> Diff:
     day = rollbook.partition(rollbook.today())
     if not rollbook.recovery.is_current():
         raise BehindError(
-            "What is published is not what was landed: a sync is running or was interrupted, or the file was lost or"
-            " changed. The next `rollbook sync` recovers it first; run `rollbook diff` after that"
+            "The published file does not match the landings: a sync is running or was interrupted, or the file was lost"
+            " or changed. The next `rollbook sync` recovers it first; run `rollbook diff` after that"
         )
     with suppress(OSError):  # an account that may only read the warehouse can compare, too
         files.folder(rollbook.warehouse.build)
     with machine.translate_errors(rollbook.warehouse.root), files.aside(rollbook.warehouse.build) as folder:
         trial = _TrialRollbook(rollbook, folder)
-        # Landings of one day add up: what was landed earlier today is part of what a sync would compose.
+        # A day is composed of all its landings, so a sync would include those of earlier today.
         landed = rollbook.raw.root / f"snapshot_date={day}"
         if landed.is_dir():
             unfinished = shutil.ignore_patterns(f".*{files.PARTIAL}")  # of a sync that is running
@@ -74,9 +74,9 @@ class _TrialRollbook(Rollbook):
         self.original = original
 
     def bound_to(self) -> int | None:
-        """The institution of the original: this folder's raw/ does not know it."""
+        """The original's institution: the trial raw/ does not know it."""
         return self.original.bound_to()
 
     def newest(self) -> Manifest | None:
-        """The newest landing of the original, for the same reason."""
+        """The original's newest landing, for the same reason."""
         return self.original.newest()

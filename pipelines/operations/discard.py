@@ -1,4 +1,4 @@
-"""Taking a landing back, and putting it back: the day then consists of its other landings, and history follows."""
+"""Discards a landing, or undoes that: the day is recomposed from its remaining landings, and history follows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pipelines.sync.policy import counted
 def discard(
     rollbook: Rollbook, day: date, number: int | None = None, *, reason: str, confirm: Confirm = within_hold
 ) -> Manifest:
-    """Take back a landing of a day; by default the last one that counts, else the held one. Returns it.
+    """Discard a landing of a day, by default the last one that counts, else the held one. Returns it.
 
-    It is moved aside within `raw/`, stays readable and counts for nothing. Raises ArgumentError when there is no such
+    It is moved aside within `raw/`, stays readable and no longer counts. Raises ArgumentError when there is no such
     landing or its raw bodies have expired, and HeldError when it is not confirmed. Nothing is changed then.
     """
     with rollbook.writer():
@@ -34,7 +34,7 @@ def discard(
 def undo_discard(
     rollbook: Rollbook, day: date, number: int | None = None, *, confirm: Confirm = within_hold
 ) -> Manifest:
-    """Put back a discarded landing of a day, by default the last one. Returns it. Raises as `discard` does."""
+    """Restore a discarded landing of a day, by default the last one. Returns it. Raises what `discard` raises."""
     with rollbook.writer():
         rollbook.ready()
         manifests = _not_expired(rollbook, day)
@@ -48,10 +48,10 @@ def undo_discard(
 
 
 def _not_expired(rollbook: Rollbook, day: date) -> list[Manifest]:
-    """The landings of a day. Raises ArgumentError when they have expired: nothing of it can be changed then."""
+    """The landings of a day. Raises ArgumentError when they have expired: the day can then no longer change."""
     if day in rollbook.landings.expired_days():
         raise ArgumentError(
-            f"What was landed on {day} has expired (ROLLBOOK_KEEP_DAYS): the history alone holds that day, and"
-            " nothing of it can be taken back or put back. Restore it to raw/ from a backup first"
+            f"What was landed on {day} has expired (ROLLBOOK_KEEP_DAYS): only the history has that day, so no landing"
+            " of it can be discarded or restored. Put the day back into raw/ from a backup first"
         )
     return rollbook.raw.manifests(day)

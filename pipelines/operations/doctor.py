@@ -1,7 +1,7 @@
 """Checks, one by one, whether a sync could run here and now, and says what to do if not.
 
 Nothing is written: permissions are only read, and the one page fetched of each set is flattened in memory and dropped.
-The checks of Dagster are in the command, `cli.diagnostics`.
+The checks of Dagster are in `cli.instance`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ VERSIONS = ("dagster", "dagster-webserver", "duckdb", "pyarrow", "pandas", "http
 
 
 class Level(StrEnum):
-    """How bad what one check found is. Only `failed` keeps a sync from running."""
+    """The severity of a finding. Only `failed` keeps a sync from running."""
 
     OK = "ok"
     WARNING = "warning"
@@ -71,7 +71,7 @@ class Doctor:
         self.bodies: float | None = None
 
     def examine(self) -> Iterator[Finding]:
-        """Run all checks; an error in one is its finding, and the others still run."""
+        """Run all checks. An error in one becomes its finding, and the others still run."""
         checks: tuple[tuple[str, Check], ...] = (
             ("settings", self._check_settings),
             ("versions", _check_versions),
@@ -98,8 +98,8 @@ class Doctor:
             Level.OK,
             f"{settings.base_url}, warehouse {self.root}, {settings.cron} in {settings.timezone}, keeping {keep}",
         )
-        told = ", ".join(settings.notify_names)
-        says = f"go to {told}; none was sent anything now" if told else "go to nobody: ROLLBOOK_NOTIFY is not set"
+        names = ", ".join(settings.notify_names)
+        says = f"go to {names}; none was sent anything now" if names else "go to nobody: ROLLBOOK_NOTIFY is not set"
         yield Finding("alerts", Level.OK, says)
         env = ROOT / ".env"
         with suppress(OSError):
@@ -224,8 +224,8 @@ class Doctor:
 def _check_clock(theirs: datetime, now: datetime, rollbook: Rollbook) -> Finding:
     """Compare the service's time, which has no zone, with ours. Contract: "Institution (auth check result)".
 
-    A difference is a warning, since a sync is labelled with the date here; it fails if the dates are further apart
-    than time zones can explain: then nothing would be fetched.
+    A difference is a warning, since a sync is labelled with the local date; it fails if the dates are further apart
+    than time zones can explain, because a sync would then fetch nothing.
     """
     utc = now.astimezone(UTC).replace(tzinfo=None)
     here = now.astimezone(rollbook.settings.zone).replace(tzinfo=None)
@@ -245,7 +245,7 @@ def _check_clock(theirs: datetime, now: datetime, rollbook: Rollbook) -> Finding
 
 
 def _check_page(name: str, content: bytes, total: int) -> Finding:
-    """Flatten one page as a sync would, and report what would be refused."""
+    """Flatten one page as a sync would, and report rejects and undeclared fields."""
     landed = Landed(set=name, kind="walk", page=1, content=content)
     records = rejects = drift = 0
     for batch in flatten(name, iter([landed])):
@@ -275,7 +275,7 @@ def _check_versions() -> Iterator[Finding]:
 
 
 def _inaccessible(folder: Path, *, inside: bool) -> Iterator[Path]:
-    """The paths that a sync needs and this account may not write to (folders) or read (files)."""
+    """The paths that a sync needs but this account may not write to (folders) or read (files)."""
     if not os.access(folder, os.W_OK | os.X_OK):
         yield folder
     if inside:
@@ -286,6 +286,6 @@ def _inaccessible(folder: Path, *, inside: bool) -> Iterator[Path]:
 
 
 def _errno(path: Path) -> int:
-    """The number of the error that writing there would raise."""
+    """The errno that writing there would raise."""
     read_only = os.statvfs(path).f_flag & os.ST_RDONLY
     return errno.EROFS if read_only else errno.EACCES

@@ -1,4 +1,4 @@
-"""Erasing one student, and refusing to: what an operator does for a data-protection officer."""
+"""Erases a student, or puts one under a legal hold, for a data-protection officer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pipelines.records import as_id
 from pipelines.sync import Rollbook
 
 # Asks whether to go on, given what holds the student.
-Asked = Callable[[Holdings], bool]
+Confirm = Callable[[Holdings], bool]
 
 
 def find(rollbook: Rollbook, student: int) -> Holdings:
-    """Count what holds a student. Nothing is changed, but for what a killed writer left half-done.
+    """Count what holds a student. Changes nothing, except that it recovers what a killed writer left.
 
-    Raises ArgumentError for a number that is no id, and what kept the warehouse from being brought up to date.
+    Raises ArgumentError for an invalid id, and what recovery raises.
     """
     _check_id(student)
     with rollbook.writer():
@@ -27,12 +27,12 @@ def find(rollbook: Rollbook, student: int) -> Holdings:
         return rollbook.erasure.find(student)
 
 
-def erase(rollbook: Rollbook, student: int, *, reason: str, confirm: Asked, home: Path | None = None) -> Certificate:
-    """Erase a student, and remember to leave them out of all that comes; returns the certificate.
+def erase(rollbook: Rollbook, student: int, *, reason: str, confirm: Confirm, home: Path | None = None) -> Certificate:
+    """Erase a student, and leave them out of all later landings; returns the certificate.
 
-    `home` is Dagster's folder, whose records are cleaned. A student of whom nothing is here is remembered all the same,
-    if that is confirmed. Raises ArgumentError for a number that is no id, without a reason or with one that says who it
-    is, and for a student under a legal hold; HeldError when it is not confirmed. Nothing is changed then.
+    `home` is Dagster's folder, whose records are cleaned. An unknown student is kept out as well, if that is confirmed.
+    Raises ArgumentError for an invalid id, a reason that is missing or identifies the student, and a student under a
+    legal hold; HeldError when it is not confirmed. Nothing is changed then.
     """
     _check_id(student)
     if not reason.strip():
@@ -44,18 +44,18 @@ def erase(rollbook: Rollbook, student: int, *, reason: str, confirm: Asked, home
         holdings = erasure.find(student)
         erasure.check_hold(student)
         if erasure.is_erased(student) and not holdings.anything:
-            raise ArgumentError("This student was erased before, and nothing here holds them: there is nothing to do")
+            raise ArgumentError("This student was erased before, and nothing holds them now: there is nothing to do")
         if not confirm(holdings):
             raise HeldError("Held: it was not confirmed. Nothing was changed", Hold(reason="", counts=()))
         erasure.begin(holdings, reason.strip(), home)
         certificate = rollbook.finish_erasure()
         if certificate is None:
-            raise AssertionError("an erasure that was begun was not under way")
+            raise AssertionError("an erasure that was begun is not pending")
         return certificate
 
 
 def hold(rollbook: Rollbook, student: int, *, reason: str) -> None:
-    """Refuse to erase a student, until it is lifted. Raises ArgumentError."""
+    """Put a student under a legal hold, until it is lifted. Raises ArgumentError."""
     _check_id(student)
     if not reason.strip():
         raise ArgumentError('Say why: add --reason "...", which is kept with the hold. Without names')
@@ -64,7 +64,7 @@ def hold(rollbook: Rollbook, student: int, *, reason: str) -> None:
 
 
 def lift(rollbook: Rollbook, student: int) -> None:
-    """Lift the legal hold on a student. Raises ArgumentError where there is none."""
+    """Lift the legal hold on a student. Raises ArgumentError if there is none."""
     _check_id(student)
     with rollbook.writer():
         rollbook.erasure.lift(student)
@@ -72,4 +72,4 @@ def lift(rollbook: Rollbook, student: int) -> None:
 
 def _check_id(student: int) -> None:
     if as_id(student) is None:
-        raise ArgumentError("A student is named by the id at the records service, a whole number from 1 on")
+        raise ArgumentError("Give the student's id at the records service, a whole number from 1")

@@ -1,4 +1,4 @@
-"""Expiring days now, without a sync."""
+"""Expires days now, without a sync."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pipelines.sync import Rollbook
 
 
 def prune(rollbook: Rollbook) -> list[date]:
-    """Expire what ROLLBOOK_KEEP_DAYS does not keep. Returns the days. Raises what `Rollbook.publish` raises.
+    """Expire the days that ROLLBOOK_KEEP_DAYS does not keep; returns them. Raises what `Rollbook.publish` raises.
 
-    They leave the views of the published file first, so that no view reads a file that is gone.
+    The published views drop the days first, so that no view reads a deleted file.
     """
     with rollbook.writer():
         rollbook.ready()

@@ -5,7 +5,7 @@ Only reads. A damaged file is listed in `problems` and raises nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -69,7 +69,7 @@ class Days(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PseudonymousFile(msgspec.Struct, frozen=True, kw_only=True):
-    """The file without names: whether one is made, whether it is of the version that is published, and what it says."""
+    """The pseudonymous file: whether one is wanted, whether it matches the published version, and its origin."""
 
     is_wanted: bool
     is_current: bool
@@ -93,9 +93,9 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename={"expired": "thinned"}):
     """What `rollbook status` prints, also as JSON.
 
-    `is_fresh`: whether the night that was `due` last was synced; `late_by` is then null, else seconds. `expired`
-    (`thinned` in the JSON) are the days that only the history holds: their raw bodies and snapshots were deleted.
-    `pseudonymous` is null where no such file is there or wanted.
+    `is_fresh`: whether the last `due` night was synced; `late_by` is then null, else seconds. `expired` (`thinned` in
+    the JSON) are the days that only the history holds: their raw bodies and snapshots were deleted. `pseudonymous` is
+    null if there is no such file and none is wanted.
     """
 
     warehouse: str
@@ -164,7 +164,7 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
 
 
 def freshness(rollbook: Rollbook, last_good: Manifest | None) -> tuple[datetime, float | None]:
-    """The last night that should be synced by now, and by how many seconds it is late (None: it was synced)."""
+    """The last night that should have been synced, and how many seconds it is late (None: it was synced)."""
     settings, now = rollbook.settings, rollbook.clock()
     night = cron.due(settings.cron)
     due = cron.last_tick(settings.cron, settings.zone, now - night.grace)
@@ -185,7 +185,7 @@ def manifests(rollbook: Rollbook) -> Found:
 
 
 def sizes(rollbook: Rollbook, dagster_home: Path | None) -> Sizes:
-    """How much disk everything uses."""
+    """The disk space of each part of the warehouse, in bytes."""
     warehouse = rollbook.warehouse
     return Sizes(
         published=machine.size(warehouse.published.resolve()),
@@ -240,8 +240,8 @@ def _discarded(rollbook: Rollbook, found: Found) -> Iterator[DiscardedLanding]:
             found.problems.append(error.message)
 
 
-def _days(days: object) -> Days:
-    listed = sorted(days)  # type: ignore[call-overload]
+def _days(days: Iterable[date]) -> Days:
+    listed = sorted(days)
     return Days(count=len(listed), first=listed[0], last=listed[-1]) if listed else Days()
 
 

@@ -1,13 +1,13 @@
-"""The access log: who read pupils' records through Rollbook, when, how many students, and by what kind of question.
+"""The access log: who read pupils' records through Rollbook, when, how many students, and by what kind of query.
 
-    private/access.jsonl             one line per reading, an `Entry`
-    private/access-<moment>.jsonl    older lines; such a file goes ROLLBOOK_ACCESS_LOG_DAYS after its last line, at the
-                                     next reading or by the nightly writer
+    private/access.jsonl             one line per access, an `Entry`
+    private/access-<moment>.jsonl    older lines; such a file is deleted ROLLBOOK_ACCESS_LOG_DAYS after its last line,
+                                     at the next access or by the nightly writer
 
-A line holds no value that was asked for or shown, so the log is no second list of who was looked up. It is written
-before anything is shown: a reading that cannot be logged does not take place. Only the warehouse's owner may read or
-write the log. Another account that may read the published file can read it with any tool, which nothing here sees; so
-Rollbook does not refuse it either, and says on its terminal that the reading was not logged.
+A line holds no value from the query or its result, so the log is not a second list of who was looked up. It is written
+before anything is shown: access that cannot be logged is refused. Only the warehouse's owner may read or write the log.
+Another account that may read the published file could read it with any tool, unlogged; so Rollbook does not refuse it
+either, and warns on its terminal that the access was not logged.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ log = logging.getLogger(__name__)
 PRIVATE, LOG, LOCK = "private", "access.jsonl", ".access.lock"
 _OLDER = "access-*.jsonl"
 _NAME = "access-%Y-%m-%dT%H-%M-%S-%fZ.jsonl"
-# A file of the log is closed when it would grow larger than this (bytes), or when its first line is this old: else the
-# lines of a quiet school would outlive their time in a file that never fills.
+# The log is rotated when it would grow larger than this (bytes), or when its first line is this old: otherwise a quiet
+# school's lines would never expire, in a file that never fills.
 MAX_BYTES = 5_000_000
 MAX_AGE = timedelta(days=31)
-# Seconds to wait for another reading to write its line, which takes milliseconds.
+# Seconds to wait for another process to write its line, which takes milliseconds.
 LOCK_SECONDS = 10.0
 
 STUDENT_ID, INSTITUTION = "student_id", "institution"
-# Linux: the user who logged in, whatever `sudo` made of that since; this number when nobody did.
+# Linux: the user who logged in, even under `sudo`; this number when nobody did.
 _LOGIN_UID, _NOBODY = Path("/proc/self/loginuid"), 2**32 - 1
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One reading. `students` is how many different students were in what was shown, None where that is not known.
+    """One access, at a time in UTC. `students` counts the different students shown; None if unknown.
 
-    `user` is the account that read, `login` the person's own where it is known and another one (`sudo`). `what` is the
-    question without its values. `at` is UTC.
+    `user` is the account that read, `login` the account that logged in, if it is known and another one (`sudo`). `what`
+    is the query without its values.
     """
 
     at: Annotated[datetime, msgspec.Meta(tz=True)]
@@ -66,17 +66,17 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Found:
-    """What the log holds: its entries, the oldest first, and how many lines could not be read."""
+    """The log's entries, oldest first, and how many lines could not be read."""
 
     entries: list[Entry]
     unreadable: int
 
 
 def note(root: Path, kind: str, *, students: int | None = None, what: str = "") -> None:
-    """Write one reading into the log of the warehouse at `root`, durably, before anything is shown.
+    """Log one access to the warehouse at `root`, with fsync. Call it before anything is shown.
 
     Raises MachineError when the log cannot be written, and BusyError when another process keeps it locked; the caller
-    shows nothing then. An account that does not own the warehouse and may not write there gets a warning instead.
+    then shows nothing. An account that does not own the warehouse and may not write there gets a warning instead.
     """
     user = _user()
     entry = Entry(
@@ -93,20 +93,20 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
             _give_back(root, folder, folder / LOCK, folder / LOG)
     except Timeout:
         raise BusyError(
-            f"{folder / LOG} is locked by another process, so this reading could not be logged and was not done:"
+            f"{folder / LOG} is locked by another process, so this access could not be logged and was refused:"
             " run it again"
         ) from None
     except OSError as error:
         if not _is_readers_right(root, error):
             raise MachineError(
-                f"{folder / LOG} cannot be written ({error.strerror or type(error).__name__}), and what is not logged"
-                f" is not read: make room, or give {folder} back to the account that owns the warehouse"
+                f"{folder / LOG} cannot be written ({error.strerror or type(error).__name__}), and unlogged access is"
+                f" refused: make room, or give {folder} back to the account that owns the warehouse"
             ) from None
         _warn(root)
 
 
 def entries(root: Path, since: date | None = None) -> Found:
-    """Read the log, from a day (UTC) on. Raises MachineError when this account may not read it."""
+    """Read the log, optionally `since` a day (UTC). Raises MachineError when this account may not read it."""
     decoder = msgspec.json.Decoder(Entry)
     found: list[Entry] = []
     unreadable = 0
@@ -128,11 +128,12 @@ def entries(root: Path, since: date | None = None) -> Found:
 
 
 def students_in(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int | None:
-    """How many different students these rows name by their `student_id`; None without such a column.
+    """Count the different students in the column `student_id`; None without that column.
 
-    An id is another student's in each institution, where there is a column that says which.
+    Ids are unique within an institution only, so a column `institution` is part of the key.
     """
-    at, whose = student_columns(columns)
+    named = [name.lower() for name in columns]
+    at, whose = (named.index(name) if name in named else None for name in (STUDENT_ID, INSTITUTION))
     if at is None:
         return None
     try:
@@ -141,15 +142,8 @@ def students_in(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int | 
         return None
 
 
-def student_columns(columns: Sequence[str]) -> tuple[int | None, int | None]:
-    """Where the students' ids are among these columns, and where it says of which institution; None without."""
-    named = [name.lower() for name in columns]
-    at, whose = (named.index(name) if name in named else None for name in (STUDENT_ID, INSTITUTION))
-    return at, whose
-
-
 def expire(root: Path, keep_days: int, now: datetime) -> int:
-    """Remove the files whose newest line is older than so many days; returns how many."""
+    """Delete the files whose newest line is older than `keep_days`; returns how many."""
     old = [path for path, closed in _closed(root / PRIVATE) if closed < now - timedelta(days=keep_days)]
     for path in old:
         path.unlink(missing_ok=True)
@@ -157,9 +151,9 @@ def expire(root: Path, keep_days: int, now: datetime) -> int:
 
 
 def keep_up(root: Path, keep_days: int, now: datetime) -> None:
-    """Close the log where it is a month old and remove what is past its time, as a reading does.
+    """Rotate the log if it is a month old and delete expired files, as `note` does.
 
-    The nightly writer does this, or the lines of a school where nobody looks any more would stay for good.
+    The nightly writer calls this: otherwise a school's last lines would stay for good once nobody reads any more.
     """
     folder = root / PRIVATE
     if not _paths(folder):
@@ -184,7 +178,7 @@ def _open_folder(folder: Path) -> None:
 
 
 def _give_back(root: Path, *made: Path) -> None:
-    """Make what root wrote the warehouse's owner's: else nobody but root could log a reading from then on."""
+    """Give files that root wrote to the warehouse's owner: otherwise only root could log from then on."""
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         owner = root.stat()
         for path in made:
@@ -193,7 +187,7 @@ def _give_back(root: Path, *made: Path) -> None:
 
 
 def _rotate(folder: Path, more: int, now: datetime, keep_days: int) -> None:
-    """Close the present file where it is full or old, and remove those that are past their time."""
+    """Rotate the current file if it is full or old, and delete expired ones."""
     path = folder / LOG
     if path.exists() and (path.stat().st_size + more > MAX_BYTES or _first(path, now) < now - MAX_AGE):
         closed = now
@@ -206,7 +200,7 @@ def _rotate(folder: Path, more: int, now: datetime, keep_days: int) -> None:
 
 
 def _first(path: Path, now: datetime) -> datetime:
-    """When a file's first line was written; now, where that cannot be read."""
+    """When a file's first line was written; `now` if that cannot be read."""
     with path.open("rb") as file:
         try:
             return msgspec.json.decode(file.readline(), type=Entry).at
@@ -215,13 +209,13 @@ def _first(path: Path, now: datetime) -> datetime:
 
 
 def _append(path: Path, line: bytes) -> None:
-    """Add a line with one write; what a full disk took of it is taken back."""
+    """Append a line in one write; a partial write (full disk) is truncated again."""
     fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), files.PRIVATE_FILE)
     try:
         if os.fstat(fd).st_mode & 0o077:
             os.fchmod(fd, files.PRIVATE_FILE)
         size = os.fstat(fd).st_size
-        if size and os.pread(fd, 1, size - 1) != b"\n":  # a machine that lost its power in the middle of a line
+        if size and os.pread(fd, 1, size - 1) != b"\n":  # power was lost in the middle of a line
             line = b"\n" + line
         try:
             if os.write(fd, line) < len(line):
@@ -236,22 +230,22 @@ def _append(path: Path, line: bytes) -> None:
 
 
 def _paths(folder: Path) -> list[Path]:
-    """The files of the log, the oldest first."""
-    # Listed, not globbed: a folder that may not be read must not look like an empty one.
+    """The files of the log, oldest first."""
+    # listdir, not glob: an unreadable folder must not look like an empty one.
     names = sorted(os.listdir(folder)) if folder.exists() else []  # noqa: PTH208
     older = [folder / name for name in names if name.startswith("access-") and name.endswith(".jsonl")]
     return [*older, *(folder / name for name in names if name == LOG)]
 
 
 def _closed(folder: Path) -> Iterator[tuple[Path, datetime]]:
-    """The closed files, each with the moment it was closed, which no line in it is younger than."""
+    """The rotated files, each with the time of rotation, which is after its last line."""
     for path in folder.glob(_OLDER):
         with suppress(ValueError):  # not one of ours
             yield path, datetime.strptime(path.name, _NAME).replace(tzinfo=UTC)
 
 
 def _is_readers_right(root: Path, error: OSError) -> bool:
-    """Whether a log that cannot be written is as it should be: another account's, or on a disk that is only read."""
+    """Whether it is correct that the log cannot be written: it is another account's, or the disk is read-only."""
     if error.errno == errno.EROFS:
         return True
     if error.errno not in (errno.EACCES, errno.EPERM) or not hasattr(os, "geteuid"):
@@ -263,17 +257,17 @@ def _is_readers_right(root: Path, error: OSError) -> bool:
 
 
 @cache
-def _warn(root: Path) -> None:  # once a process: the app asks a dozen questions a page
-    log.warning("The access log in %s is its owner's to write: what is read here is not in it", root / PRIVATE)
+def _warn(root: Path) -> None:  # once per process: the app runs a dozen queries per page
+    log.warning("Only its owner can write the access log in %s: what this account reads is not logged", root / PRIVATE)
 
 
 def _user() -> str:
-    """The account of this process, as the operating system has it: the environment may say anything."""
+    """The account of this process, from the operating system: environment variables can be set to anything."""
     return _name_of(os.geteuid()) if hasattr(os, "geteuid") else getuser()
 
 
 def _login(user: str) -> str:
-    """Who logged in to become this account, by the kernel's record or else by sudo's word; empty if the same."""
+    """The account that logged in, from the kernel's record or else from sudo; empty if it is `user`."""
     who = ""
     with suppress(OSError, ValueError):
         uid = int(_LOGIN_UID.read_text(encoding="ascii"))
@@ -287,5 +281,5 @@ def _name_of(uid: int) -> str:
         import pwd  # not on Windows
 
         return pwd.getpwuid(uid).pw_name
-    except (ImportError, KeyError):  # a container may have no name for it
+    except (ImportError, KeyError):  # a container may lack a name for the id
         return str(uid)

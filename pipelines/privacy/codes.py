@@ -1,8 +1,8 @@
-"""The codes that stand for students in the pseudonymous file: random, kept apart, the owner's alone (G12).
+"""The codes that stand for students in the pseudonymous file: random, stored separately, readable by the owner (G12).
 
-A code is drawn for a student once and stays: from night to night, and when the student is gone. It is made from
-nothing, so that only this table leads from a code to a student. A release is one set of codes; `rollbook codes rotate`
-begins another, and the codes of the one before lead nowhere.
+A student's code is drawn once and never changes, even after the student has left. It is random, not derived from the
+id, so only this table maps a code to a student. A release is one set of codes; `rollbook codes rotate` starts a new
+release, after which the earlier codes map to nobody.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ LEAST, MOST = 10**14, 10**15
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
-    """One set of codes: its own random name, since when it is used (UTC), and each student's code by the id."""
+    """One set of codes: its random name, its first use (UTC), and each student's code by id."""
 
     name: str
     began_at: datetime
     codes: dict[int, int]
 
     def covering(self, students: Iterable[int]) -> Release:
-        """The same release, with codes for these students as well. No code is any student's id."""
+        """The release with codes for these students added. No code equals any student's id."""
         missing = [student for student in dict.fromkeys(students) if student not in self.codes]
         taken = {*self.codes, *self.codes.values(), *missing}
         drawn: dict[int, int] = {}
@@ -44,12 +44,12 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, codes=self.codes | drawn)
 
     def student(self, code: int) -> int | None:
-        """The id of the student whom a code stands for; None when it stands for nobody."""
+        """The id of a code's student; None for an unknown code."""
         return next((student for student, known in self.codes.items() if known == code), None)
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written: a release, and a digest that tells a damaged file."""
+    """The file: a release, and a checksum to detect damage."""
 
     release: Release
     sha256: str
@@ -62,7 +62,7 @@ class Codes:
         self.path = root / FOLDER / FILE
 
     def load(self) -> Release | None:
-        """The release in use; None before the first. Raises DamagedError."""
+        """The release in use; None before the first. Raises DamagedError for a damaged file."""
         try:
             found = msgspec.json.decode(self.path.read_bytes(), type=_File)
         except FileNotFoundError:
@@ -70,19 +70,19 @@ class Codes:
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise self.damaged("cannot be read") from None
         if found.sha256 != _digest(found.release) or len({*found.release.codes.values()}) < len(found.release.codes):
-            raise self.damaged("is not as it was written")
+            raise self.damaged("does not match its checksum")
         return found.release
 
     def save(self, release: Release) -> None:
-        """Use this release from now on. What the file held before is in it no longer."""
+        """Use this release from now on. It replaces the file's content."""
         files.folder(self.path.parent).chmod(files.PRIVATE_FOLDER)
         files.write(self.path, msgspec.json.encode(_File(release=release, sha256=_digest(release))))
 
     def forget(self, student: int) -> bool:
-        """Take one student's code out of the table; returns whether there was one. For a writer. Raises DamagedError.
+        """Delete one student's code; returns whether there was one. Requires the writer lock. Raises DamagedError.
 
-        The file that was made with it still has the student's rows, under a code that leads nowhere: the next publish
-        makes it again, without them once the published file lacks them.
+        The pseudonymous file still has the student's rows, under a code that maps to nobody: the next publish makes it
+        again, without these rows once the published file lacks them.
         """
         release = self.load()
         if release is None or student not in release.codes:
@@ -92,7 +92,7 @@ class Codes:
         return True
 
     def damaged(self, how: str) -> DamagedError:
-        """The error for a table that cannot be used."""
+        """The error for a table of codes that cannot be used."""
         return DamagedError(
             f"{FOLDER}/{FILE}, which says whom each code stands for, {how}. Put it back from a backup, or begin a new"
             " release with `rollbook codes rotate`: every student then gets another code"
@@ -100,7 +100,7 @@ class Codes:
 
 
 def begin(at: datetime) -> Release:
-    """A new release, without a code yet."""
+    """A new, empty release."""
     return Release(name=secrets.token_hex(16), began_at=at, codes={})
 
 

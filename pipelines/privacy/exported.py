@@ -1,4 +1,4 @@
-"""Which files of the export folder hold a student: an erasure deletes them, since a query can be exported again.
+"""Which files in the export folder hold a student. An erasure deletes them: an export can be repeated.
 
 A file counts as holding a student when one line has the email, the reference id, the full name, the picture's address,
 or the first and the last name; or the id, in a file that has a column of student ids.
@@ -26,33 +26,33 @@ _MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", codecs.B
 
 @dataclass(frozen=True)
 class Traits:
-    """How a student is recognised in a file: by the id, by a text alone, or by two texts in one line."""
+    """What identifies a student in a file: the id, one text, or a pair of texts in one line."""
 
     student: int
     texts: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
 
 
-# What a student is recognised by, in the order of names_of_student.sql; the last two only together.
+# Identifying columns, in the order of names_of_student.sql; the last two identify only together.
 NAMES = ("email", "reference_id", "name", "profile_image", "first_name", "last_name")
 
 
-def traits_of(student: int, called: Iterable[Sequence[str | None]]) -> Traits:
-    """How to recognise a student who was ever called so: rows of `NAMES`."""
-    rows = list(called)
+def traits_of(student: int, names: Iterable[Sequence[str | None]]) -> Traits:
+    """The traits of a student, from all names the student ever had (rows of `NAMES`)."""
+    rows = list(names)
     texts = tuple(text for n in range(4) for text in sorted({row[n] or "" for row in rows}) if text)
     pairs = tuple(sorted({(first, last) for *_, first, last in rows if first and last}))
     return Traits(student, texts, pairs)
 
 
 def holding(warehouse: Path, traits: Traits) -> list[Path]:
-    """Return the files of the export folder that hold a student, in order."""
+    """The files in the export folder that hold a student, sorted."""
     found = (p for p in sorted((warehouse / EXPORTS).rglob("*")) if p.is_file() and not p.is_symlink())
     return [path for path in found if holds(path, traits)]
 
 
 def holds(path: Path, traits: Traits) -> bool:
-    """Whether a file holds a student. One that cannot be read as what it is called is searched as text."""
+    """Whether a file holds a student. A file that does not match its suffix is searched as text."""
     names, has_id, by_id = _names(traits), _has_id(traits.student), False
     for number, line in enumerate(_lines(path)):
         if number == 0:
@@ -63,7 +63,7 @@ def holds(path: Path, traits: Traits) -> bool:
 
 
 def is_damaged(path: Path) -> bool:
-    """Whether a file cannot be read as what it is called: then it was searched as text, and may hold more."""
+    """Whether a file does not match its suffix: `holds` then searched it as text, and may have missed something."""
     try:
         if path.suffix.lower() == ".parquet":
             pq.ParquetFile(path).close()
@@ -74,8 +74,8 @@ def is_damaged(path: Path) -> bool:
     return False
 
 
-def tells(text: str, traits: Traits) -> bool:
-    """Whether a text, such as a reason, says who the student is."""
+def identifies(text: str, traits: Traits) -> bool:
+    """Whether a text, such as a reason, identifies the student."""
     return _names(traits)(text) or _has_id(traits.student)(text)
 
 
@@ -86,7 +86,7 @@ def _names(traits: Traits) -> Callable[[str], bool]:
 
 
 def _has_id(student: int) -> Callable[[str], bool]:
-    # A number by itself: not a part of a date, of a decimal, of a reference or of an address.
+    # A number by itself: not part of a date, a decimal, a reference or an address.
     ident = re.compile(rf"(?<![\w.@-]){student}(?![\w@-]|\.\d)")
     return lambda line: ident.search(line) is not None
 
@@ -96,7 +96,7 @@ def _token(text: str) -> re.Pattern[str]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The lines of a file as text; of a sheet or a Parquet file, its rows. The first is the heading."""
+    """The lines of a file, or the rows of a sheet or Parquet file, as text. The first is the heading."""
     try:
         if path.suffix.lower() == ".parquet":
             yield from _rows(path)

@@ -1,7 +1,7 @@
-"""The record of processing (GDPR Art. 30): what is held, why, where, how long, who may read, who receives, what goes.
+"""The record of processing (GDPR Art. 30): data held, purpose, storage, retention, access, recipients, erasure.
 
-Tables and columns come from the declarations, everything else from the settings, so it says what is so. Only what no
-program can know is left to the institution, and marked. `processing.md` has the words.
+Tables and columns come from the declarations, everything else from the settings, so the record matches the
+installation. What no program can know is left to the institution, and marked. `processing.md` is the template.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class HeldTable:
 
 @dataclass(frozen=True)
 class Place:
-    """One file or folder: what is in it, who may read it, how long it is kept. `mode` is what `readers` words."""
+    """One file or folder: its contents, its permission bits, and how long it is kept."""
 
     path: Path
     what: str
@@ -64,14 +64,14 @@ class Place:
 
     @property
     def readers(self) -> str:
-        """Who may read it, and its mode."""
+        """Who may read it, in words, and its mode in octal."""
         group = "its owner and its group" if self.mode & 0o040 else "its owner"
         return f"{'every account of this machine' if self.mode & 0o004 else group} ({self.mode:o})"
 
 
 @dataclass(frozen=True)
 class Receiver:
-    """Somebody who gets something."""
+    """A recipient, and what it receives."""
 
     who: str
     what: str
@@ -79,7 +79,7 @@ class Receiver:
 
 @dataclass(frozen=True)
 class Erasure:
-    """Something that is erased: when, and how."""
+    """One kind of data: when and how it is erased."""
 
     what: str
     when: str
@@ -87,10 +87,10 @@ class Erasure:
 
 
 def render(settings: Settings, *, at: datetime, home: Path | None = None, run_days: int = 0) -> str:
-    """The record in Markdown. `home` is Dagster's folder, whose runs are kept for `run_days`."""
+    """Return the record as Markdown. `home` is Dagster's folder, whose runs are kept for `run_days` days."""
     from jinja2 import Environment, StrictUndefined
 
-    # S701 asks for HTML's escapes; this is Markdown, and what is not ours is escaped for it below.
+    # S701 wants HTML escaping; this is Markdown, and outside values are escaped for it below.
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # noqa: S701
     template = environment.from_string(resources("pipelines.privacy").joinpath("processing.md").read_text("utf-8"))
     text = template.render(
@@ -109,11 +109,11 @@ def render(settings: Settings, *, at: datetime, home: Path | None = None, run_da
 
 
 def tables() -> Iterator[HeldTable]:
-    """Every table that holds something about somebody, and every other one."""
+    """Every table of the warehouse, with or without personal data."""
     for t in TABLES.values():
         of_student = t.parent_key == access.STUDENT_ID
         where = f"`main` (current), `history`, `snapshots` and `spans`; as received in `{RAW}/`"
-        # Of an object with a name in it, such as the teacher, the rest is about that person, too.
+        # In an object with a name, such as the teacher, the other fields are about that person.
         persons = {c.path[:-1] for c in t.columns if c.personal} - {()}
         columns = tuple(_held(c, of_student=of_student, of_person=c.path[:-1] in persons) for c in t.columns)
         yield HeldTable(t.name, t.comment, where, columns)
@@ -130,59 +130,60 @@ def _held(c: Column, *, of_student: bool, of_person: bool = False) -> Held:
 
 
 def places(settings: Settings, *, home: Path | None = None, run_days: int = 0) -> Iterator[Place]:
-    """Every file and folder that Rollbook writes records or their traces to."""
+    """Every file and folder to which Rollbook writes records or traces of them."""
     root = settings.warehouse_path
     warehouse = Warehouse(root, settings.file_mode)
     private, open_folder = files.PRIVATE_FOLDER, warehouse.lake.folder_mode
     whole = "as long as the warehouse"
     dated = f"{count_of(settings.keep_days, 'day')}, and one night" if settings.keep_days else "without limit"
-    yield Place(root / RAW, "the service's answers as received, and what was refused of them", private, dated)
+    yield Place(root / RAW, "the service's responses as received, and the records that were refused", private, dated)
     yield Place(warehouse.lake.root, "each day's records as Parquet files", open_folder, dated)
     yield Place(
-        root / PUBLISHED, "what analysts open: present, history, changes (a link into the next)", settings.file_mode,
+        root / PUBLISHED, "for analysts: current records, history, changes (a link into the next)", settings.file_mode,
         f"{whole}; refused records {dated}",
     )  # fmt: skip
     yield Place(
-        root / FOLDER, f"the present file and the last {VERSIONS_KEPT} before it", open_folder,
-        f"each until {VERSIONS_KEPT} newer ones follow",
+        root / FOLDER, f"the current file and the {VERSIONS_KEPT} before it", open_folder,
+        f"each until there are {VERSIONS_KEPT} newer ones",
     )  # fmt: skip
     named = "names students to watch" if settings.report_names else "counts only, no names"
     yield Place(root / REPORT, f"the morning page: {named}", settings.file_mode, "until the next sync")
     for name in (thresholds.FILE, terms.FILE):
-        yield Place(root / name, "the institution's own choices; no records", settings.file_mode, whole)
+        yield Place(root / name, "the institution's own configuration; no records", settings.file_mode, whole)
     yield Place(
-        root / BUILD, "work in progress; files that somebody changed", private,
-        f"until the next sync; of changed files the last {VERSIONS_KEPT}",
+        root / BUILD, "work in progress; altered copies of the published file", private,
+        f"until the next sync; of altered copies the last {VERSIONS_KEPT}",
     )  # fmt: skip
-    yield Place(root / EXPORTS, "exports without another place", private, "until somebody removes them")
+    yield Place(root / EXPORTS, "exports written without --out", private, "until somebody removes them")
     yield Place(
         root / access.PRIVATE,
-        "the access log; which code stands for whom; hashes of who was erased, holds and certificates", private,
+        "the access log; which code stands for which student; the students counted in released figures, by id;"
+        " keyed hashes of erased students, legal holds and certificates of erasure", private,
         f"the log {count_of(settings.access_log_days, 'day')}, a month more at most; the rest {whole}",
     )  # fmt: skip
     if (mode := settings.shared_mode) is not None:
-        what = "the same tables under codes, without direct identifiers"
+        what = "the same tables with codes instead of ids, without direct identifiers"
         yield Place(root / PSEUDONYMOUS, f"{what} (a link into the next)", mode, whole)
         entered = mode | (mode & 0o444) >> 2 | private
-        yield Place(root / PSEUDONYMOUS_FOLDER, "the present one of these files", entered, "each until the next sync")
+        yield Place(root / PSEUDONYMOUS_FOLDER, "the current pseudonymous file", entered, "each until the next sync")
     yield Place(
-        root / AGGREGATES, "figures by `rollbook aggregates`; no records", open_folder, "until they are removed"
+        root / AGGREGATES, "figures by `rollbook aggregates`; no records", open_folder, "until somebody removes them"
     )
     if (fleet := settings.fleet_path) is not None:
         yield Place(
-            fleet, "what this institution gives its fleet: its tables as Parquet files, one folder a table",
-            open_folder, "each file until a sync that changes its table",
+            fleet, "this institution's tables for its fleet: Parquet files, one folder per table",
+            open_folder, "each file until a sync changes its table",
         )  # fmt: skip
         yield Place(
-            fleet.parent / fleet_file.FILE, "this institution's tables beside those of all others, in one file",
+            fleet.parent / fleet_file.FILE, "this institution's tables and those of all others, in one file",
             settings.file_mode, "until the next `rollbook fleet build`, or an erasure at any institution",
         )  # fmt: skip
         if (mode := settings.shared_mode) is not None:
             yield Place(
                 fleet.parent / fleet_file.PSEUDONYMOUS,
-                "this institution's tables under codes, without direct identifiers, beside those of all others that"
-                " make a pseudonymous file",
-                mode, "the same, or new codes at any institution",
+                "this institution's tables with codes instead of ids, without direct identifiers, and those of all"
+                " others that make a pseudonymous file",
+                mode, "the same, or until any institution gets new codes",
             )  # fmt: skip
     if home is not None:
         kept = f"{count_of(run_days, 'day')}"
@@ -200,52 +201,55 @@ def _receivers(settings: Settings) -> Iterator[Receiver]:
     if not settings.notify_names:
         yield Receiver("alerts", "nobody: `ROLLBOOK_NOTIFY` is not set")
     opened = Place(settings.warehouse_path, "", settings.file_mode, "").readers
-    named = "which names students" if settings.report_names else "which counts"
-    yield Receiver(f"who may open the published file: {opened}", f"all of it, and the morning page, {named}")
+    named = "with students' names" if settings.report_names else "with counts only"
+    yield Receiver(f"accounts that may open the published file: {opened}", f"all of it, and the morning page {named}")
     for name in settings.ui_names:
         yield Receiver(f"browsers that reach the UI as {markdown(name)}", "Dagster's UI: counts, ids and days")
     mode = settings.shared_mode
     if mode is None:
-        yield Receiver("analysts without names", "nothing: `ROLLBOOK_PSEUDONYMOUS` is not set")
+        yield Receiver("readers of the pseudonymous file", "nobody: `ROLLBOOK_PSEUDONYMOUS` is not set")
     else:
-        yield Receiver(f"analysts without names: {Place(Path(), '', mode, '').readers}", f"`{PSEUDONYMOUS}`")
+        yield Receiver(f"readers of the pseudonymous file: {Place(Path(), '', mode, '').readers}", f"`{PSEUDONYMOUS}`")
     if settings.lake:
-        what = "a copy of raw answers, daily snapshots, and whom erasures left out; what is erased here is erased there"
+        what = (
+            "a copy of raw responses, daily snapshots, thresholds, terms, which code stands for which student, hashes"
+            " of erased students, legal holds and certificates of erasure; what is erased here is erased there"
+        )
         yield Receiver(f"the object store {markdown(settings.lake)}", f"{what}. Who runs it, and where: {FILL_IN}")
     yield Receiver(
-        "whoever is given figures by `rollbook aggregates`",
-        f"none about fewer than {settings.suppress_below} students, and none that gives such a figure away."
+        "recipients of figures by `rollbook aggregates`",
+        f"none about fewer than {settings.suppress_below} students, and none from which one can be calculated."
         f" Names: {FILL_IN}",
     )
     yield Receiver(
-        "whoever is given an export, or an answer to a student",
-        f"what is in it; the access log says when, by which account, how many students. Names: {FILL_IN}",
+        "recipients of an export, or of an answer to a student",
+        f"its contents; the access log records when, which account and how many students. Names: {FILL_IN}",
     )
 
 
 def _erasures(settings: Settings, run_days: int) -> Iterator[Erasure]:
     days = settings.keep_days
     yield Erasure(
-        "raw answers, daily snapshots, refused records",
+        "raw responses, daily snapshots, refused records",
         f"{count_of(days, 'day')} after their day" if days else "never: `ROLLBOOK_KEEP_DAYS` is not set",
-        "by the nightly sync, or `rollbook prune`; the history keeps what they said",
+        "by the nightly sync, or `rollbook prune`; the history keeps their contents",
     )
     yield Erasure(
-        "current rows of a student whom the service no longer lists", "the same night, once proven",
-        "the nightly sync; the history keeps them",
+        "current rows of a student whom the service no longer lists", "the same night, once the absence is proven",
+        "by the nightly sync; the history keeps them",
     )  # fmt: skip
-    yield Erasure("history and changes", "never by age", "one person: `rollbook erase`")
+    yield Erasure("history and changes", "never by age", "for one person: `rollbook erase`")
     yield Erasure(
-        "one person", "when asked", "`rollbook erase` takes a student out of everything above and keeps them out"
+        "one person", "on request", "`rollbook erase` removes a student from everything above and keeps them out"
     )
     yield Erasure(
         "lines of the access log", f"{count_of(settings.access_log_days, 'day')}, a month more at most",
-        "by the nightly sync, or when the next reading is logged",
+        "by the nightly sync, or when the next access is logged",
     )  # fmt: skip
     if run_days:
         yield Erasure("Dagster's runs", f"{count_of(run_days, 'day')} after they ended", "by the nightly sync")
-    yield Erasure("files in `exports/`", "never by age", "those that hold one person: `rollbook erase`")
-    yield Erasure("copies elsewhere, and backups", "never", f"by hand: {FILL_IN}")
+    yield Erasure("files in `exports/`", "never by age", "files that hold one person: `rollbook erase`")
+    yield Erasure("copies elsewhere, and backups", "not by Rollbook", f"by hand: {FILL_IN}")
 
 
 def _service(settings: Settings) -> str:

@@ -1,11 +1,11 @@
-"""`rollbook-pseudonymous.duckdb`: what is published, for readers who need no names (G12).
+"""`rollbook-pseudonymous.duckdb`: the published file for readers who need no names (G12).
 
-The same tables, views and macros. Personal columns are there and always NULL, each student has a code instead of the id
-(`codes`), and nothing shows that something personal changed: versions that differ in nothing else are one. Left out are
-whatever is about single records as they came (refused ones, unknown fields, bodies) and the lake, which has names.
+It has the same tables, views and macros. Personal columns exist but are always NULL, each student has a code instead of
+the id (`codes`), and nothing shows that a personal value changed: versions that differ in nothing else are merged. Left
+out are raw records (rejects, undeclared fields, bodies) and the lake, which has names.
 
-It is made into an empty file each time, never by taking something out of another: what DuckDB deletes stays on pages
-that are no longer used. Of a student's rows, no order but that of the codes is kept.
+It is always written into an empty file, never by deleting from a copy: deleted data would stay in DuckDB's free pages.
+Students' rows are ordered by code, not in their original order.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class MadeFrom(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pseudonymous file says of itself: see `views.pseudonymous.RELEASE`. Times are UTC, without a zone."""
+    """The origin of a pseudonymous file: see `views.pseudonymous.RELEASE`. Times are naive UTC."""
 
     version: str
     published_at: datetime
@@ -51,7 +51,7 @@ class MadeFrom(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pseudonymous:
-    """The pseudonymous file of one warehouse. Everything but `made_from` and `is_current` is for a writer."""
+    """The pseudonymous file of one warehouse. All but `made_from` and `is_current` require the writer lock."""
 
     def __init__(self, warehouse: Warehouse, *, wanted: bool) -> None:
         self.warehouse = warehouse
@@ -60,12 +60,12 @@ class Pseudonymous:
         self.codes = Codes(warehouse.root)
         self.next = warehouse.next_pseudonymous
 
-    # -- what the nights do ----------------------------------------------------------------------------------------
+    # -- each night -----------------------------------------------------------------------------------------------
 
     def prepare(self, named: Path, at: datetime) -> bool:
-        """Make the next file from one that is about to be published. Returns whether there is one for `show`.
+        """Make the next file from one that is about to be published; returns whether there is one to `show`.
 
-        Where that fails, the night goes on: a warning says that readers of the pseudonymous file keep the older one.
+        A failure does not stop the night: it is logged as a warning, and readers keep the older file.
         """
         self.drop_next()
         if not self.wanted:
@@ -75,41 +75,43 @@ class Pseudonymous:
         return self.next.exists()
 
     def show(self) -> None:
-        """Lead readers to the file that was prepared. The one before stays until the next writer, for who is just
-        opening it; `drop_older` does not wait.
+        """Point readers to the prepared file.
+
+        The previous one stays until the next writer, for readers that are just opening it; `drop_older` does not wait.
         """
         with self._warning():
             self._show()
 
     def keep_up(self, at: datetime) -> None:
-        """Make the file again where it is not of the version that is published, or with other codes; remove it where
-        none is wanted. A killed writer, a restored file and a changed setting leave it so.
+        """Make the file again if it is outdated or has other codes; remove it if none is wanted.
+
+        This repairs what a killed writer, a restored file or a changed setting left.
         """
         self.drop_older()
         if not self.wanted:
             self.remove()
         elif self.warehouse.published.is_file():
             with self._warning():
-                self.versions.prepare()  # the mode may be another one
+                self.versions.prepare()  # the mode may have changed
                 if not self.is_current():
                     was_there = self.versions.link.exists()
                     self.make(self.warehouse.published, at)
                     self._show()
                     if was_there:
-                        log.warning("%s was not of the version that is published; it is made again", PSEUDONYMOUS)
+                        log.warning("%s did not match the published file; it was made again", PSEUDONYMOUS)
 
     def remove(self) -> None:
-        """Remove the file. Nobody would keep it up, and who is erased would stay in it. The codes are kept."""
+        """Remove the file: otherwise it would become outdated and keep erased students. The codes are kept."""
         self.drop_next()
         if self.versions.link.is_symlink() or self.versions.link.exists() or self.versions.folder.exists():
             self.versions.clear()
             log.warning("%s was removed: ROLLBOOK_PSEUDONYMOUS is not set. The codes are kept", PSEUDONYMOUS)
 
     def rotate(self, at: datetime) -> int:
-        """Begin a new release, and write the file again with it, if one is wanted; returns how many codes it has.
+        """Begin a new release of codes, and make the file again with it, if wanted; returns the number of codes.
 
-        The fleet's file that has the codes of the one before is removed; its next build makes it again. Raises
-        RollbookError, BusyError where a build of it does not end; the release before is then still used everywhere.
+        The fleet's file with the previous codes is removed; its next build makes it again. Raises RollbookError, such
+        as BusyError when a running build does not end; the previous release is then still used everywhere.
         """
         if self.warehouse.fleet is None:
             return self._rotate(at)
@@ -131,11 +133,11 @@ class Pseudonymous:
         return len(release.codes) if release else 0
 
     def drop_older(self) -> None:
-        """Remove the files before the one that readers get. Who erases a student calls this after the publish."""
+        """Remove the files before the current one. An erasure calls this after the publish."""
         self.versions.retire(leaving=0)
 
     def drop_next(self) -> None:
-        """Remove the next file: it shall not be shown."""
+        """Remove the next file without showing it."""
         for leftover in (self.next, self.next.with_name(f"{self.next.name}.wal")):
             leftover.unlink(missing_ok=True)
 
@@ -146,18 +148,18 @@ class Pseudonymous:
                 yield
         except (RollbookError, OSError, duckdb.Error) as error:
             self.drop_next()
-            # DuckDB's own words may repeat a value.
+            # DuckDB's own messages may quote values.
             why = error.message if isinstance(error, RollbookError) else type(error).__name__
             log.warning(
-                "%s could not be made: %s. Its readers keep an older one, if there is one; see `rollbook status`",
+                "%s could not be made: %s. Its readers keep the older one, if any; see `rollbook status`",
                 PSEUDONYMOUS,
                 why,
             )
 
-    # -- what it is made from --------------------------------------------------------------------------------------
+    # -- its origin ------------------------------------------------------------------------------------------------
 
     def made_from(self) -> MadeFrom | None:
-        """What the file says of itself; None when there is none. Raises DamagedError for one that cannot be read."""
+        """The origin of the file; None if there is no file. Raises DamagedError if it cannot be read."""
         if not self.versions.link.is_file():
             return None
         try:
@@ -170,8 +172,9 @@ class Pseudonymous:
         return MadeFrom(**dict(zip(MadeFrom.__struct_fields__, row, strict=True)))
 
     def is_current(self) -> bool:
-        """Whether the file is of the version that is published, with the codes that the table has. Raises DamagedError
-        for a published file that cannot be read, or a table of codes.
+        """Whether the file was made from the published version, with the current release of codes.
+
+        Raises DamagedError when the published file or the table of codes cannot be read.
         """
         try:
             made = self.made_from()
@@ -186,7 +189,7 @@ class Pseudonymous:
         )
 
     def describe(self, student: int) -> str:
-        """The name of a student, as the published file has it or had it last. Raises DamagedError."""
+        """A student's latest name in the published file, or why there is none. Raises DamagedError."""
         if not self.warehouse.published.is_file():
             return "there is no published file to look up the name in"
         with connect(self.warehouse.published, scratch=self.warehouse.scratch, read_only=True) as con:
@@ -198,10 +201,9 @@ class Pseudonymous:
     # -- making it -------------------------------------------------------------------------------------------------
 
     def make(self, named: Path, at: datetime, release: Release | None = None) -> None:
-        """Make the next file from a published one or its successor. Raises RollbookError.
+        """Make the next file from a published file or its successor. Raises RollbookError.
 
-        The codes are saved once the file is whole, and before anybody is shown it: each code that was ever shown can be
-        looked up.
+        The codes are saved after the file is complete and before it is shown: every code ever shown can be looked up.
         """
         self.drop_next()
         self.versions.prepare()
@@ -229,13 +231,13 @@ class Pseudonymous:
         self.codes.save(release)
 
     def _show(self) -> None:
-        """Lead readers to the next file."""
+        """Point readers to the next file, if there is one."""
         if self.next.exists():
             self.versions.retire(leaving=0)
             self.versions.show(self.versions.add(self.next))
 
     def _release(self, at: datetime) -> Release:
-        """The release in use, or the first one. Raises DamagedError when its table was lost."""
+        """The release in use, or a first one. Raises DamagedError when the table of codes was lost."""
         release = self.codes.load()
         if release is None and self.versions.newest() is not None:
             raise self.codes.damaged("is gone")
@@ -248,7 +250,7 @@ class Pseudonymous:
 
 
 def _students(con: duckdb.DuckDBPyConnection) -> list[int]:
-    """The ids of all students that the file speaks of anywhere, gone ones among them."""
+    """The ids of all students in any table, including removed ones."""
     tables = [name for name, columns in _there(con).items() if STUDENT in columns]
     parts = (f"SELECT DISTINCT {STUDENT} AS id FROM named.{name}" for name in tables)
     rows = con.execute(f"SELECT DISTINCT id FROM ({' UNION ALL '.join(parts)}) WHERE id IS NOT NULL")
@@ -256,7 +258,7 @@ def _students(con: duckdb.DuckDBPyConnection) -> list[int]:
 
 
 def _there(con: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
-    """The tables of the published file, each with its columns; one that was put back may be of an earlier Rollbook."""
+    """The columns of each table in the published file, which an earlier Rollbook may have made."""
     found: dict[str, set[str]] = {}
     for name, column in con.execute(sql("there")).fetchall():
         found.setdefault(name, set()).add(column)
@@ -273,7 +275,7 @@ def _fill_codes(con: duckdb.DuckDBPyConnection, release: Release) -> None:
 
 
 def _fill(con: duckdb.DuckDBPyConnection) -> None:
-    """Fill every table in one pass of the published one; those with the most rows come first."""
+    """Fill all tables in parallel, largest first."""
     there = _there(con)
     relations = {f"{r.schema}.{r.name}": r for r in schema.declared()}
     work = [text for name in there if name in relations and (text := _statement(relations[name], there[name]))]
@@ -281,7 +283,7 @@ def _fill(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def _statement(relation: Relation, there: set[str]) -> str:
-    """What fills a table; empty for one that is left so. `there` are the columns that the published file has of it."""
+    """The INSERT that fills a table; empty for one that stays empty. `there` are its columns in the published file."""
     table = TABLES.get(relation.name) if relation.schema in ("main", "history", "spans") else None
     if contents.is_empty(relation):
         return ""
@@ -300,7 +302,7 @@ def _statement(relation: Relation, there: set[str]) -> str:
         kept = [c for c in table.tracked if not contents.is_left_out(c) and c.name in there]
         return sql("versions", key=table.key, kept=kept, **parts)
     if table is not None and relation.schema == "spans" and not table.is_list:
-        # No view reads what was stated, and it is cut where a name changed; of a list, that it was stated is read.
+        # No view reads `stated` spans, and they are split where a name changed. Views do read those of lists.
         parts["only"] = "t.span_state <> 'stated'"
     if relation == CHANGES:
         parts["only"] = contents.told_changes()
@@ -308,7 +310,7 @@ def _statement(relation: Relation, there: set[str]) -> str:
 
 
 def _value(column: Column, there: set[str], *, is_shown: bool) -> str:
-    """What stands in a column."""
+    """The SQL expression for a column."""
     if column.name == STUDENT:
         return f"c.code AS {STUDENT}"
     if column.name not in there or not is_shown:
@@ -317,7 +319,7 @@ def _value(column: Column, there: set[str], *, is_shown: bool) -> str:
 
 
 def _order(relation: Relation) -> list[str]:
-    """By the code, and of one student by day: the ids' own order is not kept."""
+    """Sort by code, then by day, so that the order of the ids is not visible."""
     names = {c.name for c in relation.columns}
     days = [f"t.{name}" for name in ("valid_from", "first_day") if name in names]
     return ["t.snapshot_date", "c.code"] if relation == CHANGES else ["c.code", *days]

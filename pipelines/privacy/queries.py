@@ -1,8 +1,8 @@
-"""A query without its values, for the access log: which tables and columns were asked for, not whom about.
+"""Redacts a query for the access log: which tables and columns were queried, not whom about.
 
-DuckDB's own tokenizer takes the query apart. Kept are its keywords, its punctuation and the names that are declared;
-everything else becomes `?`: texts and numbers, comments, and every other name, for an alias, a quoted name or a value
-whose quotes were forgotten may be a pupil's.
+DuckDB's own tokenizer splits the query. Keywords, punctuation and declared names are kept; everything else becomes `?`:
+strings, numbers, comments and every other name, since an alias, a quoted name or a value without quotes may be a
+pupil's.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import duckdb
 
 from pipelines.store.schema import SCHEMAS, declared
 
-# Characters of a query that are kept.
+# The most characters kept of a query.
 MOST = 2_000
 
 _WORD = re.compile(r"[A-Za-z_]+")
 _PUNCTUATION = re.compile(r"[^\w\s\"'`]+")
-# `IN (1, 2, 3)`: how many were named says nothing that the number of students does not.
+# `IN (1, 2, 3)`: the log has the number of students anyway.
 _LIST = re.compile(r"IN ?\(\?(?:, \?)+\)", re.IGNORECASE)
 _TIGHT = ((re.compile(r" ([,;).\]}]|::)"), r"\1"), (re.compile(r"([(.\[{$]|::) "), r"\1"))
 
 
 def without_values(query: str) -> str:
-    """The query on one line, with `?` for what may be a value; empty for one that DuckDB cannot parse."""
+    """The query on one line, with `?` for every possible value; empty if DuckDB cannot parse it."""
     try:
         duckdb.extract_statements(query)
         tokens = duckdb.tokenize(query)
@@ -45,7 +45,7 @@ def without_values(query: str) -> str:
 
 
 def _shown(token: str, kind: duckdb.token_type) -> str:
-    if _PUNCTUATION.fullmatch(token):  # DuckDB takes the dot in `s.name` for a number
+    if _PUNCTUATION.fullmatch(token):  # DuckDB tokenizes the dot in `s.name` as a number
         return token
     if kind is duckdb.token_type.keyword and _WORD.fullmatch(token):
         return token

@@ -1,11 +1,11 @@
 """The morning page, `warehouse/report.html`: last night and the last month, on one page for a head of department.
 
     morning.py   the page's data, queried from one open database
-    charts.py    the charts: where each bar, line and label goes; `chart.svg` draws them
-    page.py      the page itself, from `page.html`; the charts as pictures, for the run's metadata
+    charts.py    lays out the charts; `chart.svg` draws them
+    page.py      renders the page from `page.html`, and the charts as images for the run's metadata
 
 It is made from the published file and shows counts; it names students only if a setting says so (G12). It is made after
-the publish, so that readers never wait for it, even if it fails.
+the publish, so it never delays or blocks the data.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The charts of the morning page, laid out: where each bar, line and text goes. `chart.svg` draws them.
+"""Lays out the charts of the morning page: where each bar, line and text goes. `chart.svg` draws them.
 
-They show counts, classes and days, never a person's name. Positions across are percentages of the chart's width, so
-that a chart fits any screen while its text keeps its size; positions down, and heights, are pixels. Colours are names
+They show counts, classes and days, never a person's name. Horizontal positions are percentages of the chart's width, so
+that a chart fits any screen while its text keeps its size; vertical positions and heights are pixels. Colours are names
 of the page's CSS variables.
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pipelines.report.morning import CLASSES_TO_WATCH, LEAST_STUDENTS, Compared, Day, Morning, Night, Watched
 
-# What marks a night, and its colour.
+# Each outcome's mark and colour.
 OUTCOMES = {
     "synced": ("", "good"),
     "unproven": ("?", "warn"),
@@ -25,8 +25,8 @@ OUTCOMES = {
 }
 SQUARE = "\N{BLACK SQUARE}"
 
-LEGEND = 24  # one line of it
-KEYS = 4  # in one line, on the narrowest phone
+LEGEND = 24  # a line of the legend
+KEYS = 4  # legend entries per line, on the narrowest phone
 ROW = 36  # a class with its bar below its title
 SIDE = 27  # a class with its bar beside its title
 PANEL = 128  # one of the month's lines, with its heading
@@ -44,7 +44,7 @@ class Bar(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line through points; between a point and itself, a dot."""
+    """A line through points; a dot if both ends are the same point."""
 
     points: tuple[tuple[float, float], ...]
     colour: str
@@ -52,7 +52,7 @@ class Line(NamedTuple):
 
 
 class Title(NamedTuple):
-    """A class's title, in a box that cuts it short where the screen is narrow."""
+    """A class's title, in a box that truncates it on a narrow screen."""
 
     text: str
     x: float
@@ -62,7 +62,7 @@ class Title(NamedTuple):
 
 
 class Label(NamedTuple):
-    """Any other text, on its baseline and `dx` pixels from x."""
+    """Any other text: x and the baseline y, shifted by `dx` pixels."""
 
     text: str
     x: float
@@ -75,7 +75,7 @@ class Label(NamedTuple):
 
 @dataclass
 class Chart:
-    """One chart: its name, title and alternative text, and what to draw. A key of its legend: mark, colour, words."""
+    """One chart: its name, title, alternative text and shapes. `legend` entries are mark, colour, words."""
 
     name: str
     title: str
@@ -89,7 +89,7 @@ class Chart:
 
     @property
     def heading(self) -> str:
-        """What it is called where its title may not differ from night to night."""
+        """A title that is the same every night."""
         return "Completion, score and activity" if self.name == "trend" else self.title
 
 
@@ -106,12 +106,12 @@ def draw(morning: Morning) -> tuple[Chart, ...]:
 
 
 def _watch(shown: tuple[Watched, ...]) -> Chart:
-    told = (f"{w.class_title}: {w.watched} of {w.students}, {w.new} new" for w in shown)
+    described = (f"{w.class_title}: {w.watched} of {w.students}, {w.new} new" for w in shown)
     legend = ((SQUARE, "strong", "newly to watch"),) if any(w.new for w in shown) else ()
     chart = Chart(
         "watch",
         "Students to watch, by class",
-        f"Bars, one per class, of its students to watch. {'; '.join(told)}.",
+        f"Bars, one per class, of its students to watch. {'; '.join(described)}.",
         LEGEND * bool(legend) + ROW * len(shown),
         (*legend, (SQUARE, "soft", "as before")) if legend else (),
     )
@@ -126,9 +126,9 @@ def _watch(shown: tuple[Watched, ...]) -> Chart:
 
 
 def _compare(shown: tuple[Compared, ...]) -> Chart:
-    """A class's bar goes to one side of the middle and its title stands on the other, so that they never meet."""
+    """Each class has its bar on one side of the middle and its title on the other, so that they never overlap."""
 
-    def told(some: Iterable[Compared]) -> str:
+    def described(some: Iterable[Compared]) -> str:
         return "; ".join(f"{c.class_title}: {_signed(c)}" for c in some) or "none"
 
     chart = Chart(
@@ -136,8 +136,8 @@ def _compare(shown: tuple[Compared, ...]) -> Chart:
         "Classes against their course",
         "Bars, one per class, of the points of completion that it is ahead of or behind the average of its course;"
         f" classes of {LEAST_STUDENTS} students and more."
-        f" Furthest ahead: {told(c for c in shown if c.points > 0)}."
-        f" Furthest behind: {told(c for c in reversed(shown) if c.points < 0)}.",
+        f" Furthest ahead: {described(c for c in shown if c.points > 0)}."
+        f" Furthest behind: {described(c for c in reversed(shown) if c.points < 0)}.",
         LEGEND + SIDE * len(shown),
         ((SQUARE, "good", "points ahead"), (SQUARE, "bad", "points behind")),
     )
@@ -164,12 +164,12 @@ def _trend(days: tuple[Day, ...]) -> Chart:
     first, last = days[0].day, days[-1].day
     span = (last - first).days
     across = _scale(first.toordinal(), last.toordinal(), 14, 86)
-    # As many dates as have room on the narrowest phone.
+    # As many dates as fit on the narrowest phone.
     weeks = [last - timedelta(days=n) for n in range(0, span + 1, min(span, 7 if span < 21 else 14))]
     bottom = PANEL * len(_VALUES)
     chart = Chart("trend", last_days(days), f"Three lines from {_short(first)} to {_short(last)}. ", bottom + 12)
     chart.labels = [Label(_short(day), across(day.toordinal()), bottom + 4, anchor="middle") for day in weeks]
-    told = []
+    described = []
     for top, (heading, value) in zip(range(0, bottom, PANEL), _VALUES, strict=True):
         high, low = top + 24, top + PANEL - 12
         chart.labels.append(Label(heading, 0, top + 13))
@@ -183,19 +183,19 @@ def _trend(days: tuple[Day, ...]) -> Chart:
         for (x, v), anchor, dx, bold in ((known[0], "end", -7, False), (known[-1], "start", 7, True)):
             chart.lines.append(Line(((x, up(v)), (x, up(v))), "strong", DOT))
             chart.labels.append(Label(f"{v:.1f}", x, up(v) + 4.5, "ink", anchor, dx, bold))
-        told.append(f"{heading.lower()}: {known[0][1]:.1f} to {known[-1][1]:.1f}")
-    chart.alt += f"{'; '.join(told)}."
+        described.append(f"{heading.lower()}: {known[0][1]:.1f} to {known[-1][1]:.1f}")
+    chart.alt += f"{'; '.join(described)}."
     return chart
 
 
 def last_days(days: tuple[Day, ...]) -> str:
-    """What the days of a trend are called: how many they are, and of how many there are records."""
+    """A title for a trend's days: how many, and how many have records."""
     span = (days[-1].day - days[0].day).days + 1
     return f"The last {span} days" + (f", {len(days)} of them with records" if len(days) < span else "")
 
 
 def _up(values: list[float], bottom: float, top: float) -> Callable[[float], float]:
-    """A scale for a line. It covers at least five points, so that a change of a tenth does not look dramatic."""
+    """A line's vertical scale. It spans at least five points, so that a change of a tenth does not look dramatic."""
     low, high = min(values), max(values)
     spare = max(5 - (high - low), 0) / 2
     return _scale(low - spare, high + spare, bottom - 4, top + 4)
@@ -203,14 +203,14 @@ def _up(values: list[float], bottom: float, top: float) -> Callable[[float], flo
 
 def _syncs(nights: tuple[Night, ...]) -> Chart:
     outcomes = [night.outcome for night in nights]
-    told = "; ".join(f"{_short(night.day)} {night.outcome}" for night in nights if night.outcome != "synced")
+    described = "; ".join(f"{_short(night.day)} {night.outcome}" for night in nights if night.outcome != "synced")
     legend = tuple((mark or SQUARE, colour, o) for o, (mark, colour) in OUTCOMES.items() if o in outcomes)
     top = LEGEND * (2 if len(legend) > KEYS else 1)
     chart = Chart(
         "syncs",
         "The nightly syncs",
         f"A row of squares, one per night: {outcomes.count('synced')} of {len(nights)} synced."
-        f" {told or 'No other outcome'}.",
+        f" {described or 'No other outcome'}.",
         top + 58,
         legend,
     )

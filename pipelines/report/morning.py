@@ -1,6 +1,6 @@
 """The morning page's data, queried from one open database through the analysts' views.
 
-`charts` draws it and `page` puts it into words.
+`charts` lays it out as charts, `page` renders the text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CLASSES_TO_WATCH = 10
 CLASSES_LISTED = 25
 CLASSES_COMPARED = 6
 NAMED = 400
-# The students to watch are counted by severity, from one of these up to the one before.
+# Lower bounds of the severity groups; each group ends where the one before begins.
 SEVERITIES = (4, 3, 2, 1)
 # With fewer students, a class's average says more about single students than about the class.
 LEAST_STUDENTS = 5
@@ -38,7 +38,7 @@ sql = statements("pipelines.report")
 
 
 class Watched(NamedTuple):
-    """A class, the number of its students, how many are to be watched, and how many of these only since last night."""
+    """A class: its students, those to watch, and those newly to watch since last night, as counts."""
 
     class_id: int
     class_title: str
@@ -69,7 +69,7 @@ class Day(NamedTuple):
 
 
 class Night(NamedTuple):
-    """One night: synced, unproven, held, failed, missing or discarded; what happened, in words; what came."""
+    """One night: synced, unproven, held, failed, missing or discarded; what happened, in words; and its counts."""
 
     day: date
     outcome: str
@@ -80,7 +80,7 @@ class Night(NamedTuple):
 
 
 class Turned(NamedTuple):
-    """Who is newly and no longer to watch since a landed day: counts, and for each reason how many newly watched."""
+    """How many students are newly and no longer to watch since a landed day, and the new ones by reason."""
 
     since: date
     newly: int
@@ -89,7 +89,7 @@ class Turned(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A student to watch, by name, and whether only since last night."""
+    """A student to watch, by name; `is_new` since last night."""
 
     name: str
     is_new: bool
@@ -97,7 +97,7 @@ class Named(NamedTuple):
 
 
 class NamedClass(NamedTuple):
-    """The students to watch of a class, by name: first who is new, then by severity."""
+    """A class's students to watch, by name: new ones first, then by severity."""
 
     class_title: str
     new: int
@@ -108,7 +108,7 @@ class NamedClass(NamedTuple):
 class Morning:
     """All data of the page. `turned` is None on the first night; `named` is empty unless names were requested.
 
-    `by_severity` has, for each of SEVERITIES that somebody has, how many are to watch and how many of them are new.
+    `by_severity` has, for each group in SEVERITIES with students: its bound, the students to watch, the new ones.
     """
 
     school: str
@@ -130,15 +130,15 @@ class Morning:
     named: tuple[NamedClass, ...] = ()
 
     def before(self, days: int) -> Day | None:
-        """The day of the trend about `days` days before the newest; None if none within a day of that was landed."""
+        """The trend's day `days` days before the newest, give or take a day; None if none of these was landed."""
         target = self.day - timedelta(days=days)
         near = [d for d in self.trend if abs(d.day - target) <= timedelta(days=1) and d.day < self.day]
         return min(near, key=lambda d: abs(d.day - target), default=None)
 
 
 def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Morning:
-    """Query all of it; students' names only if `names`."""
-    # Queried once and used several times. Names and texts, which cost most, are left out unless requested.
+    """Query the page's data; students' names only if `names`."""
+    # A temporary table, because several queries use it. Names and texts cost most, so only if requested.
     day = _one(con, "SELECT MAX(snapshot_date) FROM spans.days")
     con.execute(sql("to_watch", flags=[flag for flag, _ in REASONS], names=names, day=f"DATE '{day}'"))
     to_watch, several, *by_reason = _counted(con, "change IS DISTINCT FROM 'no longer to watch'")
@@ -166,7 +166,7 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Morn
 
 
 def _counted(con: duckdb.DuckDBPyConnection, which: str) -> tuple[int, ...]:
-    """Of some students: how many, how many for several reasons, and how many for each reason."""
+    """Counts of the students that match `which`: all, those with several reasons, and those with each reason."""
     sums = ", ".join(f"COUNT(*) FILTER ({flag})" for flag, _ in REASONS)
     query = f"SELECT COUNT(*), COUNT(*) FILTER (reason_count > 1), {sums} FROM to_watch WHERE {which}"
     return con.execute(query).fetchall()[0]

@@ -1,4 +1,4 @@
-"""Renders the morning page from its template: one self-contained file, which loads nothing when it is opened."""
+"""Renders the morning page from its template: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import base64
 from collections.abc import Sequence
 from datetime import date, datetime
 from functools import cache
-from importlib.resources import files
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment
 
+from pipelines import pages
 from pipelines.report.charts import KEYS, Chart, last_days
 from pipelines.report.morning import CLASSES_TO_WATCH, LEAST_STUDENTS, NAMED, SEVERITIES, Day, Morning, Night
-from pipelines.text import markdown, printable
+from pipelines.text import markdown
 
 # After this many hours without a new page, the page itself says that it is old.
 STALE_HOURS = 36
@@ -20,16 +20,7 @@ STALE_HOURS = 36
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FunctionLoader(lambda name: files("pipelines.report").joinpath(name).read_text(encoding="utf-8")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["number"] = lambda n: f"{n:,}"
-    environment.filters["day"] = _day
-    environment.filters["printable"] = printable
+    environment = pages.environment("pipelines.report", number=lambda n: f"{n:,}", day=_day)
     environment.globals["per_line"] = KEYS
     return environment
 
@@ -39,7 +30,7 @@ def _render(template: str, **values: object) -> str:
 
 
 def render(morning: Morning, charts: Sequence[Chart], *, at: datetime, trouble: str = "") -> str:
-    """The page's HTML. `at` is when it was made (UTC), `trouble` what has gone wrong since the data it shows."""
+    """Return the page's HTML. `at` is the time shown (UTC), `trouble` what has gone wrong since the data."""
     return _render(
         "page.html",
         morning=morning,
@@ -61,13 +52,13 @@ def render(morning: Morning, charts: Sequence[Chart], *, at: datetime, trouble: 
 
 
 def picture(chart: Chart) -> str:
-    """A chart as Markdown, for Dagster's UI: an image, since it leaves out drawings that are not one."""
+    """A chart as Markdown, for Dagster's UI: an image, because the UI drops inline SVG."""
     svg = _render("picture.svg", chart=chart)
     return f"![{markdown(chart.alt)}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
 
 
 def _verdict(morning: Morning) -> str:
-    """The page's answer, in a sentence: who is newly to watch."""
+    """The page's headline: how many students are newly to watch."""
     turned = morning.turned
     if turned is None:
         return f"{_students(morning.to_watch)} to watch on this first night."
@@ -77,7 +68,7 @@ def _verdict(morning: Morning) -> str:
 
 
 def _last_night(morning: Morning, *, is_old: bool) -> str:
-    """How the newest night went, in a sentence; if the page shows older records (`is_old`), only whose they are."""
+    """How the newest night went, in a sentence; if the page shows older records (`is_old`), only their day."""
     counted = f"{morning.students:,} students and {morning.active_classes:,} active classes"
     last = morning.nights[-1] if morning.nights else None
     if is_old or (last and last.outcome not in ("synced", "unproven")):
@@ -87,7 +78,7 @@ def _last_night(morning: Morning, *, is_old: bool) -> str:
     return f"Last night's sync is complete: {counted}."
 
 
-# What a reader is told of a night that brought nothing, where no error says more.
+# What the page says about a night without new data, if there is no error message.
 _NOTHING_NEW = {
     "held": "brought more changes than a normal night does, so a person must approve it first.",
     "failed": "failed; whoever runs Rollbook sees why in its log.",
@@ -97,7 +88,7 @@ _NOTHING_NEW = {
 
 
 def _trouble(morning: Morning) -> str:
-    """Why the newest night is not what the page shows, in a sentence; empty if it is."""
+    """Why the page does not show the newest night, in a sentence; empty if it does."""
     last = morning.nights[-1] if morning.nights else None
     if last is None or last.outcome not in _NOTHING_NEW:
         return ""

@@ -1,12 +1,12 @@
 """A stand-in for the records service, with a made-up institution behind it. For trying, testing and measuring.
 
-It serves the whole contract and nothing else. It knows nothing of the sync, nor the sync of it. It never misbehaves:
-the tests have other servers for faults.
+It serves the whole contract and nothing else. It is independent of the sync, and never misbehaves: the tests have other
+servers for faults.
 
     records.py      rows as the contract's records: adding a field is a line here
     institution.py  a day of the institution: pupils, work and classes joined into rows
     pupils.py       who is listed, under which name, in which classes; which fields are omitted
-    work.py         what they have done
+    work.py         the pupils' visits, assignments and scores
     timetable.py    classes, courses, teachers
     names.py        the pools of names
     clock.py        terms and holidays, school days, moments
@@ -20,10 +20,10 @@ overnight in something other than `days_since_last_activity`, at weekends two, i
 (`clock.py` has the terms). One in ten would be watched: some struggle, some stay away, a few never logged in. A `quiet`
 institution is the same with 2 to 3 % of changes a night. 0.2 to 0.3 % are no longer listed, and as many are new or
 back. Others change their names or move to another class. Classes close, stay listed as inactive for three weeks, then
-disappear; successors open; now and then a teacher changes. What the contract says "may be absent" is omitted for a few
-students for a while. Events are spaced evenly instead of randomly, so that every fortnight of a school of 500 has some
-of each, and no night of a school of 50 or more is a mass change (in a smaller one, a leaver or two are a tenth of the
-roster). The same seed, size, opening and day always give the same records, in whatever order days are requested.
+disappear; successors open; now and then a teacher changes. Fields that "may be absent" by the contract are omitted for
+a few students for a while. Events are spaced evenly instead of randomly, so that every fortnight of a school of 500 has
+some of each, and no night of a school of 50 or more is a mass change (in a smaller one, a leaver or two are a tenth of
+the roster). The same seed, size, opening and day always give the same records, in any order of requested days.
 
 **What the contract leaves open, and what the sandbox does:**
 

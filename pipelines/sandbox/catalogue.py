@@ -1,7 +1,7 @@
 """One day's records as the service returns them: encoded once, then filtered, searched and cut into pages.
 
-Encoding a hundred thousand records takes about a second, joining a hundred of them into a page a few microseconds; so
-they are encoded when the day begins. No HTTP here: the arguments are validated values, the results are bytes.
+Encoding a hundred thousand records takes about a second, joining a hundred of them into a page a few microseconds, so
+they are encoded once, when the day begins. No HTTP here: the arguments are validated values, the results are bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipelines.sandbox.institution import Day
 from pipelines.sandbox.records import ClassRow, Record
 
 _encode = msgspec.json.Encoder().encode
-_SEPARATOR = "\n"  # occurs in no name, code or address, so no search can match across two of them
+_SEPARATOR = "\n"  # occurs in no name, code or address, so a search cannot match across two of them
 _KEPT_FILTERS = 64  # a walk over a filtered list repeats the same filter for each page
 
 

@@ -1,9 +1,9 @@
 """The school's calendar: terms and holidays, and dates as day numbers, school days and moments.
 
-Days are numbered from a Monday. What the office decides (who joins, moves, leaves; which class closes) happens from
-Monday to Friday all year: these are the school days. Pupils work most in term, half as much at its weekends, and a
-fifth as much in the holidays. So work is timed in moments: a day of a term has ten, a weekend day five, a day of the
-holidays two or one. Pupils and classes are unknown here.
+Days are numbered from a Monday. Administrative events (joining, moving, leaving, closing a class) happen from Monday to
+Friday all year: these are the school days. Pupils work most in term, half as much at its weekends, and a fifth as much
+in the holidays. So work is timed in moments: a day of a term has ten, a weekend day five, a day of the holidays two or
+one. Knows nothing of pupils and classes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A day is a pure function of the seed, the size, the opening date and the date. Nothing is simulated forward or kept from
 day to day, except a cache of class summaries, which are as of earlier days. The rates of events are in `pupils.py`,
-`work.py` and `timetable.py`, the shapes of records in `records.py`; HTTP is unknown here.
+`work.py` and `timetable.py`, the shapes of records in `records.py`. No HTTP here.
 
 A class's summary is computed once a week, on a weekday of its own, from its pupils on that day. If it were computed
 every night, all class summaries would change every morning; this way about a fifth change on a school day.
@@ -36,7 +36,7 @@ _Figures = tuple[Floats, Floats, Floats]
 class Institution:
     """A school of about `students` listed students that opened on `opened`. Equal arguments make equal schools.
 
-    In a `quiet` one pupils seldom work: 2 to 3 % of the students change overnight, not four in ten.
+    In a `quiet` school pupils seldom work: 2 to 3 % of the students change overnight, instead of four in ten.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Day:
         return map(class_record, self.class_rows)
 
     def enrolled_in(self, class_ids: Iterable[int]) -> list[int]:
-        """Return the positions in `students` of all who are in one of these classes; inactive classes have nobody."""
+        """Return the positions in `students` of the students in any of these classes; inactive classes have none."""
         wanted = set(class_ids)
         places = [place for place, row in self._active.items() if row.class_id in wanted]
         at: list[int] = np.flatnonzero(np.isin(self._pupils.places, places).any(axis=1)).tolist()

@@ -1,4 +1,4 @@
-"""The pools of names. No real person is meant; who has which name is drawn elsewhere.
+"""The pools of names. They refer to no real person. The callers draw each person's name.
 
 The names are as awkward as a school's: accents, apostrophes, hyphens, spaces, particles, family names that come first,
 and scripts that a spreadsheet garbles when it guesses the wrong encoding.
@@ -15,7 +15,7 @@ from pipelines.sandbox.rng import Ints, Rng
 
 
 class _Tradition(NamedTuple):
-    """Names that go together. A name that does not reduce to ASCII has its ASCII spelling after a bar."""
+    """Given and family names that go together. A name without ASCII equivalent has its ASCII spelling after a bar."""
 
     weight: int  # per cent of all people
     family_first: bool

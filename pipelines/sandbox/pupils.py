@@ -1,7 +1,7 @@
 """The pupils: who is listed on a day, under which name, in which places of the timetable, and which fields are omitted.
 
 A school has a fixed number of seats. A seat's pupil stays for about two years; a new one follows two weeks later. Now
-and then a pupil is not listed for some days and comes back. `work.py` has what pupils do.
+and then a pupil is not listed for some days and comes back. `work.py` has their activity.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipelines.sandbox.names import family_of, given_of, tradition_of
 from pipelines.sandbox.rng import Flags, Ints, Rng
 from pipelines.sandbox.timetable import GROUPS, Timetable
 
-# In school days; pupils and seats take turns: with 500 students, in a fortnight nine join and nine leave, five are away
+# In school days, staggered over the seats: with 500 students, in a fortnight nine join and nine leave, five are away
 # for some days, and six change their name.
 _SEAT = 560  # from one pupil's joining to the next one's
 _SEAT_EMPTY = 10
@@ -29,7 +29,7 @@ _PLACED_AFTER = 5  # newcomers are in no class until then
 # In a school this small, a leaver with six classes would be a mass change: over five rows, and a tenth of the roster.
 _SMALL = 50
 
-# May be absent from a record, by the contract. Each is omitted for one pupil in fifty, for 16 weeks at a time.
+# Fields that may be absent by the contract. Each is omitted for one pupil in fifty, for 16 weeks at a time.
 OPTIONAL = (
     "first_name",
     "last_name",
@@ -54,7 +54,7 @@ class Pupils:
     tradition: Ints
     given: Ints
     family: Ints
-    email_given: Ints  # an address follows only every other change of name
+    email_given: Ints  # an address changes with every other change of name
     email_family: Ints
     omitted: Ints  # bit n is set if OPTIONAL[n] is omitted
 

@@ -2,7 +2,7 @@
 
 The line goes into `student_record` or `class_record` and may use anything in the row:
 `"house": ("Ash", "Elm", "Oak")[row.student_id % 3],`. If the field may be absent, add its name to `pupils.OPTIONAL`
-too. The values come from elsewhere; requests and pages are unknown here.
+too. Computes no values, and knows nothing of requests and pages.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _omit(record: Record, omitted: int) -> None:
 
 
 def _assignment(row: StudentRow, number: int) -> Record:
-    """Return one assignment. Scores lie in pairs around the student's average, so that their mean equals it."""
+    """Return one assignment. Pairs of scores are symmetric around the student's average, so their mean equals it."""
     is_completed = number < row.completed
     score = None
     if is_completed and row.score is not None:

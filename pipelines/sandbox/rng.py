@@ -1,7 +1,7 @@
 """The random numbers of the made-up institution: every random choice in it comes from here.
 
 A draw is a pure function of (seed, stream, key, turn): no generator has state. So days can be requested in any order,
-and a day is the same in every process. The callers know what a draw is for.
+and a day is the same in every process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _mix(bits: _Bits) -> _Bits:
 class Rng:
     """Seeded, stateless random draws over whole arrays.
 
-    `stream` names what is drawn, `key` is whom it is for, and `turn` counts repeated draws.
+    `stream` names the purpose of a draw, `key` the entity it is for, and `turn` counts repeated draws.
     """
 
     def __init__(self, seed: int) -> None:

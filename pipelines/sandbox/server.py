@@ -25,7 +25,7 @@ DEFAULT_PORT = 8765
 _START_WITHIN = 10.0  # seconds
 _STOP_WITHIN = 5.0
 _CLOCK_CHECK = 20.0  # seconds; soon after midnight, even on a machine that was asleep
-_KEPT_ALIVE = 75  # seconds; a client may pause between two pages without losing the connection
+_KEPT_ALIVE = 75  # seconds, so that a client may pause between two pages without losing the connection
 
 
 class Sandbox:
@@ -97,23 +97,20 @@ def serve(
     port: int = DEFAULT_PORT,
     seed: int = 1,
     api_key: str = DEFAULT_KEY,
-    follow_clock: bool | None = None,
     *,
     host: str = "127.0.0.1",
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve in the foreground until SIGINT or SIGTERM, then end the requests under way and return.
+    """Serve in the foreground until SIGINT or SIGTERM, then finish the running requests and return.
 
-    Plays `day`, by default today (UTC). `follow_clock` advances it by a day at each midnight; it is on by default if no
-    day is given. `on_ready` is called once with the base URL, when the server answers. Raises ArgumentError for a host
-    that is not loopback, a port that is taken, or a day before the school opened.
+    Plays `day`; without one, always today (UTC). `on_ready` is called once with the base URL, when the server answers.
+    Raises ArgumentError for a host that is not loopback, a port that is taken, or a day before the school opened.
     """
     listener = _listen(_loopback(host), port)
     with listener:
         app = make_app(Institution(students, seed), day=day or _today(), api_key=api_key, school=school_of(seed))
         server = _Server(app, ready=lambda: on_ready and on_ready(_url(listener)))
-        follows = day is None if follow_clock is None else follow_clock
-        with _ClockFollower(app.state.service, follows):
+        with _ClockFollower(app.state.service, is_followed=day is None):
             server.run(sockets=[listener])
 
 
@@ -136,7 +133,7 @@ class _Server(uvicorn.Server):
         self._ready = ready
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as uvicorn calls it
-        """Stop in order on a signal. uvicorn would raise the signal again after that, at an instant of its own."""
+        """Shut down gracefully on a signal. uvicorn's own handler would raise the signal again afterwards."""
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -1,6 +1,6 @@
 """The contract's endpoints over HTTP: routes, the key, the query parameters, the error body.
 
-`catalogue.py` provides a day's records, `server.py` runs this. The package's docstring lists the choices made where the
+`catalogue.py` provides a day's records, `server.py` runs this. The package's docstring lists the choices where the
 contract is open.
 """
 
@@ -47,7 +47,7 @@ DEFAULT_SCHOOL = School()
 
 
 def school_of(seed: int) -> School:
-    """The institution that a seed makes, as the auth check names it: no two of a district may be the same."""
+    """The school of a seed, as in the auth check: the schools of a district must differ."""
     if seed == 1:
         return DEFAULT_SCHOOL
     return School(DEFAULT_SCHOOL.id + (seed - 1) % 1_000_000, f"Made-up School {seed}", f"made-up-{seed}")
@@ -152,7 +152,7 @@ class _KeyCheck:
 
 
 class _BadValueError(Exception):
-    """A query parameter or path segment that is not as the contract says."""
+    """A query parameter or path segment violates the contract."""
 
 
 def _integer(values: Mapping[str, str], name: str, least: int | None = None, most: int | None = None) -> int | None:

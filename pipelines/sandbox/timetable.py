@@ -32,10 +32,10 @@ class _Group(NamedTuple):
     elective: bool
 
 
-# Four lessons for everybody, two for some. Electives are small and short, so that even in a school of 500 classes open
-# and close every other day without moving a tenth of its pupils each time.
+# Four lessons for all pupils, two for some. Electives are small and short, so that in a school of 500 a class opens or
+# closes every other day without moving a tenth of the pupils each time.
 GROUPS = (_Group(1, 25, 2000, False),) * 4 + (_Group(2 / 3, 25, 2000, False), _Group(1 / 3, 5, 100, True))
-_LEAST_OF_A_GROUP = 6  # keeps the share that one event affects small in tiny schools
+_LEAST_OF_A_GROUP = 6  # so that one event affects only a small share of a tiny school
 
 _SUBJECTS = [
     *("Mathematics", "English", "Biology", "History", "Chemistry", "Geography", "Physics", "French", "Art and Design"),

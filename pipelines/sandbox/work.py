@@ -1,4 +1,4 @@
-"""What pupils have done by a given day: visits, assignments, scores, minutes. No names, no classes, no records.
+"""The pupils' work up to a given day: visits, assignments, scores, minutes. No names, no classes, no records.
 
 A pupil visits once in each stretch of `pace` moments, at a moment drawn for that stretch. So the number of visits up to
 any moment takes one division and one draw, without a simulation from the opening day on. A school week has sixty
@@ -20,11 +20,11 @@ import numpy as np
 from pipelines.sandbox.clock import MOMENTS_OF_A_SCHOOL_DAY, day_of_moment, moments
 from pipelines.sandbox.rng import Flags, Floats, Ints, Rng
 
-# Share of pupils, and how many school days apart their visits are on average. What is left of the shares never visits.
+# Share of pupils, and how many school days apart their visits are on average. The remaining share never visits.
 Paces = tuple[tuple[float, float], ...]
 LIVELY: Paces = ((0.45, 2), (0.39, 3), (0.11, 7), (0.035, 40))
-# 1.4 % of the pupils work on a school day, which with everything else makes 2 to 3 % of changes: what a service that
-# pupils seldom use has overnight, and what large benchmarks compare by.
+# 1.4 % of the pupils work on a school day; with everything else, 2 to 3 % change overnight: typical of a service that
+# pupils seldom use, and the rate of the large benchmarks.
 QUIET: Paces = ((0.06, 10), (0.60, 90), (0.31, 250))
 
 _FIRST_VISIT_WITHIN = 15 * MOMENTS_OF_A_SCHOOL_DAY
@@ -51,7 +51,7 @@ class Work:
 
 
 def work_until(rng: Rng, paces: Paces, pupil: Ints, joined: Ints, today: int) -> Work:
-    """Return what each pupil has done by the end of today; `joined` has their day numbers of joining."""
+    """Return each pupil's work up to the end of today; `joined` has the day numbers of joining."""
     visits, first, last = _visits(rng, paces, pupil, joined, today)
     latest = np.maximum(visits - 1, 0)
     length = 5 + rng.below("unit length", pupil, 5)
@@ -63,7 +63,7 @@ def work_until(rng: Rng, paces: Paces, pupil: Ints, joined: Ints, today: int) ->
     has_visited = visits > 0
     completed = np.where(has_visited, done.of_unit(unit) * (step + 1) // length, 0)
     overdue = missed.of_unit(unit) * (step + 1) // length
-    # What is set but not yet due: two when the unit begins, then one now and then, none at its end.
+    # Assignments not yet due: two when the unit begins, then one now and then, none at its end.
     begins = (step == 0) | (completed + overdue == 0)
     open_one = (step + 1 < length) & (rng.share("open", pupil, visits) < 0.5)
     due = np.where(begins, 2, open_one)
@@ -95,8 +95,8 @@ def work_until(rng: Rng, paces: Paces, pupil: Ints, joined: Ints, today: int) ->
 def _visits(rng: Rng, paces: Paces, pupil: Ints, joined: Ints, today: int) -> tuple[Ints, Ints, Ints]:
     """Return each pupil's number of visits, and the days of the first and the last.
 
-    The first is within three weeks of joining, whatever the pace: it would be odd if most newcomers took half a year to
-    log in. The paced visits count from there.
+    The first is within three weeks of joining at any pace, so that newcomers do not take half a year to log in. The
+    paced visits count from there.
     """
     kind = rng.share("pace", pupil)
     limits = np.cumsum([share for share, _ in paces])

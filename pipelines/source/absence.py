@@ -23,7 +23,7 @@ Names = tuple[tuple[str, str], ...]
 
 
 class Published(Protocol):
-    """The records that are current now, and their names: what a proven walk could lack."""
+    """The current records and their names: a proven walk may lack some of them."""
 
     def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, Names]:
         """Return the current records of a set that were not received; none before the first publish.
@@ -58,7 +58,7 @@ def verify(
     walks: int,
     most: int,
 ) -> Verified:
-    """Search for each published record of a proven set that its walk did not show; search for none if over `most`.
+    """Search for each published record that a set's proven walk did not show; if there are over `most`, for none.
 
     Every result page goes to the sink, even of a search that found nothing: it is the evidence. The first record
     without a clean answer ends the check: it leaves the whole set unproven, so nothing can be removed anyway.

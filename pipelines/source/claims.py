@@ -1,4 +1,4 @@
-"""Which institution of a registry a school belongs to (G11): no two may fetch the same school."""
+"""Which institution of a registry fetches which school (G11): two institutions may not fetch the same school."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SCHOOLS = "schools"  # in the fleet's folder: one file per school id, with the i
 
 
 def claim(settings: Settings, school_id: int) -> None:
-    """Note that this institution fetches this school; a single school notes nothing.
+    """Record that this institution fetches this school. Outside a fleet, does nothing.
 
-    Raises OtherInstitutionError when another institution of the registry does. One that has left the registry, as a
-    renamed one has, gives its school free.
+    Raises OtherInstitutionError if another institution of the registry fetches it already. The claim of an institution
+    that has left the registry, for example because it was renamed, no longer counts.
     """
     if settings.fleet_path is None:
         return

@@ -4,8 +4,8 @@ The caller decides what a body means: it passes `get` a reader, which decides wh
 No log line or error made here holds the key, a body or a search's value; no URL holds the key (G12).
 
 Proxies: an https request goes through the environment's proxy (HTTPS_PROXY, NO_PROXY; SSL_CERT_FILE is honoured too),
-because institutions have them and a tunnel shows them no header. A plain http request, which can only go to this
-machine, never does: the proxy would read the key.
+because institutions have proxies, and these cannot read headers inside the TLS tunnel. A plain http request, which can
+only go to this machine, never uses a proxy: it would read the key.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from pipelines.source.retry import RetryPolicy, TransientError, retry_after
 
 PREFIX = "/svcapi/v1/"
 LIMIT = 100
-HOSTS = "hosts"  # in a fleet's folder: who asks which host
+HOSTS = "hosts"  # in a fleet's folder: one lock file per host
 # Seconds. A page takes a service tens of milliseconds; a minute of silence is a dropped connection.
 TIMEOUTS = httpx.Timeout(connect=10, read=60, write=30, pool=10)
 # From connecting to the last byte: a response that trickles in never trips the read timeout.
 EXCHANGE_SECONDS = 300.0
-# The least a try gets, even one that begins when ROLLBOOK_RETRY_SECONDS are almost over.
+# Each try gets at least this long, even if ROLLBOOK_RETRY_SECONDS are almost over.
 TRY_SECONDS = 60.0
-# Limits a body as received and as decompressed: an endless one, or a gzip bomb, would fill the memory.
+# Limits a body as received and as decompressed: an endless body, or a gzip bomb, would fill the memory.
 BODY_BYTES = 256 * 2**20
 PIECE_BYTES = 2**16  # decompressed at a time
 TRANSIENT = frozenset({429, 500, 501, 502, 503, 504})
@@ -67,7 +67,7 @@ stamina.instrumentation.set_on_retry_hooks([])
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
-    """One answer: the body (decompressed), what its reader made of it, and when it was complete (UTC)."""
+    """One answer: the body (decompressed), what its reader returned for it, and when it was complete (UTC)."""
 
     content: bytes
     said: T
@@ -115,7 +115,7 @@ class Client:
                 timeout=timeouts,
                 limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
                 follow_redirects=False,
-                # Without TLS, loading certificates (0.1 s) is needless; the empty context would trust nobody.
+                # Without TLS, loading certificates (0.1 s) is needless; an empty context trusts no server.
                 verify=True if https else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
                 trust_env=https,
             )
@@ -140,8 +140,8 @@ class Client:
 
         `read` raises msgspec.DecodeError for a body that is not the contract's. Transient faults are retried within
         `retry_seconds`. Raises KeyRefusedError (401), RefusedError (any other refusal), RedirectError,
-        UnreachableError (no usable answer) and NotTheContractError (never the contract's). Contract: "Endpoints",
-        "Errors".
+        UnreachableError (no usable answer) and NotTheContractError (no answer was the contract's). Contract:
+        "Endpoints", "Errors".
         """
         label = PREFIX + path + (f" page {params['page']}" if params and "page" in params else "")
         policy = RetryPolicy(self._retry_seconds, label)
@@ -161,7 +161,7 @@ class Client:
 
     @contextmanager
     def _turn(self, policy: RetryPolicy) -> Iterator[None]:
-        """Wait until the host may be asked: for the pause, and in a fleet for other processes that ask it."""
+        """Wait until a request may be sent: for the pause, and in a fleet for other processes' requests to the host."""
         if self._gate is None:
             if self._pause and (wait := self._ready_at - time.monotonic()) > 0:
                 time.sleep(wait)
@@ -194,7 +194,7 @@ class Client:
                 return self._read(response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             failure = self._translate_error(error, request)
-        raise failure  # outside of the except block: httpx's own error, which holds the URL, must not be its context
+        raise failure  # outside the except block: httpx's error, which holds the URL, must not become its context
 
     def _read(self, response: httpx.Response) -> _Reply:
         encoding = response.headers.get("content-encoding", "").strip().lower()
@@ -214,7 +214,7 @@ class Client:
         return _Reply(response.status_code, response.headers, chunks[0] if len(chunks) == 1 else b"".join(chunks))
 
     def _translate_error(self, error: Exception, request: _Request) -> Exception:
-        """Turn an httpx error into a TransientError, or into one that no retry can fix. Never quotes its text."""
+        """Turn an httpx error into a TransientError, or into an error that no retry can fix. Never quotes its text."""
         if isinstance(error, httpx.ConnectError) and _certificate_refused(error):
             return UnreachableError(
                 f"The certificate of {self.host} is not trusted here, so the key was not sent. Check"
@@ -231,7 +231,7 @@ class Client:
         )
 
     def _error_of_reply(self, request: _Request, reply: _Reply) -> Exception:
-        """Return the error of any reply but the contract's 200: a TransientError if a retry may help."""
+        """Return the error for any reply except the contract's 200: a TransientError if a retry may help."""
         if 300 <= reply.status < 400:
             return RedirectError(
                 f"{self.host} answered {request.label} with a redirect {self._target(reply)} ({reply.status}), which is"
@@ -274,7 +274,8 @@ class Client:
         if fault.contract:
             return NotTheContractError(
                 f"{self.host} answers {request.label}, but not as the records service does ({within}; at last"
-                f" {fault.reason}). Check that ROLLBOOK_BASE_URL is the service's address and nothing stands between."
+                f" {fault.reason}). Check that ROLLBOOK_BASE_URL is the service's address and that no proxy answers for"
+                " it."
             )
         asked = f", which asks to wait {policy.too_long:.0f} s" if policy.too_long is not None else ""
         return UnreachableError(
@@ -284,9 +285,9 @@ class Client:
         )
 
     def _error_code(self, request: _Request, refused: Refusal | None) -> str:
-        """Return the service's error code if it is well-formed and repeats nothing that was sent; else nothing.
+        """Return the service's error code if it is well-formed and repeats nothing that was sent; else "".
 
-        Nothing else that the service says of an error is shown: it may name a pupil.
+        The rest of the service's error is never shown: it may name a pupil.
         """
         if refused is None or not _CODE.fullmatch(refused.error_code):
             return ""
@@ -327,7 +328,7 @@ _FAULTS: tuple[tuple[type[Exception], str], ...] = (
 
 
 def _repeats(code: str, sent: str) -> bool:
-    """Whether a code contains what was sent or a part of it, whatever its case and punctuation."""
+    """Whether a code contains the sent text or a part of it, ignoring case and punctuation."""
     code, sent = ("".join(filter(str.isalnum, text)).casefold() for text in (code, sent))
     return bool(sent) and (sent in code or code in sent)
 

@@ -1,7 +1,7 @@
 """One deadline over a whole exchange: connecting, the TLS handshake, the headers, the body.
 
-A timeout per read limits none of these: a byte a minute never trips it. So every wait on the network is cut to the
-time left until the deadline. `client` decides what follows from a deadline that passed.
+A read timeout does not limit the whole: a byte a minute never trips it. So every wait on the network is cut to the time
+left until the deadline. `client` decides what happens when the deadline passes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Deadline:
         return self._until - time.monotonic()
 
     def within(self, timeout: float | None) -> float:
-        """Return the timeout of the next wait, cut to the time left. Raises httpcore.ReadTimeout if none is left."""
+        """Return the next wait's timeout (s), cut to the time left. Raises httpcore.ReadTimeout if none is left."""
         left = self.left
         if left <= 0:
             raise httpcore.ReadTimeout
@@ -42,8 +42,8 @@ class Deadline:
 def bound(client: httpx.Client, deadline: Deadline) -> None:
     """Apply a deadline to all connections of a client, including those through proxies.
 
-    httpcore accepts a custom network backend, but httpx has no argument to pass one on. So this replaces the backend in
-    httpx's private attributes; the version bounds on httpx in pyproject.toml and the deadline's tests guard that.
+    httpcore accepts a custom network backend, but httpx has no argument for it. So this replaces the backend in httpx's
+    private attributes; the version bounds on httpx in pyproject.toml and the deadline's tests guard that.
     """
     for transport in (client._transport, *client._mounts.values()):
         if isinstance(transport, httpx.HTTPTransport):

@@ -1,6 +1,6 @@
 """The contract's JSON around the records, as far as the walk needs it: pages, the auth check, error bodies.
 
-Every reader but `refusal` raises `msgspec.DecodeError` for a body that is not the contract's. Records stay bytes: only
+All readers except `refusal` raise `msgspec.DecodeError` for a body that is not the contract's. Records stay bytes: only
 their ids are read here, with `records.id_reader`. `flatten` checks them against the declarations.
 """
 
@@ -35,7 +35,7 @@ TIMESTAMP = "%Y-%m-%d %H:%M:%S"
 
 
 class Pagination(msgspec.Struct):
-    """The contract's pagination object, without `has_next` and `has_prev`: those are not trusted."""
+    """The contract's pagination object, without `has_next` and `has_prev`, which are not trusted."""
 
     page: int | float
     limit: int | float
@@ -64,7 +64,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Institution:
-    """The auth check's answer, as far as needed: whose key it is, and the service's own time (no zone)."""
+    """The auth check's answer, as far as needed: the key's institution, and the service's own time (no zone)."""
 
     school_id: int
     school_name: str | None
@@ -73,7 +73,7 @@ class Institution:
 
 @dataclass(frozen=True)
 class Refusal:
-    """An error body: the contract's own, or one with `success: false`. `error_code` is empty if missing.
+    """An error body: the contract's, or any with `success: false`. `error_code` is empty if missing.
 
     Its message is dropped, since it may name people.
     """
@@ -183,7 +183,7 @@ _refusal = msgspec.json.Decoder(_Refusal)
 
 
 def _only_id(path: Sequence[str]) -> Any:
-    """Return the type of a record of which only the id is read."""
+    """Return a type that decodes only the id of a record."""
     kind: Any = Id
     for step in reversed(path):
         kind = msgspec.defstruct("IdOnly", [(step, kind)], gc=False)

@@ -1,4 +1,4 @@
-"""The land stage as one function: auth check, walks, absence check, details, all landed before any becomes a row.
+"""The land stage as one function: auth check, walks, absence check and details, all landed before any is flattened.
 
 It only joins this folder's modules. The caller decides whether a landing counts, and what to do with it.
 """
@@ -48,7 +48,7 @@ def utc_now() -> datetime:
 
 
 def apart(here: date, there: date) -> bool:
-    """Whether two clocks show dates that no two time zones have at the same time."""
+    """Whether two clocks' dates differ by more than time zones can explain."""
     return abs(here - there) > ZONES_APART
 
 
@@ -68,7 +68,7 @@ ChooseDetails = Callable[[Draft], Iterable[int]]
 
 
 class Writer(Sink, Protocol):
-    """A landing in progress: `landing.bodies.LandingWriter`, or one that does more with what comes."""
+    """A landing in progress: `landing.bodies.LandingWriter`, or a writer that also stages the bodies' rows."""
 
     snapshot_date: date
     landing: int
@@ -77,7 +77,7 @@ class Writer(Sink, Protocol):
         """Yield the bodies of a set that would count if the landing were finished now with this manifest."""
 
     def finish(self, manifest: Manifest) -> Manifest:
-        """Make it a landing; returns the manifest as written."""
+        """Complete the landing; returns the manifest as written."""
 
     def abandon(self) -> None:
         """Remove everything written."""
@@ -101,12 +101,12 @@ def fetch(
     `begin` starts the landing of a day. `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE), `bound_to`
     the institution of the warehouse, `newest` its newest landing that counts. `published` gives the current records,
     for the absence check. `choose_details` is called once all pages are landed and returns the students whose details
-    to fetch; without it none are.
+    to fetch (default: none).
 
-    Raises the client's errors; OtherInstitutionError; NothingLandedError for a day that is today's date neither here
-    nor at the service; MachineError when the two clocks differ by more than time zones can, or this one was set back.
-    Each of these leaves a landing with the verdict `failed` and the reason, so that raw/ records every sync, unless the
-    day to file it under is in doubt.
+    Raises the client's errors; OtherInstitutionError; NothingLandedError for a day that is not today's date, here or at
+    the service; MachineError if the two clocks differ by more than time zones can, or this machine's was set back. Each
+    error leaves a landing with the verdict `failed` and the reason, so that raw/ records every sync, unless it is
+    unclear which day to file it under.
     """
     with Client(settings, timeouts=timeouts) as client:
         started = clock()
@@ -128,7 +128,7 @@ def fetch(
 
 
 def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Progress | None = None) -> int:
-    """Fetch single students, one after the other, and land them; returns how many failed.
+    """Fetch the details of students, one after the other, and land them; returns how many failed.
 
     A failure costs one record only. Raises KeyRefusedError. Contract: "GET /svcapi/v1/student/<student_id>".
     """
@@ -157,7 +157,7 @@ def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Prog
 
 
 class _Fetch:
-    """A fetch in progress: what is known of it so far."""
+    """A fetch in progress."""
 
     def __init__(
         self, settings: Settings, client: Client, writer: Writer, published: Published, started: datetime
@@ -179,7 +179,7 @@ class _Fetch:
         self.search_seconds = 0.0
 
     def authenticate(self, bound_to: int | None, today: date, newest: Manifest | None) -> None:
-        """Check whose key it is and the service's time.
+        """Check the key's institution and the service's time.
 
         The landing's day must be today's date here or at the service, not after today here, and within one day of the
         service's date. Raises OtherInstitutionError, NothingLandedError and MachineError as `fetch` does.
@@ -214,13 +214,13 @@ class _Fetch:
         if not self.is_dated:
             raise MachineError(
                 f"It is {today} by the clock of this machine (in {self.settings.timezone}) and {there} by that of the"
-                " records service: no two zones are so far apart, so one of them is wrong. Nothing was fetched: set"
-                " this machine's clock right, or tell the service's representative. Where the service plays another"
-                " day on purpose, name it with --date."
+                " records service. No two time zones differ by that much, so one clock is wrong. Nothing was fetched:"
+                " correct this machine's clock, or tell the service's representative. If the service plays another day"
+                " on purpose, name that day with --date."
             )
 
     def walk_sets(self) -> None:
-        """Walk every set, then search for the records that a proven one no longer shows."""
+        """Walk every set, then search for the records that the proven walks no longer show."""
         settings = self.settings
         proven = []
         for name in WALKED:

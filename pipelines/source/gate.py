@@ -1,6 +1,6 @@
 """One request at a time to a host, across all institutions of a registry and all their processes.
 
-A single school needs none: its client asks one thing at a time, and its writer lock lets one process ask.
+A single school needs no gate: its client sends one request at a time, and its writer lock admits one process.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from filelock import FileLock
 
 from pipelines import files
 
-# How often a process that waits looks again. A page takes a service tens of milliseconds.
+# How often a waiting process tries the lock again. A page takes a service tens of milliseconds.
 POLL_SECONDS = 0.01
-# So far a file's time may be from the clock's.
+# The file system's clock may differ from the system clock by this much.
 FILE_CLOCK_SECONDS = 1.0
 
 
 class Gate:
-    """Lets one process at a time ask a host; the lock is held for one request, never while waiting or retrying.
+    """Lets one process at a time send a request to a host. The lock is held for one request, never during a wait.
 
-    The lock is the operating system's: a killed process leaves none behind. `pause` are the seconds from the end of one
-    request to this host, by whichever process, to the next.
+    The lock is the operating system's: a killed process leaves none behind. `pause` is the time in seconds from the end
+    of one request to this host, from any process, to the next.
     """
 
     def __init__(self, folder: Path, host: str, pause: float = 0.0) -> None:
-        """`folder` holds one file per host, under a digest of its name."""
+        """`folder` holds one file per host, named after a digest of the host name."""
         files.folder(folder)
         self.pause = pause
         self._path = folder / f"{sha256(host.casefold().encode()).hexdigest()[:24]}.lock"
@@ -38,7 +38,7 @@ class Gate:
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Wait until the host is free and the pause is over, then hold it for the length of the block."""
+        """Wait until the host is free and the pause is over, then hold the lock for the length of the block."""
         while True:
             with self._lock.acquire(poll_interval=POLL_SECONDS):
                 wait = self._wait()
@@ -46,16 +46,16 @@ class Gate:
                     try:
                         yield
                     finally:
-                        os.utime(self._path)  # when the last request ended, for whoever comes next
+                        os.utime(self._path)  # the next process reads when the last request ended
                     return
             time.sleep(wait)
 
     def _wait(self) -> float:
-        """Seconds until the pause is over. A clock that was set back costs one pause."""
+        """Return the seconds until the pause is over. A clock that was set back costs one pause."""
         if not self.pause:
             return 0.0
         since = time.time() - self._path.stat().st_mtime
         if since < -FILE_CLOCK_SECONDS:
-            os.utime(self._path)  # by a later clock; the pause begins now
+            os.utime(self._path)  # the clock was set back; the pause begins now
             return self.pause
         return max(self.pause - max(since, 0.0), 0.0)

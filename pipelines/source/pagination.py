@@ -1,7 +1,7 @@
 """The walk: reads a set page by page, in order, and proves that it is complete (G1).
 
-Every page goes to the sink as it comes; only the records' ids stay in memory. `WalkCheck` holds the rules, `walk`
-repeats a spoiled walk, `search` reads one search's result by the same rules. What an absence means is in `absence`.
+Every page goes to the sink as it arrives; only the records' ids stay in memory. `WalkCheck` holds the rules, `walk`
+repeats a spoiled walk, `search` reads one search's result by the same rules. `absence` decides what an absence means.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ Progress = Callable[[str, int, int], None]
 GROWTH_PAGES = 100
 # A walk ends after this many pages in a row without a new id: the service states pages that it does not have.
 BARREN_PAGES = 50
-# How services answer a page past the end; the contract does not say. After page 1 it means that the set has shrunk
-# during the walk, which spoils it. On page 1, or with another status, it is a refusal.
+# How services answer a page past the end; the contract does not say. After page 1 it means that the set shrank during
+# the walk, which spoils the walk. On page 1, or with another status, it is a refusal.
 PAST_THE_END = frozenset({400, 404, 410, 416, 422})
 
 
 class Sink(Protocol):
-    """Takes bodies as they come."""
+    """Takes bodies as they arrive."""
 
     def expect(self, records: int) -> None:
-        """Learn how many records a set has that is about to be walked."""
+        """Announce how many records the next walked set has."""
 
     def add(self, received: Received, content: bytes) -> None:
         """Take one body."""
@@ -52,9 +52,9 @@ class Walked:
 class WalkCheck:
     """Checks one walk: what its pages stated so far, and whether it can still prove the set.
 
-    `end` is the last page stated so far, by the page count or by the total, whichever is later, so that no stated page
-    stays unread. `over` turns true there, or at a limit. `spoiled` says what first went wrong; it is empty while the
-    walk may still be complete.
+    `end` is the last page stated so far, by the page count or by the total, whichever is later, so that every stated
+    page is read. `over` becomes true there, or at a limit. `spoiled` is the first problem; it is empty while the walk
+    may still be complete.
     """
 
     def __init__(self, set_name: str, number: int = 1) -> None:
@@ -93,12 +93,12 @@ class WalkCheck:
             self.over = True
 
     def add_refused(self, status: int) -> None:
-        """Note that the next page was refused as if it were past the end."""
+        """Record that the next page was refused as if it were past the end."""
         self._spoil(f"page {self.pages + 1} of {self.end} was refused ({status})")
         self.over = True
 
     def proof(self) -> Proof | None:
-        """Return the proof if this walk showed the whole set; else None, and `spoiled` says why."""
+        """Return the proof if this walk showed the whole set; else None, with the reason in `spoiled`."""
         if not self.spoiled and self.unreadable:
             self._spoil(f"{self.unreadable} records have no id that can be read")
         if not self.spoiled and len(self.ids) != self.total:
@@ -115,7 +115,7 @@ class WalkCheck:
         )
 
     def _check_pagination(self, page: Page) -> None:
-        """Check what a page states of itself and of the set."""
+        """Check what a page states about itself and the set."""
         at = f"page {self.pages}"
         if page.number != self.pages:
             self._spoil(f"{at}: the service calls it page {page.number}")
@@ -155,8 +155,8 @@ class WalkCheck:
 def walk(client: Client, set_: Set, sink: Sink, walks: int = 3, progress: Progress | None = None) -> Walked:
     """Walk a whole set until it is proven, at most `walks` times.
 
-    A spoiled walk is still read to its stated end: a set that stays unproven adds and updates, with all pages of all
-    walks. Raises what the client raises. Contract: "GET /svcapi/v1/students", "GET /svcapi/v1/classes".
+    A spoiled walk is still read to its stated end: an unproven set adds and updates records, from all pages of all
+    walks. Raises the client's errors. Contract: "GET /svcapi/v1/students", "GET /svcapi/v1/classes".
     """
     spoiled: list[str] = []
     checks: list[WalkCheck] = []
@@ -178,7 +178,7 @@ def search(
     """Search a set by one name, for the record with the id `sought`.
 
     Returns "found" as soon as a page shows it; "not found" only when the whole result was read and proven by the rules
-    of a walk; else, after `walks` tries, "unclear". Raises what the client raises.
+    of a walk; else, after `walks` tries, "unclear". Raises the client's errors.
     """
     for number in range(1, walks + 1):
         check = _read(client, set_, WalkCheck(set_.name, number), sink, value=value, sought=sought)
@@ -245,7 +245,7 @@ def _sum_up(
         proof=proof,
         total_count=counted[-1].total,
         received=sum(r.received for r in counted),
-        # A record whose id cannot be read comes with each walk, and cannot be told from another.
+        # Each walk shows the records without a readable id again, and they cannot be distinguished.
         distinct=len(ids) + max(r.unreadable for r in counted),
         repeated=sum(r.repeated for r in counted),
         spoiled=tuple(spoiled),

@@ -25,8 +25,8 @@ MAX_WAIT_SECONDS = 30.0
 class TransientError(Exception):
     """A fault that may pass by itself. `reason` says what happened, without a URL, a body or a header's value.
 
-    `contract` is true if an answer came that is not the contract's, false if none came. `retry_after` is the wait that
-    the service asked for, in seconds.
+    `contract` is true if there was an answer that is not the contract's, false if there was none. `retry_after` is the
+    wait that the service asked for, in seconds.
     """
 
     def __init__(self, reason: str, *, contract: bool = False, retry_after: float | None = None) -> None:
@@ -59,11 +59,11 @@ class RetryPolicy:
 
     @property
     def left(self) -> float:
-        """Seconds in which another try may begin."""
+        """Seconds left in which another try may begin."""
         return max(self.ceiling - self.spent, 0.0)
 
     def excuse(self, seconds: float) -> None:
-        """Do not count these seconds: the host was asked by somebody else meanwhile."""
+        """Exclude these seconds from the time spent: another process held the host."""
         self._started += seconds
 
     def __call__(self, error: Exception) -> float | bool:

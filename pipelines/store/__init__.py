@@ -1,1 +1,1 @@
-"""The only code that speaks DuckDB: the Parquet lake, current tables, history, the record of the work, the publish."""
+"""DuckDB and Parquet: the lake, current tables, history, the record of the syncs, the publish."""

@@ -1,9 +1,9 @@
-"""What must hold in a file before readers see it: only what Rollbook itself can have broken.
+"""The checks that a file must pass before readers see it. They find only faults of Rollbook itself.
 
-Where the source contradicts itself, that is reported and published: see `operations.data_quality`.
+Contradictions in the source are reported and published: see `operations.data_quality`.
 
-The rules that compare the file with the lake look at a sample, of days and of records, so that they cost the same in
-the third year as in the first week. The sample is another one every night; on one night it is always the same.
+The rules that compare the file with the lake look at a sample of days and records, so that they cost the same in the
+third year as in the first week. The sample changes every night, but is deterministic for one night.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ Found = list[str]
 
 @dataclass(frozen=True)
 class Examined:
-    """What is looked at: a sample of days, some records of each set, and what was merged `since` (None: everything)."""
+    """What to check: a sample of days, a sample of each set's records, and what was merged `since` (None: everything).
+
+    `some` maps a set to a function that returns the sample's condition on a column of ids, as SQL.
+    """
 
     lake: Lake
     days: Sequence[DayRecord]
@@ -40,7 +43,7 @@ class Examined:
 
 @dataclass(frozen=True)
 class Rule:
-    """One sentence that must hold, and the function that finds where it does not: in a table, or in the whole file."""
+    """A sentence that must hold, and the function that finds violations: in one table, or in the whole file."""
 
     name: str
     sentence: str
@@ -51,9 +54,9 @@ class Rule:
 def examine(
     con: duckdb.DuckDBPyConnection, lake: Lake, days: Mapping[date, DayRecord], since: date | None = None
 ) -> Mapping[str, Found]:
-    """Every rule by name, with what does not hold, one sentence each. A rule that holds has none.
+    """Check every rule; returns the violations by rule name, one sentence each.
 
-    `days` are those of the lake. Of what was merged before `since`, a sample is examined again.
+    `days` are the lake's days. Of the records that were merged before `since`, only a sample is checked again.
     """
     sample = sample_days(con, days)
     some = {name: _some_records(con, name, sample[0].snapshot_date) for name in SETS} if sample else {}
@@ -70,7 +73,7 @@ def examine(
 
 
 def _count(con: duckdb.DuckDBPyConnection, statement: str, examined: Examined, table: Table) -> int:
-    """Count what a statement finds wrong in a table: in all of it, or in what was merged lately and some other rows."""
+    """Count a statement's violations in a table: in all rows, or in the newly merged ones and a sample of the rest."""
     if examined.since is None:
         return count(con, sql(statement, table=table, since=False))
     some = examined.some[table.set](table.parent_key)
@@ -88,10 +91,10 @@ def _overlapping(con: duckdb.DuckDBPyConnection, examined: Examined, table: Tabl
 
 
 def _landed(con: duckdb.DuckDBPyConnection, examined: Examined) -> Found:
-    """Of a day whose last landing was proven: each record that came is a row or a reject of the day's snapshot.
+    """On days whose last landing was proven, each received record is a row or a reject in the day's snapshot.
 
-    Records are compared by their ids, which the walk and flattening read in the same way: a record may come as often
-    as the service likes, and only Rollbook itself can lose one.
+    Distinct ids are counted, which the walk and flattening read in the same way: repeated records do not matter, and
+    only Rollbook itself can lose one.
     """
     found, lake = [], examined.lake
     for record in examined.days:
@@ -110,7 +113,7 @@ def _landed(con: duckdb.DuckDBPyConnection, examined: Examined) -> Found:
 
 
 def _unlike(con: duckdb.DuckDBPyConnection, examined: Examined, table: Table) -> Found:
-    """On some days, of some records: the history says what the snapshot states; and the current rows are its last."""
+    """On sampled days and records, the history matches the snapshots, and the current rows its open versions."""
     lake, sample, found = examined.lake, examined.days, []
     if not sample:
         return []
@@ -131,19 +134,19 @@ def _unlike(con: duckdb.DuckDBPyConnection, examined: Examined, table: Table) ->
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("keys_are_unique", "No key stands twice in a table.", _twice),
-    Rule("versions_do_not_overlap", "At any time a record has one version at most.", _overlapping),
-    Rule("landed_is_rows_and_rejects", "Each record that came became a row or a reject.", find_in_file=_landed),
+    Rule("keys_are_unique", "Keys are unique in every table.", _twice),
+    Rule("versions_do_not_overlap", "At any time a record has at most one version.", _overlapping),
+    Rule("landed_is_rows_and_rejects", "Each received record became a row or a reject.", find_in_file=_landed),
     Rule(
         "rebuilt_is_live",
-        "On a sample of days and records, tables and history say what the daily snapshots state.",
+        "On a sample of days and records, tables and history match the daily snapshots.",
         _unlike,
     ),
 )
 
 
 def sample_days(con: duckdb.DuckDBPyConnection, there: Mapping[date, DayRecord]) -> list[DayRecord]:
-    """The newest merged day that the lake holds, and a few others."""
+    """The newest merged day that the lake holds, and a pseudorandom choice of SAMPLE_DAYS - 1 others."""
     merged = con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall()
     days = [day for day, digest in merged if day in there and there[day].digest == digest]
     others = sorted(days[:-1], key=lambda day: _drawn(days[-1], day))
@@ -151,9 +154,9 @@ def sample_days(con: duckdb.DuckDBPyConnection, there: Mapping[date, DayRecord])
 
 
 def _some_records(con: duckdb.DuckDBPyConnection, set_name: str, newest: date) -> Callable[[str], str]:
-    """A condition on a column of ids that a few hundred of the set's records meet, whether they are current or not.
+    """A condition on a column of ids that selects about SAMPLE_RECORDS of the set's records, current or not, as SQL.
 
-    These are neighbours: what is sorted by id need not be read whole to find them.
+    It is a range of ids, so that files sorted by id need not be read whole.
     """
     table = of_set(set_name)[0]
     known = count(con, f"SELECT COUNT(*) FROM main.{table.name}")
@@ -168,5 +171,5 @@ def _some_records(con: duckdb.DuckDBPyConnection, set_name: str, newest: date) -
     return lambda column: " AND ".join(f"{column} {bound}" for bound in bounds) or "TRUE"
 
 
-def _drawn(*of: date) -> int:
-    return int.from_bytes(sha256(repr(of).encode()).digest()[:6])
+def _drawn(*days: date) -> int:
+    return int.from_bytes(sha256(repr(days).encode()).digest()[:6])

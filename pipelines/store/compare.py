@@ -1,6 +1,6 @@
-"""What a landing would do to the published tables, in counts per table (G3).
+"""Counts per table what a landing would add, change and remove in the published tables (G3).
 
-It changes nothing. Whether the counts are held is decided in `sync.policy`.
+It changes nothing. `sync.policy` decides whether the counts are held.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipelines.tables import TABLES, Column, Table, of_set
 
 sql = statements("pipelines.store")
 
-# The schemas that a delta is found in and counted against.
+# The schemas that a delta is compared with.
 _OLD = ("main", "spans")
 
 Known = dict[tuple[str, str], set[tuple[str, str]]]
@@ -30,10 +30,10 @@ Known = dict[tuple[str, str], set[tuple[str, str]]]
 def compare(
     con: duckdb.DuckDBPyConnection, candidate: Candidate, current: str | None, aside: Path
 ) -> tuple[tuple[TableCounts, ...], Delta | None]:
-    """Count per table what a candidate would do to the tables of the database `current` (None: there are none).
+    """Count per table what a candidate would change in the database `current` (None: everything is added).
 
-    `con` is the one that composed it, and still knows what was `observed`. Where the candidate is the newest day, what
-    it changes is written into the folder `aside`, and the merge need not find it again.
+    `con` is the connection that composed it and still has the table `observed`. If the candidate is the newest day, its
+    delta is written into the folder `aside` and returned, so that the merge need not find it again.
     """
     if current is None:
         rows = candidate.rows()
@@ -42,13 +42,13 @@ def compare(
     merged = dict(con.execute(f"SELECT snapshot_date, digest FROM {current}.spans.days ORDER BY 1").fetchall())
     delta = Delta(candidate.day, merged, files.empty(aside)) if merged and max(merged) < candidate.day else None
     if any(_alike(known, schema, t) != [*t.versioned] for t in TABLES.values() for schema in _OLD):
-        delta = None  # a declaration has changed: the merge will compute everything again
+        delta = None  # a declaration has changed: the merge will be a full refresh
     work = partial(_compare, candidate, current, known, delta)
     return tuple(each_table(con, work, TABLES.values())), delta
 
 
 def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: str, current: str) -> list[int]:
-    """The records of a set that state anything else than what is current in a database; `con` as above."""
+    """The sorted ids of a set's records whose statements differ from a database's current rows; `con` as above."""
     found: set[int] = set()
     known = _known(con, current)
     for table in of_set(set_name):
@@ -61,7 +61,7 @@ def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: 
 
 
 def lost(con: duckdb.DuckDBPyConnection, before: str, after: str) -> tuple[TableCounts, ...]:
-    """Count per table what the current rows of the database `after` add, change and lack of those of `before`."""
+    """Count per table how many current rows the database `after` adds, changes and lacks compared with `before`."""
     found = []
     known = _known(con, before)
     for table in TABLES.values():
@@ -83,7 +83,7 @@ def _compare(
     if delta is not None:
         find_delta(con, table, delta, f"{current}.spans", candidate.scan(table), candidate.scan_observed())
     new, columns = _rows_of(candidate, table), _alike(known, "main", table)
-    # A column declared since the last publish, or with another type, is new for everybody: no record changed by it.
+    # A column declared since the last publish, or with another type, is new for all records: it changes none of them.
     tracked = [c for c in table.tracked if c in columns]
     old = f"{current}.main.{table.name}" if columns else f"(FROM {new} LIMIT 0)"
     query = sql("compare", table=table, tracked=tracked, new=new, current=old, by_delta=delta is not None)
@@ -111,5 +111,5 @@ def _known(con: duckdb.DuckDBPyConnection, database: str) -> Known:
 
 
 def _alike(known: Known, schema: str, table: Table) -> list[Column]:
-    """The versioned columns that a table has, as declared now; none if the table is new."""
+    """The versioned columns that a table has with their declared types; none if the table is new."""
     return [c for c in table.versioned if (c.name, c.type) in known[schema, table.name]]

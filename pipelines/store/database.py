@@ -1,4 +1,4 @@
-"""Opening DuckDB, and turning its errors into Rollbook's. What is asked of it is in the files that ask."""
+"""Opens DuckDB and translates its errors into Rollbook's. Queries are in the modules that need them."""
 
 from __future__ import annotations
 
@@ -16,33 +16,32 @@ from pipelines.errors import BusyError, DamagedError, DeclarationError, MachineE
 from pipelines.files import PRIVATE_FILE, folder
 from pipelines.tables import Column, Table
 
-# What analysts open must open in their DuckDB, not only in ours: the oldest version still supported upstream.
+# Analysts' DuckDB must open our files: this is the oldest version still supported upstream.
 STORAGE_VERSION = "v1.4.0"
 
-# Half of DuckDB's own: with fewer rows than one group a table is compressed on one core, when all else is done.
+# Half of DuckDB's default: a table of fewer rows than one group is compressed on one core, when all else is done.
 ROW_GROUP_SIZE = 61_440
 
-# Enough for a million students with spilling; small enough to sit beside everything else on a school's server.
+# Enough for a million students with spilling; small enough for a school's shared server.
 MEMORY_LIMIT = "256MB"
 THREADS = 2
-# Bytes. What does not fit into memory goes to the disk: with more than this left, it was not the disk that had no room.
+# Bytes. DuckDB spills to disk: with more than this left on it, memory ran out and not the disk.
 ROOM_TO_SPILL = 1_000_000_000
 
 # The name of an opened file within DuckDB, whatever the file is called.
 CATALOG = "rollbook"
-
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Hashable)
 
 
 def names(columns: tuple[Column, ...] | tuple[str, ...], prefix: str = "") -> str:
-    """The columns as a list for SQL, each behind `prefix`."""
+    """The columns as a list for SQL, each with `prefix`."""
     return ", ".join(f"{prefix}{c if isinstance(c, str) else c.name}" for c in columns)
 
 
 def literal(text: object) -> str:
-    """A value as an SQL string: for what cannot be a parameter, a path or a comment."""
+    """A value as an SQL string literal: for paths and comments, which cannot be parameters."""
     return "'" + str(text).replace("'", "''") + "'"
 
 
@@ -50,10 +49,10 @@ def literal(text: object) -> str:
 def connect(
     path: Path | None = None, *, scratch: Path, read_only: bool = False, about: Path | None = None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a database file (or one in memory) with the writer's limits; spilled data go to `scratch`.
+    """Open a database file (or one in memory) with the writer's limits; it spills to `scratch`.
 
-    DuckDB's errors are translated by `translate_errors`, also while it is open. `about` is the file that is meant when
-    a connection in memory attaches one.
+    DuckDB's errors are translated by `translate_errors` for the whole block. `about` is the file that errors name if a
+    connection in memory attaches one.
     """
     with (
         translate_errors(path or about, scratch),
@@ -69,15 +68,15 @@ def connect(
         yield connection
 
 
-# Idle instances of DuckDB by their folder for spilled data, where they are used again.
+# DuckDB instances to reuse, by their spill folder.
 _idle: dict[Path, list[duckdb.DuckDBPyConnection]] = {}
 
 
 @contextmanager
 def reuse_instances(scratch: Path) -> Iterator[None]:
-    """Within this block, let `connect` use an instance of DuckDB again once its files are closed.
+    """Within this block, let `connect` reuse DuckDB instances once their files are closed.
 
-    Making an instance takes 20 ms of a core, and a sync opens files more than a dozen times.
+    Creating an instance takes 20 ms of a core, and a sync opens files more than a dozen times.
     """
     is_outermost = scratch not in _idle
     _idle.setdefault(scratch, [])
@@ -91,9 +90,9 @@ def reuse_instances(scratch: Path) -> Iterator[None]:
 
 @contextmanager
 def _instance(scratch: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """An instance with nothing attached. After an error it is closed: it may be beyond use."""
+    """An instance with nothing attached. After an error it is closed, since it may be unusable."""
     idle = _idle.get(scratch)
-    instance = idle.pop() if idle else _new_instance(scratch)
+    instance = idle.pop() if idle else new_instance(scratch)
     try:
         yield instance
         attached = "SELECT database_name FROM duckdb_databases() WHERE NOT internal AND database_name <> 'memory'"
@@ -108,7 +107,8 @@ def _instance(scratch: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         instance.close()
 
 
-def _new_instance(scratch: Path) -> duckdb.DuckDBPyConnection:
+def new_instance(scratch: Path) -> duckdb.DuckDBPyConnection:
+    """DuckDB in memory, with the writer's limits; it spills to `scratch`."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY_LIMIT,
         "threads": THREADS,
@@ -119,19 +119,19 @@ def _new_instance(scratch: Path) -> duckdb.DuckDBPyConnection:
 
 
 def count(con: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, object] | None = None) -> int:
-    """The one number that a query gives."""
+    """Return the single number that a query selects; 0 without a row."""
     row = con.execute(query, dict(parameters or {})).fetchone()
     return int(row[0]) if row else 0
 
 
 @contextmanager
 def transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """All of it or none."""
+    """Run the block in one transaction."""
     con.execute("BEGIN")
     try:
         yield
     except BaseException:
-        with suppress(duckdb.Error):  # what broke it may have ended it
+        with suppress(duckdb.Error):  # the error may have ended the transaction
             con.execute("ROLLBACK")
         raise
     con.execute("COMMIT")
@@ -140,7 +140,7 @@ def transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
 def each_table(
     con: duckdb.DuckDBPyConnection, work: Callable[[duckdb.DuckDBPyConnection, Table], R], tables: Iterable[Table]
 ) -> list[R]:
-    """Do the same work for several tables, as `each` does; lists hold the most rows, so they are begun first."""
+    """As `each`, for tables; returns the results in their order. List tables, the largest, are started first."""
     in_order = list(tables)
     done = each(con, work, sorted(in_order, key=lambda t: not t.is_list))
     return [done[table] for table in in_order]
@@ -149,11 +149,11 @@ def each_table(
 def each(
     con: duckdb.DuckDBPyConnection, work: Callable[[duckdb.DuckDBPyConnection, T], R], items: Iterable[T]
 ) -> dict[T, R]:
-    """Do the same work for several items, as many at a time as there are threads; returns what came of each.
+    """Do the same work for several items, THREADS at a time; returns the result of each.
 
-    Each piece gets a connection of its own to what `con` has open, which sees what was committed, and no temporary
-    tables. A table of a few row groups keeps one core busy at most, so each piece is given one. Begin with the largest
-    piece: begun last, it would be waited for by itself.
+    Each piece gets its own connection to the same database, which sees committed data but no temporary tables. A table
+    of a few row groups keeps at most one core busy, so each piece runs on one. Put the largest piece first: started
+    last, it would run alone at the end.
     """
     row = con.execute("SELECT current_database()").fetchone()
     catalog = row[0] if row else CATALOG
@@ -179,10 +179,10 @@ def _threads(con: duckdb.DuckDBPyConnection, number: int) -> Iterator[None]:
 
 @contextmanager
 def translate_errors(path: Path | None, root: Path) -> Iterator[None]:
-    """Turn what DuckDB reports about files into Rollbook's errors; what is a mistake in a query passes.
+    """Translate DuckDB's errors about files into Rollbook's; errors in a query pass unchanged.
 
-    `path` is the database, `root` a folder on the disk that is written to. Raises MachineError for a disk or memory
-    that has no room, BusyError for a file that another program holds, DamagedError for one that cannot be read.
+    `path` is the database, `root` a folder on the disk that is written to. Raises MachineError for a full disk or
+    memory, BusyError for a file that another program has locked, DamagedError for a file that cannot be read.
     """
     try:
         yield
@@ -194,21 +194,21 @@ def translate_errors(path: Path | None, root: Path) -> Iterator[None]:
 
 @contextmanager
 def _declared_types() -> Iterator[None]:
-    """Raise DeclarationError for a value at rest that does not fit its column's declared type."""
+    """Raise DeclarationError for a stored value that does not fit its column's declared type."""
     try:
         yield
     except duckdb.ConversionException as error:
         column = found[1] if (found := _COLUMN.search(str(error))) else "a column"
-        # DuckDB's own words repeat the value.
+        # `from None`: DuckDB's message repeats the value.
         raise DeclarationError(
             f"The snapshots hold values of {column} that do not fit the type which pipelines/tables.py declares for it"
-            " now. Correct the declaration, or run `rollbook rebuild`, which flattens everything again from raw/ by it"
-            " and says what it refuses"
+            " now. Correct the declaration, or run `rollbook rebuild`, which flattens everything again from raw/ and"
+            " lists what it refuses"
         ) from None
 
 
-# What DuckDB raises about a file depends on where it notices: a full disk ends a COMMIT with a TransactionException; a
-# failed checksum, or bytes that are not Parquet, come as a bare Error.
+# DuckDB's error about a file depends on where it notices it: a full disk ends a COMMIT with a TransactionException; a
+# failed checksum, or bytes that are not Parquet, raise a bare Error.
 _OF_FILES = (
     duckdb.IOException,
     duckdb.OutOfMemoryException,
@@ -235,12 +235,12 @@ def _translated(error: duckdb.Error, path: Path | None, root: Path) -> MachineEr
     if isinstance(error, duckdb.OutOfMemoryException):
         if machine.free(root) > ROOM_TO_SPILL:
             return MachineError(
-                f"A step of the work takes more memory than the {MEMORY_LIMIT} that DuckDB may use here, so some"
-                " records are unusually large: look for the longest values in the newest landing below raw/ and tell"
-                f" the service's representative. {machine.NOTHING_LOST}"
+                f"A query needs more memory than the {MEMORY_LIMIT} that DuckDB may use here, so some records are"
+                " unusually large: look for the longest values in the newest landing below raw/ and tell the service's"
+                f" representative. {machine.NOTHING_LOST}"
             )
         return MachineError(
-            f"There is no room for what DuckDB must hold: {MEMORY_LIMIT} of memory, and the disk of {root}, where"
+            f"DuckDB has filled its {MEMORY_LIMIT} of memory and cannot spill to the disk of {root}, where"
             f" {machine.in_bytes(machine.free(root))} are left. Make room, then run the sync again."
             f" {machine.NOTHING_LOST}"
         )

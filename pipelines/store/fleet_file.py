@@ -1,9 +1,8 @@
-"""The fleet's own files, `fleet.duckdb` and `fleet-pseudonymous.duckdb`: where their versions are, and who may make or
-remove them.
+"""The fleet's own files, `fleet.duckdb` and `fleet-pseudonymous.duckdb`: their paths, versions and build lock.
 
-They lie beside the institutions' folders, and each is a link to its newest version, as an institution's own files are.
-What is in them is made in `fleet`; here is what must not wait for that: one builder at a time, and no version that
-holds a student who was erased.
+They are stored beside the institutions' folders, and each is a link to its newest version, like an institution's own
+files. `fleet` makes their content; this module ensures that there is one builder at a time, and that an erasure can
+remove every version.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class FleetFile:
         self.path = self.root / name
         self.build = fleet / BUILD
         self.next = self.build / ("next-pseudonymous.duckdb" if pseudonymous else "next.duckdb")
-        # What the next version is made of: one folder a table, one Parquet file an institution.
+        # The input of the next version: one folder per table, one Parquet file per institution.
         self.sources = self.build / ("pseudonymous" if pseudonymous else "links")
         self.scratch = self.build / "spill"
         self.rollups = self.build / ("rollups-pseudonymous" if pseudonymous else "rollups")
@@ -43,14 +42,15 @@ class FleetFile:
 
     @contextmanager
     def building(self, timeout: float = 0.0) -> Iterator[None]:
-        """Be the one who makes or removes files of this fleet. Raises BusyError when another process is at it."""
+        """Hold the fleet's build lock. Raises BusyError if another process holds it for `timeout` seconds."""
         files.folder(self.build)
         try:
             with FileLock(self.build / LOCK, timeout=timeout, mode=files.PRIVATE_FILE):
                 yield
         except Timeout:
             raise BusyError(
-                f"Another process is making {FILE}: wait until it is done, then run this again. What readers have stays"
+                f"Another process is making {FILE}: wait until it is done, then run this again. Readers keep the"
+                " present file"
             ) from None
 
     def sweep(self) -> None:
@@ -62,9 +62,9 @@ class FleetFile:
         self.versions.sweep()
 
     def publish(self, mode: int) -> None:
-        """Lead readers to the next version, and let those read it whom `mode` lets.
+        """Point readers to the next version, with the file mode `mode`.
 
-        The one before stays until the next build, for who is just opening it.
+        The version before it stays until the next build, for readers that are just opening it.
         """
         self.versions.mode, self.versions.folder_mode = mode, files.folder_mode(mode)
         self.versions.prepare()
@@ -72,16 +72,16 @@ class FleetFile:
         self.versions.show(self.versions.add(self.next))
 
     def clear(self) -> int:
-        """Remove every version of it; returns how many there were. For the one who makes or removes files."""
+        """Remove every version; returns how many there were. Requires the build lock."""
         found = self.versions.all()
         if found or self.path.is_symlink() or self.path.exists():
             self.versions.clear()
         return len(found)
 
     def remove(self) -> int:
-        """Remove every version of it, and whatever a build under way has read; returns how many versions there were.
+        """Remove every version, and the inputs of an unfinished build; returns how many versions there were.
 
-        Raises BusyError where a build does not end.
+        Raises BusyError if a build does not end within WAIT_FOR_BUILD.
         """
         if not self.path.is_symlink() and not self.path.exists() and not self.build.exists():
             return 0

@@ -1,7 +1,7 @@
-"""The Parquet lake: each landed day's complete statement, typed, one file a table and day.
+"""The Parquet lake: each landed day's complete state, typed, one file per table and day.
 
-A day is composed aside from its landings (G7), evaluated there, and only then moved in; `_day.json`, written last, says
-what the day was made of and that it is whole. Folding days into history is not done here: see `history`.
+A day is composed from its landings in the build folder (G7), evaluated there, and only then moved in; `_day.json`,
+written last, records what the day was made of and marks it as complete. `history` folds days into history.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from pipelines.tables import SETS, TABLES, Table, fingerprint, of_set
 sql = statements("pipelines.store")
 
 OBSERVED = "observed"
-# The variable by which a connection says where the lake is, once it was moved.
+# DuckDB variable that overrides the lake's folder, for a lake that was moved.
 LAKE = "rollbook_lake"
-# Which days were landed, and which sets were proven complete on them: for engines that read the lake by themselves.
+# The landed days and the sets proven complete on them: for engines that read the lake directly.
 DAYS = "days"
 PART, _DAY = "part-0.parquet", "snapshot_date="
-# Engines pass over files whose names begin with an underscore. Before 0.2 it was called day.json.
+# Engines skip files whose names begin with an underscore. Before 0.2 the name was day.json.
 DAY_RECORD, OLD_DAY_RECORD = "_day.json", "day.json"
 
 COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 122880)"
 
 
 class DayRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What one day of the lake was made of, kept as `_day.json`; `digest` is of the day's whole content.
-    The first `erasures` erased students are not in it; `was` is the digest before the last was taken out.
+    """What one day of the lake was made of, stored as `_day.json`; `digest` covers the day's whole content.
+    It reflects the first `erasures` erasures; `was` is the digest before the last of these.
     """
 
     snapshot_date: date
@@ -60,22 +60,22 @@ class DayRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Staged:
-    """Staged rows of one set: their folder, and what their positions are counted from."""
+    """Staged rows of one set: their folder, and the offset of their positions."""
 
     folder: Path
     offset: int
 
     def scan(self, name: str) -> str:
-        """The rows of a table as SQL, each with its place `ord` among all that is staged of the set."""
+        """The rows of a table as SQL, each with its position `ord` among all staged rows of the set."""
         path = literal(staged_file(self.folder, name))
         return f"SELECT * EXCLUDE seq, seq + {self.offset} AS ord FROM read_parquet({path})"
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one set contributes to a day: staged rows, later ones counting more, and the proof, if it is proven.
+    """What one set contributes to a day: staged rows, of which later ones win, and the proof, if it is proven.
 
-    `once` says that no record came twice, so that no statement stands against another.
+    `once`: no record came twice, so that no row can contradict another.
     """
 
     set: str
@@ -89,7 +89,7 @@ class Part:
 
 
 class Candidate:
-    """A composed day that is not part of the lake yet; its files have the layout of the lake's."""
+    """A composed day that is not part of the lake yet; its files have the lake's layout."""
 
     def __init__(self, day: date, folder: Path) -> None:
         self.day = day
@@ -100,12 +100,12 @@ class Candidate:
         return self.folder / name / PART
 
     def scan(self, table: Table) -> str:
-        """The rows of a table as SQL, with `snapshot_date`, as `Lake.scan` gives those of days that count."""
+        """The rows of a table with `snapshot_date`, as SQL, like `Lake.scan`."""
         day = f"DATE '{self.day}' AS snapshot_date"
         return f"SELECT {names(table.columns)}, {day} FROM read_parquet({literal(self.path(table.name))})"
 
     def scan_observed(self) -> str:
-        """What was observed, as SQL, as `Lake.scan_observed` gives it."""
+        """What was observed, as SQL, like `Lake.scan_observed`."""
         return f"SELECT *, DATE '{self.day}' AS snapshot_date FROM read_parquet({literal(self.path(OBSERVED))})"
 
     def rows(self) -> dict[str, int]:
@@ -114,11 +114,11 @@ class Candidate:
 
 
 def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], folder: Path) -> Candidate:
-    """Put a day's statement together from its landings, aside in `folder`; `con` is one in memory.
+    """Compose a day's state from its landings into `folder`; `con` is a connection in memory.
 
-    Each record's latest landed statement counts. A later landing that leaves the record unstated, or refuses it,
-    removes nothing that an earlier one stated. Rows are sorted by key, so that equal statements make equal files. What
-    was observed stays in `con` as the table `observed`.
+    Each record's latest landed statement counts. If a later landing leaves the record unstated, or refuses it, the
+    earlier statement stays. Rows are sorted by key, so that equal states make equal files. What was observed stays in
+    `con` as the table `observed`.
     """
     candidate = Candidate(day, files.empty(folder))
     for name in (*TABLES, OBSERVED):
@@ -146,7 +146,7 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
 
 def _compose_overlaid(con: duckdb.DuckDBPyConnection, candidate: Candidate, part: Part) -> None:
     """Compose the tables of a set whose records may have come more than once."""
-    # Of this set alone: ids of students, classes and institutions are numbers of their own, and may be the same.
+    # Filtered by set: a student, a class and an institution may have the same id.
     of_this = {"set_name": part.set}
     con.execute(f"CREATE OR REPLACE TABLE seen AS FROM ({part.scan(OBSERVED)}) WHERE set_name = $set_name", of_this)
     con.execute(sql("observe"), of_this)
@@ -158,7 +158,7 @@ def _compose_overlaid(con: duckdb.DuckDBPyConnection, candidate: Candidate, part
 
 
 def _state_absences(con: duckdb.DuckDBPyConnection, proof: Proof) -> None:
-    """State that every record of a set which its day does not show is absent. Only a proof allows it (G1)."""
+    """State that all other records of a set are absent on the day. Requires a proof (G1)."""
     con.execute("INSERT INTO observed VALUES ($set_name, NULL, 'proven', NULL)", {"set_name": proof.set})
 
 
@@ -174,23 +174,23 @@ class Lake:
     def __init__(self, root: Path, mode: int = files.PRIVATE_FILE) -> None:
         self.root = root
         self.mode = mode
-        # A night reads every day's record several times.
+        # Cached: a sync reads every day's record several times.
         self._records = files.Decoded(msgspec.json.Decoder(DayRecord).decode)
         self.folder_mode = files.folder_mode(mode)
 
     def open_up(self) -> None:
-        """Apply the modes that are set now to files that were written under other settings."""
+        """Apply the current file modes to files that were written under other settings."""
         if self.root.is_dir() and stat.S_IMODE(self.root.stat().st_mode) != self.folder_mode:
-            for path in (*self.root.rglob("*"), self.root):  # the root last: it tells that all below is done
+            for path in (*self.root.rglob("*"), self.root):  # the root last: its mode marks all below as done
                 path.chmod(self.folder_mode if path.is_dir() else self.mode)
 
     def upgrade(self) -> None:
-        """Bring what an earlier version wrote to how it is written now; the tables' files stay as they are."""
+        """Rewrite the day records of earlier versions; the tables' files stay as they are."""
         for old in sorted(self.root.glob(f"{OBSERVED}/snapshot_date=*/{OLD_DAY_RECORD}")):
             try:
                 record = msgspec.json.decode(old.read_bytes(), type=DayRecord)
             except msgspec.DecodeError:
-                old.unlink()  # then the day does not count, and is composed again
+                old.unlink()  # the day then counts as missing and is composed again
                 continue
             written = _write_proven(self.own(DAYS, record.snapshot_date), record.proven, self.folder_mode)
             written.chmod(self.mode)
@@ -201,13 +201,13 @@ class Lake:
             old.unlink()
 
     def days(self) -> dict[date, DayRecord]:
-        """Every whole day of the lake, in order. One whose files are missing or cut short is not whole.
-        Checks every file of the lake, so call it once a stage.
+        """The complete days of the lake, in order; a day with a missing or truncated file is left out.
+        Checks every file's size, so call it once per stage.
         """
         found, root = {}, str(self.root)
         for folder in sorted(n for n in files.names(self.root / OBSERVED) if n.startswith(_DAY)):
             try:
-                # Thousands of files a year, several times a night: as text, a path costs a tenth of a Path.
+                # Thousands of files a year, several times a night: a str costs a tenth of a Path.
                 record = self._record(f"{root}/{OBSERVED}/{folder}")
                 part = f"{_day_folder(record.snapshot_date)}/{PART}"
                 sizes = ((os.stat(f"{root}/{n}/{part}").st_size, s) for n, s in record.sizes.items())  # noqa: PTH116
@@ -222,13 +222,13 @@ class Lake:
         """The record in a day's folder. Raises OSError and msgspec.DecodeError."""
         try:
             return self._records.read(f"{folder}/{DAY_RECORD}")
-        except FileNotFoundError:  # of an earlier version, read before the next sync upgrades it
+        except FileNotFoundError:  # written by an earlier version and not upgraded yet
             return self._records.read(f"{folder}/{OLD_DAY_RECORD}")
 
     def commit(
         self, candidate: Candidate, landings: Iterable[int], parts: Iterable[Part], erased: int = 0
     ) -> DayRecord:
-        """Move a composed day in. Until `_day.json` is back, the day does not count as whole."""
+        """Move a composed day in. Until `_day.json` is written again, the day is not complete."""
         paths = {name: candidate.path(name) for name in (*TABLES, OBSERVED)}
         digest = digest_of({name: files.digest(path) for name, path in paths.items()})
         proven = tuple(sorted(p.set for p in parts if p.proof is not None))
@@ -248,11 +248,11 @@ class Lake:
         return record
 
     def take(self, record: DayRecord, root: Path) -> None:
-        """Move a whole day in from another lake."""
+        """Move a complete day in from another lake."""
         self.put(record, {name: root / name / _day_folder(record.snapshot_date) / PART for name in record.sizes})
 
     def put(self, record: DayRecord, paths: Mapping[str, Path]) -> None:
-        """Give a day its record and these files; others that it has stay."""
+        """Replace a day's record and these of its files."""
         day = record.snapshot_date
         marker = self.own(OBSERVED, day).with_name(DAY_RECORD)
         marker.unlink(missing_ok=True)
@@ -268,14 +268,14 @@ class Lake:
         files.write(marker, msgspec.json.encode(record), self.mode)
 
     def drop(self, days: Iterable[date]) -> None:
-        """Remove days from the lake. Each goes at once: without its `_day.json` it does not count."""
+        """Remove days from the lake, `_day.json` first: without it, a half-deleted day does not count."""
         for day in days:
             self.own(OBSERVED, day).with_name(DAY_RECORD).unlink(missing_ok=True)
             for name in (*TABLES, OBSERVED, DAYS):
                 shutil.rmtree(self.own(name, day).parent, ignore_errors=True)
 
     def damaged(self) -> list[date]:
-        """The days whose files are not what was written, though they are as long: every one of them is read."""
+        """The days whose files have the right size but the wrong digest. Reads every file."""
 
         def digest(day: date) -> str:
             return digest_of({name: files.digest(self._part(name, day)) for name in (*TABLES, OBSERVED)})
@@ -283,15 +283,15 @@ class Lake:
         return [day for day, record in self.days().items() if digest(day) != record.digest]
 
     def sweep(self, gone: Iterable[date]) -> None:
-        """Remove what killed writers left: half-written day records, and files of days that were being expired."""
+        """Remove killed writers' leftovers: half-written day records, and files of the expired days `gone`."""
         for aside in self.root.glob(f"{OBSERVED}/snapshot_date=*/.*{files.PARTIAL}"):
             aside.unlink()
         if gone := set(gone):
             self.drop(gone - self.days().keys())
 
     def scan(self, table: Table, days: Collection[DayRecord], *, movable: bool = False) -> str:
-        """The table's rows on some days (one at least) as SQL, with `snapshot_date`; a column that older files lack is
-        NULL there. `movable` has a connection look for the files where its variable LAKE says. Raises DamagedError.
+        """The table's rows on some days (at least one) as SQL, with `snapshot_date`; columns that older files lack are
+        NULL. `movable`: the connection's variable LAKE may override the lake's folder. Raises DamagedError.
         """
         schemas = self.schemas(table, days)
         known = {name for schema in schemas for name in schema.names}
@@ -302,7 +302,7 @@ class Lake:
         return f"SELECT {columns}, snapshot_date FROM {read}"
 
     def schemas(self, table: Table, days: Collection[DayRecord]) -> list[pa.Schema]:
-        """The schemas that the days' files have: one, or more where declarations have changed between these days."""
+        """The distinct schemas of the days' files: several if declarations changed between these days."""
         declared = {record.fingerprint: record.snapshot_date for record in days}
         found: list[pa.Schema] = []
         for day in declared.values():
@@ -312,18 +312,18 @@ class Lake:
         return found
 
     def scan_observed(self, days: Collection[DayRecord], *, movable: bool = False) -> str:
-        """What was observed on some days (one at least), as SQL: set_name, id, state, table_name, snapshot_date."""
+        """What was observed on some days (at least one), as SQL: set_name, id, state, table_name, snapshot_date."""
         return f"SELECT * FROM {self._read(OBSERVED, days, alike=True, movable=movable)}"
 
     def _read(self, name: str, days: Collection[DayRecord], *, alike: bool, movable: bool) -> str:
-        # To join files by name, DuckDB opens every one of them; files that are alike it opens as it comes to them.
+        # union_by_name makes DuckDB open every file first; files of one schema are opened one after the other.
         return (
             f"read_parquet({self._listed(name, days, movable=movable)}, hive_partitioning = true, "
             f"hive_types = {{'snapshot_date': DATE}}, union_by_name = {not alike})"
         )
 
     def _listed(self, name: str, days: Collection[DayRecord], *, movable: bool) -> str:
-        """The days' files as a list in SQL."""
+        """The days' files as an SQL list."""
         if not movable:
             return f"[{', '.join(literal(self._part(name, record.snapshot_date)) for record in days)}]"
         dates = ", ".join(f"'{record.snapshot_date}'" for record in days)
@@ -340,12 +340,12 @@ class Lake:
         return self.own(name, day)
 
     def own(self, name: str, day: date) -> Path:
-        """The file in this lake's own folder."""
+        """The path of the file in this lake's own folder."""
         return self.root / name / _day_folder(day) / PART
 
 
 def _write_proven(path: Path, proven: Collection[str], mode: int = files.PRIVATE_FOLDER) -> Path:
-    """Write one day's part of `days`: the set_name, and whether it was proven complete."""
+    """Write one day's file of `days`: per set_name, whether it was proven complete."""
     for above in (path.parents[2], path.parents[1], path.parent):
         files.folder(above, mode)
     table = pa.table({"set_name": list(SETS), "proven": [name in proven for name in SETS]})
@@ -354,7 +354,7 @@ def _write_proven(path: Path, proven: Collection[str], mode: int = files.PRIVATE
 
 
 def digest_of(digests: Mapping[str, str]) -> str:
-    """Return the digest of a day, of those of its files by table."""
+    """Return the digest of a day from those of its files by table."""
     return sha256(msgspec.json.encode(sorted(digests.items()))).hexdigest()
 
 

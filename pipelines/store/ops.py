@@ -1,6 +1,6 @@
-"""The record of the work as tables: every sync, page, reject and drift, as the manifests in `raw/` tell them.
+"""The record of the syncs as tables: every sync, page, reject and drift, from the manifests in `raw/`.
 
-They are published in the same file as the work they record, and can always be written again from `raw/`.
+They are published in the same file as the data they describe, and can always be rebuilt from `raw/`.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from pipelines.store.relations import DRIFT, PAGES, REJECTS, SYNC_SETS, SYNCS
 from pipelines.tables import Relation
 
 Row = dict[str, object]
-# What of a landing is compared with what the tables hold already.
+# The columns of ops.syncs by which a landing is recognised as recorded.
 _KEY = "snapshot_date, landing, outcome, verdict"
 DISCARDED = "discarded"
 
 
 class Landings(Protocol):
-    """What knows the landings: `raw/`."""
+    """The store of landings: `landing.raw.RawStore`."""
 
     def manifests(self) -> list[Manifest]:
         """All manifests, in order of day and landing."""
 
     def discarded(self) -> list[tuple[Manifest, Discard]]:
-        """Those that were discarded, each with why."""
+        """The discarded ones, each with its reason."""
 
     def pages(self, manifest: Manifest) -> Iterable[Body]:
-        """The landed bodies of one."""
+        """The index of one landing's bodies."""
 
     def rejects(self, manifest: Manifest) -> Iterable[Reject]:
-        """The refused records of one."""
+        """One landing's refused records."""
 
 
 def record(con: duckdb.DuckDBPyConnection, raw: Landings, *, full_refresh: bool = False) -> int:
-    """Write the landings that the tables do not hold yet, or all that `raw/` holds. Returns how many were written.
+    """Write the landings that the tables lack, or with `full_refresh` all in `raw/`. Returns how many were written.
 
-    What was recorded of landings that `raw/` no longer holds stays.
+    Rows of landings that `raw/` no longer holds stay.
     """
     recorded = set() if full_refresh else set(con.execute(f"SELECT {_KEY} FROM ops.syncs").fetchall())
     fresh = [m for m in raw.manifests() if m.verdict and _key(m, _outcome(m)) not in recorded]
@@ -64,7 +64,7 @@ def record(con: duckdb.DuckDBPyConnection, raw: Landings, *, full_refresh: bool 
 
 
 def stamp(con: duckdb.DuckDBPyConnection, at: datetime) -> str:
-    """Make a file another version of itself; returns the version's id."""
+    """Give the file a new version id, published `at`; returns the id."""
     version = uuid4().hex
     con.execute("DELETE FROM spans.version")
     con.execute("INSERT INTO spans.version VALUES ($1, $2)", [version, _utc(at)])
@@ -72,7 +72,7 @@ def stamp(con: duckdb.DuckDBPyConnection, at: datetime) -> str:
 
 
 def expire_rejects(con: duckdb.DuckDBPyConnection, before: date) -> int:
-    """Remove the rejected records of earlier days, whose raw bodies expire with them; returns how many there were."""
+    """Remove the rejected records of earlier days, which expire like the raw bodies; returns how many there were."""
     return count(con, "DELETE FROM ops.rejects WHERE snapshot_date < $before", {"before": before})
 
 
@@ -85,7 +85,7 @@ def _forget(con: duckdb.DuckDBPyConnection, manifest: Manifest) -> None:
 
 
 def _insert(con: duckdb.DuckDBPyConnection, relation: Relation, manifest: Manifest, rows: Iterable[Row]) -> None:
-    """Insert rows by the names of the declared columns; every row is of one landing."""
+    """Insert rows of one landing by column name."""
     landing: Row = {"snapshot_date": manifest.snapshot_date, "landing": manifest.landing}
     whole = [landing | row for row in rows]
     if whole:

@@ -1,8 +1,8 @@
-"""Which database files Rollbook wrote, and whether they are still as it wrote them.
+"""Recognises the database files that Rollbook wrote, if they are unchanged.
 
-An analyst may open the published file for writing, a backup may put another one in its place, a disk may cut it short.
-The writer builds on no such file. What it wrote is noted in `build/versions.json`: the size, the time and the inode,
-which cost nothing to compare, and the digest, for a file that was only copied or moved.
+An analyst may open the published file for writing, a restore may replace it, a disk may truncate it. The writer never
+builds on such a file. `build/versions.json` lists what Rollbook wrote: size, mtime and inode, which are cheap to
+compare, and the digest, for a file that was only copied or moved.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pipelines import files
 from pipelines.store.versions import target
 
 FILE = "versions.json"
-# More than are ever kept; a file that is older than these was deleted long ago.
+# More versions than are ever kept: older files were deleted long ago.
 REMEMBERED = 12
 
 
 class OwnFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file as it was written. `mtime` is in nanoseconds; `sha256` is None until the file was read for it."""
+    """One file as written. `mtime` is in nanoseconds; `sha256` is None until it is computed."""
 
     size: int
     mtime: int
@@ -30,38 +30,39 @@ class OwnFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnFiles:
-    """What is noted of the database files of one warehouse."""
+    """The notes about the database files of one warehouse."""
 
     def __init__(self, build: Path) -> None:
         self.path = build / FILE
 
     @property
     def is_there(self) -> bool:
-        """Whether anything was ever noted; a warehouse made by an earlier Rollbook has no notes."""
+        """Whether there are notes; a warehouse made by an earlier Rollbook has none."""
         return self.path.exists()
 
     def forget(self, path: Path) -> None:
-        """Stop vouching for a file that turned out to be damaged although its size and time are unchanged."""
+        """Stop recognising a file that is damaged although its size and time are unchanged."""
         if path.is_file():
             inode = path.stat().st_ino
             digests = {v.sha256 for v in self._load() if v.inode == inode and v.sha256}
             self._save(v for v in self._load() if v.inode != inode and v.sha256 not in digests)
 
     def forget_all(self) -> None:
-        """Stop vouching for every file: none that was written so far may be built on."""
+        """Stop recognising every file written so far."""
         self._save(())
 
     def note(self, *paths: Path, unread: bool = False) -> None:
-        """Note files as they are now: Rollbook wrote them, and vouches for what is in them.
+        """Record files as written by Rollbook, as they are now.
 
-        `unread` leaves the digests for the next note of these files, or the next writer: that takes reading them.
+        `unread` leaves the digests, which need a full read, to the next note of these files or the next writer.
         """
         self._save([*self._load(), *(_described(path, None if unread else files.digest(path)) for path in paths)])
 
     def recognises(self, path: Path, *, noting: bool = True) -> bool:
         """Whether a file is there and is what Rollbook wrote, byte for byte.
 
-        A copied or moved file is noted, so that the next check is cheap, unless `noting` is false: only a writer may.
+        A copied or moved file is noted, so that the next check is cheap. Only a writer may note: others pass
+        `noting=False`.
         """
         file = target(path)
         if file is None or _has_wal(path) or _has_wal(file):
@@ -99,6 +100,6 @@ def _described(path: Path, sha256: str | None) -> OwnFile:
 
 
 def _has_wal(path: Path) -> bool:
-    """Whether somebody wrote to a database and did not finish: what is in the log belongs to its content."""
+    """Whether a database has a non-empty write-ahead log: changes that are not in its file yet."""
     wal = path.with_name(f"{path.name}.wal")
     return wal.is_file() and wal.stat().st_size > 0

@@ -1,11 +1,11 @@
-"""What an institution gives the fleet: its published tables as Parquet files, in a folder that all institutions share.
+"""An institution's parts of the fleet: its published tables as Parquet files, in a folder that all institutions share.
 
-    <table>/institution=<name>/<version>.parquet   one file a table: `students`, `history.students`, `spans.days` ...
-    _parts/<name>.json                             which of them are whole, and of which version (`Given`)
+    <table>/institution=<name>/<version>.parquet   one file per table: `students`, `history.students`, `spans.days` ...
+    _parts/<name>.json                             the note: which files are complete, of which version (`Given`)
 
-Each file has its institution as a column, too. A version that changes nothing of a table leaves its file alone. They
-are written after the swap of the published file, so a killed writer leaves parts of an older version; the next one
-writes them again (`keep_up`). Who wants a consistent set of them reads the note first (see `fleet.file.gathering`).
+Each file also has its institution as a column. The file of an unchanged table stays. The files are written after the
+swap of the published file, so a killed writer leaves parts of an older version; the next writer writes them again
+(`keep_up`). To get a consistent set, read the note first (see `fleet.file.gathering`).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ log = logging.getLogger(__name__)
 
 NOTES = "_parts"
 INSTITUTION = "institution"
-# The bodies' places and digests say nothing to who has no bodies; the version is in the note.
+# `pages` describes bodies that stay with the institution; the version is in the note.
 _LEFT_OUT = (PAGES, VERSION)
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One table's file: its name, rows and bytes, and a digest of the rows, whatever their order."""
+    """One table's file: its name, number of rows, size in bytes, and a digest of the rows in any order."""
 
     file: str
     rows: int
@@ -51,9 +51,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """What one institution gives: its parts by table, of one version of its published file. Times are UTC.
+    """The note: one institution's parts by table, of one version of its published file. Times are UTC.
 
-    `mode` is that of the files; `school_id` tells who it is, whatever it is called.
+    `mode` is the files' mode; `school_id` identifies the school even under another name.
     """
 
     version: str
@@ -66,17 +66,17 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shared() -> tuple[Relation, ...]:
-    """The tables that are given."""
+    """The tables that institutions share with the fleet."""
     return tuple(r for r in schema.declared() if r not in _LEFT_OUT)
 
 
 def title(relation: Relation) -> str:
-    """What a table is called in the fleet's folder: `students`, `syncs`, `history.students`, `spans.days`."""
+    """A table's name in the fleet's folder: `students`, `syncs`, `history.students`, `spans.days`."""
     return relation.name if relation.schema in ("main", "ops") else f"{relation.schema}.{relation.name}"
 
 
 def note_of(fleet: Path, name: str) -> Given | None:
-    """What an institution gives; None where it gives nothing, or where that cannot be read."""
+    """An institution's note; None if there is none or it cannot be read."""
     path = fleet / NOTES / f"{name}.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=Given)
@@ -88,18 +88,18 @@ def note_of(fleet: Path, name: str) -> Given | None:
 
 
 def givers(fleet: Path) -> list[str]:
-    """The names of the institutions that give something, or gave once, in order."""
+    """The names of the institutions with a note, in order."""
     return sorted(name.removesuffix(".json") for name in files.names(fleet / NOTES) if name.endswith(".json"))
 
 
 def path_of(fleet: Path, table: str, name: str, part: Part) -> Path:
-    """Where a part is."""
+    """The path of a part."""
     return _folder(fleet, table, name) / part.file
 
 
 def forget(fleet: Path, name: str) -> bool:
-    """Remove all that an institution gave; returns whether there was anything. The note goes last: it tells
-    who comes after a kill that something is left.
+    """Remove all parts of an institution; returns whether there were any. The note is removed last, so that after a
+    kill the rest is still found.
     """
     there = list(fleet.glob(f"*/{INSTITUTION}={name}"))
     note = fleet / NOTES / f"{name}.json"
@@ -111,7 +111,7 @@ def forget(fleet: Path, name: str) -> bool:
 
 
 class Parts:
-    """The parts of one warehouse. Everything is for its writer; a single school has none, and nothing happens."""
+    """The parts of one warehouse. Requires the writer lock; outside a fleet, all methods do nothing."""
 
     def __init__(self, warehouse: Warehouse) -> None:
         self.warehouse = warehouse
@@ -119,7 +119,7 @@ class Parts:
         self.name = warehouse.root.name
 
     def keep_up(self) -> None:
-        """Write the parts unless they are of the version that is published; a killed writer leaves them so."""
+        """Write the parts if a killed writer left them at an older version than the published file."""
         if self.fleet is not None and self.warehouse.published.is_file():
             with self._warning(self.fleet):
                 self._open_up(self.fleet)
@@ -127,16 +127,16 @@ class Parts:
                     self._write(self.fleet)
 
     def write(self) -> None:
-        """Write what changed. Where that fails, the night goes on: a warning says that the fleet keeps the older parts,
-        and the next writer tries again.
+        """Write the changed parts. On failure the sync goes on: it logs a warning, the fleet keeps the older parts, and
+        the next writer tries again.
         """
         if self.fleet is not None:
             with self._warning(self.fleet):
                 self._write(self.fleet)
 
     def is_current(self) -> bool:
-        """Whether the parts are whole, and of the version and mode that are published. Raises DamagedError for a
-        published file that cannot be read.
+        """Whether the parts are complete, and of the published file's version and mode. Raises DamagedError if that
+        file cannot be read.
         """
         if self.fleet is None:
             return True
@@ -149,19 +149,19 @@ class Parts:
         )
 
     def clear(self) -> None:
-        """Remove them. What cannot be written again may hold an erased student."""
+        """Remove the parts: if they cannot be written again, they may still hold an erased student."""
         if self.fleet is not None and forget(self.fleet, self.name):
-            log.warning("What %s gives the fleet could not be brought up to date and was removed", self.name)
+            log.warning("The parts of %s in the fleet could not be brought up to date and were removed", self.name)
 
     def forget_earlier_names(self) -> None:
-        """Remove what the same school gave under another name: nobody keeps that up."""
+        """Remove the same school's parts under another name, which nothing would update."""
         if self.fleet is None or not self.warehouse.published.is_file():
             return
         school = self.warehouse.bound_to()
         for name in givers(self.fleet):
             given = note_of(self.fleet, name)
             if name != self.name and given is not None and given.school_id == school and forget(self.fleet, name):
-                log.warning("What this school gave the fleet as %s was removed", name)
+                log.warning("This school's parts in the fleet under its former name %s were removed", name)
 
     @contextmanager
     def _warning(self, fleet: Path) -> Iterator[None]:
@@ -169,11 +169,11 @@ class Parts:
             with machine.translate_errors(fleet):
                 yield
         except (RollbookError, OSError, duckdb.Error) as error:
-            # DuckDB's own words may repeat a value.
+            # DuckDB's message may repeat a value.
             why = error.message if isinstance(error, RollbookError) else type(error).__name__
             log.warning(
-                "What %s gives the fleet could not be written: %s. The fleet keeps what it had; the next sync tries"
-                " again",
+                "The parts of %s in the fleet could not be written: %s. The fleet keeps the earlier ones; the next sync"
+                " tries again",
                 self.name,
                 why,
             )
@@ -188,7 +188,7 @@ class Parts:
             there = schema.existing(con)
             tables = {}
             for relation in shared():
-                if (relation.schema, relation.name) in there:  # one that was put back may be of an earlier Rollbook
+                if (relation.schema, relation.name) in there:  # a restored file may be from an earlier Rollbook
                     table = title(relation)
                     tables[table] = self._part(con, fleet, relation, str(version), known.get(table))
         given = Given(
@@ -201,7 +201,7 @@ class Parts:
     def _part(
         self, con: duckdb.DuckDBPyConnection, fleet: Path, relation: Relation, version: str, known: Part | None
     ) -> Part:
-        """A table's part: the one that is there, if its rows are the same, else another one."""
+        """A table's part: the known one, if its rows are the same, else a new one."""
         table, full = title(relation), f"{relation.schema}.{relation.name}"
         folder = _folder(fleet, table, self.name)
         for path in (folder.parent, folder):
@@ -232,7 +232,7 @@ class Parts:
                 (folder / name).unlink(missing_ok=True)
 
     def _open_up(self, fleet: Path) -> None:
-        """Let who may enter this warehouse reach it, and the parts: through the folders that all institutions share."""
+        """Make the shared folders above searchable for everybody who may enter this warehouse."""
         files.folder(fleet)
         entered = self.warehouse.root.stat().st_mode & 0o011
         for path in (fleet.parent, fleet):
@@ -244,14 +244,14 @@ def _folder(fleet: Path, table: str, name: str) -> Path:
 
 
 def _widen(folder: Path, mode: int) -> None:
-    """Let others in, too; what other institutions let in stays."""
+    """Add permissions to a folder, keeping those that other institutions added."""
     now = folder.stat().st_mode & 0o777
     if mode & ~now:
         folder.chmod(now | mode)
 
 
 def _digest(con: duckdb.DuckDBPyConnection, full: str) -> tuple[str, int]:
-    """A digest of a table's columns and rows, whatever their order, and how many rows there are."""
+    """A digest of a table's columns and of its rows in any order, and the number of rows."""
     kinds = con.execute(f"DESCRIBE {full}").fetchall()
     query = f"SELECT COUNT(*), CAST(SUM(CAST(HASH(t) AS HUGEINT)) AS VARCHAR) FROM {full} AS t"
     rows, hashed = con.execute(query).fetchall()[0]

@@ -1,6 +1,6 @@
-"""The tables that Rollbook itself keeps, declared like those of `tables`: changes, thresholds, the record of the work.
+"""Declarations of Rollbook's own tables: changes, thresholds, terms, the record of the syncs.
 
-What the service states is declared in `tables`. How rows get in here is decided where they are made.
+The service's data are declared in `tables`. The modules that make the rows fill these tables.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pipelines.tables import SETS, Column, Relation
 
 VALID = (
     Column("valid_from", "DATE", "First snapshot that showed this state."),
-    Column("valid_to", "DATE", "First snapshot that did not; NULL = still so."),
+    Column("valid_to", "DATE", "First snapshot that did not; NULL = current."),
 )
 SPAN = (
     Column("span_state", "VARCHAR", "stated, empty (an empty list), or mute (silent or refused).", personal=False),
@@ -20,7 +20,7 @@ SNAPSHOT_DATE = Column("snapshot_date", "DATE", "The day of the snapshot.")
 _LANDING = Column("landing", "BIGINT", "Which of the day's landings, from 1.")
 _SET = Column("set_name", "VARCHAR", "The set: students, classes, auth or details.", personal=False)
 
-# The keys that `main.changes` has columns for: those of the walked sets, each with its set.
+# The key columns of `main.changes`: those of the walked sets, each with its set.
 _WALKED = {s.key: s.name for s in SETS.values() if s.walked}
 CHANGE_KEYS = tuple(_WALKED)
 
@@ -50,7 +50,7 @@ THRESHOLDS = Relation(
     "One row per threshold of who is to watch, as thresholds.csv beside this file had it at the last publish.",
     (
         Column("name", "VARCHAR", "The threshold's name.", personal=False),
-        Column("value", "DOUBLE", "Where it lies: percent, points or days, as the meaning says."),
+        Column("value", "DOUBLE", "The limit, in percent, points or days, as the meaning says."),
         Column("meaning", "VARCHAR", "What it decides, in words.", personal=False),
     ),
     key=("name",),
@@ -63,7 +63,7 @@ TERMS = Relation(
     (
         Column("name", "VARCHAR", "The term's name.", personal=False),
         Column("first_day", "DATE", "Its first day."),
-        Column("last_day", "DATE", "Its last day, which is in it."),
+        Column("last_day", "DATE", "Its last day, inclusive."),
     ),
     key=("name",),
 )
@@ -71,12 +71,12 @@ TERMS = Relation(
 SYNCS = Relation(
     "ops",
     "syncs",
-    "One row per sync, whatever became of it.",
+    "One row per sync, whatever its outcome.",
     (
         SNAPSHOT_DATE,
         _LANDING,
         Column("started_at", "TIMESTAMP", "When the sync began, UTC."),
-        Column("finished_at", "TIMESTAMP", "When it was judged, UTC."),
+        Column("finished_at", "TIMESTAMP", "When it got its verdict, UTC."),
         Column(
             "outcome",
             "VARCHAR",
@@ -106,13 +106,13 @@ SYNCS = Relation(
 SYNC_SETS = Relation(
     "ops",
     "sync_sets",
-    "One row per sync and set that it walked: what came, and what became of it.",
+    "One row per sync and walked set: what was received, and the result.",
     (
         SNAPSHOT_DATE,
         _LANDING,
         _SET,
-        Column("received", "BIGINT", "Records on the pages that count: of an unproven set, on those of every walk."),
-        Column("records", "BIGINT", "Different records among them."),
+        Column("received", "BIGINT", "Records on the pages that count; for an unproven set, on those of all walks."),
+        Column("records", "BIGINT", "Distinct records among them."),
         Column("proven", "BOOLEAN", "Whether the set was proven complete; if not, nothing was removed from it."),
         Column("walks", "BIGINT", "Walks it took."),
         Column("repeated", "BIGINT", "Records received more than once."),
@@ -145,7 +145,7 @@ PAGES = Relation(
 REJECTS = Relation(
     "ops",
     "rejects",
-    "One row per refused record: what was known of it stands.",
+    "One row per refused record; its earlier values stay.",
     (
         SNAPSHOT_DATE,
         _LANDING,
@@ -166,7 +166,7 @@ REJECTS = Relation(
 DRIFT = Relation(
     "ops",
     "drift",
-    "One row per sync and field that the declarations do not know.",
+    "One row per sync and undeclared field.",
     (
         SNAPSHOT_DATE,
         _LANDING,
@@ -181,10 +181,10 @@ DRIFT = Relation(
 MERGED_DAYS = Relation(
     "spans",
     "days",
-    "Internal: one row per landed day that the history stands on.",
+    "Internal: one row per landed day in the history.",
     (
         SNAPSHOT_DATE,
-        # It is made from names, too: who has a guess at a day's records could try it.
+        # Personal: it covers names, too, so a guess at a day's records could be tested against it.
         Column("digest", "VARCHAR", "Digest of the day's content.", personal=True),
     ),
     key=("snapshot_date",),
@@ -204,9 +204,9 @@ PROVEN_DAYS = Relation(
 VERSION = Relation(
     "spans",
     "version",
-    "Internal: one row, which version of the published file this is.",
+    "Internal: one row with the version of this published file.",
     (
-        Column("id", "VARCHAR", "Another one with each publish.", personal=False),
+        Column("id", "VARCHAR", "New with each publish.", personal=False),
         Column("published_at", "TIMESTAMP", "When it was made, UTC."),
     ),
     key=("id",),
@@ -216,7 +216,7 @@ VERSION = Relation(
 OBSERVED = Relation(
     "snapshots",
     "observed",
-    "One row per landed day and record: what was observed of it. And one per set proven complete.",
+    "One row per landed day and record: what was observed of it. And one row per set proven complete.",
     (
         SNAPSHOT_DATE,
         _SET,
@@ -227,7 +227,7 @@ OBSERVED = Relation(
             "stated, silent (about table_name), rejected; proven: the set was complete.",
             personal=False,
         ),
-        Column("table_name", "VARCHAR", "The table that a silent record said nothing of.", personal=False),
+        Column("table_name", "VARCHAR", "The table that a silent record did not state.", personal=False),
     ),
     key=("snapshot_date", "set_name", "id", "state", "table_name"),
     nullable=("id", "table_name"),

@@ -1,7 +1,7 @@
-"""What stands in the database, made from the declarations: schemas and tables, and a comment on each and its columns.
+"""Creates the database's schemas and tables from the declarations, with comments on the tables and their columns.
 
-`main` holds the current state, `history` the versions, `ops` the record of the work, `snapshots` views of the lake,
-`spans` the writer's own bookkeeping. Filling them is not done here; views and macros are made in `views`.
+`main` holds the current state, `history` the versions, `ops` the record of the syncs, `snapshots` views of the lake,
+`spans` the writer's own bookkeeping. Other modules fill them; `views` creates views and macros.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipelines.tables import TABLES, Relation
 
 sql = statements("pipelines.store")
 
-# The ending of a table's name while the one that replaces it is made.
+# Suffix of a table's name while its replacement is made.
 REPLACED = "_was"
 
 # DuckDB takes no comment on a schema; the data dictionary shows these.
@@ -33,7 +33,7 @@ SCHEMAS = {
 
 
 def declared() -> Iterator[Relation]:
-    """Every table in a file."""
+    """Every declared table of a database file."""
     for table in TABLES.values():
         yield Relation("main", table.name, table.comment, table.columns, table.key)
         yield Relation(
@@ -49,10 +49,10 @@ def declared() -> Iterator[Relation]:
 
 
 def ensure(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """Make what is missing. Returns the schemas that held tables which are declared differently now.
+    """Create missing tables and upgrade the others. Returns the schemas with tables whose declaration has changed.
 
-    Such a table is made again with what its old rows hold of its columns; what is new must come from the lake or from
-    `raw/`, as far as they reach back. Comment-only changes apply in place.
+    Such a table is made again from its old rows, as far as they have its columns; new columns must be filled from the
+    lake or `raw/`, as far as they reach back. Comment-only changes apply in place.
     """
     for name in SCHEMAS:
         con.execute(f"CREATE SCHEMA IF NOT EXISTS {name}")
@@ -73,7 +73,7 @@ def ensure(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
 
 
 def _make(con: duckdb.DuckDBPyConnection, relation: Relation, have: Existing | None) -> None:
-    """Make a table, with the rows of the one that it replaces. Values that do not fit a column's new type are NULL."""
+    """Make a table with the rows of the one it replaces. Values that do not fit a column's new type become NULL."""
     full, columns = f"{relation.schema}.{relation.name}", relation.columns
     if have is not None:
         con.execute(f"ALTER TABLE {full} RENAME TO {relation.name}{REPLACED}")
@@ -102,7 +102,7 @@ def _drop_replaced(con: duckdb.DuckDBPyConnection) -> None:
 
 @dataclass
 class Existing:
-    """A table as it is in a file: its columns with their types, and the comments."""
+    """A table in a file: its columns with their types, and the comments."""
 
     comment: str | None = None
     columns: list[tuple[str, str]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Days made aside over the lake: a backfill that waits to be published."""
+"""Staged days on top of the lake: a backfill before its publish."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pipelines.store.lake import DayRecord, Lake
 
 
 class StagedLake(Lake):
-    """Days made aside over another lake, which stays as it is until `move_in`.
+    """Staged days on top of another lake, which stays unchanged until `move_in`.
 
-    A day that was made here hides the same day below; a `hidden` day is not there at all. So a backfill can be merged
-    and shown to a person before a single file of the lake is another.
+    A day that was made here replaces the same day below; a `hidden` day does not exist. So a backfill can be merged and
+    shown to a person before any file of the lake changes.
     """
 
     def __init__(self, below: Lake, root: Path) -> None:
@@ -24,16 +24,16 @@ class StagedLake(Lake):
         self.hidden: frozenset[date] = frozenset()
 
     def hide(self, days: Iterable[date]) -> None:
-        """Leave these days out."""
+        """Hide these days."""
         self.hidden |= frozenset(days)
 
     def days(self) -> dict[date, DayRecord]:
-        """Every whole day, made here or below, in order."""
+        """Every complete day, made here or below, in order."""
         found = self.below.days() | super().days()
         return {day: found[day] for day in sorted(found) if day not in self.hidden}
 
     def move_in(self) -> None:
-        """Give the lake below the days that were made here, and take the hidden ones out of it."""
+        """Move the days that were made here into the lake below, and remove the hidden ones from it."""
         for day, record in super().days().items():
             if day not in self.hidden:
                 self.below.take(record, self.root)

@@ -1,4 +1,4 @@
-"""Flattened rows on their way into a day: Parquet files in the writer's own folder. Composing the day is in `lake`."""
+"""Staged rows: flattened, but not composed into a day yet. `lake` composes the day."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from pipelines import files
 
 
 class Staging:
-    """Flattened rows on their way into a day: a Parquet file a table, in a folder of its own.
+    """Writes flattened rows to one Parquet file per table in `folder`, which is emptied first.
 
-    Rows are written one batch behind: Parquet is encoded outside of Python's lock, so that the next batch is flattened
-    meanwhile.
+    A thread writes each batch while the next one is flattened: Parquet is encoded without Python's lock.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -28,7 +27,7 @@ class Staging:
         self._under_way: Future[None] | None = None
 
     def add(self, tables: Mapping[str, pa.Table]) -> None:
-        """Append rows per table name (`observed` among them), in the schema that flattening gives them."""
+        """Append rows per table name (including `observed`), in flattening's schema. Raises the last batch's error."""
         self._settle()
         self._under_way = self._thread.submit(self._write, tables)
 
@@ -38,8 +37,8 @@ class Staging:
             if writer is None:
                 path = staged_file(self.folder, name)
                 path.touch(files.PRIVATE_FILE)
-                # Read once and dropped: what a dictionary would save is not worth the time it takes.
-                # The file is opened here, so that it can be closed whatever becomes of the writer.
+                # The file is read once and dropped: a dictionary would cost more time than it saves.
+                # It is opened here, so that it can be closed even if the writer fails.
                 self._files.append(pa.OSFile(str(path), "wb"))
                 writer = pq.ParquetWriter(self._files[-1], rows.schema, compression="lz4", use_dictionary=False)
                 self._writers[name] = writer
@@ -47,23 +46,23 @@ class Staging:
                 writer.write_table(rows)
 
     def _settle(self) -> None:
-        """Let the batch under way end; what it raised is raised here, a full disk for one."""
+        """Wait for the batch being written, and raise its error, such as a full disk."""
         if self._under_way is not None:
             self._under_way.result()
 
     def abandon(self) -> None:
-        """Close what is still open, whatever becomes of it: a disk that is full has no room for the files' ends."""
+        """Close all files, ignoring I/O errors: a full disk has no room for the files' footers."""
         self._thread.shutdown()
         for writer in self._writers.values():
             with suppress(OSError):
                 writer.close()
-            writer.is_open = False  # else it tries again when it is collected, where no error can be handled
+            writer.is_open = False  # else it closes again when garbage-collected, where no error can be handled
         for file in self._files:
             with suppress(OSError):
                 file.close()
 
     def close(self) -> None:
-        """End the files. Nothing may be added afterwards."""
+        """Finish the files. No more may be added."""
         try:
             self._settle()
         finally:

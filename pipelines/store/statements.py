@@ -1,7 +1,7 @@
-"""SQL statements from `.sql` files: one whole statement a file, beside the code that runs it.
+"""SQL statements from `.sql` files: one whole statement per file, beside the code that runs it.
 
-They are Jinja templates. Names, and lists and comparisons of columns, come from the declarations in `tables` by the
-macros in `store/sql/_macros.sql`; values are DuckDB parameters, `$name`, and never part of the text.
+They are Jinja templates. Macros in `store/sql/_macros.sql` make names, and lists and comparisons of columns, from the
+declarations in `tables`; values are DuckDB parameters, `$name`, and never part of the text.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MACROS = "_macros.sql"
 
 
 def statements(package: str, folder: str = "sql") -> Callable[..., str]:
-    """The function that renders the statements in a folder of a package by name: `sql("name", table="t")`.
+    """Return a function that renders the statements of a package's folder by name: `sql("name", table="t")`.
 
-    It raises jinja2.UndefinedError for a part that a statement names and the call does not give.
+    It raises jinja2.UndefinedError for a variable that the call does not pass.
     """
 
     def sql(name: str, **parts: object) -> str:
@@ -32,11 +32,11 @@ def statements(package: str, folder: str = "sql") -> Callable[..., str]:
 
 @cache
 def environment(package: str, folder: str) -> Environment:
-    """The Jinja environment of one package's statements, with the macros that all of them may use as `m`."""
-    # Loaded when the first statement is rendered: `rollbook --help` renders none.
+    """The Jinja environment of one package's statements, with the shared macros as `m`."""
+    # Imported for the first statement: `rollbook --help` renders none.
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    # S701 asks for HTML's escapes; this is SQL, made of our own declarations.
+    # S701 asks for HTML escaping; this is SQL, made from our own declarations.
     folders = dict.fromkeys(((package, folder), (package, "sql"), ("pipelines.store", "sql")))
     loader = ChoiceLoader([PackageLoader(*place) for place in folders])
     made = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # noqa: S701

@@ -1,10 +1,10 @@
 """The published files, and which of them readers get (G10).
 
-Each version lies under a name of its own in `published/`, and `rollbook.duckdb` is a link to the newest. DuckDB gives a
-process that still has a file open the same file again when it connects by the same path, so a path that led to two
-versions would keep a notebook or a dashboard on an old night. No name is therefore used twice, also not by `restore`.
+Each version is stored under its own name in `published/`, and `rollbook.duckdb` is a symlink to the newest. A process
+that still has a file open gets the same file from DuckDB when it connects by the same path, so reusing a path would
+keep a notebook or a dashboard on an old night. Therefore no name is ever reused, not even by `restore`.
 
-Where the disk knows no links, `rollbook.duckdb` is a copy, and `published/newest.txt` names the version.
+If the disk does not support symlinks, `rollbook.duckdb` is a copy, and `published/newest.txt` names the version.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pathlib import Path
 from pipelines import files
 
 PUBLISHED, FOLDER, POINTER = "rollbook.duckdb", "published", "newest.txt"
-# The file without names, which has a folder of its own: others may enter that one.
+# The file without names has its own folder, which others may enter.
 PSEUDONYMOUS, PSEUDONYMOUS_FOLDER = "rollbook-pseudonymous.duckdb", "pseudonymous"
-# How many versions are kept besides the newest.
+# Versions kept besides the newest.
 KEPT = 3
-# How a disk says that it knows no links.
+# The errors of a disk without symlinks.
 _WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
-# DuckDB names a database by its file up to the first dot: `rollbook.main.students` holds for every version.
+# DuckDB names a database by its file up to the first dot: `rollbook.main.students` works for every version.
 _TIME = "%Y-%m-%dT%H-%M-%S-%f.duckdb"
 
 
 class Versions:
-    """The folder `published/` of one warehouse and the link beside it, or another pair of the kind."""
+    """A folder of versions and the link beside it: by default `published/` and `rollbook.duckdb`."""
 
     def __init__(self, root: Path, mode: int, folder_mode: int, *, name: str = PUBLISHED, folder: str = FOLDER) -> None:
         self.link = root / name
@@ -42,7 +42,7 @@ class Versions:
         self.folder_mode = folder_mode
 
     def prepare(self, earlier: Path | None = None) -> None:
-        """Make the folder, apply the modes that are set now, and move in what earlier Rollbooks kept elsewhere."""
+        """Make the folder, apply the current modes, and move in the versions of an `earlier` Rollbook's folder."""
         files.folder(self.folder, self.folder_mode)
         self.folder.chmod(self.folder_mode)
         if earlier is not None:
@@ -52,7 +52,7 @@ class Versions:
                 earlier.rmdir()
         for version in self.all():
             version.chmod(self.mode)
-        if self.link.is_file() and not self.link.is_symlink():  # a copy, where the disk knows no links
+        if self.link.is_file() and not self.link.is_symlink():  # a copy on a disk without symlinks
             self.link.chmod(self.mode)
 
     def all(self) -> list[Path]:
@@ -60,7 +60,7 @@ class Versions:
         return sorted(self.folder.glob(f"{self.stem}.*.duckdb"), reverse=True)
 
     def newest(self) -> Path | None:
-        """The version that readers get; None when the link does not lead to one."""
+        """The version that readers get; None if the link does not point to a version."""
         if self.link.is_symlink():
             return target(self.link, self.folder)
         with suppress(OSError, ValueError):
@@ -70,12 +70,12 @@ class Versions:
         return None
 
     def kept(self) -> list[Path]:
-        """The versions that readers got before, the newest first."""
+        """The versions before the newest, in descending order."""
         newest = self.newest()
         return [version for version in self.all() if newest is None or version.name < newest.name]
 
     def add(self, file: Path) -> Path:
-        """Move a finished file in, under a new name. Readers get it once `show` was called."""
+        """Move a finished file in, under a new name. `show` then points readers to it."""
         version = self._new_name()
         file.chmod(self.mode)
         files.sync(file)
@@ -84,7 +84,7 @@ class Versions:
         return version
 
     def again(self, file: Path) -> Path:
-        """Add a file that is here already, under a new name."""
+        """Add a copy or hard link of a version that is here already, under a new name."""
         version = self._new_name()
         _same_file(file, version)
         version.chmod(self.mode)
@@ -92,7 +92,7 @@ class Versions:
         return version
 
     def show(self, version: Path) -> None:
-        """Lead readers to a version, at once and durably."""
+        """Point readers to a version, atomically and durably."""
         aside = self.link.with_name(f".{self.link.name}{files.PARTIAL}")
         aside.unlink(missing_ok=True)
         try:
@@ -108,27 +108,27 @@ class Versions:
         files.sync(self.link.parent)
 
     def sweep(self) -> None:
-        """Remove versions that a killed writer did not come to show."""
+        """Remove versions that a killed writer added but did not show."""
         if (newest := self.newest()) is not None:
             for version in self.all():
                 if version.name > newest.name:
                     remove(version)
 
     def retire(self, leaving: int = KEPT) -> None:
-        """Remove all that is kept but the last few; readers who have one of them open keep it."""
+        """Remove all kept versions except the last `leaving`; readers that have one of them open keep it."""
         for version in self.kept()[leaving:]:
-            with suppress(PermissionError):  # a system where a file in use cannot be removed: the next night
+            with suppress(PermissionError):  # some systems cannot remove a file in use: retried the next night
                 remove(version)
 
     def clear(self) -> None:
-        """Remove the link first, then every version and the folder: nothing of the kind is there any more."""
+        """Remove the link first, then every version and the folder."""
         self.link.unlink(missing_ok=True)
         for version in self.all():
             remove(version)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _new_name(self) -> Path:
-        """A name that sorts after all others, wherever the clock was set to."""
+        """A name that sorts after all others, even if the clock was set back."""
         name, now = f"{self.stem}.{_TIME}", datetime.now(UTC)
         for version in self.all()[:1]:
             with suppress(ValueError):
@@ -137,8 +137,8 @@ class Versions:
 
 
 def target(path: Path, folder: Path | None = None) -> Path | None:
-    """The file at a path. A link counts only if it leads into the folder of versions (default: `published/` beside it);
-    None for anything else.
+    """The file at a path, or the target of a link that points into the folder of versions (default: `published/`
+    beside it); None for anything else.
     """
     if path.is_symlink():
         found = path.parent / path.readlink()
@@ -147,7 +147,7 @@ def target(path: Path, folder: Path | None = None) -> Path | None:
 
 
 def set_aside(path: Path, aside: Path) -> None:
-    """Let what is at a path be found at `aside`, too; what is no file is moved there."""
+    """Link or copy the file at a path to `aside`; move anything that is not a file there."""
     found = target(path)
     if found is not None:
         if not aside.exists():
@@ -157,7 +157,7 @@ def set_aside(path: Path, aside: Path) -> None:
 
 
 def remove(version: Path) -> None:
-    """Remove a version, and what an analyst's own writing left beside it."""
+    """Remove a version, and the write-ahead log that an analyst's changes left beside it."""
     version.unlink(missing_ok=True)
     version.with_name(f"{version.name}.wal").unlink(missing_ok=True)
 
@@ -167,7 +167,7 @@ def _is_plain(path: Path) -> bool:
 
 
 def _same_file(file: Path, name: Path) -> None:
-    """Give a file a second name; where the disk cannot, a copy."""
+    """Hard-link a file; copy it if the disk does not support that."""
     try:
         os.link(file, name)
     except OSError:

@@ -1,8 +1,7 @@
 """The database that analysts open, and the one being built: copy, write, check, swap (G10).
 
-The next file starts as a copy of a file that Rollbook wrote and nobody has changed since (`own_files`); until the swap
-nobody sees it, and a crash leaves only a file that the next writer throws away. What is written into it is the business
-of `history` and `ops`.
+The next file starts as a copy of an unchanged file that Rollbook wrote (`own_files`). Readers do not see it until the
+swap, and the next writer removes one that a crash left. `history` and `ops` write its content.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ class Warehouse:
         shared_mode: int | None = None,
         fleet: Path | None = None,
     ) -> None:
-        """`mode` is that of what is published; `shared_mode` that of the pseudonymous file, where one is made. `fleet`
-        is the folder of what the institutions of a registry share; a single school has none.
+        """`mode` is the published file's mode, `shared_mode` the pseudonymous file's. `fleet` is the folder that the
+        institutions of a registry share; a single school has none.
         """
         self.root = root
         self.fleet = fleet
@@ -68,16 +67,16 @@ class Warehouse:
 
     @property
     def scratch(self) -> Path:
-        """Where DuckDB spills to."""
+        """The folder that DuckDB spills to."""
         return self.build / "spill"
 
     @property
     def staged_lake(self) -> Path:
-        """Where days are made that are not in the lake yet."""
+        """The folder of staged days, which are not in the lake yet."""
         return self.build / "lake"
 
     def prepare(self) -> None:
-        """Make the folders; who may read a file that is published may enter the warehouse's own folder."""
+        """Make the folders; everybody who may read a published file may enter the warehouse's folder."""
         entered = self.lake.folder_mode | self.pseudonymous.folder_mode
         files.folder(self.root, entered)
         self.root.chmod(entered)
@@ -88,7 +87,7 @@ class Warehouse:
             files.folder(path)
 
     def sweep(self) -> None:
-        """Remove what a killed writer left: a next file that nobody finished, staged rows, spilled data."""
+        """Remove a killed writer's leftovers: an unfinished next file, staged rows, spilled data."""
         self.drop_next()
         self.versions.sweep()
         self.pseudonymous.sweep()
@@ -106,11 +105,11 @@ class Warehouse:
 
     @contextmanager
     def writing(self, base: Path | None) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
-        """The next file, begun as a copy of `base` or from nothing, and open for writing.
+        """The next file, open for writing, made as a copy of `base` or empty; and the schemas whose declarations have
+        changed since the base was made, which calls for a full refresh.
 
-        With it come the schemas whose declarations changed since the base was made, so that a full refresh is due. Work
-        that fails leaves no next file: nothing half-done can be published. Raises BusyError for a base that somebody
-        has changed.
+        An error in the block removes the next file: nothing half-done can be published. Raises BusyError if somebody
+        has changed the base.
         """
         self.drop_next()
         try:
@@ -120,12 +119,12 @@ class Warehouse:
                 if not self.own.recognises(base):
                     raise BusyError(
                         f"Another program is writing to {base.name}. Close it there, or open it read-only (readers need"
-                        " no more), then run the sync again: it begins from a file that nobody has changed"
+                        " no more), then run the sync again: it starts from an unchanged file"
                     )
             with connect(self.next, scratch=self.scratch) as con:
                 with transaction(con):
                     redeclared = schema.ensure(con)
-                if redeclared:  # else a new column's statistics would speak of the NULLs that it starts with for ever
+                if redeclared:  # else a new column's statistics would always include its initial NULLs
                     con.execute("CHECKPOINT")
                 yield con, redeclared
         except BaseException:
@@ -134,7 +133,7 @@ class Warehouse:
 
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection in memory that sees the published file as `published`, when there is one."""
+        """A connection in memory with the published file attached as `published`, if there is one."""
         with connect(scratch=self.scratch, about=self.published) as con:
             if self.published.is_file():
                 con.execute(f"ATTACH {literal(self.published)} AS published (READ_ONLY)")
@@ -142,15 +141,12 @@ class Warehouse:
 
     @contextmanager
     def computing(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection in memory that sees nothing, for what needs no published file, or may not trust it."""
+        """A connection in memory with nothing attached, for work that does not need or trust the published file."""
         with connect(scratch=self.scratch) as con:
             yield con
 
     def merged_days(self, path: Path | None = None) -> dict[date, str]:
-        """The landed days that the history of the published file, or of another, holds, with the digest of each.
-
-        Raises DamagedError.
-        """
+        """The merged days of the published file, or of another, each with its digest. Raises DamagedError."""
         path = path or self.published
         if not path.is_file():
             return {}
@@ -158,7 +154,7 @@ class Warehouse:
             return dict(con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall())
 
     def version(self) -> str | None:
-        """Which version of itself the published file is; None without one. Raises DamagedError."""
+        """The published file's version id; None without a file. Raises DamagedError."""
         if not self.published.is_file():
             return None
         with connect(self.published, scratch=self.scratch, read_only=True) as con:
@@ -166,9 +162,9 @@ class Warehouse:
             return str(row[0]) if row else None
 
     def merged_everywhere(self) -> dict[date, str]:
-        """The landed days that the published history and that of every kept older file hold, digest and all.
+        """The merged days, with digests, that the published file and all kept older files have in common.
 
-        A day that expires must be in all of them: any may be put back one day, and the lake could not add it then.
+        A day may expire only if all of them hold it: any may be restored later, and the lake could not add the day.
         """
         alike = set(self.merged_days().items())
         for kept in self.kept():
@@ -177,7 +173,7 @@ class Warehouse:
         return dict(alike)
 
     def expire_rejects(self, before: date) -> None:
-        """Remove rejected records of earlier days from the kept older files, as from the published one."""
+        """Remove rejected records of earlier days from the kept older files."""
         query = "SELECT COUNT(*) FROM ops.rejects WHERE snapshot_date < $before"
         for kept in filter(self.own.recognises, self.kept()):
             with connect(kept, scratch=self.scratch, read_only=True) as con:
@@ -191,7 +187,7 @@ class Warehouse:
                 self.own.note(aside)
 
     def is_sound(self, path: Path | None = None, *, thoroughly: bool = False) -> bool:
-        """Whether the published file, or another, can be read: its catalog, or `thoroughly` every value in it."""
+        """Whether the published file, or another, can be read: its catalog, or if `thoroughly` every value in it."""
         path = path or self.published
         try:
             with connect(path, scratch=self.scratch, read_only=True) as con:
@@ -199,7 +195,7 @@ class Warehouse:
                 con.execute("SELECT MAX(snapshot_date) FROM spans.days").fetchall()
                 for schema_name, name in tables if thoroughly else ():
                     con.execute(f"SELECT BIT_XOR(HASH(t)) FROM {schema_name}.{name} AS t").fetchall()
-        except BusyError:  # an analyst opened it for writing; that does not damage it
+        except BusyError:  # an analyst opened it for writing, which does not damage it
             return True
         except (DamagedError, duckdb.Error):
             return False
@@ -207,42 +203,42 @@ class Warehouse:
 
     @contextmanager
     def finishing(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The next file, for what is made of its tables. At the end all of it is in the file, ready for `swap`."""
+        """The next file, open for its last changes. Ends with a checkpoint, so that it is ready for `swap`."""
         with connect(self.next, scratch=self.scratch) as con:
             yield con
             con.execute("CHECKPOINT")
 
     def swap(self) -> None:
-        """Put the next file in the published one's place, and keep that one."""
-        self.versions.retire(leaving=KEPT - 1)  # the present one will be the third: the disk need not hold them all
+        """Publish the next file, and keep the previous one."""
+        self.versions.retire(leaving=KEPT - 1)  # before the swap, so that the disk never holds one version more
         altered = self._set_aside_altered()
         self.own.note(self.next, unread=True)
         self._show(self.versions.add(self.next), instead_of=altered)
-        self.own.note(self.published)  # only now: a year's file takes a while to read, and readers have it already
+        self.own.note(self.published)  # after the swap: a year's file takes a while to read, and readers need not wait
 
     def kept(self) -> list[Path]:
-        """The published files before this one that are kept, the newest first."""
+        """The kept versions before the published one, the newest first."""
         return self.versions.kept()
 
     def retire_all(self) -> None:
-        """Remove every published file but the one that readers get, and vouch for that one alone."""
+        """Remove every version except the published one, and recognise only that one from now on."""
         self.versions.retire(leaving=0)
         self.own.forget_all()
         if self.published.is_file():
             self.own.note(self.published)
 
     def restore(self, kept: Path) -> None:
-        """Put a kept file in the published one's place at once, and keep that one. Raises DamagedError.
+        """Publish a kept file again at once, and keep the previous one. Raises DamagedError.
 
-        What was merged since is not lost: the next merge brings in whatever days of the lake the file does not hold.
+        Days that were merged since are not lost: the next merge adds the lake's days that the file lacks.
         """
         if not self.is_sound(kept, thoroughly=True):
-            raise DamagedError(f"{kept.name} cannot be read: put another one back (`rollbook restore` lists them)")
+            raise DamagedError(f"{kept.name} cannot be read: restore another one (`rollbook restore` lists them)")
         altered = self._set_aside_altered()
         self._show(self.versions.again(kept), instead_of=altered)
 
     def _show(self, version: Path, *, instead_of: Path | None) -> None:
-        # What an analyst's own writing left beside the old file does not belong to the new one.
+        # The write-ahead log of an analyst's changes to the old file does not belong to the new one.
         self.published.with_name(f"{PUBLISHED}.wal").unlink(missing_ok=True)
         self.versions.show(version)
         if instead_of is not None:
@@ -250,27 +246,27 @@ class Warehouse:
         self.versions.retire()
 
     def _set_aside_altered(self) -> Path | None:
-        """Keep what readers get now: as a version, or in `build/altered/` if it is not as Rollbook wrote it.
+        """Keep the published file: as a version, or in `build/altered/` if it is not as Rollbook wrote it.
 
-        Nothing of the kind is ever deleted here. Returns the version that was altered, if it was one; readers have it
-        until another takes its place.
+        Returns the altered version, if it was one; the caller removes it once readers have another. Only the last KEPT
+        altered files are kept.
         """
         found = versions.target(self.published)
         if self.own.recognises(self.published):
-            if self.versions.newest() is None:  # not a link: as earlier Rollbooks published, or from a backup
+            if self.versions.newest() is None:  # not a link: published by an earlier Rollbook, or from a backup
                 self.versions.again(self.published)
             return None
-        if not self.published.exists():  # not there, or a link to a version that is gone
+        if not self.published.exists():  # missing, or a dangling link
             return None
         aside = files.folder(self.altered) / f"{PUBLISHED}-{_taken(self.published)}"
         versions.set_aside(self.published, aside)
-        log.warning("%s was not as Rollbook wrote it; it is now %s", PUBLISHED, aside.relative_to(self.root))
+        log.warning("%s is not as Rollbook wrote it; kept as %s", PUBLISHED, aside.relative_to(self.root))
         for old in sorted(p for p in self.altered.glob("*") if p.is_file())[:-KEPT]:
             old.unlink()
         return found if found != self.published else None
 
     def lost(self, path: Path) -> tuple[tuple[TableCounts, ...], list[date]]:
-        """What the next file lacks of another: rows of the current tables, and landed days. Raises DamagedError."""
+        """What the next file lacks of another: counts per current table, and landed days. Raises DamagedError."""
         with connect(scratch=self.scratch, about=path) as con:
             con.execute(f"ATTACH {literal(path)} AS published (READ_ONLY)")
             con.execute(f"ATTACH {literal(self.next)} AS next (READ_ONLY)")
@@ -279,13 +275,13 @@ class Warehouse:
             return counts, sorted(row[0] for row in days.fetchall())
 
     def drop_next(self) -> None:
-        """Remove the next file: it shall not be published."""
+        """Remove the next files, unpublished."""
         for leftover in (self.next, self.next_pseudonymous):
             leftover.unlink(missing_ok=True)
             leftover.with_name(f"{leftover.name}.wal").unlink(missing_ok=True)
 
     def bound_to(self) -> int | None:
-        """The id of the institution that the published file belongs to."""
+        """The published file's institution id; None without a file."""
         if not self.published.is_file():
             return None
         with self.reading() as con:
@@ -293,9 +289,9 @@ class Warehouse:
             return int(row[0]) if row else None
 
     def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, tuple[tuple[str, str], ...]]:
-        """The records of a set that are current in the published tables and were not received.
+        """The current published records of a set that were not received.
 
-        Each id with the (field, value) pairs that it is searched by, in order, those it has.
+        Maps each id to its (field, value) pairs to search by, in the order of `Set.names`, without empty values.
         """
         if not self.published.is_file():
             return {}
@@ -312,5 +308,5 @@ class Warehouse:
 
 
 def _taken(path: Path) -> str:
-    """When a file was written, for its name (UTC)."""
+    """When a file was written (UTC), as part of a file name."""
     return datetime.fromtimestamp(path.lstat().st_mtime, UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")

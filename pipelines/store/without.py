@@ -1,14 +1,13 @@
-"""Days of the lake, and database files, made again without some students.
+"""Rewrites days of the lake and database files without some students.
 
-A row that is deleted from a database leaves its bytes in the file until something else needs the room. So the other
-rows go into a new file, in their order; views and statistics are made anew of them. Files of the lake are small enough
-to be written again.
+A row that is deleted from a database leaves its bytes in the file until the space is reused. So the other rows are
+copied into a new file, in their order. Files of the lake are
+small enough to be rewritten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from datetime import date
 from pathlib import Path
 
 import duckdb
@@ -16,7 +15,7 @@ import msgspec
 
 from pipelines import files
 from pipelines.store import schema as schemas
-from pipelines.store.database import CATALOG, connect, literal
+from pipelines.store.database import CATALOG, connect, count, literal
 from pipelines.store.lake import COPY, OBSERVED, DayRecord, Lake, digest_of
 from pipelines.store.statements import statements
 from pipelines.tables import SETS, TABLES
@@ -24,7 +23,7 @@ from pipelines.tables import SETS, TABLES
 sql = statements("pipelines.store")
 
 STUDENT_ID = SETS["students"].key
-# The sets of which each record is one student's, and the tables of their rows.
+# The sets with one student per record, and their tables.
 OF_STUDENTS = tuple(s.name for s in SETS.values() if s.key == STUDENT_ID)
 ABOUT_STUDENTS = tuple(t.name for t in TABLES.values() if t.set in OF_STUDENTS)
 
@@ -35,7 +34,7 @@ Gone = Callable[[int], bool]
 
 
 def gone_on_day(con: duckdb.DuckDBPyConnection, lake: Lake, record: DayRecord, gone: Gone) -> set[int]:
-    """Return those of the students observed on a day who are `gone`."""
+    """Return the ids of the `gone` students who were observed on a day."""
     observed = literal(lake.own(OBSERVED, record.snapshot_date))
     ids = f"SELECT DISTINCT id FROM {_read(observed)} WHERE set_name IN ({_SETS}) AND id IS NOT NULL"
     return {row[0] for row in con.execute(ids).fetchall() if gone(row[0])}
@@ -44,21 +43,21 @@ def gone_on_day(con: duckdb.DuckDBPyConnection, lake: Lake, record: DayRecord, g
 def day_without(
     con: duckdb.DuckDBPyConnection, lake: Lake, record: DayRecord, students: Collection[int], aside: Path
 ) -> tuple[DayRecord, dict[str, Path], int]:
-    """Write what holds these students on a day again in the folder `aside`, without them.
+    """Rewrite the files of a day that hold these students into the folder `aside`, without them.
 
-    Returns the day's record, the files that take the place of others, by table, and how many rows were left out.
+    Returns the day's new record, the replacement files by table, and how many rows were left out.
     """
     day, changed, left_out, rows = record.snapshot_date, {}, 0, dict(record.rows)
     for name in (*ABOUT_STUDENTS, OBSERVED):
         source, kept = _read(literal(lake.own(name, day))), f"NOT ({_about(name, students)})"
-        was = int(con.execute(f"SELECT COUNT(*) FILTER ({kept}) FROM {source}").fetchall()[0][0])
-        if was == rows[name]:
+        left = count(con, f"SELECT COUNT(*) FILTER ({kept}) FROM {source}")
+        if left == rows[name]:
             continue
         target = files.folder(aside / name / str(day)) / "part-0.parquet"
         con.execute(f"COPY (SELECT * FROM {source} WHERE {kept}) TO {literal(target)} {COPY}")
         changed[name] = target
-        left_out += rows[name] - was
-        rows[name] = was
+        left_out += rows[name] - left
+        rows[name] = left
     digest = digest_of({n: files.digest(changed.get(n, lake.own(n, day))) for n in (*TABLES, OBSERVED)})
     sizes = record.sizes | {name: path.stat().st_size for name, path in changed.items()}
     made = msgspec.structs.replace(record, digest=digest, was=record.digest, sizes=sizes, rows=rows)
@@ -66,7 +65,7 @@ def day_without(
 
 
 def gone_in_file(path: Path, scratch: Path, gone: Gone) -> set[int]:
-    """Return those of the students in a database file who are `gone`."""
+    """Return the ids of the `gone` students in a database file."""
     found: set[int] = set()
     with connect(path, scratch=scratch, read_only=True) as con:
         for (schema, name), table in schemas.existing(con).items():
@@ -84,18 +83,16 @@ def rows_in_file(path: Path, scratch: Path, students: Collection[int]) -> dict[s
         for (schema, name), table in schemas.existing(con).items():
             column = _column(schema, name, {c for c, _ in table.columns})
             about = f"{column} IN ({_listed(students)})" if column else "FALSE"
-            rows[f"{schema}.{name}"] = con.execute(f"SELECT COUNT(*) FILTER ({about}) FROM {schema}.{name}").fetchall()[
-                0
-            ][0]
-    return {name: count for name, count in rows.items() if count}
+            rows[f"{schema}.{name}"] = count(con, f"SELECT COUNT(*) FILTER ({about}) FROM {schema}.{name}")
+    return {name: number for name, number in rows.items() if number}
 
 
 def file_without(
     source: Path, target: Path, scratch: Path, students: Collection[int], digests: Mapping[str, str]
 ) -> None:
-    """Make a new database file of all rows but those about these students; without views, which a publish makes.
+    """Copy a database file without the rows about these students, and without views, which a publish makes.
 
-    `digests` are those of days of the lake that were written again, by what they were before.
+    `digests` maps the old digests of rewritten days of the lake to the new ones.
     """
     with connect(target, scratch=scratch) as con:
         con.execute(f"ATTACH {literal(source)} AS {_BEFORE} (READ_ONLY)")
@@ -123,14 +120,8 @@ def file_without(
         con.execute(f"DETACH {_BEFORE}")
 
 
-def days_in_file(path: Path, scratch: Path) -> list[date]:
-    """Return the landed days that a database file's history holds."""
-    with connect(path, scratch=scratch, read_only=True) as con:
-        return [row[0] for row in con.execute("SELECT snapshot_date FROM spans.days ORDER BY 1").fetchall()]
-
-
 def _read(path: str) -> str:
-    # Without this, the folder's name would be a column as well.
+    # Else the folder's name would become a column.
     return f"read_parquet({path}, hive_partitioning = false)"
 
 
@@ -139,30 +130,30 @@ def _listed(students: Collection[int]) -> str:
 
 
 def _about(name: str, students: Collection[int]) -> str:
-    """The condition under which a row of the lake is about these students."""
+    """The condition for rows of the lake about these students, as SQL."""
     if name == OBSERVED:
         return f"COALESCE(set_name IN ({_SETS}) AND id IN ({_listed(students)}), FALSE)"
     return f"{STUDENT_ID} IN ({_listed(students)})"
 
 
 def _column(schema: str, name: str, columns: Collection[str]) -> str:
-    """The column of a table in a database file that holds students' ids, as SQL; empty if there is none."""
+    """The expression for students' ids in a table of a database file, as SQL; empty if it has none."""
     if (schema, name) == ("ops", "rejects"):
         return f"CASE WHEN set_name IN ({_SETS}) THEN id END"
     return STUDENT_ID if STUDENT_ID in columns else ""
 
 
 def _of_file(schema: str, name: str, columns: Collection[str], students: Collection[int]) -> str:
-    """The condition under which a row of a database file is about these students, as far as it can be told."""
+    """The condition for rows of a database file that are, or may be, about these students, as SQL."""
     if (schema, name) == ("ops", "drift") and students:
-        # A field that one record had may be theirs. Of what raw/ still holds, its manifests say how often it was seen.
+        # A field that only one record had may be theirs. For days still in raw/, the manifests have the true counts.
         return "set_name = 'students' AND count = 1"
     column = _column(schema, name, columns)
     return f"{column} IN ({_listed(students)})" if column else "FALSE"
 
 
 def _values(schema: str, name: str, columns: list[tuple[str, str]], students: Collection[int]) -> str:
-    """The columns to copy; a sync's reason may name the student about whom there was no clean answer."""
+    """The columns to copy, as SQL; removes the id that a sync's reason may give for an unclear absence check."""
     if (schema, name) != ("ops", "syncs"):
         return "*"
     ids = "|".join(map(str, sorted(students)))

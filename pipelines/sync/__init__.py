@@ -3,11 +3,11 @@
     land        fetch everything once; raw bodies and their manifest (source)
     snapshot    flatten the landing, compose its day, decide on it (`policy`), move it into the lake (`composer`)
     merge       bring the history up to the lake, in the next file (store)
-    publish     check the next file and swap it in (`publisher`), expire what need not be kept (`retention`)
+    publish     check the next file and swap it in (`publisher`), expire old days (`retention`)
 
-Each stage leaves what it did on disk, so that the next run resumes after a killed one: before anything is decided,
-`recovery` brings the lake and the published file to the state that all counted landings imply. All of it happens under
-the writer's lock (`lock`); what is said of it is in `messages`.
+Each stage leaves its result on disk, so that the next run resumes after a killed one: before any decision, `recovery`
+brings the lake and the published file to the state that all counted landings imply. All of it happens under the writer
+lock (`lock`); the wording of messages is in `messages`.
 """
 
 from pipelines.sync.messages import Skip, skipped, skipped_days, unproven

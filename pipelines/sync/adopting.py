@@ -1,4 +1,4 @@
-"""Taking over histories that were computed elsewhere (`rollbook fleet rebuild`): checked and published as any other."""
+"""Publishes histories that were computed elsewhere (`rollbook fleet rebuild`), with the checks of every publish."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def adopt(book: Rollbook, computed: Computed, confirm: Confirm = within_hold) -> tuple[TableCounts, ...]:
-    """Publish histories that were computed of this warehouse's lake; returns what changed in the current tables.
+    """Publish histories computed from this warehouse's lake; returns the changes in each current table.
 
-    Raises BehindError when the lake is another one by now, ExpiredError when expired days would be lost, HeldError for
-    what is not confirmed, and what a publish raises. Readers keep what they have then.
+    Raises BehindError if the lake has changed since, ExpiredError if expired days would be lost, HeldError for an
+    unconfirmed loss, and the errors of a publish. Readers then keep the published file.
     """
     with book.writer(recover=False):
         book.retention.refuse_to_lose()
         if {day: record.digest for day, record in book.lake.days().items()} != computed.days:
-            raise BehindError("Its snapshots have changed meanwhile: run `rollbook fleet rebuild` again")
+            raise BehindError("Its snapshots have changed since: run `rollbook fleet rebuild` again")
         gone = book.landings.discarded_days()
         merged = book.merger.merge(Base(None), book.lake, gone, None, full_refresh=True, computed=computed)
         book.confirm_loss(confirm)

@@ -20,13 +20,13 @@ from pipelines.sync import messages
 from pipelines.sync.policy import check_reject_rate
 from pipelines.tables import SETS
 
-# Positions of later staged rows come after all those of earlier ones: no landing holds a trillion records.
+# Offset between the row positions of staged parts, so that later parts sort last: no landing has a trillion records.
 STEP = 2**40
 
 
 @dataclass(frozen=True)
 class Composed:
-    """A day put together aside from the landings that add up to it, in their order."""
+    """A day composed in the build folder from its landings, in their order."""
 
     candidate: Candidate
     parts: list[Part]
@@ -36,20 +36,20 @@ class Composed:
 
 
 class Composer:
-    """Makes days of the lake. Everything happens in the writer's own folder until `commit` moves a day in."""
+    """Composes days in the build folder; `commit` moves a day into the lake."""
 
     def __init__(self, raw: RawStore, warehouse: Warehouse) -> None:
         self.raw = raw
         self.warehouse = warehouse
         self._aside = warehouse.build / "stage"
         self.intake = Intake(raw, self._aside)
-        # What the last committed day changes, if that is known.
+        # The last committed day's delta, if known.
         self.delta: Delta | None = None
         self._day_aside = warehouse.build / "day"
         self._delta_aside = warehouse.build / "delta"
 
     def flatten(self, manifest: Manifest) -> Flattened:
-        """One landing's rows and rejects, aside: staged when it was fetched, or read from `raw/`."""
+        """Return one landing's staged rows and rejects: from its fetch, or read again from `raw/`."""
         if (staged := self.intake.take(manifest)) is not None:
             return staged
         folder = self._aside / f"landing={manifest.landing}"
@@ -57,9 +57,9 @@ class Composer:
         return Flattened(manifest.landing, tuple(parts))
 
     def evaluate(self, manifests: Sequence[Manifest], flattened: Flattened) -> tuple[Composed, tuple[TableCounts, ...]]:
-        """The day that these landings add up to, in their order (G7), and what it would do to the published tables.
+        """Compose the day of these landings, in their order (G7); returns it and its changes to the published tables.
 
-        The last landing is the one that is decided on. It is flattened already.
+        The last landing is the one to decide on; `flattened` holds its rows.
         """
         latest = manifests[-1]
         parts = self._parts(manifests, {latest.landing: flattened})
@@ -70,7 +70,7 @@ class Composer:
         return Composed(candidate, parts, _numbers(manifests), _erasures(manifests), delta), counts
 
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
-        """Move a day into the lake, or into another one."""
+        """Move a day into `lake` (default: the warehouse's)."""
         record = (lake or self.warehouse.lake).commit(
             composed.candidate, composed.landings, composed.parts, composed.erasures
         )
@@ -79,20 +79,20 @@ class Composer:
         return record
 
     def drop_delta(self) -> None:
-        """Forget what the last day changes: it is merged."""
+        """Drop the last day's delta: it is merged."""
         self.delta = None
         files.empty(self._delta_aside)
 
     def recompose(self, counted: Sequence[Manifest], lake: Lake | None = None) -> DayRecord:
-        """Make a day from the landings that count for it, without a new verdict (G8); in the lake, or in another one.
+        """Compose a day again from its counted landings, without a new verdict (G8), and commit it to `lake`.
 
-        Raises ContractChangedError when too many records of a landing are refused now. They were accepted when it got
-        its verdict, so a declaration has changed.
+        Raises ContractChangedError if too many records of a landing are refused now. They were accepted at its verdict,
+        so a declaration has changed.
         """
         flattened = {m.landing: self.flatten(m) for m in counted}
         for m in counted:
             if refused := check_reject_rate(flattened[m.landing].rejects, flattened[m.landing].records):
-                raise ContractChangedError(messages.refused_by_now(m, refused))
+                raise ContractChangedError(messages.refused_on_recompose(m, refused))
         for m in counted:
             self.raw.keep_rejects(m, flattened[m.landing].rejects)
         parts = self._parts(counted, flattened)
@@ -101,7 +101,7 @@ class Composer:
         return self.commit(Composed(candidate, parts, _numbers(counted), _erasures(counted)), lake)
 
     def changed_students(self, draft: Draft) -> list[int]:
-        """The students of a landing under way whose rows are not the published ones; all, when nothing is published."""
+        """Return the students of an unfinished landing whose rows differ from the published ones (or all, if none)."""
         if not self.warehouse.published.is_file():
             return sorted(draft.ids["students"])
         staged = stage("students", draft.bodies("students"), self._aside / "draft")
@@ -111,7 +111,7 @@ class Composer:
             return compare.changed_ids(con, candidate, "students", "published")
 
     def _parts(self, manifests: Sequence[Manifest], flattened: dict[int, Flattened]) -> list[Part]:
-        """What each set contributes to the day of these landings; those not flattened yet are flattened for it."""
+        """Return each set's part of these landings' day, flattening the landings that it needs."""
         parts = []
         for name, declared in SETS.items():
             proven = [i for i, m in enumerate(manifests) if declared.walked and m.proof(name) is not None]
@@ -128,7 +128,7 @@ class Composer:
 
 
 def _came_once(set_name: str, manifests: Sequence[Manifest]) -> bool:
-    """Whether no record of a walked set came twice: one walk counts, no search found anything, no id was repeated."""
+    """Whether each record of a walked set came once: one walk counts, no search found a record, no id was repeated."""
     first, *later = manifests
     walk = first.walk(set_name)
     return not (later or first.found(set_name)) and walk is not None and len(walk.counted) == 1 and walk.repeated == 0
@@ -139,5 +139,5 @@ def _numbers(manifests: Iterable[Manifest]) -> tuple[int, ...]:
 
 
 def _erasures(manifests: Iterable[Manifest]) -> int:
-    """How many erasures a day stands on that is made of these landings."""
+    """Return how many erasures a day made of these landings reflects."""
     return min(m.erasures for m in manifests)

@@ -1,4 +1,4 @@
-"""Whose details are fetched: a choice that takes all that the sync knows."""
+"""Chooses the students whose details are fetched, which needs all parts of the sync."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def chosen(rollbook: Rollbook, details: Details, draft: Draft) -> list[int]:
-    """The students whose details are fetched: all or the changed ones, without those just fetched, or erased."""
+    """Return the students whose details to fetch: all or the changed ones, except the just fetched and the erased."""
     students = sorted(draft.ids["students"]) if details == "all" else rollbook.composer.changed_students(draft)
     since = rollbook.clock() - timedelta(minutes=rollbook.settings.cache_minutes)
     fetched = rollbook.landings.details_since(draft.manifest.snapshot_date, since)

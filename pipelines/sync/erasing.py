@@ -1,4 +1,4 @@
-"""An erasure, finished by the writer: its own, or one that a killed writer left under way."""
+"""Finishes an erasure: the writer's own, or one that a killed writer left unfinished."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def finish(rollbook: Rollbook, *, full_refresh: Callable[[], object]) -> Certificate | None:
-    """Take whoever was erased out of what still holds them, and publish; returns the certificate, if one was due.
+    """Remove erased students from every place that still holds them, and publish; returns the certificate, if any.
 
-    `full_refresh` makes the next file from the lake alone, where what the published one held was wrong.
+    `full_refresh` makes the next file from the lake alone, if the published file fails the checks.
     """
     keep = rollbook.settings.keep_days
     shown_from = rollbook.retention.kept_from(keep) if keep else None
@@ -37,6 +37,6 @@ def finish(rollbook: Rollbook, *, full_refresh: Callable[[], object]) -> Certifi
 
 
 def finish_unless_expired(finish: Callable[[], object]) -> None:
-    """Finish it, unless expired days would be lost: a rebuild that accepts that makes a file to finish with."""
+    """Call `finish`, but ignore an ExpiredError: a rebuild that accepts the loss makes a file to finish with."""
     with suppress(ExpiredError):
         finish()

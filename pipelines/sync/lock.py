@@ -1,4 +1,4 @@
-"""The one writer (G14): who it is, and how long another waits for it."""
+"""The writer lock (G14): an advisory file lock, and a note that says which process holds it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pipelines.errors import BusyError
 
 log = logging.getLogger(__name__)
 
-# How long a second writer waits for the first before it gives up.
+# How long a second writer waits for the lock.
 WAIT_SECONDS = 900.0
 
 
 @contextmanager
 def writer_lock(build: Path, now: datetime) -> Iterator[None]:
-    """Be the one writer: wait for another for a while, then raise BusyError.
+    """Hold the writer lock. Raises BusyError if another writer holds it for more than WAIT_SECONDS.
 
     The lock is the operating system's; a killed writer leaves none behind.
     """
@@ -38,7 +38,7 @@ def writer_lock(build: Path, now: datetime) -> Iterator[None]:
         except Timeout:
             raise BusyError(f"Another sync is still writing ({_who(note)}). Try again when it is done") from None
     try:
-        with suppress(OSError):  # on a full disk the sync itself says so, once it has swept what it can
+        with suppress(OSError):  # the sync itself reports a full disk, after its sweep
             note.write_text(f"process {os.getpid()} since {now:%Y-%m-%d %H:%M:%S} UTC")
             note.chmod(files.PRIVATE_FILE)
         yield
@@ -50,4 +50,4 @@ def _who(note: Path) -> str:
     try:
         return note.read_text()
     except OSError:
-        return "just begun"
+        return "just started"

@@ -1,4 +1,4 @@
-"""Merging: brings the next file up to the lake. What is done to each table is in `store.history`."""
+"""Merging: brings the next file up to the lake. `store.history` merges the single tables."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pipelines.sync.recovery import Base
 
 @dataclass(frozen=True)
 class Merged:
-    """What a merge did: rows per table, and the first day whose history it touched (None: everything was computed)."""
+    """The result of a merge: rows per table, and the first day whose history changed (None: all was computed)."""
 
     counts: list[TableCounts]
     since: date | None
 
 
 class Merger:
-    """Merges days of the lake, and takes discarded ones out, in the next file."""
+    """Merges days of the lake into the next file, and removes discarded ones."""
 
     def __init__(self, landings: Landings, warehouse: Warehouse) -> None:
         self.landings = landings
@@ -40,9 +40,9 @@ class Merger:
         full_refresh: bool,
         computed: Computed | None = None,
     ) -> Merged:
-        """Bring a file that begins as `base` up to the lake, without the days `gone`.
+        """Bring a copy of `base` up to the lake, without the days `gone`.
 
-        A full refresh takes over histories that were `computed` elsewhere.
+        A full refresh uses histories that were `computed` elsewhere, if given.
         """
         since = None
         with self.warehouse.writing(base.file) as (con, changed):
@@ -53,7 +53,7 @@ class Merger:
             if full_refresh or (redeclared and not history.has_expired_days):
                 counts = history.rebuild(computed)
             elif redeclared:
-                # Days are gone that a rebuild would need: what is still there is merged again for what is new in it.
+                # Expired days cannot be rebuilt from the lake; the days still there are merged again for new columns.
                 counts = [*history.refold(), *history.catch_up(history.records)] or counts
             else:
                 behind = history.behind()

@@ -1,4 +1,4 @@
-"""The sentences about a landing, and about a day without one, that the log, the UI and the prompt say alike."""
+"""Messages about landings, and about days without one, shared by the log, the UI and the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipelines.text import count_of
 
 
 class Skip(StrEnum):
-    """Why a backfill skips a day, in as few words as a list has room for."""
+    """Why a backfill skips a day, short enough for a list."""
 
     EXPIRED = "expired"
     HELD = "held"
@@ -30,20 +30,20 @@ def held(manifest: Manifest, hold: Hold) -> str:
 
 
 def on_page(error: RollbookError) -> str:
-    """What the morning page says of an error. Its readers know students and classes, not tables or commands."""
+    """What the morning page says about an error. Its readers know students and classes, not tables or commands."""
     if not isinstance(error, HeldError) or not isinstance(error.report, Hold):
         return error.message
     gone, changed = [], []
     for name in WALKED:
         of_set = [c for c in error.report.counts if TABLES[c.table].set == name and not TABLES[c.table].is_list]
         gone += [f"{c.removed:,} of {c.before:,} {name}" for c in of_set if c.table == name and c.removed]
-        # One of these tables has a row per record, so the largest count is that of the records, or close to it.
+        # One of these tables has a row per record, so the largest count is close to the number of records.
         if most := max((c.changed for c in of_set), default=0):
             changed.append(f"{most:,} {name}")
     parts = [f"{' and '.join(gone)} would no longer be listed"] if gone else []
     parts += [f"the records of {' and '.join(changed)} would change"] if changed else []
-    what = "; ".join(parts) or "many students would be in other classes"
-    return f"More would change than on a normal night, so a person must approve it first: {what}."
+    changes = "; ".join(parts) or "many students would be in other classes"
+    return f"More would change than on a normal night, so a person must approve it first: {changes}."
 
 
 def contract_changed(refused: str) -> str:
@@ -58,24 +58,24 @@ def rebuild_would_lose(days: Sequence[date]) -> str:
     """Why a rebuild is refused, and what to do instead."""
     return (
         f"The history holds {count_of(len(days), 'day')} ({days[0]} to {days[-1]}) whose raw bodies were deleted"
-        " (ROLLBOOK_KEEP_DAYS), and a rebuild from raw/ would lose them: it was refused, and nothing was"
-        " touched. `rollbook backfill FROM TO` makes the days again that raw/ still holds; to rebuild all,"
+        " (ROLLBOOK_KEEP_DAYS), and a rebuild from raw/ would lose them. It was refused and nothing was"
+        " changed. `rollbook backfill FROM TO` rebuilds the days that raw/ still holds; to rebuild all,"
         " restore the others to raw/ from a backup first, or accept the loss with `rollbook rebuild"
         " --accept-loss`"
     )
 
 
-def refused_by_now(manifest: Manifest, refused: str) -> str:
-    """Why a landing that was accepted once cannot be flattened any more."""
+def refused_on_recompose(manifest: Manifest, refused: str) -> str:
+    """Why a landing that was accepted once can no longer be flattened."""
     return (
         f"{manifest.snapshot_date}, landing {manifest.landing}: {refused}. It was accepted when it was fetched, so a"
-        " declaration in pipelines/tables.py does not fit it any more: correct that, then run this again. Nothing was"
-        " changed"
+        " declaration in pipelines/tables.py no longer fits it: correct the declaration, then run this again. Nothing"
+        " was changed"
     )
 
 
 def would_lose(rows: str, lost_days: Sequence[date]) -> str:
-    """What a rebuild, a backfill or a discard would take away, in words; empty when that is not much."""
+    """What a rebuild, a backfill or a discard would remove; empty if no more than on a normal night."""
     reasons = [rows] if rows else []
     if lost_days:
         span = str(lost_days[0]) if len(lost_days) == 1 else f"{lost_days[0]} to {lost_days[-1]}"
@@ -102,20 +102,20 @@ def no_such_landing(day: date, landing: int | None, manifests: Sequence[Manifest
     """Why there is nothing to discard."""
     if not manifests:
         return f"Nothing was landed on {day}, so there is nothing to discard"
-    there = ", ".join(f"{m.landing} ({m.verdict or 'not judged'})" for m in manifests)
+    there = ", ".join(f"{m.landing} ({m.verdict or 'no verdict'})" for m in manifests)
     asked = "no landing that counts or is held" if landing is None else f"no landing {landing}"
     return f"{day} has {asked}; it has {there}. Name one of them with --landing"
 
 
 def nothing_discarded(day: date, landing: int | None, numbers: Sequence[int]) -> str:
-    """Why there is nothing to put back."""
+    """Why there is no discard to undo."""
     if not numbers:
-        return f"Nothing that was landed on {day} was discarded, so there is nothing to put back"
+        return f"No landing of {day} was discarded, so there is nothing to restore"
     return f"Landing {landing} of {day} was not discarded; choose from {', '.join(map(str, numbers))} with --landing"
 
 
 def unproven(manifest: Manifest) -> str:
-    """Why a landing that counts removes nothing, in words; empty when both sets were proven."""
+    """Why a landing that counts removes nothing; empty if both sets were proven."""
     if manifest.deferred:
         return "it could not be compared with the nights before when it was fetched, so nothing was removed"
     reasons = []
@@ -137,7 +137,7 @@ def why_skipped(day: date, manifests: Sequence[Manifest], expired: Container[dat
 
 
 def skipped(day: date, why: Skip) -> str:
-    """Why a day cannot be rebuilt and what can be done, in words."""
+    """Why a day cannot be rebuilt, and what to do."""
     match why:
         case Skip.EXPIRED:
             return f"what was landed on {day} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
@@ -150,12 +150,12 @@ def skipped(day: date, why: Skip) -> str:
 
 
 def nothing_counts(day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> str:
-    """Why a day without a landing that counts cannot be rebuilt, in words."""
+    """As `skipped`, from the day's manifests."""
     return skipped(day, why_skipped(day, manifests, expired))
 
 
 def skipped_days(days: Mapping[date, Skip], asked: int) -> str:
-    """How many of the days that were asked for are skipped, which ones, and why, on one line."""
+    """One line: how many of the `asked` days are skipped, which, and why."""
     told = [
         f"{_spans([day for day, why in days.items() if why is reason])} ({reason})"
         for reason in dict.fromkeys(days.values())
@@ -164,7 +164,7 @@ def skipped_days(days: Mapping[date, Skip], asked: int) -> str:
 
 
 def _spans(days: Sequence[date]) -> str:
-    """Days in order, those in a row as one span."""
+    """The days in order, with consecutive days as spans."""
     spans: list[list[date]] = []
     for day in days:
         if spans and day - spans[-1][-1] == timedelta(days=1):

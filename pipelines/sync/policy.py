@@ -1,7 +1,7 @@
-"""Every decision about a landing, as pure functions of what is known. Nothing here reads a file, a clock or a setting.
+"""Every decision about a landing, as pure functions of their arguments: no files, no clock, no environment.
 
 `decide` turns the proof, the counts, the rejects and an earlier hold into one `Decision`. The sync, status, the checks,
-the alerts and the report all go by it, or by the verdict that came of it.
+the alerts and the report all use it, or the resulting verdict.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pipelines.tables import SETS, TABLES, WALKED
 
 # A small table loses 10 % with one row: up to this many removed rows are never held, whatever their share.
 NEVER_HELD_ROWS = 5
-# So many refused records of a set are bad records, whatever their share: one bad class of four costs one record. More
-# than these, and more than this share of the set, mean that the contract has changed.
+# Up to this many refused records of a set are just bad records, whatever their share: one bad class of four costs one
+# record. More than this, and more than REJECTED_MOST of the set, mean that the contract has changed.
 NEVER_TOO_MANY_REJECTS = 5
 REJECTED_MOST = 0.20
 
-# Asks whether a change may be published, given what it takes away; the reason is empty when that is not much.
+# Asks whether a change may be published, given what it removes; the reason is empty if no more than on a normal night.
 Confirm = Callable[[Hold], bool]
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of a landing: its verdict, and why it is held, failed or unproven. `counts` are per table."""
+    """The decision on a landing: its verdict, and why it is held, failed or unproven. `counts` are per table."""
 
     verdict: Verdict
     reason: str
@@ -37,7 +37,7 @@ class Decision:
 
     @property
     def hold(self) -> Hold:
-        """The reason and the counts, as a person is shown them."""
+        """The reason and the counts, to be shown to a person."""
         return Hold(reason=self.reason, counts=self.counts)
 
 
@@ -66,10 +66,10 @@ def decide(
 def change_guard(
     counts: Iterable[TableCounts], *, removed_percent: float, changed_percent: float, unasked: Mapping[str, int]
 ) -> str:
-    """Why these counts are more than a normal night's, in a sentence; empty when they are not (G3).
+    """Why these counts exceed a normal night's, as text; empty if they do not (G3).
 
-    Only the tables of walked sets are guarded. `unasked` is how many vanished records of a set were too many to ask the
-    service about (G2).
+    Only the tables of walked sets are guarded. `unasked` counts, per set, vanished records that were too many to search
+    for (G2).
     """
     reasons = [f"{n} {name} vanished, too many to ask the service about one by one" for name, n in unasked.items()]
     for c in counts:
@@ -83,10 +83,10 @@ def change_guard(
 
 
 def check_reject_rate(rejects: Sequence[Reject], records: Mapping[str, int]) -> str:
-    """Why so many records of a set were refused that the contract must have changed; empty when they were few (G9).
+    """Which set's refused records are so many that the contract must have changed, and why; else empty (G9).
 
-    Only walked sets count: a school's name or a student's detail that is refused costs no more than itself. `records`
-    is how many came per set.
+    Only walked sets count: a refused school name or student's detail costs only itself. `records` is the number of
+    received records per set.
     """
     for name in WALKED:
         refused = [r for r in rejects if r.set == name]
@@ -96,10 +96,9 @@ def check_reject_rate(rejects: Sequence[Reject], records: Mapping[str, int]) -> 
 
 
 def too_many_rejected(rejected: int, records: int) -> bool:
-    """Whether so many refused records of a set mean that the contract has changed.
+    """Whether a set has so many refused records that the contract must have changed.
 
-    When several came and none can be read, their number does not matter: no good record speaks against it. A single
-    record may well be bad by itself.
+    If all of several records were refused, their number does not matter. A single record may just be bad.
     """
     if 1 < records == rejected:
         return True
@@ -107,30 +106,30 @@ def too_many_rejected(rejected: int, records: int) -> bool:
 
 
 def taken_away(counts: tuple[TableCounts, ...], lost_days: Sequence[date], settings: Settings) -> Hold:
-    """What a backfill, a rebuild or a discard would take away; its reason is empty when that is a normal night's."""
+    """What a backfill, a rebuild or a discard would remove; the reason is empty if no more than on a normal night."""
     rows = change_guard(counts, removed_percent=settings.hold_removed_percent, changed_percent=100, unasked={})
     return Hold(reason=messages.would_lose(rows, lost_days), counts=counts)
 
 
 def within_hold(asked: Hold) -> bool:
-    """Confirm what takes away no more than a normal night may."""
+    """Confirm a change that removes no more than a normal night may."""
     return not asked.reason
 
 
 def always(asked: Hold) -> bool:  # noqa: ARG001 - the signature of Confirm
-    """Confirm whatever it is."""
+    """Confirm every change."""
     return True
 
 
 def counted(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """The landings of one day that add up to what it states, in order (G7)."""
+    """The landings of one day that make up its state, in order (G7)."""
     return [m for m in manifests if m.counts_for_its_day]
 
 
 def open_hold(manifests: Iterable[Manifest]) -> Manifest | None:
-    """The landing of one day that waits for approval, unless a later one of that day was synced (G3)."""
-    judged = [m for m in manifests if m.verdict not in (None, Verdict.FAILED)]
-    return judged[-1] if judged and judged[-1].verdict is Verdict.HELD else None
+    """The landing of one day that waits for approval; None if a later landing of that day was synced (G3)."""
+    decided = [m for m in manifests if m.verdict not in (None, Verdict.FAILED)]
+    return decided[-1] if decided and decided[-1].verdict is Verdict.HELD else None
 
 
 def open_holds(manifests: Iterable[Manifest]) -> list[Manifest]:
@@ -142,12 +141,12 @@ def open_holds(manifests: Iterable[Manifest]) -> list[Manifest]:
 
 
 def overtaken(hold: Manifest, manifests: Iterable[Manifest]) -> bool:
-    """Whether a later day was synced since. Nobody needs to decide on this hold any more, though they still may."""
+    """Whether a later day was synced since: this hold may still be decided, but need not be."""
     return any(m.counts_for_its_day and m.snapshot_date > hold.snapshot_date for m in manifests)
 
 
 def partition(day: date, first: date, today: date, timezone: str) -> date:
-    """Return the day, if it is one that can be synced. Raises ArgumentError naming what would make it one."""
+    """Return the day. Raises ArgumentError if it cannot be synced, with the days or the setting that would allow it."""
     if day < first:
         raise ArgumentError(
             f"{day} is before the first day of this warehouse, {first}: set ROLLBOOK_FIRST_DATE to an earlier date"
@@ -158,7 +157,7 @@ def partition(day: date, first: date, today: date, timezone: str) -> date:
 
 
 def is_reusable(last: Manifest, now: datetime, minutes: float) -> bool:
-    """Whether a day's last landing may stand for another fetch: it counts, it is proven, and it is only minutes old.
+    """Whether a day's last landing may replace another fetch: it counts, it is proven, and it is only minutes old.
 
     Contract: "Caching".
     """

@@ -1,6 +1,6 @@
-"""Publishing the next file: what the institution edits, views, checks, the swap (G10), and the morning page.
+"""Publishing the next file: the institution's own CSV files, views, checks, the swap (G10), and the morning page.
 
-`store.warehouse` swaps files and `views` says what is in them; this puts the two together.
+`store.warehouse` swaps files and `views` defines their views; this module joins the two.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pipelines.views import catalog, terms, thresholds
 
 
 class Publisher:
-    """Makes what readers see: the published file, the pseudonymous one if it is wanted, the morning page, and what the
-    institution gives its fleet, if it is in one.
+    """Makes everything for readers: the published file, the pseudonymous file if set, the morning page, and in a fleet
+    the institution's parts.
     """
 
     def __init__(self, settings: Settings, warehouse: Warehouse, clock: Callable[[], datetime]) -> None:
@@ -40,8 +40,8 @@ class Publisher:
 
         `merged_since` is the first day that the merge changed in a file that was checked before (None: all of it).
 
-        Where the pseudonymous file cannot be made, readers get the published one all the same, and a warning says so.
-        Returns the morning page, or None when none could be made. Raises CheckError, or SettingError for a malformed
+        If the pseudonymous file cannot be made, the published file is still swapped in, with a warning in the log.
+        Returns the morning page, or None if none could be made. Raises CheckError, or SettingError for a malformed
         thresholds.csv or terms.csv; the published file then stays in place.
         """
         warehouse, lake = self.warehouse, self.warehouse.lake
@@ -61,7 +61,7 @@ class Publisher:
                 raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
         prepared = self.pseudonymous.prepare(warehouse.next, self.clock())
         warehouse.swap()
-        if prepared:  # made before, so that the two swaps are a moment apart
+        if prepared:  # prepared before the first swap, so that the two swaps are only a moment apart
             self.pseudonymous.show()
         self.parts.write()
         if shown_from is not None:
@@ -69,15 +69,15 @@ class Publisher:
         return self.write_report()
 
     def keep_up(self) -> None:
-        """Make again what stands beside the published file and is not of its version: a killed writer leaves it so.
+        """Rebuild the files beside the published one that a killed writer left at an older version.
 
-        The access log is kept to its days, too.
+        Also deletes access log entries older than their setting.
         """
         self.pseudonymous.keep_up(self.clock())
         self.parts.keep_up()
         access.keep_up(self.warehouse.root, self.settings.access_log_days, self.clock())
 
     def write_report(self, trouble: str = "") -> Report | None:
-        """Make the morning page from what is published, with `trouble` since then at its top. None if it fails."""
+        """Make the morning page from the published file, with later `trouble` at its top. None if that fails."""
         at, names = self.clock(), self.settings.report_names
         return report.write_report(self.warehouse, at=at, names=names, trouble=trouble)

@@ -1,4 +1,4 @@
-"""What came of a sync, a backfill, or an evaluation of what one would do."""
+"""The results of a sync, of a backfill, and of an evaluation (a dry run)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipelines.sync.policy import Decision, counted
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a landing makes of its day, before anything is recorded: the day, composed aside, and the decision."""
+    """The effect of a landing, before anything is recorded: its day, composed in the build folder, and the decision."""
 
     flattened: Flattened
     composed: Composed
@@ -26,7 +26,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Synced:
-    """What one sync did: the landing with its verdict, and what changed in the current tables."""
+    """The result of one sync: the landing with its verdict, and the changes in each current table."""
 
     manifest: Manifest
     day: DayRecord
@@ -35,7 +35,7 @@ class Synced:
 
 @dataclass
 class Backfilled:
-    """What became of each day of a backfill: rebuilt, or why it was skipped."""
+    """The result for each day of a backfill: rebuilt, or why it was skipped."""
 
     rebuilt: dict[date, DayRecord] = field(default_factory=dict)
     skipped: dict[date, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Backfilled:
     counts: tuple[TableCounts, ...] = ()
 
     def add_day(self, day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> list[Manifest]:
-        """Note which of a day's landings are left out, and why. Returns those that count."""
+        """Record a day's held landings, or why it is skipped. Returns its landings that count."""
         landings = counted(manifests)
         held = [m.landing for m in manifests if m.verdict is Verdict.HELD]
         if held:
@@ -54,7 +54,7 @@ class Backfilled:
 
 
 def days_between(first: date, last: date) -> list[date]:
-    """The days of a range, both ends included. Raises ArgumentError when it ends before it begins."""
+    """The days of a range, both ends included. Raises ArgumentError if it ends before it begins."""
     if last < first:
         raise ArgumentError(f"The range ends before it begins: write rollbook backfill {last} {first}")
     return [first + timedelta(days=n) for n in range((last - first).days + 1)]

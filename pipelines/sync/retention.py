@@ -1,4 +1,4 @@
-"""What ROLLBOOK_KEEP_DAYS expires, and what must not be lost by it."""
+"""Expires the days that ROLLBOOK_KEEP_DAYS does not keep, and guards against losing them from the history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Retention:
-    """The days on disk, and which of them only the history needs to keep."""
+    """Decides which days' raw bodies and snapshots may be deleted, and deletes them."""
 
     def __init__(self, landings: Landings, warehouse: Warehouse) -> None:
         self.landings = landings
@@ -23,16 +23,15 @@ class Retention:
         self.lake = warehouse.lake
 
     def kept_from(self, keep_days: int) -> date:
-        """The first day that is kept, counted back from the newest counted day: a clock may be wrong, a day is not."""
+        """The first kept day, counted back from the newest counted day, since this machine's clock may be wrong."""
         newest = max(self.lake.days(), default=None)
         return newest - timedelta(days=keep_days - 1) if newest else date.min
 
     def expirable(self, keep_days: int | None) -> list[date]:
-        """The days whose raw bodies and snapshots may be deleted, because the published history holds them;
-        none, without a number of days to keep.
+        """The days whose raw bodies and snapshots may be deleted, in order; none without `keep_days`.
 
-        Each kept older file holds them as well, since it may be restored. A day stays on disk for one night after it
-        has left the views, for readers that still have last night's file open. A day that waits for approval stays.
+        The published file holds them, and each kept older file too, since it may be restored. A day stays on disk for
+        one night after it has left the views, for readers that still have last night's file open. A held day stays.
         """
         if not keep_days or not (there := self.lake.days()):
             return []
@@ -43,9 +42,9 @@ class Retention:
         return [d for d in old if d not in there or merged.get(d) == there[d].digest]
 
     def expire(self, days: list[date]) -> None:
-        """Delete these days' raw bodies and snapshots; the history keeps what they said (G7).
+        """Delete these days' raw bodies and snapshots; the history keeps their content (G7).
 
-        The list of expired days is written first: from then on, `raw/` alone no longer makes the tables, and a rebuild
+        The list of expired days is written first: from then on, `raw/` alone cannot rebuild the tables, and a rebuild
         is refused.
         """
         if days:
@@ -54,7 +53,7 @@ class Retention:
             log.info("Deleted the raw bodies and snapshots of %d days, %s to %s", len(days), days[0], days[-1])
 
     def refuse_to_lose(self) -> None:
-        """Raises ExpiredError when a rebuild would lose expired days, whether or not a file still holds them."""
+        """Raise ExpiredError if a rebuild would lose expired days, whether or not a file still holds them."""
         lost = sorted(self.landings.expired_days())
         if lost:
             raise ExpiredError(messages.rebuild_would_lose(lost))

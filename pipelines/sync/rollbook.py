@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class Rollbook:
-    """One institution's warehouse, and all that is done to it. Everything that writes happens under `writer()`."""
+    """One institution's warehouse and its operations. Everything that writes needs `writer()`."""
 
     def __init__(
         self,
@@ -69,22 +69,22 @@ class Rollbook:
         self.recovery = Recovery(self.landings, self.warehouse, self.composer)
         self.erasure = Erasure(self.raw, self.warehouse, clock)
         self.mirror = Mirror(settings, self.bound_to)
-        # The writer's: days made again, not in the lake yet; what kept it from being brought up to date; the first day
-        # that the next file's merge touched (None: everything).
+        # The writer's state: recomposed days that are not in the lake yet; the error that stopped recovery; the first
+        # day that the next file's merge changed (None: everything).
         self.staged: StagedLake | None = None
         self._blocked: RollbookError | None = None
         self._merged_since: date | None = None
         self.is_writer = False
 
     def sync(self, day: date | None = None, *, details: Details = "none", fresh: bool = False) -> Synced:
-        """Fetch, decide, merge, publish: the nightly job. `fresh` asks again though the day was fetched minutes ago.
-        Raises RollbookError; readers keep the last published file then.
+        """Fetch, decide, merge, publish: the nightly job. `fresh` fetches even if the day was fetched minutes ago.
+        Raises RollbookError; readers then keep the last published file.
         """
         with self.writer():
             return self._finish(self.land(day, details=details, fresh=fresh))
 
     def approve(self, day: date | None = None) -> Synced:
-        """Merge and publish what was held on a day (default: the newest held), unfetched (G3). Raises ArgumentError."""
+        """Merge and publish a day's held landing (default: the newest), without a fetch (G3). Raises ArgumentError."""
         with self.writer():
             return self._finish(self.landings.to_approve(day), approve=True)
 
@@ -95,10 +95,10 @@ class Rollbook:
         return Synced(manifest, record, tuple(counts))
 
     def backfill(self, first: date, last: date, *, confirm: Confirm = within_hold) -> Backfilled:
-        """Flatten the landed days of a range again from raw, bring history up to them, publish once (G8).
+        """Flatten the landed days of a range again from raw/, merge them, publish once (G8).
 
-        Raises NothingLandedError when no day of the range has a counted landing; ContractChangedError, and HeldError
-        when a table would lose more than the hold allows and that is not confirmed. Nothing changes then.
+        Raises NothingLandedError if no day of the range has a counted landing; ContractChangedError; HeldError if a
+        table would lose more than the hold allows and that is not confirmed. Nothing changes then.
         """
         days = days_between(first, last)
         with self.writer():
@@ -110,10 +110,10 @@ class Rollbook:
             return done
 
     def rebuild(self, *, confirm: Confirm = within_hold, accept_loss: bool = False) -> Backfilled:
-        """Make everything from `raw/` alone: the lake, the history by its definition, the record of the work.
+        """Rebuild everything from `raw/` alone: the lake, the history by its definition, the record of the syncs.
 
-        A day that the lake holds and `raw/` does not is gone afterwards. Raises what `backfill` raises, ExpiredError
-        when expired days would be lost, unless `accept_loss`. All is left as it was then.
+        Days that only the lake holds are removed. Raises the errors of `backfill`, and ExpiredError if expired days
+        would be lost, unless `accept_loss`. Nothing changes then.
         """
         with self.writer(recover=False):
             expired = self.landings.expired_days()
@@ -135,7 +135,7 @@ class Rollbook:
             return done
 
     def restore(self, kept: Path) -> None:
-        """Put an earlier published file back; the next writer brings it up to date first. Raises DamagedError."""
+        """Publish an earlier file again; the next writer brings it up to date first. Raises DamagedError."""
         with self.writer(recover=False):
             self.warehouse.restore(kept)
             self.publisher.keep_up()
@@ -143,10 +143,10 @@ class Rollbook:
 
     @contextmanager
     def writer(self, *, recover: bool = True) -> Iterator[None]:
-        """Be the one writer (G14): wait for another for a while, then raise BusyError.
+        """Hold the writer lock (G14). Raises BusyError if another writer holds it for too long.
 
-        The warehouse is first brought to the state that all counted landings imply (G4). Where that fails, `land`
-        still fetches and keeps what the service says; everything else raises what stood in the way.
+        The warehouse is first brought to the state that all counted landings imply (G4). If that fails, `land` still
+        fetches and keeps the landing; every other stage raises the error.
         """
         with machine.translate_errors(self.warehouse.root):
             self.warehouse.prepare()
@@ -177,10 +177,10 @@ class Rollbook:
 
     @stage
     def recover(self) -> None:
-        """Bring the warehouse to the state that all counted landings imply, before anything is decided (G4).
+        """Bring the warehouse to the state that all counted landings imply, before any decision (G4).
 
-        Days of the lake that are missing or behind are composed again; the published file is merged from the newest
-        sound one that Rollbook wrote, or from the lake where there is none. Raises ExpiredError.
+        Missing or outdated days of the lake are recomposed; the published file is merged from the newest sound one that
+        Rollbook wrote, or made from the lake if there is none. Raises ExpiredError.
         """
         self.recovery.sweep()
         self.finish_erasure()
@@ -193,26 +193,26 @@ class Rollbook:
             except CheckError:
                 if base.file is None or self.landings.expired_days():
                     raise
-                self._merge(Base(None), full_refresh=True)  # what the file holds is wrong: the lake knows better
+                self._merge(Base(None), full_refresh=True)  # the file's content is wrong, so start from the lake alone
                 self.publish()
         self._decide_deferred(self.landings.deferred())
 
     def finish_erasure(self) -> Certificate | None:
-        """Take whoever was erased out of what still holds them; returns the certificate of the erasure under way."""
+        """Finish removing erased students; returns the certificate of the erasure in progress, if any."""
         return erasing.finish(self, full_refresh=lambda: self._merge(Base(None), full_refresh=True))
 
     def start_ahead(self) -> None:
-        """Start the second process of a large sync, ready for the first page. It needs neither lock nor key."""
+        """Start the second process of a large sync, to be ready for the first page. Needs neither lock nor key."""
         newest = self.newest()
         self.composer.intake.start_ahead(newest.largest_set if newest else None)
 
     @reported_stage
     def land(self, day: date | None = None, *, details: Details = "none", fresh: bool = False) -> Manifest:
-        """Fetch everything once and land it; or return what was fetched and proven minutes ago, unless `fresh`.
+        """Fetch everything once and land it; or return a proven landing from minutes ago, unless `fresh`.
 
         Raises the client's errors, OtherInstitutionError, NothingLandedError, SettingError without an address or a key,
-        and ArgumentError for a day that is not a partition. If the warehouse could not be brought up to date, what was
-        fetched is kept for the next writer to decide on, and the obstacle is raised.
+        and ArgumentError for a day that is not a partition. If recovery failed, the landing is kept for the next writer
+        to decide on, and recovery's error is raised.
         """
         day = self.partition(day or self.today())
         minutes = 0 if fresh or self._blocked or details != "none" else self.settings.cache_minutes
@@ -230,7 +230,7 @@ class Rollbook:
 
     def _fetch(self, day: date, details: Details) -> Manifest:
         self.settings.check_source()
-        flatten.load()  # now, and not between the first answer and the published file
+        flatten.load()  # now, not between the first answer and the publish
         newest, blocked = self.newest(), self._blocked is not None
         self.raw.memory.check(newest.erasures if newest else 0)
         return fetch(
@@ -273,7 +273,7 @@ class Rollbook:
 
     @stage
     def evaluate(self, manifest: Manifest) -> Evaluation:
-        """What would become of a landing. Nothing is written but in `build/`. Raises ContractChangedError."""
+        """Compose and decide on a landing as a dry run; writes only in `build/`. Raises ContractChangedError."""
         return self._evaluate(manifest, self.composer.flatten(manifest))
 
     def _evaluate(self, manifest: Manifest, flattened: Flattened, *, approve: bool = False) -> Evaluation:
@@ -285,9 +285,10 @@ class Rollbook:
 
     @stage
     def merge(self, *, full_refresh: bool = False) -> list[TableCounts]:
-        """Bring the next file up to the lake: current tables, history, changes, the record of the work.
+        """Bring the next file up to the lake: current tables, history, changes, the record of the syncs.
 
-        `full_refresh` folds the whole lake into an empty file; raises ExpiredError when days would be lost.
+        Returns the changes per current table. `full_refresh` folds the whole lake into an empty file; raises
+        ExpiredError if days would be lost.
         """
         self.ready()
         if full_refresh:
@@ -295,7 +296,7 @@ class Rollbook:
         return self._merge(Base(None) if full_refresh else self.recovery.published(), full_refresh=full_refresh)
 
     def _merge(self, base: Base, *, gone: Set[date] | None = None, full_refresh: bool = False) -> list[TableCounts]:
-        """As `merge`, from a base. `gone` are days on which nothing counts any more (default: as `raw/` says)."""
+        """As `merge`, from a base. `gone` are the days without a counted landing any more (default: from `raw/`)."""
         gone = self.landings.discarded_days() if gone is None else gone
         lake, delta = self.staged or self.lake, self.composer.delta
         merged = self.merger.merge(base, lake, gone, delta, full_refresh=full_refresh)
@@ -305,12 +306,12 @@ class Rollbook:
 
     @reported_stage
     def publish(self, *, confirm: Confirm = within_hold) -> Report | None:
-        """Check the next file and swap it in; then expire what ROLLBOOK_KEEP_DAYS does not keep.
+        """Check the next file and swap it in; then expire the days that ROLLBOOK_KEEP_DAYS does not keep.
 
         Returns the morning page, if one was made. Raises CheckError, SettingError for a malformed thresholds.csv or
-        terms.csv, and HeldError when days made again take away more than the hold allows and it is not confirmed.
+        terms.csv, and HeldError if recomposed days remove more than the hold allows and that is not confirmed.
         """
-        if not self.warehouse.next.exists():  # run by itself: there may be days that no merge has seen
+        if not self.warehouse.next.exists():  # a publish stage run by itself: merge first
             self.merge()
         if self.staged is not None:
             self.confirm_loss(confirm)
@@ -323,7 +324,7 @@ class Rollbook:
         return page
 
     def confirm_loss(self, confirm: Confirm, accepted: Container[date] = ()) -> None:
-        """Ask whether the next file may be published, `accepted` lost days apart. Raises HeldError if not."""
+        """Ask whether the next file may be published, ignoring `accepted` lost days. Raises HeldError if not."""
         counts, days = self.recovery.lost()
         asked = policy.taken_away(counts, [d for d in days if d not in accepted], self.settings)
         if not confirm(asked):
@@ -333,7 +334,7 @@ class Rollbook:
 
     @stage
     def resnapshot(self, days: Iterable[date]) -> Backfilled:
-        """Flatten days again, aside, until the publish; verdicts stay as they are (G8). Raises ContractChangedError."""
+        """Recompose days in a staged lake until the publish; verdicts stay (G8). Raises ContractChangedError."""
         done, expired_days, asked = Backfilled(), self.raw.expired(), list(days)
         staged = self.staged or StagedLake(self.lake, self.warehouse.staged_lake)
         for number, day in enumerate(asked, start=1):
@@ -346,12 +347,12 @@ class Rollbook:
         return done
 
     def ready(self) -> None:
-        """Raise what kept the warehouse from being brought up to date."""
+        """Raise recovery's error, if it failed."""
         if self._blocked is not None:
             raise self._blocked
 
     def _decide_deferred(self, landings: Iterable[Manifest]) -> None:
-        """Judge what was landed while nothing could be compared. It proves nothing, so it adds and updates only."""
+        """Decide on landings that could not be compared when fetched. They prove nothing: they only add and update."""
         merged = False
         for manifest in landings:
             try:
@@ -366,7 +367,7 @@ class Rollbook:
     def change_day(
         self, day: date, manifests: Sequence[Manifest], change: Callable[[], None], confirm: Confirm
     ) -> None:
-        """Let a day consist of other landings, once that is confirmed; `change` makes it so in `raw/`."""
+        """Make a day from these landings, if that is confirmed; `change` then applies it to `raw/`."""
         counted = policy.counted(manifests)
         self.staged = StagedLake(self.lake, self.warehouse.staged_lake)
         if counted:
@@ -378,21 +379,21 @@ class Rollbook:
         self.warehouse.drop_next()
         self.staged = None
         change()
-        self.recover()  # as a writer would that finds it so after a kill
+        self.recover()  # as the next writer would after a kill at this point
 
     def partition(self, day: date) -> date:
-        """The day, if it is one that can be synced today. Raises ArgumentError naming what would make it one."""
+        """Return the day. Raises ArgumentError if it cannot be synced (`policy.partition`)."""
         return policy.partition(day, self.first_day(), self.today(), self.settings.timezone)
 
     def first_day(self) -> date:
-        """The first day that can be synced: as set, or the first that was landed; today before there is one."""
+        """The first day that can be synced: as set, else the first landed day, else today."""
         return self.settings.first_date or min((*self.raw.all_days(), self.today()))
 
     def newest(self) -> Manifest | None:
-        """The newest landing that counts."""
+        """The newest landing that counts; None before the first."""
         return self.landings.newest()
 
     def bound_to(self) -> int | None:
-        """The institution that the warehouse belongs to, from its first counted landing on (G11)."""
+        """The warehouse's institution, from its first counted landing (G11); None before it."""
         school_id = self.landings.school_id()
         return self.warehouse.bound_to() if school_id is None else school_id

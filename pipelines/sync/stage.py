@@ -1,4 +1,4 @@
-"""What every stage of a sync does when it fails: it raises a RollbookError, and the morning page says why."""
+"""Decorators for the stages of a sync: a failed stage raises a RollbookError, and the morning page says why."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Stage = Callable[Concatenate["Rollbook", P], T]
 
-# What a reader of the morning page should know in the morning.
+# The errors that the morning page reports.
 TROUBLE = (
     ServiceError,
     HeldError,
@@ -44,7 +44,7 @@ TROUBLE = (
 
 
 def stage(work: Stage[P, T]) -> Stage[P, T]:
-    """Make a stage raise a RollbookError for what the machine refuses, and recover a damaged published file."""
+    """Make a stage raise MachineError for faults of this machine, and recover damaged files."""
 
     @wraps(work)
     def translated(self: Rollbook, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -61,7 +61,7 @@ def stage(work: Stage[P, T]) -> Stage[P, T]:
 
 
 def reported_stage(work: Stage[P, T]) -> Stage[P, T]:
-    """A stage whose failure the morning page reports: the page's readers see neither the log nor the UI."""
+    """As `stage`; the morning page also reports the failure, since its readers see neither the log nor the UI."""
     inner = stage(work)
 
     @wraps(work)

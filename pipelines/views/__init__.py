@@ -3,16 +3,16 @@
     sql/            one file per view: what a row is, what each column means, the query
     macros/         macros: a table as of a day, the changes between two days
     catalog.py      creates them in a database, together with the views of the lake
-    fleet.py        what is in the file of many institutions; its figures are in rollups/, its words in fleet.md
-    pseudonymous.py  what is in a file for readers who need no names
+    fleet.py        the file of many institutions; its rollups are in rollups/, its part of the dictionary in fleet.md
+    pseudonymous.py  what the pseudonymous files leave out, and their comments
     metrics.py      measures that several views share, each defined once
     thresholds.py   thresholds.csv, which students_to_watch uses
     terms.py        terms.csv, which calendar uses
-    editable.py     how both are read, as spreadsheet programs save them
-    keys.py         the keys of tables and views, and which columns join which of them
+    editable.py     reads both, as spreadsheet programs save them
+    keys.py         the keys of tables and views, and which columns join which tables
     dictionary.py   the data dictionary, warehouse/README.md
-    connect.md      its part on how to read the file from other tools
-    dbt.py          the same for dbt, sources.yml
+    dictionary.md, connect.md, privacy.md, cookbook.sql    its parts that are written by hand
+    dbt.py          the data dictionary for dbt, sources.yml
 
-Tables and the comments on them belong to `store.schema`.
+Tables and their comments belong to `store.schema`.
 """

@@ -1,11 +1,11 @@
 """Creates the views and macros, with a comment on each of them and on each view's columns.
 
-A view is one file in `sql/`: its header says what a row is, which columns are its key and what each column means, and
-the query follows. It is a Jinja template: measures that views share come from `metrics`, and longer parts that several
-share are macros, in a file whose name begins with `_`. To add a view, add its file, and its name to `VIEWS`.
+A view is one file in `sql/`: its header says what a row is, which columns are the key and what each column means; the
+query follows. The file is a Jinja template: shared measures come from `metrics`, longer shared parts are Jinja macros
+in files whose names begin with `_`. To add a view, add its file, and its name to `VIEWS`.
 
-The views of the lake and the macros are made from the declarations in `tables`. Tables, and the comments on them,
-belong to `schema`.
+The views of the lake and the macros are made from the declarations in `tables`. Tables and their comments belong to
+`schema`.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ VIEWS: tuple[str, ...] = (
     "metrics",
 )
 
-# What a fleet's file has not: the sources of measures are one school's tables; a class's id, and the landed day on or
-# before a day, mean another one in each institution.
+# Left out of a fleet's file: the sources of measures are one school's tables, and a class id or the landed day on or
+# before a day differs between institutions.
 OF_ONE_SCHOOL = frozenset({"metrics", "as_of_day", "watch_daily_of_class"})
 WHICH = "Which institution, by its name in institutions.toml."
 
 # For people who open a file that was copied away from its warehouse.
 MOVED = f"If the lake was moved: SET VARIABLE {LAKE} = '/new/place/snapshots'."
 
-# What a view's file may use besides SQL.
+# The Jinja variables of a view's file.
 PARTS: dict[str, object] = {
     "metric": metrics.SQL,
     "metrics": metrics.METRICS,
@@ -74,7 +74,7 @@ PARTS: dict[str, object] = {
     "scope": ONE,
 }
 
-# A macro that says which views are in a file.
+# A macro in the file that returns the digest of its views.
 _MADE = "views_digest"
 
 _FIRST = re.compile(r"-- (\w+): (.+)")
@@ -87,7 +87,7 @@ _COLUMN = re.compile(r"--   (\w+)  +(.+)")
 class View:
     """An analysts' view: what a row is, what each column means (in order), the query, and its key.
 
-    No two rows share the values of the `key`; of its columns, those of `nullable` may be NULL.
+    The `key` is unique; key columns in `nullable` may be NULL.
     """
 
     name: str
@@ -105,7 +105,7 @@ class View:
 
 @dataclass(frozen=True)
 class Macro:
-    """A macro: its parameters, what it returns, the statement that creates it, and what DuckDB calls its kind."""
+    """A macro: its parameters, what it returns, the statement that creates it, and its kind for COMMENT ON."""
 
     name: str
     parameters: tuple[str, ...]
@@ -121,7 +121,7 @@ class Macro:
 
 @cache
 def view(name: str, scope: Scope = ONE) -> View:
-    """Read one view's file. Raises ValueError when its header does not name the view."""
+    """Read one view's file. Raises ValueError if its header does not name the view."""
     found = parse(name, query(name, **PARTS | {"scope": scope}))
     if not scope.column:
         return found
@@ -130,7 +130,7 @@ def view(name: str, scope: Scope = ONE) -> View:
 
 
 def parse(name: str, text: str) -> View:
-    """Read a view's header and query. Raises ValueError when the header does not name the view."""
+    """Read a view's header and query. Raises ValueError if the header does not name the view."""
     header = [line for line in text.splitlines() if line.startswith("--")]
     first = _FIRST.fullmatch(header[0]) if header else None
     if first is None or first[1] != name:
@@ -141,9 +141,9 @@ def parse(name: str, text: str) -> View:
 
 
 def _key(name: str, header: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The key's columns, and those of them that may be NULL. Raises ValueError when the line cannot be read.
+    """Return the key's columns, and those of them that may be NULL. Raises ValueError if the line is malformed.
 
-    A view without the line gets no key here; a test asks every view for one.
+    A view without the line gets no key; a test requires one of every view.
     """
     lines = [m[1] for line in header if (m := _KEY.fullmatch(line))]
     columns = [_KEY_COLUMN.fullmatch(part) for line in lines for part in line.split(", ")]
@@ -154,13 +154,13 @@ def _key(name: str, header: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def views(scope: Scope = ONE) -> tuple[View, ...]:
-    """All views, in the order in which they are created."""
+    """Return all views, in the order in which they are created."""
     return tuple(view(name, scope) for name in VIEWS if scope == ONE or name not in OF_ONE_SCHOOL)
 
 
 @cache
 def types() -> dict[tuple[str, str], str]:
-    """The type of each (view, column), as DuckDB infers it over empty tables."""
+    """Return the type of each (view, column), as DuckDB infers it over empty tables."""
     with duckdb.connect() as con:
         schema.ensure(con)
         create_views(con)
@@ -171,14 +171,14 @@ def types() -> dict[tuple[str, str], str]:
 
 
 def macros(version: str = "", scope: Scope = ONE) -> tuple[Macro, ...]:
-    """All macros, as they are made for one version of the file."""
+    """Return all macros, for one version of the file."""
     parts = PARTS | {"scope": scope}
     as_of = (
         Macro(
             f"{t.name}_as_of",
             ("day",),
-            f"The rows of {t.name} as the last snapshot on or before a day had them, without clock-driven columns; none"
-            " before the first one (see as_of_day).",
+            f"The rows of {t.name} on the last landed day on or before a day, without untracked columns; none before"
+            " the first landed day (see as_of_day).",
             sql("as_of", table=t, version=version, scope=scope),
         )
         for t in TABLES.values()
@@ -186,27 +186,27 @@ def macros(version: str = "", scope: Scope = ONE) -> tuple[Macro, ...]:
     between = Macro(
         "changes_between",
         ("from_day", "to_day"),
-        "The rows of changes after the first day, up to and with the second.",
+        "The rows of changes after from_day, up to and including to_day.",
         sql("changes_between", version=version),
     )
     day = Macro(
         "as_of_day",
         ("day",),
-        "The landed day whose state the macros above give for a day; NULL before the first one.",
+        "The landed day whose state the macros above return for a day; NULL before the first one.",
         sql("as_of_day", version=version),
         kind="MACRO",
     )
     watch = Macro(
         "students_to_watch_as_of",
         ("day",),
-        "The rows of students_to_watch as they were on the last landed day on or before a day, by the present"
-        " thresholds; none before the first one.",
+        "The rows of students_to_watch on the last landed day on or before a day, by the current thresholds; none"
+        " before the first landed day.",
         sql("students_to_watch_as_of", version=version, **parts),
     )
     of_class = Macro(
         "watch_daily_of_class",
         ("class",),
-        "The rows of watch_daily of the students whose records list a class now, by its class_id.",
+        "The rows of watch_daily for the students who are now in a class, given by its class_id.",
         sql("watch_daily_of_class", version=version, **parts),
     )
     made = (*as_of, watch, of_class, between, day)
@@ -214,22 +214,22 @@ def macros(version: str = "", scope: Scope = ONE) -> tuple[Macro, ...]:
 
 
 def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord], version: str) -> None:
-    """Create or replace every view and macro, with comments: the lake may have moved or its columns changed.
+    """Create or replace every view and macro, with comments, since the lake may have moved or its columns changed.
 
-    The views of the lake show the given days; the macros answer only from the file's `version`.
+    The views of the lake show the given days; the macros refuse to answer in a file of another `version`.
     """
     create_snapshots(con, lake, days)
     create_macros(con, version)
-    if _views_made(con) != _views_digest():  # a night's file begins as a copy of the last one, mostly with these views
+    if _views_made(con) != _views_digest():  # a night's file is a copy of the last one, usually with the same views
         create_views(con)
         con.execute(f"CREATE OR REPLACE MACRO spans.{_MADE}() AS '{_views_digest()}'")
         con.execute(f"COMMENT ON MACRO spans.{_MADE} IS 'Internal: which views this file holds.'")
 
 
 def _views_made(con: duckdb.DuckDBPyConnection) -> str | None:
-    """The digest of the views that a file holds; None if it does not say."""
+    """Return the digest of the views that a file holds; None if the file has none."""
     (file,) = con.execute("SELECT current_database()").fetchone() or ("",)
-    with con.cursor() as aside, suppress(duckdb.CatalogException):  # which would end a transaction of `con`
+    with con.cursor() as aside, suppress(duckdb.CatalogException):  # on `con` it would abort the transaction
         row = aside.execute(f"SELECT {file}.spans.{_MADE}()").fetchone()
         return str(row[0]) if row else None
     return None
@@ -237,14 +237,14 @@ def _views_made(con: duckdb.DuckDBPyConnection) -> str | None:
 
 @cache
 def _views_digest() -> str:
-    """Of all that the analysts' views are made from: their text, the tables they read, and DuckDB, which binds them."""
+    """Return a digest of the views' inputs: their text, the tables they read, and DuckDB's version."""
     columns = [(r.schema, r.name, [(c.name, c.type) for c in r.columns]) for r in schema.declared()]
     return sha256(repr((views(), columns, duckdb.__version__)).encode()).hexdigest()
 
 
 def create_snapshots(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord]) -> None:
-    """Create the views of the lake. They name the files of the days given here, below the folder where the lake is now
-    or where a connection says that it is.
+    """Create the views of the lake. They name the files of these days, below the lake's present folder or the folder in
+    a connection's variable (LAKE).
     """
     for table in TABLES.values():
         columns = snapshot_columns(table)
@@ -260,12 +260,12 @@ def create_snapshots(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collectio
 
 
 def snapshot_columns(table: Table) -> tuple[Column, ...]:
-    """The columns of `snapshots.<table>`."""
+    """Return the columns of `snapshots.<table>`."""
     return (*table.columns, SNAPSHOT_DATE)
 
 
 def _no_rows(columns: tuple[Column, ...]) -> str:
-    """An empty relation with these columns, for a lake without files."""
+    """Return a query of no rows with these columns, for a lake without files."""
     return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {c.name}' for c in columns)} WHERE FALSE"
 
 

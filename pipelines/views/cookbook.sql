@@ -1,4 +1,4 @@
--- Twenty questions that analysts ask. Each begins with its question; change the dates and ids, and it is yours.
+-- Twenty questions that analysts ask, each followed by its query. Replace the dates and ids with your own.
 
 -- Whose completion fell more than 20 points since last month?
 SELECT p.student_id, p.name, b.completion_rate AS at_the_end_of_last_month, p.completion_rate AS now
@@ -20,13 +20,13 @@ FROM changes
 WHERE student_id = 11273
 ORDER BY snapshot_date, table_name, class_id, column_name;
 
--- Whom should somebody talk to first?
+-- Which students need attention first?
 SELECT student_id, name, severity, reason, class_titles
 FROM students_to_watch
 ORDER BY severity DESC, student_id
 LIMIT 25;
 
--- How many students of each class are worth a look, and what share of it is that?
+-- How many students of each class are to watch, and what share of the class is that?
 SELECT
     r.class_id, r.class_title, COUNT(*) AS students, COUNT(w.student_id) AS to_watch,
     ROUND(100.0 * COUNT(w.student_id) / COUNT(*)) AS percent
@@ -36,14 +36,14 @@ ORDER BY percent DESC, students DESC;
 
 -- Who has never logged in, and which teacher can remind them?
 SELECT p.name, p.email, r.class_title, r.teacher_name, r.teacher_email
-FROM student_progress AS p LEFT JOIN roster AS r USING (student_id) -- also who is in no class
+FROM student_progress AS p LEFT JOIN roster AS r USING (student_id) -- keeps students without a class
 WHERE NOT p.has_ever_logged_in
 ORDER BY r.teacher_name NULLS FIRST, r.class_title, p.name;
 
 -- Who has done nothing for two weeks, class by class?
 SELECT r.class_title, p.name, p.last_activity_date, p.days_inactive
-FROM student_progress AS p LEFT JOIN roster AS r USING (student_id) -- also who is in no class
-WHERE p.days_inactive >= 14 OR p.last_activity_date IS NULL -- and who was never active, as far as is known
+FROM student_progress AS p LEFT JOIN roster AS r USING (student_id) -- keeps students without a class
+WHERE p.days_inactive >= 14 OR p.last_activity_date IS NULL -- NULL: no known activity
 ORDER BY r.class_title NULLS FIRST, p.days_inactive DESC NULLS FIRST, p.name;
 
 -- Which classes are furthest behind the average of their course?
@@ -53,7 +53,7 @@ WHERE classes_in_course > 1
 ORDER BY completion_vs_course
 LIMIT 10;
 
--- Which teachers have the most students worth a look?
+-- Which teachers have the most students to watch?
 SELECT r.teacher_name, COUNT(DISTINCT r.class_id) AS classes, COUNT(DISTINCT w.student_id) AS to_watch
 FROM roster AS r INNER JOIN students_to_watch AS w USING (student_id)
 GROUP BY r.teacher_id, r.teacher_name
@@ -72,7 +72,7 @@ SELECT
     ROUND(n.average_completion_rate - b.average_completion_rate, 1) AS points
 FROM class_daily AS n INNER JOIN class_daily AS b USING (class_id)
 WHERE n.snapshot_date = (SELECT MAX(snapshot_date) FROM progress_daily) AND n.class_status = 1
-    -- The day a week before, or if nothing was landed on it, the last landed day before that.
+    -- The day a week before or, if nothing was landed on it, the last landed day before that.
     AND b.snapshot_date = (SELECT as_of_day(MAX(snapshot_date) - 7) FROM progress_daily)
 ORDER BY points DESC NULLS LAST
 LIMIT 10;
@@ -84,7 +84,7 @@ WHERE snapshot_date > (SELECT MAX(snapshot_date) FROM progress_daily) - 7
 ORDER BY snapshot_date, class_title, change, name;
 
 -- Which students left, came back or were new, and when?
-SELECT c.snapshot_date, c.change, c.student_id, h.name -- by the name of that day
+SELECT c.snapshot_date, c.change, c.student_id, h.name -- the name on that day
 FROM changes AS c
 ASOF INNER JOIN history.students AS h ON h.student_id = c.student_id AND h.valid_from <= c.snapshot_date
 WHERE c.table_name = 'students' AND c.change <> 'changed'
@@ -94,7 +94,7 @@ ORDER BY c.snapshot_date, c.change, c.student_id;
 -- Which students are in no active class?
 SELECT student_id, name, email, registration_date, last_activity_date
 FROM student_progress
-WHERE class_count = 0 -- not those of whom it is unknown, where it is NULL
+WHERE class_count = 0 -- NULL: unknown
 ORDER BY name;
 
 -- What was student 11130's record on the first of October, and what is it now?

@@ -1,8 +1,8 @@
 """The data dictionary for dbt: a `sources.yml` with descriptions, data types and tests, from the declarations.
 
-One source per schema, for a file that the profile attaches as `rollbook`. Keys become `not_null` and `unique`,
-references between tables `relationships`. A key of several columns is one `unique` over them as a row,
-`(student_id, class_id)`, which needs no package. Written for dbt 1.10.5 and later, which take a test's `arguments`.
+One source per schema, for a file that the profile attaches as `rollbook`. Keys become `not_null` and `unique` tests,
+references between tables `relationships`. A composite key is one `unique` over a row, `(student_id, class_id)`, which
+needs no package. For dbt 1.10.5 and later, which support a test's `arguments`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipelines.views import catalog
 from pipelines.views.keys import describe
 
 FILE = "sources.yml"
-# The first line of a file that may be written over.
+# The first line of a file that may be overwritten.
 MARK = "# Made by `rollbook docs --dbt`: it is written again each time, so keep your own sources in another file."
 
 # Each schema's source. `spans` is bookkeeping, not for analysis.
@@ -33,16 +33,16 @@ Entry = dict[str, Any]
 
 
 def write(folder: Path) -> Path:
-    """Write `sources.yml` into a folder; returns its path.
+    """Write `sources.yml` into a folder and return its path.
 
-    Raises ArgumentError without the folder, or where a file of that name is not one that was written here.
+    Raises ArgumentError if the folder is missing, or holds a file of that name that Rollbook did not write.
     """
     path = folder / FILE
     if not folder.is_dir():
         raise ArgumentError(f"{folder} is not a folder: make it first, for example models/rollbook in your dbt project")
     if path.is_symlink() or (path.exists() and not _is_ours(path)):
         raise ArgumentError(f"{path} was not written by Rollbook, so it is kept: move it, or name another folder")
-    files.write(path, render().encode(), mode=0o644)  # it holds no records, and is made to be committed
+    files.write(path, render().encode(), mode=0o644)  # it holds no records, and is meant to be committed
     return path
 
 
@@ -51,7 +51,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def render() -> str:
-    """The text of the file."""
+    """Return the text of the file."""
     document = {"version": 2, "sources": [_source(name) for name in SOURCES]}
     dumped: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
     return f"{MARK}\n{dumped}"
@@ -66,11 +66,11 @@ def _source(of: str) -> Entry:
 
 
 def _relations() -> Iterator[Relation]:
-    """Every table and view of the sources."""
+    """Yield every table and view of the sources."""
     yield from schema.declared()
     types = catalog.types()
     for v in catalog.views():
-        # A view's types are DuckDB's own, more than those that are declared.
+        # A view's columns may have any type of DuckDB's, not only the declared ones.
         listed = tuple(Column(name, types[v.name, name], meaning) for name, meaning in v.columns)  # type: ignore[arg-type]
         yield Relation("main", v.name, v.comment, listed, v.key, v.nullable)
     for t in TABLES.values():
@@ -105,7 +105,7 @@ def _of_key(r: Relation, c: Column) -> Iterator[Any]:
 
 
 def _relationships(r: Relation, c: Column) -> Iterator[Entry]:
-    """The tables that a column refers to. Only rows of the same record are sure to be there: the others warn."""
+    """Yield a column's `relationships` tests. They only warn unless both rows come from the same record."""
     if r.schema not in {"main", "history"}:
         return
     for table, other, column in references():

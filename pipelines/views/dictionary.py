@@ -1,7 +1,7 @@
 """The data dictionary, `warehouse/README.md`: what is in the published file, generated from the declarations.
 
-The text on each table, view, macro and column is its COMMENT in the file. The cookbook's questions are in
-`cookbook.sql`. `rollbook docs` writes it; a test fails when it is stale.
+Each table, view, macro and column is described by its COMMENT in the file. The cookbook's questions are in
+`cookbook.sql`. `rollbook docs` writes the dictionary; a test fails when it is stale.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from pipelines.views.keys import describe
 _PAIR = re.compile(r"-- (?P<question>[^\n]+)\n(?P<sql>[^;]+;)")
 
 _JOINS = (
-    "Below, `class_id` joins `classes`: on the column of that name there. Use LEFT JOIN where that row may be missing:",
-    "who stands in `history` or `changes` may have left, and a student's record may list a class that is not listed.",
+    "Below, `class_id` joins `classes` means: on the column of that name there. Use LEFT JOIN where that row may be",
+    "missing: a student in `history` or `changes` may have left, and a student's record may name a class that is not",
+    "listed.",
 )
-_KEY_OF_VERSIONS = "Key: that of the table in `main`, and `valid_from`."
-_KEY_OF_SNAPSHOTS = "Key: that of the table in `main`, and `snapshot_date`."
+_KEY_OF_VERSIONS = "Key: the key of the table in `main`, and `valid_from`."
+_KEY_OF_SNAPSHOTS = "Key: the key of the table in `main`, and `snapshot_date`."
 
 _TERMS = (
-    "Which term a date is in, for `calendar`: write the terms into `terms.csv` beside the published file, one a line;",
-    "it is read each time a sync publishes. It begins without any.",
+    "The view `calendar` shows each date's term. List the terms in `terms.csv` beside the published file, one per",
+    "line; each publish reads it. It starts empty.",
     "",
     "```csv",
     "name,first_day,last_day",
@@ -38,9 +39,9 @@ _TERMS = (
 
 
 _LIMITS = (
-    "The limits that `students_to_watch` and `watch_daily` use: edit `thresholds.csv` beside the published file; it is",
-    "read each time a sync publishes. What has no line there has its default. The defaults are chosen so that a school",
-    "of some hundred students, most of them well, lists tens of them:",
+    "The thresholds of `students_to_watch` and `watch_daily`: edit `thresholds.csv` beside the published file; each",
+    "publish reads it. A threshold without a line there has its default. The defaults are chosen so that a school of a",
+    "few hundred students, most of them doing well, lists some tens of them:",
 )
 
 
@@ -53,14 +54,14 @@ class Recipe:
 
 
 def cookbook() -> tuple[Recipe, ...]:
-    """The cookbook's questions, in order."""
+    """Return the cookbook's questions, in order."""
     text = files("pipelines.views").joinpath("cookbook.sql").read_text(encoding="utf-8")
     _, _, body = text.partition("\n\n")
     return tuple(Recipe(m["question"], m["sql"]) for m in _PAIR.finditer(body))
 
 
 def render() -> str:
-    """The text of the whole file."""
+    """Return the text of the whole file."""
     return "\n".join(line.rstrip() for line in _lines()) + "\n"
 
 
@@ -83,7 +84,7 @@ def _lines() -> Iterator[str]:
         yield from ("", f"### {t.name}", "", t.comment, "", describe(t.name, t.key, (), t.names), "")
         yield from _columns((c.name, c.type, c.comment) for c in t.columns)
     yield from _fixed("main")
-    yield from ("", "## Macros", "", "Tables that take a day: `FROM students_as_of(DATE '2026-10-01')`.", "")
+    yield from ("", "## Macros", "", "Most are tables that take a day: `FROM students_as_of(DATE '2026-10-01')`.", "")
     yield from _table(("macro", "returns"), ((f"`{m.call}`", m.comment) for m in catalog.macros()))
     yield from ("", "## history", "", schema.SCHEMAS["history"], _KEY_OF_VERSIONS, "", *_versions(), "")
     yield from _columns((c.name, c.type, c.comment) for c in relations.VALID)
@@ -101,7 +102,7 @@ def _lines() -> Iterator[str]:
 
 
 def _fleet() -> Iterator[str]:
-    """The tables that only the fleet's file has."""
+    """Yield the tables that only the fleet's file has."""
     institutions, types = fleet.INSTITUTIONS, fleet.types()
     yield from ("", f"### {institutions.name}", "", institutions.comment, "", "Key: `institution`.", "")
     yield from _columns((c.name, c.type, c.comment) for c in institutions.columns)
@@ -112,12 +113,12 @@ def _fleet() -> Iterator[str]:
 
 
 def _text(name: str) -> list[str]:
-    """The lines of a part that is written by hand."""
+    """Return the lines of a part that is written by hand."""
     return files("pipelines.views").joinpath(name).read_text(encoding="utf-8").rstrip().splitlines()
 
 
 def _diagram() -> Iterator[str]:
-    """The keys, as a Mermaid diagram: readable as text, drawn where Markdown is rendered."""
+    """Yield the keys as a Mermaid diagram: readable as text, drawn where Markdown is rendered."""
     yield from ("```mermaid", "erDiagram")
     for table, other, column in references():
         is_about = column == table.parent_key
@@ -133,7 +134,7 @@ def _diagram() -> Iterator[str]:
 
 
 def _line(table: Table, *, is_about: bool) -> str:
-    """Mermaid's line from a record's table to a table of its parts, or to one that only names the record."""
+    """Return Mermaid's line from a record's table to a table of its parts, or to one that only refers to the record."""
     if not is_about:
         return "|o--o{"
     if table.is_list:
@@ -142,7 +143,7 @@ def _line(table: Table, *, is_about: bool) -> str:
 
 
 def _measures() -> Iterator[str]:
-    yield "What the views share is defined once. The view `metrics` has the SQL of each and its source."
+    yield "Measures that several views share are defined once. The view `metrics` has each measure's SQL and source."
     yield ""
     rows = (
         (f"`{m.name}`", f"{', '.join(m.grain)}", m.definition, f"`{m.shown_in}`" if m.shown_in else "")
@@ -159,7 +160,7 @@ def _thresholds() -> Iterator[str]:
 
 
 def _fixed(of: str) -> Iterator[str]:
-    """The tables of a schema that do not come from a set."""
+    """Yield the tables of a schema that do not come from a set."""
     for r in relations.KEPT:
         if r.schema == of:
             yield from _relation(r.name if of == "main" else f"{of}.{r.name}", r)

@@ -1,6 +1,6 @@
-"""CSV files that the institution edits: `thresholds` and `terms` say what is in them.
+"""Reads and writes the CSV files that the institution edits; `thresholds` and `terms` define their content.
 
-What spreadsheet programs save is understood: a byte order mark, semicolons, spaces around a cell, empty lines.
+Accepts what spreadsheet programs save: a byte order mark, semicolons, spaces around a cell, empty lines.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from pipelines import files
 from pipelines.errors import SettingError
 
-# Far more than these files need; a larger one is another file, saved here by mistake.
+# Far more than these files need; a larger one was saved here by mistake.
 MAX_BYTES = 100_000
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line that holds anything: its number in the file, its cells, and whether numbers have decimal commas."""
+    """One line that is not empty: its number in the file, its cells, and whether numbers have decimal commas."""
 
     number: int
     cells: Sequence[str]
@@ -34,7 +34,7 @@ def ensure(path: Path, text: str, mode: int) -> None:
 
 
 def render(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The text of a file."""
+    """Return the text of a file."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
@@ -43,9 +43,9 @@ def render(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def lines(path: Path, header: Sequence[str], needed: int) -> Iterator[Line]:
-    """Yield the lines under the heading, of which the first `needed` columns must be there; each has as many cells.
+    """Yield the lines below the heading, each padded to at least `needed` cells; empty lines are skipped.
 
-    Raises SettingError for a file that is not such a CSV file.
+    Raises SettingError if the file is not a CSV file whose first `needed` columns are those of `header`.
     """
     text = _text(path).splitlines()
     delimiter = ";" if text and text[0].count(";") > text[0].count(",") else ","
@@ -59,11 +59,11 @@ def lines(path: Path, header: Sequence[str], needed: int) -> Iterator[Line]:
             yield Line(number, [*cells, *[""] * (needed - len(cells))], delimiter == ";")
 
 
-def malformed(path: Path, line: int, what: str) -> SettingError:
-    """The error for a line that cannot be used."""
+def malformed(path: Path, line: int, problem: str) -> SettingError:
+    """Return the error for an invalid line."""
     return SettingError(
-        f"{path}, line {line}: {what}. Nothing was published and nothing is lost; correct the line, or remove the file"
-        " to get the defaults back, and sync again"
+        f"{path}, line {line}: {problem}. Nothing was published and nothing is lost; correct the line, or remove the"
+        " file to get the defaults back, and sync again"
     )
 
 

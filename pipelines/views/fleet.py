@@ -1,11 +1,11 @@
-"""What is in `fleet.duckdb`: the tables of all institutions side by side, and what only a fleet has.
+"""The content of `fleet.duckdb`: the tables of all institutions, with a column `institution`, and the rollups.
 
-`fleet-pseudonymous.duckdb` has the same, of the institutions that make a pseudonymous file: see `views.pseudonymous`.
+`fleet-pseudonymous.duckdb` has the same for the institutions that make a pseudonymous file: see `views.pseudonymous`.
 
-    rollups/   the figures of each institution by day and week, of all together, and each against the others
+    rollups/   figures per institution by day and week, over all institutions, and each compared with the others
 
-Filling them is done in `fleet`. The rollups are tables, in the part of SQL that engines share: every window has a whole
-order, NULLs are said to come first or last, decimal numbers are summed as such, and no session's time zone counts.
+`fleet` fills them. The rollups are tables, written in the SQL that DuckDB, Sail and Spark share: windows have a total
+order, NULLS FIRST or LAST is explicit, sums are over DECIMAL, and nothing depends on the session's time zone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipelines.views import catalog
 
 query = statements("pipelines.views", "rollups")
 
-# In the order in which they are made: a later one reads an earlier one.
+# In the order in which they are created: a later one reads earlier ones.
 ROLLUPS = ("institutions_daily", "institutions_weekly", "fleet_daily", "institutions_compared")
 SCHEMAS = ("main", "history", "ops", "spans")
 WHICH = Column(INSTITUTION, "VARCHAR", catalog.WHICH, personal=False)
@@ -32,31 +32,31 @@ WHICH = Column(INSTITUTION, "VARCHAR", catalog.WHICH, personal=False)
 INSTITUTIONS = Relation(
     "main",
     "institutions",
-    "One row per institution, those that never synced or left the registry among them: up to which day it is here, and"
-    " what became of its last night.",
+    "One row per institution, including those that never synced or have left the registry: its newest day in this file,"
+    " and the outcome of its last night.",
     (
         Column("institution", "VARCHAR", "Its name in institutions.toml.", personal=False),
         Column("school_id", "BIGINT", "Its id at the records service; NULL before its first sync."),
         Column("school_name", "VARCHAR", "Its name at the records service.", personal=False),
         Column("in_registry", "BOOLEAN", "Whether institutions.toml has it; one that left stays until it is removed."),
-        Column("newest_day", "DATE", "The day up to which it is in this file; NULL when it has nothing here."),
-        Column("days_behind", "BIGINT", "Days from that day to the newest one of all institutions."),
-        Column("published_at", "TIMESTAMP", "When it published what is here, UTC."),
-        Column("version", "VARCHAR", "The version of its own file, as in spans.version there.", personal=False),
-        Column("last_outcome", "VARCHAR", "Of its last night: synced, held, failed or paused.", personal=False),
+        Column("newest_day", "DATE", "Its newest landed day in this file; NULL when it has no rows here."),
+        Column("days_behind", "BIGINT", "Days from newest_day to the newest one of all institutions."),
+        Column("published_at", "TIMESTAMP", "When it published the version in this file, UTC."),
+        Column("version", "VARCHAR", "That version's id, as in spans.version of its own file.", personal=False),
+        Column("last_outcome", "VARCHAR", "Outcome of its last night: synced, held, failed, paused.", personal=False),
         Column("last_day", "DATE", "The day of that night."),
         Column("last_at", "TIMESTAMP", "When that night ended, UTC."),
-        # These two may name a student: the one by an id, the other as somebody wrote it.
+        # These two may name a student: `said` by an id, `paused` because an operator wrote it.
         Column("said", "VARCHAR", "What happened, and what to do next, in words.", personal=True),
         Column("paused", "VARCHAR", "Why it is paused; NULL when it is not.", personal=True),
-        Column("left_out", "VARCHAR", "Why nothing of it is in this file, though it gave something.", personal=False),
+        Column("left_out", "VARCHAR", "Why it has no rows here, though it has published.", personal=False),
     ),
     key=("institution",),
 )
 
 
 def tables(more: Iterable[Relation] = ()) -> tuple[Relation, ...]:
-    """The tables of the institutions, and `more` that one of the files has, each with its institution first."""
+    """Return the institutions' tables, and `more` tables of one of the files, each with `institution` first."""
     return tuple(
         Relation(r.schema, r.name, r.comment, (WHICH, *r.columns), (INSTITUTION, *r.key) if r.key else (), r.nullable)
         for r in (*parts.shared(), *more)
@@ -64,12 +64,12 @@ def tables(more: Iterable[Relation] = ()) -> tuple[Relation, ...]:
 
 
 def rollups() -> tuple[catalog.View, ...]:
-    """The rollups, with what their columns mean."""
+    """Return the rollups, in the order in which they are created."""
     return tuple(catalog.parse(name, query(name)) for name in ROLLUPS)
 
 
 def create_tables(con: duckdb.DuckDBPyConnection, more: Iterable[Relation] = ()) -> None:
-    """Make every table but the rollups, empty, with comments."""
+    """Create every table but the rollups, empty, with comments."""
     for name in SCHEMAS:
         con.execute(f"CREATE SCHEMA IF NOT EXISTS {name}")
     for relation in (*tables(more), VERSION, INSTITUTIONS):
@@ -79,19 +79,19 @@ def create_tables(con: duckdb.DuckDBPyConnection, more: Iterable[Relation] = ())
 
 
 def create_rollups(con: duckdb.DuckDBPyConnection) -> None:
-    """Make the rollups of the tables as they are filled now."""
+    """Create the rollups from the tables' current rows."""
     for rollup in rollups():
         create_rollup(con, rollup, rollup.query)
 
 
 def create_rollup(con: duckdb.DuckDBPyConnection, rollup: catalog.View, rows: str) -> None:
-    """Make one rollup of its rows, which are a query."""
+    """Create one rollup from `rows`, a query."""
     con.execute(f"CREATE TABLE main.{rollup.name} AS {rows}")
     catalog.comment(con, "TABLE", f"main.{rollup.name}", rollup.described, rollup.columns)
 
 
 def create_views(con: duckdb.DuckDBPyConnection, version: str) -> None:
-    """Make the views over all institutions, and the macros, which answer only from this `version` of the file."""
+    """Create the views over all institutions, and the macros, which answer only from this `version` of the file."""
     syncs = ((c.name, c.comment) for c in (WHICH, *SYNCS.columns))
     catalog.create_view(con, "main", SYNCS.name, f"SELECT * FROM ops.{SYNCS.name}", SYNCS.comment, syncs)
     catalog.create_views(con, MANY)
@@ -100,7 +100,7 @@ def create_views(con: duckdb.DuckDBPyConnection, version: str) -> None:
 
 @cache
 def types() -> dict[tuple[str, str], str]:
-    """The type of each (rollup, column), as DuckDB infers it over empty tables."""
+    """Return the type of each (rollup, column), as DuckDB infers it over empty tables."""
     with duckdb.connect() as con:
         create_tables(con)
         create_rollups(con)

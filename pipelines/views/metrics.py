@@ -1,7 +1,7 @@
-"""The measures that views share, each defined once: its name, what it means, its SQL, and what one value is about.
+"""The measures that views share, each defined once: its name, definition, SQL and grain.
 
-The views' files take the SQL from here (`{{ metric.is_active }}`), the view `metrics` lists it, and the data dictionary
-shows what it means. What belongs to a single view stands in that view's file.
+The views use the SQL as `{{ metric.is_active }}`, the view `metrics` lists it, and the data dictionary shows the
+definition. A measure of a single view is in that view's file.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ ACTIVE_DAYS = 7
 class Metric:
     """One measure.
 
-    `sql` is an expression over `source`, which is what stands behind FROM. `grain` names the columns of which each
-    combination has one value. `shown_in` is the column of a view, `view.column`, that gives the same; empty for a
-    measure that is only a part of others.
+    `sql` is an expression over `source`, the FROM clause. `grain` names the columns that each value belongs to.
+    `shown_in` is the column, `view.column`, that shows the measure; empty if it is only a part of other measures.
     """
 
     name: str
@@ -31,14 +30,14 @@ class Metric:
 
     @property
     def query(self) -> str:
-        """The query that gives every value: the grain's columns, then the value."""
+        """The query of all values: the grain's columns, then the value."""
         keys = ", ".join(self.grain)
         groups = f" GROUP BY {keys}" if self.is_aggregate else ""
         return f"SELECT {keys}, {self.sql} AS {self.name} FROM {self.source}{groups}"
 
 
 def _of_student(name: str, definition: str, sql: str, shown_in: str = "") -> Metric:
-    """Of one student on one day: of `summary` and `activity` as they were on the day `landed`."""
+    """A measure of one student on the newest landed day, over `summary`, `activity` and `landed`."""
     source = (
         "students CROSS JOIN (SELECT MAX(snapshot_date) AS snapshot_date FROM spans.days) AS landed"
         " LEFT JOIN student_summaries AS summary USING (student_id)"
@@ -48,12 +47,12 @@ def _of_student(name: str, definition: str, sql: str, shown_in: str = "") -> Met
 
 
 def _of_day(name: str, definition: str, sql: str) -> Metric:
-    """Of all students on one landed day."""
+    """A measure of all students on one landed day."""
     return Metric(name, definition, sql, ("snapshot_date",), "student_daily", f"progress_daily.{name}")
 
 
 def _of_course(name: str, definition: str, sql: str) -> Metric:
-    """Of a course's classes; the same holds for a teacher's."""
+    """A measure of a course's classes, which also applies to a teacher's."""
     return Metric(name, definition, sql, ("course_id",), "classes WHERE course_id IS NOT NULL", f"courses.{name}")
 
 
@@ -71,35 +70,35 @@ _COMPLETION = "CASE WHEN total_assignments > 0 THEN completion_rate END"
 METRICS: tuple[Metric, ...] = (
     _of_student(
         "last_activity_date",
-        "The student's last day of activity: the later one, where summary and activity tracking differ.",
+        "The student's last day of activity: the later of the days in the summary and in activity tracking.",
         _LAST_ACTIVITY,
         "student_progress.last_activity_date",
     ),
     _of_student(
         "days_inactive",
-        "Days from the student's last activity to the day.",
+        "Days from the student's last activity to the day in question.",
         f"landed.snapshot_date - {_LAST_ACTIVITY}",
         "student_progress.days_inactive",
     ),
     _of_student(
         "never_logged_in",
-        "Activity tracking says that the student has never logged in; unknown of a student without activity tracking.",
+        "Activity tracking says that the student has never logged in; unknown without activity tracking.",
         _NEVER,
     ),
     _of_student(
         "is_active",
-        f"The student's last activity was on the day or within the {ACTIVE_DAYS} days before. Without a known last"
-        " activity, a student who never logged in is not active, and of others it is unknown.",
+        f"The student's last activity was on the day in question or within the {ACTIVE_DAYS} days before. Without a"
+        " known last activity, a student who never logged in is not active; for others it is unknown.",
         f"COALESCE(landed.snapshot_date - {_LAST_ACTIVITY} <= {ACTIVE_DAYS}, CASE WHEN {_NEVER} THEN FALSE END)",
         "student_progress.is_active",
     ),
     _of_student(
         "completion",
-        "The student's completion in percent. Of a student without assignments there is none: it counts in no average,"
-        " and is neither low nor falling.",
+        "The student's completion in percent. A student without assignments has none: it counts in no average, and is"
+        " neither low nor falling.",
         _COMPLETION,
     ),
-    _of_day("students", "Students listed, each once, whatever the number of classes.", "COUNT(*)"),
+    _of_day("students", "Students listed, each counted once.", "COUNT(*)"),
     _of_day(
         "average_completion_rate",
         "The average completion of the students who have assignments, each counted once.",

@@ -1,7 +1,7 @@
-"""What is in a file for readers who need no names, of one school or of a fleet: which tables and columns say nothing
-there, what stands for a student, and the comments that say so.
+"""What the pseudonymous files of a school or a fleet leave out: which tables are empty, which columns are NULL, and the
+comments that say so.
 
-Making the files is done in `privacy` and `fleet`.
+`privacy` and `fleet` make the files.
 """
 
 from __future__ import annotations
@@ -16,18 +16,15 @@ from pipelines.tables import SETS, TABLES, Column, Relation, Table
 from pipelines.views.catalog import View
 
 STUDENT = SETS["students"].key
-CODE = (
-    "A random code that stands for the student in this file; the same one every night, until a new release"
-    " (see ops.release)."
-)
+CODE = "A random code for the student in this file; the same every night, until a new release (see ops.release)."
 LEFT_OUT, EMPTY = "Left out of this file: always NULL.", "Left out of this file: always empty."
-# About single records as they came: they quote them, or are made from them.
+# Tables about single records as received: they quote records or are derived from them.
 OF_RECORDS = (REJECTS, DRIFT, PAGES)
 RELEASE = Relation(
     "ops",
     "release",
     "One row, in a fleet one per institution: which version of the published file this was made from, and which release"
-    " of codes it has.",
+    " of codes it uses.",
     (
         Column(
             "version",
@@ -37,19 +34,19 @@ RELEASE = Relation(
         ),
         Column("published_at", "TIMESTAMP", "When that version was made, UTC."),
         Column("newest_day", "DATE", "The newest landed day in it."),
-        Column("release", "VARCHAR", "The release's name; with another one all codes are others.", personal=False),
-        Column("began_at", "TIMESTAMP", "Since when this release is used, UTC."),
+        Column("release", "VARCHAR", "The release's name; another release has other codes.", personal=False),
+        Column("began_at", "TIMESTAMP", "When this release began, UTC."),
     ),
 )
 
 
 def is_left_out(column: Column) -> bool:
-    """Whether the file has no value in a column."""
+    """Whether a column is always NULL in the file."""
     return bool(column.personal)
 
 
 def is_emptied(table: Table) -> bool:
-    """Whether a table says nothing without its personal columns but when they changed: then it has no rows."""
+    """Whether a table has no rows in the file: with only personal columns tracked, rows would only show changes."""
     return all(is_left_out(c) for c in table.tracked) and any(is_left_out(c) for c in table.columns)
 
 
@@ -60,12 +57,12 @@ def is_empty(relation: Relation) -> bool:
 
 
 def shown(relation: Relation) -> tuple[Column, ...]:
-    """The columns that have values; of changes and syncs the rows and texts are chosen, not the columns."""
+    """Return the columns that have values; changes and syncs are filtered by rows and texts, not by columns."""
     return tuple(c for c in relation.columns if relation in (CHANGES, SYNCS) or not is_left_out(c))
 
 
 def personal_changes() -> tuple[list[str], str]:
-    """Which rows of `changes` tell of something personal: the tables, as SQL strings, and a condition."""
+    """Return which rows of `changes` are about personal columns: the tables as SQL literals, and a condition."""
     pairs = [(t.name, c.name) for t in TABLES.values() for c in t.columns if is_left_out(c)]
     listed = ", ".join(f"({literal(table)}, {literal(column)})" for table, column in pairs)
     tables = list(dict.fromkeys(literal(table) for table, _ in pairs))
@@ -73,13 +70,13 @@ def personal_changes() -> tuple[list[str], str]:
 
 
 def told_changes() -> str:
-    """The condition on the rows of `changes` that the file has."""
+    """Return the condition for the rows of `changes` that the file keeps."""
     emptied = ", ".join(literal(t.name) for t in TABLES.values() if is_emptied(t))
     return f"NOT ({personal_changes()[1]}) AND table_name NOT IN ({emptied})"
 
 
 def comment(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation], views: Iterable[View]) -> None:
-    """Say on each table, view and column what is left out here, and what the ids are."""
+    """Add to the comments of tables, views and columns what is left out, and that ids are codes."""
     for relation in relations:
         full = f"{relation.schema}.{relation.name}"
         if is_empty(relation):
@@ -102,7 +99,7 @@ def _meaning(name: str, comment: str, *, left_out: bool) -> str:
 
 
 def _personal_of(names: set[str]) -> set[str]:
-    """The personal columns that a view shows, by their names: those of the students and of the teachers it names."""
+    """Return the names of a view's personal columns: those of the students and teachers whose ids it has."""
     found = set()
     for table in TABLES.values():
         ids = {c.name for c in table.columns if c.id}

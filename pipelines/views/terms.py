@@ -1,6 +1,6 @@
-"""`warehouse/terms.csv`: the institution's terms, for it to edit. The view `calendar` uses them.
+"""`warehouse/terms.csv`: the institution's terms, which it edits. The view `calendar` uses them.
 
-Read at each publish into the table `main.terms`. The file begins without a term.
+Each publish reads the file into the table `main.terms`. It starts without terms.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pipelines.views.editable import Line, malformed
 
 FILE = "terms.csv"
 HEADER = ("name", "first_day", "last_day")
-# ISO, and as a spreadsheet program in much of Europe saves it. 1/2/2026 is two dates, so it is refused.
+# ISO, and the format of spreadsheet programs in much of Europe. 1/2/2026 is ambiguous, so it is refused.
 FORMATS = ("%Y-%m-%d", "%d.%m.%Y")
 
 
 @dataclass(frozen=True)
 class Term:
-    """One line of the file: a term's name, and its first and last day, both in it."""
+    """One line of the file: a term's name, and its first and last day, inclusive."""
 
     name: str
     first_day: date
@@ -33,12 +33,12 @@ class Term:
 
 
 def ensure(path: Path, mode: int = files.PRIVATE_FILE, *, known: Iterable[Term] = ()) -> None:
-    """Write the file if there is none: without a term, or with those that are known."""
+    """Write the file if there is none, with the `known` terms."""
     editable.ensure(path, render(known), mode)
 
 
 def render(terms: Iterable[Term] = ()) -> str:
-    """The file's text."""
+    """Return the file's text."""
     return editable.render(HEADER, ((t.name, str(t.first_day), str(t.last_day)) for t in terms))
 
 

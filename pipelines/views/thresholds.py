@@ -1,7 +1,7 @@
-"""`warehouse/thresholds.csv`: the limits that the view `students_to_watch` uses, for the institution to edit.
+"""`warehouse/thresholds.csv`: the thresholds of the view `students_to_watch`, which the institution edits.
 
-Read at each publish into the table `main.thresholds`, so that a published file holds the thresholds it was made with.
-They are used in `sql/_watch.sql`, and in `sql/progress_daily.sql`.
+Each publish reads the file into the table `main.thresholds`, so a published file holds the thresholds it was made with.
+`sql/_watch.sql` and `sql/progress_daily.sql` use them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Threshold:
     most: float
 
 
-# Chosen so that a school of some hundred students, most of them well, lists tens and not most. They pass over what
-# happens to everybody: a holiday of two weeks and some days more (21), a new student's first two weeks (14), and the
-# first assignments of a term, each of which moves completion by more than falling_points (5). A line that a file lacks
-# has its default, so that older files stay valid.
+# Chosen so that a school of a few hundred students, most of them doing well, lists some tens of them. They ignore what
+# happens to every student: a holiday of two weeks and a few days (21), a new student's first two weeks (14), and the
+# first assignments of a term, each of which moves completion by more than falling_points (5). A threshold missing from
+# the file has its default, so that older files stay valid.
 DEFAULTS: tuple[Threshold, ...] = (
     Threshold("completion_below", 30, "Low completion: completion_rate under this, percent.", 100),
     Threshold("score_below", 50, "Low score: average_score under this.", 100),
@@ -43,7 +43,7 @@ DEFAULTS: tuple[Threshold, ...] = (
     Threshold(
         "least_assignments",
         5,
-        "Low or falling completion: from this many assignments on; of fewer, one moves it by more than 20 points.",
+        "Low or falling completion: only with this many assignments or more; one of fewer moves it by over 20 points.",
         36_500,
     ),
 )
@@ -55,12 +55,12 @@ def ensure(path: Path, mode: int = files.PRIVATE_FILE) -> None:
 
 
 def render(thresholds: tuple[Threshold, ...] = DEFAULTS) -> str:
-    """The file's text."""
+    """Return the file's text."""
     return editable.render(HEADER, ((t.name, f"{t.value:g}", t.meaning) for t in thresholds))
 
 
 def read(path: Path) -> tuple[Threshold, ...]:
-    """Read every threshold: the file's value, or the default if the file does not have it.
+    """Read every threshold: the file's value, or the default if the file lacks it.
 
     Raises SettingError, which names the line and what to write instead.
     """
@@ -82,7 +82,7 @@ def _number(path: Path, line: Line, default: Threshold) -> float:
         value = float(text.replace(",", ".") if line.decimal_comma else text)
     except ValueError:
         value = -1.0
-    if not 0 <= value <= default.most:  # which also refuses what is not a number at all (nan)
+    if not 0 <= value <= default.most:  # also refuses nan
         advice = f"write a number from 0 to {default.most:g}, such as {default.value:g}"
         raise malformed(path, line.number, f"{default.name} is {text[:40]!r}; {advice}")
     return value

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,8 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pipelines.sandbox import Institution, School, make_app
+from tests.support.processes.commands import Program, program
+from tests.support.processes.servers import free_port
 
 # Schools are made up of so many different ones; the others are the same under another key and id.
 DIFFERENT = 10
@@ -46,36 +47,20 @@ class Host:
         await self._apps.get(key, next(iter(self._apps.values())))(scope, receive, send)
 
 
-class Remote:
-    """The services in another process."""
+class District:
+    """The services in another process, and an address at which nothing answers."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self.hosts: list[str] = json.loads(self._read())
-        self.slow, self.dead = self.hosts.pop(), f"http://127.0.0.1:{_unused_port()}"
-
-    def play(self, day: date) -> None:
-        """Have every school play a day; returns once it is made."""
-        if self._process.stdin is not None:
-            self._process.stdin.write(f"{day}\n")
-            self._process.stdin.flush()
-        self._read()
-
-    def _read(self) -> str:
-        return self._process.stdout.readline().strip() if self._process.stdout is not None else ""
+    def __init__(self, running: Program) -> None:
+        self.play = running.ask  # returns once the day's records are made
+        *self.hosts, self.slow = json.loads(running.read())
+        self.dead = f"http://127.0.0.1:{free_port()}"
 
 
 @contextmanager
-def remote(institutions: int, students: int, day: date) -> Iterator[Remote]:
+def remote(institutions: int, students: int, day: date) -> Iterator[District]:
     """Serve a district from another process for as long as the block lasts."""
-    command = [sys.executable, "-m", "tests.bench.district", str(institutions), str(students), str(day)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield Remote(process)
-        finally:
-            if process.stdin is not None:
-                process.stdin.close()
-            process.wait(timeout=30)
+    with program("-m", "tests.bench.district", institutions, students, day) as running:
+        yield District(running)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -98,11 +83,6 @@ def main(arguments: Sequence[str]) -> None:
         for app in apps.values():
             app.state.service.day = date.fromisoformat(line.strip())
         print("ready", flush=True)
-
-
-def _unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 if __name__ == "__main__":

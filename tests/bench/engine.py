@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import sys
 import tempfile
@@ -30,20 +29,20 @@ from pipelines.tables import SETS, TABLES, Column, Table
 from tests.bench import meter
 
 FIRST = "2026-01-05"
-# A stage has a task for each file: all of them must find a place at once.
-CLUSTER = {"SAIL_MODE": "local-cluster", "SAIL_CLUSTER__WORKER_TASK_SLOTS": "64"}
+
+
+def _cluster(workers: int) -> dict[str, str]:
+    """So many workers. A stage has a task for each file: all of them must find a place at once."""
+    counts = dict.fromkeys(("SAIL_CLUSTER__WORKER_INITIAL_COUNT", "SAIL_CLUSTER__WORKER_MAX_COUNT"), str(workers))
+    return {"SAIL_MODE": "local-cluster", "SAIL_CLUSTER__WORKER_TASK_SLOTS": "64", **counts}
+
+
 # A row of the table: what it is called, the engine, and the variables that it is started with.
 ENGINES: dict[str, tuple[str, dict[str, str]]] = {
     "DuckDB": ("duckdb", {}),
     "Sail": ("sail", {}),
-    "Sail, 1 worker": (
-        "sail",
-        CLUSTER | {"SAIL_CLUSTER__WORKER_INITIAL_COUNT": "1", "SAIL_CLUSTER__WORKER_MAX_COUNT": "1"},
-    ),
-    "Sail, 2 workers": (
-        "sail",
-        CLUSTER | {"SAIL_CLUSTER__WORKER_INITIAL_COUNT": "2", "SAIL_CLUSTER__WORKER_MAX_COUNT": "2"},
-    ),
+    "Sail, 1 worker": ("sail", _cluster(1)),
+    "Sail, 2 workers": ("sail", _cluster(2)),
 }
 
 
@@ -65,12 +64,9 @@ def write_lakes(root: Path, institutions: int, students: int, days: int) -> int:
             )
             values = ", ".join(f"{_value(table, c)} AS {c.name}" for c in table.columns)
             listed = "HASH(id, d, 'gone') % 1000 > 0" if of_students else "TRUE"
-            _write(
-                con,
-                root,
-                table.name,
-                f"SELECT institution, snapshot_date, {values} FROM institutions, days, range({records}) AS r(id) WHERE {listed}",
-            )
+            students_or_classes = f"range({records}) AS r(id) WHERE {listed}"
+            query = f"SELECT institution, snapshot_date, {values} FROM institutions, days, {students_or_classes}"
+            _write(con, root, table.name, query)
         seen = " UNION ALL ".join(
             f"SELECT institution, snapshot_date, '{s}' AS set_name, CAST(NULL AS BIGINT) AS id, 'proven' AS state, CAST(NULL AS VARCHAR)"
             f" AS table_name FROM institutions, days"
@@ -78,12 +74,8 @@ def write_lakes(root: Path, institutions: int, students: int, days: int) -> int:
         )
         _write(con, root, "observed", seen)
         sets = ", ".join(f"('{s}', {s in ('students', 'classes')})" for s in SETS)
-        _write(
-            con,
-            root,
-            "days",
-            f"SELECT institution, snapshot_date, s.* FROM institutions, days, (VALUES {sets}) AS s(set_name, proven)",
-        )
+        proven = f"(VALUES {sets}) AS s(set_name, proven)"
+        _write(con, root, "days", f"SELECT institution, snapshot_date, s.* FROM institutions, days, {proven}")
     return institutions * students * days
 
 
@@ -134,15 +126,12 @@ def measure(root: Path, students: int, titles: list[str]) -> Iterator[tuple[str,
     for title in titles:
         name, variables = ENGINES[title]
         with tempfile.TemporaryDirectory(dir=root.parent) as into:
-            os.environ.update(variables)
+            command = [sys.executable, "-m", "tests.bench.engine", "--compute", name, str(root), into]
             try:
-                ran = meter.run([sys.executable, "-m", "tests.bench.engine", "--compute", name, str(root), into], "")
+                ran = meter.run(command, "", variables)
             except meter.RunError as error:
                 yield title, str(error), "", "", "", "", ""
                 continue
-            finally:
-                for variable in variables:
-                    del os.environ[variable]
         said = ran.said
         yield (
             title,

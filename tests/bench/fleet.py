@@ -91,7 +91,7 @@ def _work(pid: int) -> tuple[int, float] | None:
 class Bench:
     """One district in a folder of its own."""
 
-    def __init__(self, root: Path, remote: district.Remote) -> None:
+    def __init__(self, root: Path, remote: district.District) -> None:
         self.root = root
         self.remote = remote
         self.home = dagster_home(root / "dagster_home")

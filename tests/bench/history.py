@@ -13,6 +13,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -200,14 +201,11 @@ class Year:
             call()
             stages[name] = time.perf_counter() - began
 
-        writer = book.writer()
-        timed("recover", writer.__enter__)
-        try:
+        with ExitStack() as writing:
+            timed("recover", lambda: writing.enter_context(book.writer()))
             if full_refresh:
                 timed("merge", lambda: book.merge(full_refresh=True))
                 timed("publish", book.publish)
-        finally:
-            writer.__exit__(None, None, None)
         return stages
 
 

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,17 +42,19 @@ def most_memory() -> float:
     return 0.8 * os.sysconf("SC_PHYS_PAGES") * _PAGE / 1e6
 
 
-def run(command: Sequence[str], key: str, *, most_mb: float | None = None, most_seconds: float = MOST_SECONDS) -> Ran:
-    """Run a command that prints a line of JSON last, with the key in BENCH_KEY.
+def run(
+    command: Sequence[str], key: str, variables: Mapping[str, str] | None = None, *, most_mb: float | None = None
+) -> Ran:
+    """Run a command that prints a line of JSON last, with the key in BENCH_KEY, and with these variables.
 
     Raises RunError if it fails, or takes more memory or time than it may (it is killed then).
     """
     most_mb = most_memory() if most_mb is None else most_mb
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as problems:
-        environment = {**os.environ, "BENCH_KEY": key}
+        environment = {**os.environ, "BENCH_KEY": key, **(variables or {})}
         process = subprocess.Popen(command, stdout=out, stderr=problems, env=environment, start_new_session=True)
         try:
-            peak = _watch(process, most_mb, time.monotonic() + most_seconds)
+            peak = _watch(process, most_mb, time.monotonic() + MOST_SECONDS)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # what it left running, or all of it if we were interrupted

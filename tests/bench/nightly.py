@@ -159,16 +159,8 @@ def compared(found: Nightly, outcomes: Mapping[tuple[str, str], Outcome | str]) 
         caption_justify="left",
     )
     table.add_column("")
-    for heading in (
-        "first night",
-        "next night",
-        "peak MB",
-        "disk MB",
-        "versions",
-        "left, listed",
-        "lost: empty page",
-        "lost: moved",
-    ):
+    costs = ("first night", "next night", "peak MB", "disk MB")
+    for heading in (*costs, "versions", "left, listed", "lost: empty page", "lost: moved"):
         table.add_column(heading, justify="right")
     walk, peak = median(ran.said["seconds"] for ran in found.walks), max(ran.peak_mb for ran in found.walks)
     table.add_row("bare walk", f"1 ({walk:.2f} s)", "1", _mb(peak))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from datetime import date
 
 from pipelines.sandbox.institution import Institution
 from pipelines.sandbox.server import Sandbox
+from tests.support.processes.commands import Program, program
 
 KEY = "bench-key"
 SEED = 1
@@ -23,32 +23,16 @@ def school(students: int, *, lively: bool = False) -> Institution:
 class Remote:
     """A sandbox in another process: where it is, and the day it plays."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self.base_url = self._read()
-
-    def play(self, day: date) -> None:
-        """Move its clock; returns once the day's records are made."""
-        if self._process.stdin is not None:
-            self._process.stdin.write(f"{day}\n")
-            self._process.stdin.flush()
-        self._read()
-
-    def _read(self) -> str:
-        return self._process.stdout.readline().strip() if self._process.stdout is not None else ""
+    def __init__(self, running: Program) -> None:
+        self.base_url = running.read()
+        self.play = running.ask  # moves its clock; returns once the day's records are made
 
 
 @contextmanager
 def remote(students: int, day: date, *, lively: bool = False) -> Iterator[Remote]:
     """Serve an institution from another process for as long as the block lasts."""
-    command = [sys.executable, "-m", "tests.bench.service", str(students), str(day), *(["lively"] if lively else [])]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield Remote(process)
-        finally:
-            if process.stdin is not None:
-                process.stdin.close()  # the end of its input ends it
-            process.wait(timeout=30)
+    with program("-m", "tests.bench.service", students, day, *(["lively"] if lively else [])) as running:
+        yield Remote(running)
 
 
 def main() -> None:

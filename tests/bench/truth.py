@@ -22,7 +22,6 @@ _UNSTATED = tuple({t.field for t in TABLES.values() if t.may_be_unstated})
 # Field by field of a record: those that a clock moves, such as the days since the last activity.
 _UNTRACKED = {t.field: {c.path[0] for c in t.untracked} for t in TABLES.values() if t.field}
 
-
 # The hash of a part that is stated and empty.
 _NOTHING = 1
 

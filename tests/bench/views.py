@@ -40,15 +40,13 @@ LONG = (
 )
 MACROS = (
     *("students_as_of(DATE '{middle}')", "students_to_watch_as_of(DATE '{middle}')"),
-    *(
-        "changes_between(DATE '{middle}', DATE '{last}')",
-        "watch_daily_of_class((SELECT QUANTILE_DISC(class_id, 0.5) FROM classes))",
-    ),
+    "changes_between(DATE '{middle}', DATE '{last}')",
+    "watch_daily_of_class((SELECT QUANTILE_DISC(class_id, 0.5) FROM classes))",
 )
 
 
 class Answered(NamedTuple):
-    """A question, its rows (None: it is no question), and of each round the seconds on the clock and on the cores."""
+    """A question, its rows (None: not a question), and of each round the seconds on the clock and on the cores."""
 
     what: str
     rows: int | None
@@ -66,7 +64,8 @@ def measured(students: int, nights: int = NIGHTS) -> list[Answered]:
                 service.play(day)
                 command = [sys.executable, "-m", "tests.bench.client", service.base_url, made, str(day), str(days[0])]
                 run(command, KEY)
-        return answers(Path(made), days[len(days) // 2], last)
+        published = Path(made) / "rollbook.duckdb"
+        return [*_answers(published, days[len(days) // 2], last), *_publish(Path(made))]
 
 
 def of_year(students: int) -> list[Answered]:
@@ -74,18 +73,13 @@ def of_year(students: int) -> list[Answered]:
     with tempfile.TemporaryDirectory() as made:
         file = Path(made) / "rollbook.duckdb"
         last = year.write(file, students)
-        middle = last - timedelta(days=year.DAYS // 2)
-        return [_answer(file, q) for q in _asked(file, middle, last)]
+        return _answers(file, last - timedelta(days=year.DAYS // 2), last)
 
 
-def answers(warehouse: Path, middle: date, last: date) -> list[Answered]:
-    """Each question's rows and seconds; then the seconds of making the views, and of making the page."""
-    published = warehouse / "rollbook.duckdb"
-    return [*(_answer(published, q) for q in _asked(published, middle, last)), *_publish(warehouse)]
-
-
-def _asked(published: Path, middle: date, last: date) -> list[str]:
-    return [*questions(published, middle), *(m.format(middle=middle, last=last) for m in MACROS)]
+def _answers(published: Path, middle: date, last: date) -> list[Answered]:
+    """Each question's rows and seconds."""
+    asked = [*questions(published, middle), *(m.format(middle=middle, last=last) for m in MACROS)]
+    return [_answer(published, question) for question in asked]
 
 
 def questions(published: Path, day: date) -> Iterator[str]:
@@ -117,6 +111,7 @@ def _answer(published: Path, question: str) -> Answered:
 
 
 def _publish(warehouse: Path) -> list[Answered]:
+    """The seconds of making the views, and of making the page."""
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "copy.duckdb"
         copy.write_bytes((warehouse / "rollbook.duckdb").read_bytes())

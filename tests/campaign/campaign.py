@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from pipelines.errors import DamagedError, ExpiredError, HeldError, RollbookError
+from pipelines.sync import Rollbook, always
 from tests.campaign import damage
 from tests.campaign.ledger import SETS, Key, Landing, Ledger, Showing, differences
-from tests.campaign.operator import Operator
 from tests.campaign.reader import Reader
 from tests.campaign.school import School, shown
 from tests.support.nights import House, night, without_views
@@ -73,7 +73,6 @@ class Campaign:
     def __init__(self, warehouse: Path, service: Service, reader: Reader, seed: int, nights: int) -> None:
         self.service = service
         self.house = House(warehouse, service)
-        self.operator = Operator(self.house)
         self.reader = reader
         self.random = Random(seed)
         self.school = School(self.random)
@@ -90,7 +89,7 @@ class Campaign:
         self.unjudged: dict[Key, Showing] = {}
         # Folders and notes of other people, which nobody may delete.
         self.notes: list[str] = []
-        # Whether the published file must hold all that counts by now.
+        # Whether the published file must hold all that counts.
         self.fresh = False
         # Whether files of the lake were spoiled that nobody may have noticed yet.
         self.worn = False
@@ -142,13 +141,13 @@ class Campaign:
         self.check()
 
     def last_look(self) -> None:
-        """What is published last is what counts, and it can be made again from what is there; nothing lies about."""
+        """What is published last is what counts, and it can be made again from what is there; nothing is left over."""
         self.history.append("the end")
         self.sync()
         if self.ledger.expired():
-            self.operate(lambda: self.operator.backfill(night(1), self.today))
+            self.operate(lambda: self.rollbook.backfill(night(1), self.today))
         else:
-            self.operate(self.operator.rebuild)
+            self.operate(lambda: self.rollbook.rebuild())
         assert self.fresh
         assert left_over(self.warehouse) == []
         assert self.reader.reads > self.nights, "nobody read"
@@ -162,6 +161,14 @@ class Campaign:
     @property
     def published(self) -> Path:
         return self.house.published
+
+    @property
+    def rollbook(self) -> Rollbook:
+        return self.house.rollbook()
+
+    def kept(self) -> list[Path]:
+        """The published files before this one."""
+        return self.rollbook.warehouse.kept()
 
     @property
     def today(self) -> date:
@@ -220,14 +227,14 @@ class Campaign:
         with shown(self.service, showing):
             if trouble is not None:
                 trouble(self.service, self.random)
-            error = self.run(self.operator.sync)
+            error = self.run(self.house.sync)
         self.see_what_was_judged_later()  # before it fetched
         foretold = self.ledger.receive(showing, label)
         return foretold, error, self.adopt(showing, label)
 
     def operate(
         self,
-        work: Callable[[], None],
+        work: Callable[[], object],
         *,
         fails: type[RollbookError] | None = None,
         done: Callable[[], None] = lambda: None,
@@ -261,12 +268,12 @@ class Campaign:
         self.note(f"approve {day if named else 'the newest'}")
         asked = len(self.service.requests)
         self.operate(
-            lambda: self.operator.approve(day, named=named),
+            lambda: self.house.approve(day if named else None),
             done=lambda: self.ledger.become(waiting[day], verdict="approved"),
         )
         assert len(self.service.requests) == asked, "an approval fetches nothing"
 
-    def run(self, work: Callable[[], None]) -> RollbookError | None:
+    def run(self, work: Callable[[], object]) -> RollbookError | None:
         """Do some work; returns how it failed."""
         try:
             work()
@@ -364,7 +371,7 @@ class Campaign:
 
     def is_lost(self) -> bool:
         """Whether days have expired that no file remembers any more."""
-        return bool(self.ledger.expired()) and not any(map(self.is_own, [self.published, *self.operator.kept()]))
+        return bool(self.ledger.expired()) and not any(map(self.is_own, [self.published, *self.kept()]))
 
     def is_own(self, path: Path) -> bool:
         """Whether a file is there, and no other hands have changed it."""
@@ -373,7 +380,7 @@ class Campaign:
     def accept_loss(self) -> None:
         """Go on without the expired days."""
         self.note("the loss of the expired days is accepted")
-        self.operator.rebuild_accepting_the_loss()
+        self.rollbook.rebuild(confirm=always, accept_loss=True)
         self.ledger.forget_expired()
         self.settle()
 

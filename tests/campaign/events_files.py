@@ -1,4 +1,4 @@
-"""What happens to the files of the warehouse, alone and together with a bad night of the service."""
+"""What happens to the files of the warehouse, alone and on a bad night of the service."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ def an_older_file_is_restored(c: Campaign) -> None:
     maybe_sync(c)
 
 
-@event(lambda c: bool(c.operator.kept()))
+@event(lambda c: bool(c.kept()))
 def a_kept_file_is_spoiled(c: Campaign) -> None:
-    kept = c.random.choice(c.operator.kept())
+    kept = c.random.choice(c.kept())
     c.note(f"{kept.name} is spoiled")
     fresh = kept.with_suffix(".spoiled")  # a file of its own: the published one may be linked here as well
     fresh.write_bytes(kept.read_bytes()[: c.random.choice([0, 5_000, 20_000])])
     c.spoiled.add(damage.digest(fresh))
     fresh.replace(kept)
     if not c.is_lost():
-        c.operate(lambda: c.operator.restore(kept), fails=DamagedError)
+        c.operate(lambda: c.rollbook.restore(kept), fails=DamagedError)
 
 
-@event(lambda c: bool(c.operator.kept()))
+@event(lambda c: bool(c.kept()))
 def a_kept_file_is_deleted(c: Campaign) -> None:
-    kept = c.random.choice(c.operator.kept())
+    kept = c.random.choice(c.kept())
     c.note(f"{kept.name} is deleted")
     kept.unlink()
 
@@ -121,7 +121,7 @@ def an_older_file_is_restored_and_a_newcomer_slips_out_of_the_list(c: Campaign) 
 @event(lambda c: bool(c.ledger.expired()))
 def all_files_that_remember_expired_days_are_lost(c: Campaign) -> None:
     c.damage("the published file and all kept ones are deleted", lambda: damage.remove(c.published))
-    for kept in c.operator.kept():
+    for kept in c.kept():
         kept.unlink()
     assert c.is_lost()
     assert c.sync() == "lost"
@@ -144,12 +144,12 @@ def maybe_sync(c: Campaign) -> None:
 
 def restorable(c: Campaign) -> list[Path]:
     """The kept files that are as Rollbook wrote them, the newest first."""
-    return [p for p in c.operator.kept() if c.is_own(p)]
+    return [p for p in c.kept() if c.is_own(p)]
 
 
 def restore(c: Campaign, kept: Path) -> None:
     """An operator puts a kept file back; until the next sync it is what readers see."""
     was = damage.digest(kept)
     c.note(f"restore {kept.name}")
-    c.operate(lambda: c.operator.restore(kept), behind=True)
+    c.operate(lambda: c.rollbook.restore(kept), behind=True)
     assert damage.digest(c.published) == was, f"{night(c.number)}: what was restored is not there"

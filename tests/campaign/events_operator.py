@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from datetime import timedelta
+from datetime import date, timedelta
 
 import pytest
+import stamina
 
 from pipelines.errors import BehindError, DamagedError, ExpiredError, HeldError, NothingLandedError
+from pipelines.operations import discard as discards
+from pipelines.operations.diff import diff
+from pipelines.operations.prune import prune
 from pipelines.store import own_files
+from pipelines.sync import always, within_hold
 from tests.campaign import damage
 from tests.campaign.campaign import KEEP_DAYS, Campaign, event
+from tests.campaign.kills import DONE, REFUSED, forked, killed
 from tests.campaign.ledger import Key
-from tests.campaign.operator import DONE, REFUSED, forked, killed
 from tests.campaign.school import shown
-from tests.support.nights import night
+from tests.support.nights import TRIES, night
 
 COUNTED_LEAST = 4  # landings that are always left
 
@@ -26,17 +31,17 @@ def a_range_is_backfilled(c: Campaign) -> None:
     last = c.random.randint(first, c.number)
     c.note(f"{night(first)} to {night(last)}")
     there = [x for x in c.ledger.counted() if night(first) <= x.day <= night(last) and not x.expired]
-    c.operate(lambda: c.operator.backfill(night(first), night(last)), fails=None if there else NothingLandedError)
+    c.operate(lambda: c.rollbook.backfill(night(first), night(last)), fails=None if there else NothingLandedError)
 
 
 @event()
 def everything_is_rebuilt(c: Campaign) -> None:
-    c.operate(c.operator.rebuild, fails=ExpiredError if c.ledger.expired() else None)
+    c.operate(lambda: c.rollbook.rebuild(), fails=ExpiredError if c.ledger.expired() else None)
 
 
 @event(lambda c: "keep_days" in c.house.over)
 def old_days_are_pruned(c: Campaign) -> None:
-    c.operate(c.operator.prune)
+    c.operate(lambda: prune(c.rollbook))
 
 
 @event(lambda c: c.fresh)
@@ -44,8 +49,9 @@ def somebody_looks_at_what_a_sync_would_do(c: Campaign) -> None:
     before = (damage.digest(c.published), damage.landings(c.warehouse / "raw"))
     # Without its notes, nothing tells Rollbook's own file from an edited one: the next sync makes it again.
     has_notes = (c.warehouse / "build" / own_files.FILE).exists()
-    with shown(c.service, c.showing()), nullcontext() if has_notes else pytest.raises(BehindError):
-        c.operator.diff()
+    quickly = stamina.set_testing(True, attempts=TRIES, cap=True)
+    with shown(c.service, c.showing()), quickly, nullcontext() if has_notes else pytest.raises(BehindError):
+        diff(c.rollbook)
     assert (damage.digest(c.published), damage.landings(c.warehouse / "raw")) == before
 
 
@@ -54,7 +60,7 @@ def a_landing_is_discarded(c: Campaign) -> None:
     key = c.random.choice(discardable(c))
     last = max(k for k, x in c.ledger.landings.items() if x.day == key[0] and x.counts)
     number = None if key == last and c.random.random() < 0.5 else key[1]
-    change(c, key, discarded=True, call=lambda accept: c.operator.discard(key[0], number, accept=accept))
+    change(c, key, discarded=True, call=lambda accept: discard(c, key[0], number, accept=accept))
 
 
 @event(lambda c: bool(discarded(c)), rare=True)
@@ -62,7 +68,7 @@ def a_discarded_landing_is_put_back(c: Campaign) -> None:
     key = c.random.choice(discarded(c))
     alone = sum(k[0] == key[0] for k in discarded(c)) == 1
     number = None if alone and c.random.random() < 0.5 else key[1]
-    change(c, key, discarded=False, call=lambda accept: c.operator.undo_discard(key[0], number, accept=accept))
+    change(c, key, discarded=False, call=lambda accept: undo_discard(c, key[0], number, accept=accept))
 
 
 @event()
@@ -71,7 +77,7 @@ def two_sync_at_once(c: Campaign) -> bool:
     if c.is_lost() or not c.ledger.receive(showing, c.today).counts:
         return False
     with shown(c.service, showing):
-        both = [forked(c.operator.sync) for _ in range(2)]
+        both = [forked(c.house.sync) for _ in range(2)]
         for process in both:
             process.join(60)
     came = c.adopt(showing, c.today)
@@ -84,23 +90,23 @@ def two_sync_at_once(c: Campaign) -> bool:
 
 @event(lambda c: not c.is_lost())
 def a_sync_is_killed(c: Campaign) -> bool:
-    return kill(c, c.operator.sync)
+    return kill(c, c.house.sync)
 
 
 @event(lambda c: not c.is_lost())
 def a_backfill_is_killed(c: Campaign) -> bool:
-    return kill(c, lambda: c.operator.backfill(night(1), c.today))
+    return kill(c, lambda: c.rollbook.backfill(night(1), c.today))
 
 
 @event(lambda c: not c.is_lost() and not c.ledger.expired(), rare=True)
 def a_rebuild_is_killed(c: Campaign) -> bool:
-    return kill(c, c.operator.rebuild)
+    return kill(c, lambda: c.rollbook.rebuild())
 
 
 @event(lambda c: not c.is_lost() and bool(discardable(c)))
 def a_discard_is_killed(c: Campaign) -> bool:
     key = c.random.choice(discardable(c))
-    return kill(c, lambda: c.operator.discard(*key, accept=True), key)
+    return kill(c, lambda: discard(c, *key, accept=True), key)
 
 
 @event(lambda c: not c.is_lost() and bool(discarded(c) or discardable(c)), rare=True)
@@ -110,7 +116,7 @@ def the_undoing_of_a_discard_is_killed(c: Campaign) -> bool:
     if c.is_lost() or not discarded(c):
         return False
     key = c.random.choice(discarded(c))
-    return kill(c, lambda: c.operator.undo_discard(*key, accept=True), key)
+    return kill(c, lambda: undo_discard(c, *key, accept=True), key)
 
 
 # --- what several have in common -------------------------------------------------------------------------------------
@@ -127,6 +133,17 @@ def discarded(c: Campaign) -> list[Key]:
     """The discarded landings whose days are too young to expire."""
     kept_from = c.today - timedelta(days=KEEP_DAYS - 2) if "keep_days" in c.house.over else night(1)
     return sorted(k for k, x in c.ledger.landings.items() if x.discarded and x.day >= kept_from)
+
+
+def discard(c: Campaign, day: date, number: int | None, *, accept: bool) -> None:
+    """Take a landing back: the last counted one of its day, without a number."""
+    confirm = always if accept else within_hold
+    discards.discard(c.rollbook, day, number, reason="the campaign says so", confirm=confirm)
+
+
+def undo_discard(c: Campaign, day: date, number: int | None, *, accept: bool) -> None:
+    """Put a discarded landing back."""
+    discards.undo_discard(c.rollbook, day, number, confirm=always if accept else within_hold)
 
 
 def change(c: Campaign, key: Key, *, discarded: bool, call: Callable[[bool], None]) -> None:
@@ -148,7 +165,7 @@ def change(c: Campaign, key: Key, *, discarded: bool, call: Callable[[bool], Non
     c.operate(once, done=lambda: c.ledger.become(key, discarded=discarded), behind=c.worn)
 
 
-def kill(c: Campaign, work: Callable[[], None], key: Key | None = None) -> bool:
+def kill(c: Campaign, work: Callable[[], object], key: Key | None = None) -> bool:
     """Kill a writer; sometimes a sync comes next. Returns whether the blow came before its end."""
     fresh, showing = c.fresh, c.showing()
     with shown(c.service, showing):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipelines.errors import ArgumentError
+from pipelines.operations.prune import prune
 from tests.campaign.campaign import Campaign, event
 from tests.campaign.ledger import Showing
 from tests.campaign.school import lasting_fault, passing_faults
@@ -101,7 +102,7 @@ def an_approval_finds_nothing_held(c: Campaign) -> None:
     while c.ledger.waiting():
         c.approve()
     asked = len(c.service.requests)
-    c.operate(c.operator.approve_nothing, fails=ArgumentError)
+    c.operate(c.house.approve, fails=ArgumentError)
     assert len(c.service.requests) == asked
 
 
@@ -109,9 +110,9 @@ def an_approval_finds_nothing_held(c: Campaign) -> None:
 def the_clock_is_a_year_ahead(c: Campaign) -> None:
     with c.clock_off_by(365):
         c.note(f"it is {c.house.now.date()} here")
-        assert c.is_lost() or c.run(c.operator.sync) is not None, "what was fetched is filed under another year"
+        assert c.is_lost() or c.run(c.house.sync) is not None, "what was fetched is filed under another year"
         if "keep_days" in c.house.over and not c.is_lost():
-            c.operate(c.operator.prune)
+            c.operate(lambda: prune(c.rollbook))
     c.check()
 
 

@@ -68,7 +68,7 @@ class Landing:
 
 @dataclass
 class Ledger:
-    """All landings, whatever became of them."""
+    """All landings, also those that do not count."""
 
     landings: dict[Key, Landing] = field(default_factory=dict)
     _current: Current = field(default_factory=dict)

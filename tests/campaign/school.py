@@ -9,9 +9,9 @@ from random import Random
 from typing import Any
 
 from tests.campaign.ledger import CLOCK, Record, Showing
-from tests.support.records import school_class, student
+from tests.support.records import entry, school_class, student
 from tests.support.wire import faults
-from tests.support.wire.service import Asked, Bend, Reply, Service
+from tests.support.wire.service import Bend, Service
 
 CAP = 25  # records a page, so that a walk of the students has several
 FEWEST, MOST = 45, 85
@@ -71,9 +71,7 @@ class School:
             case 2:
                 record["classes"] = record["classes"][1:] if len(record["classes"]) > 1 else _enrolled(chance, 2)
             case 3:
-                record["activity_tracking"] = record["activity_tracking"] | {
-                    "assignment_submission_count": chance.randrange(99)
-                }
+                record["activity_tracking"] |= {"assignment_submission_count": chance.randrange(99)}
             case _:
                 record["profile_image"] = chance.choice([None, f"https://img.school.example/{chance.random()}.png"])
 
@@ -114,7 +112,7 @@ def shown(service: Service, showing: Showing) -> Iterator[None]:
     service.students = [_as_served(i, r, showing) for i, r in showing.students.items()]
     service.classes = [_as_served(i, r, showing) for i, r in showing.classes.items()]
     if showing.hidden:
-        service.on(_hiding(service, showing), path="students", times=None)
+        service.hide(*showing.hidden)
     for set_name in showing.unproven:
         # Of several pages the later ones disagree; of a single one the total is not what came.
         service.on(faults.moved_total(1), path=set_name, page=1, times=None)
@@ -146,20 +144,10 @@ def _pupil(pupil: int, random: Random) -> Record:
 
 def _enrolled(random: Random, count: int) -> list[Record]:
     rooms = random.sample(range(501, 508), count)
-    return [
-        {"class_id": c, "class_title": f"Class {c}", "course_name": random.choice([None, "Algebra"])} for c in rooms
-    ]
+    return [entry(class_id=c, class_title=f"Class {c}", course_name=random.choice([None, "Algebra"])) for c in rooms]
 
 
 def _as_served(ident: int, record: Record, showing: Showing) -> Record:
     if ident not in showing.broken:
         return record
     return record | ({"registration_date": "not a date"} if "id" in record else {"summary": None})
-
-
-def _hiding(service: Service, showing: Showing) -> Bend:
-    def bend(asked: Asked, reply: Reply) -> Reply:
-        listed = [s for s in service.students if s["id"] not in showing.hidden]
-        return service._list(asked, listed, ())
-
-    return bend

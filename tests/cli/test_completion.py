@@ -73,7 +73,7 @@ def test_once_installed_a_new_bash_completes_and_starts_without_running_rollbook
 
 
 def test_zsh_is_told_the_commands_with_what_each_does(tmp_path: Path) -> None:
-    """The script zsh gets asks this; whoever has no zsh here can still see the answer."""
+    """The script that zsh gets asks this; the answer can be seen without zsh, too."""
     zsh = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # so that a shell can be named
     script = shell(tmp_path, "rollbook --show-completion zsh", **zsh)
     assert script[0] == "#compdef rollbook"

@@ -77,15 +77,15 @@ def test_what_is_about_none_runs_without(registry: Path, typed: str) -> None:
 
 
 @pytest.mark.parametrize("typed", ["", " , "])
-def test_only_names_somebody(registry: Path, typed: str) -> None:
+def test_the_option_only_must_name_somebody(registry: Path, typed: str) -> None:
     found = CliRunner().invoke(app, ["fleet", "status", "--only", typed])
     assert isinstance(found.exception, ArgumentError)
-    assert str(found.exception).startswith("--only names nobody")
+    assert str(found.exception).startswith("--only is empty")
 
 
-def test_a_day_that_has_not_begun_is_nobodys_failure(registry: Path) -> None:
+def test_a_day_that_has_not_begun_is_refused_once_for_all(registry: Path) -> None:
     found = CliRunner().invoke(app, ["fleet", "sync", "--date", "2999-01-01"])
-    assert str(found.exception) == "2999-01-01 has not begun anywhere: leave --date out for each one's today"
+    assert str(found.exception) == "2999-01-01 has not begun anywhere: leave out --date to sync today"
     assert not (registry.parent / "warehouse").exists()
 
 
@@ -116,10 +116,12 @@ def test_tab_completes_the_names_of_institutions(registry: Path) -> None:
     assert _institutions("") == []
 
 
-def test_without_a_registry_a_fleet_command_says_how_to_make_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["sync", "build"])
+def test_without_a_registry_a_fleet_command_says_how_to_make_one(tmp_path: Path, command: str) -> None:
     env = {"DAGSTER_HOME": str(dagster_home(tmp_path / "home")), "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse")}
-    done = run_command("fleet", "sync", env=env, cwd=tmp_path)
+    done = run_command("fleet", command, env=env, cwd=tmp_path)
     assert done.returncode == 2
+    assert "There is no institutions.toml" in done.stderr
     assert "`rollbook fleet add --help` says how to make it" in done.stderr
     assert not (tmp_path / "warehouse").exists()
 
@@ -141,7 +143,7 @@ def test_a_single_school_loads_nothing_of_the_fleet() -> None:
 
 def test_an_empty_registry_is_a_fleet_of_none(registry: Path) -> None:
     registry.write_text("# none yet\n")
-    with pytest.raises(SettingError, match="lists nobody yet: see `rollbook fleet add --help`"):
+    with pytest.raises(SettingError, match="lists no institution yet: see `rollbook fleet add --help`"):
         settings.load(fetches=False)
     for typed in ("fleet sync", "fleet status", "fleet check"):
         ran = CliRunner().invoke(app, typed.split())

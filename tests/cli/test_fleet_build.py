@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import stat
-import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,7 +47,7 @@ def test_one_file_is_built_and_asked(district: District, tmp_path: Path) -> None
     assert "fleet.duckdb holds 2 institutions and 10 students, up to 2026-11-20." in run(district, "build")
     asked = run(district, "sql", "SELECT institution, COUNT(*) AS n FROM students GROUP BY ALL ORDER BY ALL")
     assert re.search(r"ash . 7 birch . 3", asked)
-    with pytest.raises(RollbookError, match="only reads"):
+    with pytest.raises(RollbookError, match="read-only"):
         run(district, "sql", "DELETE FROM students")
     target = tmp_path / "roster.csv"
     assert "Wrote 10 rows" in run(district, "export", "roster", "--out", str(target))
@@ -84,8 +83,8 @@ def test_who_left_the_registry_can_be_forgotten(district: District) -> None:
         run(district, "forget", BIRCH)
     was = district.registry.read_text()
     district.registry.write_text(was.replace("[birch]", "[dogwood]"))
-    assert "Removed what birch gave the fleet" in run(district, "forget", BIRCH)
-    with pytest.raises(RollbookError, match="Nothing of birch is here"):
+    assert "Removed birch from the fleet" in run(district, "forget", BIRCH)
+    with pytest.raises(RollbookError, match="The fleet has nothing of birch"):
         run(district, "forget", BIRCH)
     assert "holds 1 institution and 7 students" in run(district, "build")
     district.registry.write_text(was)
@@ -102,12 +101,3 @@ def test_a_build_that_leaves_somebody_out_says_so_and_exits_1(district: District
     assert "1 institution and 3 students" in " ".join(done.stdout.split())
     with district.in_environment(), district.house(ASH).rollbook().writer():
         pass
-
-
-def test_without_a_registry_there_is_no_fleet(tmp_path: Path) -> None:
-    done: subprocess.CompletedProcess[str] = run_command(
-        "fleet", "build", env={"ROLLBOOK_WAREHOUSE": str(tmp_path)}, cwd=tmp_path
-    )
-    assert done.returncode == 2
-    assert "There is no institutions.toml" in done.stderr
-    assert list(tmp_path.iterdir()) == []

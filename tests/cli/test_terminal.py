@@ -1,4 +1,4 @@
-"""What came from the service is shown, and never obeyed: not by the terminal, nor by whoever renders Markdown."""
+"""What came from the service is shown, and never obeyed: neither by a terminal nor by what renders Markdown."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_cell_and_a_heading_are_one_line_each_and_no_markup() -> None:
     assert len(lines) == 5
 
 
-def test_whatever_is_printed_passes_through_the_same_place() -> None:
+def test_all_that_is_printed_passes_through_the_same_place() -> None:
     """Text, messages with markup of ours, the log, a progress bar's description; on a terminal, in colours."""
     file = io.StringIO()
     terminal = Terminal(file=file, force_terminal=True, width=200, color_system=None, legacy_windows=False)
@@ -149,7 +149,7 @@ def test_a_title_is_shown_in_markdown_as_it_is_written(title: str) -> None:
     ]
 
 
-def test_the_table_of_a_hold_is_a_table_whatever_the_ids_are() -> None:
+def test_the_table_of_a_hold_is_a_table_even_with_odd_ids() -> None:
     ids: Any = (7, "<b>|x|</b>")
     counts = (TableCounts(table="student_classes", before=60, added=0, changed=1, removed=20, sample=ids),)
     assert cells(str(hold_table(Hold(reason="why", counts=counts)).value))[1] == [

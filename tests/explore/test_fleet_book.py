@@ -58,7 +58,7 @@ def test_it_shows_the_chosen_ones_and_those_that_are_behind_first(district: Dist
     assert list(stands) == [CEDAR, ASH, BIRCH]
     assert [row[0] for row in book.rows("institutions", chosen=[BIRCH])] == [BIRCH]
     many = "".join(pages.institutions(book, [ASH] * (pages.DRAWN_MOST + 2)))
-    assert "2 more of those that are chosen stand in the table only." in many
+    assert "2 more of the chosen institutions are in the table only." in many
 
 
 def test_any_table_is_filtered_by_institution_downloaded_and_logged(district: District) -> None:

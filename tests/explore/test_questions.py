@@ -18,6 +18,11 @@ WATCHED = "SELECT student_id FROM students_to_watch"
 SECOND = FIRST + timedelta(days=1)
 
 
+@pytest.fixture
+def book(fortnight: School) -> Book:
+    return Book(fortnight.warehouse)
+
+
 def ids(book: Book, question: str, **values: Any) -> set[int]:
     """The ids of a whole list."""
     first = book.listing(question, **values)
@@ -37,8 +42,7 @@ def test_who_is_newly_to_watch_is_who_the_view_named_tonight_and_not_the_night_b
     assert ids(book, "watch_turns", newly=False, **asked) & listed == (before - now) & listed
 
 
-def test_the_reasons_of_a_day_are_those_of_the_view(fortnight: School) -> None:
-    book = Book(fortnight.warehouse)
+def test_the_reasons_of_a_day_are_those_of_the_view(book: Book, fortnight: School) -> None:
     (now, before) = book.rows("watch_counts", day=LAST, before=DAYS[-2])
     flags = ("is_falling", "is_never_logged_in", "is_inactive", "is_low_completion", "is_low_score")
     sums = ", ".join(f"COUNT(*) FILTER ({flag})" for flag in flags)
@@ -47,8 +51,7 @@ def test_the_reasons_of_a_day_are_those_of_the_view(fortnight: School) -> None:
     assert sum(now[2:]) > now[1] > 0
 
 
-def test_a_students_times_in_classes_are_those_of_the_view(fortnight: School) -> None:
-    book = Book(fortnight.warehouse)
+def test_a_students_times_in_classes_are_those_of_the_view(book: Book, fortnight: School) -> None:
     query = "SELECT student_id FROM enrollment_spans GROUP BY student_id ORDER BY COUNT(left_on) DESC, 1 LIMIT 5"
     for (student,) in fortnight.rows(query):
         said = "CASE WHEN is_from_before THEN joined_on || ' or before' ELSE joined_on::VARCHAR END"
@@ -58,8 +61,7 @@ def test_a_students_times_in_classes_are_those_of_the_view(fortnight: School) ->
         assert any(row[4] for row in found)
 
 
-def test_students_are_found_by_any_text_as_data_and_those_who_left_as_well(fortnight: School) -> None:
-    book = Book(fortnight.warehouse)
+def test_students_are_found_by_any_text_as_data_and_those_who_left_as_well(book: Book, fortnight: School) -> None:
     ((key, name, reference),) = fortnight.rows("SELECT student_id, name, reference_id FROM students ORDER BY 1 LIMIT 1")
     for text in (str(key), name.upper(), reference, f"  {name} "):
         assert key in find(book, "find_students", text).values()
@@ -74,8 +76,7 @@ def test_students_are_found_by_any_text_as_data_and_those_who_left_as_well(fortn
     assert label.endswith(f"left {since}")
 
 
-def test_a_list_comes_in_pages(fortnight: School) -> None:
-    book = Book(fortnight.warehouse)
+def test_a_list_comes_in_pages(book: Book, fortnight: School) -> None:
     relation = Relation("main", "roster", "")
     first, second = (book.selected(book.select(relation), page) for page in (1, 2))
     ((total,),) = fortnight.rows("SELECT COUNT(*) FROM roster")
@@ -104,9 +105,8 @@ def test_a_list_comes_in_pages(fortnight: School) -> None:
     ],
 )
 def test_a_filter_is_that_condition(
-    fortnight: School, column: str | None, comparison: str, value: str, condition: str
+    book: Book, fortnight: School, column: str | None, comparison: str, value: str, condition: str
 ) -> None:
-    book = Book(fortnight.warehouse)
     everything = book.select(Relation("main", "student_progress", ""))
     found = book.selected(everything.narrowed(column, comparison, value, "student_id", descending=True))
     expected = f"FROM student_progress WHERE {condition} ORDER BY student_id DESC LIMIT {ROWS}"
@@ -114,17 +114,18 @@ def test_a_filter_is_that_condition(
     assert found.total == fortnight.rows(f"SELECT COUNT(*) FROM student_progress WHERE {condition}")[0][0]
 
 
-def test_an_unknown_column_or_comparison_never_reaches_the_query(fortnight: School) -> None:
-    everything = Book(fortnight.warehouse).select(Relation("main", "roster", ""))
+def test_an_unknown_column_or_comparison_never_reaches_the_query(book: Book) -> None:
+    everything = book.select(Relation("main", "roster", ""))
     for wrong in ({"filtered": 'name" OR 1'}, {"sorted_by": "1; DROP"}, {"comparison": "= 1 OR"}):
         asked = {"filtered": None, "comparison": "is", "value": "x", "sorted_by": None, "descending": False} | wrong
         with pytest.raises(ValueError, match="no such column or comparison"):
             everything.narrowed(**asked)  # type: ignore[arg-type]
 
 
-def test_a_download_is_what_rollbook_export_writes_of_the_selection(fortnight: School, tmp_path: Path) -> None:
+def test_a_download_is_what_rollbook_export_writes_of_the_selection(
+    book: Book, fortnight: School, tmp_path: Path
+) -> None:
     """So it holds all of its rows, and text that a spreadsheet program would run as a formula is disarmed."""
-    book = Book(fortnight.warehouse)
     everything = book.select(Relation("main", "students", ""))
     some = everything.narrowed("name", "contains", "a", "student_id", descending=False)
     made = book.csv(some)
@@ -156,8 +157,7 @@ def test_without_a_published_file_there_is_a_sentence(small: School) -> None:
     assert Book(small.warehouse).trouble == f"{small.published} does not exist yet: run `rollbook sync` first"
 
 
-def test_why_names_what_fell_and_nothing_that_rose(fortnight: School) -> None:
-    book = Book(fortnight.warehouse)
+def test_why_names_what_fell_and_nothing_that_rose(book: Book, fortnight: School) -> None:
     found = book.listing("watch_turns", day=LAST, newly=True, text="fell from")
     assert found.rows
     expected = dict(fortnight.rows("SELECT student_id, reason FROM students_to_watch"))

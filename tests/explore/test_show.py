@@ -25,7 +25,7 @@ def test_a_value_is_put_into_words(value: Any, said: str) -> None:
     assert show.cell(value) == said
 
 
-def test_what_came_from_outside_is_text_wherever_it_stands() -> None:
+def test_what_came_from_outside_is_text_everywhere() -> None:
     drawn = [
         show.table((HOSTILE,), [(HOSTILE,), (show.Link(HOSTILE, "?page=student&student_id=7"),)]),
         show.figures([(HOSTILE, HOSTILE, HOSTILE)]),
@@ -38,7 +38,7 @@ def test_what_came_from_outside_is_text_wherever_it_stands() -> None:
         assert SAFE in part
 
 
-def test_numbers_stand_to_the_right_and_ids_without_separators() -> None:
+def test_numbers_are_on_the_right_and_ids_without_separators() -> None:
     made = show.table(("class_id", "students", "title"), [(500000, 1234, "A"), (None, 5, "B")], ids=(0,))
     row = '<tr><td>500000</td><td class="rb-number">1,234</td><td>A</td></tr>'
     assert row in made

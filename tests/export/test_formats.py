@@ -36,6 +36,11 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
+@pytest.fixture(params=list(Format))
+def form(request: pytest.FixtureRequest) -> Format:
+    return Format(request.param)
+
+
 def write(school: School, question: str, form: Format, out: Path) -> int:
     return export(school.published, question, form, out, scratch=out.parent)
 
@@ -52,10 +57,9 @@ def read(out: Path, form: Format) -> list[list[Any]]:
     return [table.column_names, *(list(r.values()) for r in table.to_pylist())]
 
 
-@pytest.mark.parametrize("form", list(Format))
 @pytest.mark.parametrize("question", ["roster", "student_progress", "history.student_summaries", "progress_daily"])
 def test_a_file_holds_the_rows_of_the_question(fortnight: School, out: Path, question: str, form: Format) -> None:
-    """Sizes of all; values of the first column, which none of the formats words otherwise."""
+    """Sizes of all; values of the first column, which all formats write the same way."""
     want = fortnight.rows(f"SELECT * FROM {question}")
     assert write(fortnight, question, form, out) == len(want)
     heading, *rows = read(out, form)
@@ -65,7 +69,6 @@ def test_a_file_holds_the_rows_of_the_question(fortnight: School, out: Path, que
     assert sorted(str(r[0])[:10] for r in rows) == sorted(str(r[0])[:10] for r in want)
 
 
-@pytest.mark.parametrize("form", list(Format))
 def test_whole_rows_come_back_as_they_were(fortnight: School, out: Path, form: Format) -> None:
     query = """SELECT student_id, name, registration_date, completion_rate, has_ever_logged_in, class_titles
                FROM student_progress ORDER BY student_id LIMIT 40"""
@@ -105,7 +108,7 @@ def test_a_csv_cell_that_would_run_is_disarmed_and_numbers_are_not(nasty: School
     assert all(row[1].startswith("-") for row in read(out, Format.CSV)[1:])
 
 
-def test_an_excel_cell_is_text_whatever_it_says(nasty: School, out: Path) -> None:
+def test_an_excel_cell_is_text_even_if_it_looks_like_a_formula(nasty: School, out: Path) -> None:
     write(nasty, QUERY, Format.XLSX, out)
     sheet = openpyxl.load_workbook(io.BytesIO(out.read_bytes())).worksheets[0]
     cells = [row[0] for row in sheet.iter_rows(min_row=2)]
@@ -124,7 +127,6 @@ def test_a_csv_file_begins_so_that_excel_reads_its_umlauts(fortnight: School, ou
     assert out.read_bytes().startswith(b"\xef\xbb\xbfclass_id,")
 
 
-@pytest.mark.parametrize("form", list(Format))
 def test_the_file_is_the_owners_alone_and_nothing_is_left_beside_it(
     fortnight: School, tmp_path: Path, form: Format
 ) -> None:
@@ -135,11 +137,10 @@ def test_the_file_is_the_owners_alone_and_nothing_is_left_beside_it(
     assert [p.name for p in folder.iterdir()] == ["f"]
 
 
-@pytest.mark.parametrize("form", list(Format))
 def test_a_file_in_progress_is_the_owners_alone_from_its_first_byte_on(
     fortnight: School, tmp_path: Path, form: Format
 ) -> None:
-    """Wherever it is written, and whatever the umask of who exports."""
+    """In each place where it is written, under any umask."""
     folder, scratch = tmp_path / "mine", tmp_path / "scratch"
     folder.mkdir()
     scratch.mkdir()
@@ -167,7 +168,6 @@ def test_a_file_in_progress_is_the_owners_alone_from_its_first_byte_on(
     assert "mine" in {place for place, _ in seen}
 
 
-@pytest.mark.parametrize("form", list(Format))
 def test_no_link_that_somebody_planted_is_written_through(fortnight: School, tmp_path: Path, form: Format) -> None:
     victim, folder = tmp_path / "victim", tmp_path / "shared"
     victim.write_text("precious")
@@ -186,16 +186,12 @@ def test_headings_that_pupils_wrote_are_disarmed_too(nasty: School, out: Path) -
     assert read(out, Format.CSV)[0] == ["is_registered", '\'=HYPERLINK("http://x.example","click")', "'+1+1"]
 
 
-@pytest.mark.parametrize("form", list(Format))
-def test_two_columns_of_a_name_and_a_comment_at_the_end_are_no_hindrance(
-    fortnight: School, out: Path, form: Format
-) -> None:
+def test_two_columns_of_a_name_and_a_comment_at_the_end_do_no_harm(fortnight: School, out: Path, form: Format) -> None:
     assert write(fortnight, "SELECT 1 AS a, 'x' AS a -- twice", form, out) == 1
     if form is not Format.PARQUET:
         assert [[str(v) for v in row] for row in read(out, form)] == [["a", "a"], ["1", "x"]]
 
 
-@pytest.mark.parametrize("form", list(Format))
 def test_a_query_that_fails_on_its_way_leaves_the_older_file(fortnight: School, out: Path, form: Format) -> None:
     out.write_text("older")
     with pytest.raises(ArgumentError, match="DuckDB refused the query: .*so far and no further"):
@@ -252,7 +248,7 @@ def test_more_rows_than_excel_holds_are_refused_and_the_older_file_stays(
         ("SELECT FROM WHERE", "DuckDB does not understand"),
     ],
 )
-def test_a_question_that_is_none_is_refused_in_a_sentence(
+def test_what_is_not_a_question_is_refused_in_a_sentence(
     fortnight: School, out: Path, question: str, message: str
 ) -> None:
     with pytest.raises(ArgumentError) as raised:

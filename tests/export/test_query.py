@@ -1,4 +1,4 @@
-"""What an analyst's query may do: read what is published, and nothing else, whatever way it is written."""
+"""What an analyst's query may do: read what is published, and nothing else, no matter how it is written."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ SECRET = "SECRET-KEY-7"
 
 WRITES = [
     "DELETE FROM students",
+    "UPDATE students SET name = 'x'",
     "INSERT INTO students SELECT * FROM students",
     "DROP TABLE students",
     "CREATE TEMP TABLE t AS SELECT 1",
@@ -91,7 +92,7 @@ FOREIGN = [
     "FROM duckdb_secrets()", "FROM SECRET",
 ]  # fmt: skip
 
-# What runs a text as a query, in each place of a query where one may stand.
+# What runs a text as a query, in each place of a query where that can be.
 HIDDEN = [
     "SELECT SUM(1) OVER w FROM courses WINDOW w AS (PARTITION BY {inner})", "FROM courses ORDER BY {inner}",
     "FROM courses LIMIT {inner}", "SELECT DISTINCT ON ({inner}) * FROM courses", "VALUES ({inner})", "FROM range({inner})",
@@ -111,7 +112,7 @@ def school(fortnight: School, tmp_path_factory: pytest.TempPathFactory) -> Schoo
 
 @pytest.fixture(params=daily(["sql", "export"], "sql"))
 def asked(request: pytest.FixtureRequest, school: School, tmp_path: Path) -> Callable[[str], str]:
-    """Puts a query both ways; what came of it, as text."""
+    """Puts a query one of both ways; returns the answer as text."""
 
     def by_sql(query: str) -> str:
         return str(run_query(school.published, query).rows)
@@ -221,7 +222,7 @@ def test_what_could_do_more_than_read_is_named(school: School, query: str, what:
     with pytest.raises(ArgumentError) as raised:
         run_query(school.published, query)
     assert raised.value.message == (
-        f"This only reads, and {what} could do more: only a sync changes what is published. Use SELECT, FROM,"
+        f"Queries are read-only, and {what} could do more: only a sync changes what is published. Use SELECT, FROM,"
         " WITH, SUMMARIZE, DESCRIBE or SHOW; for work of your own, ATTACH the file read-only from another database"
     )
 

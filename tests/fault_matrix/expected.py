@@ -57,6 +57,8 @@ STUDENT_SEARCHES = pages("students?R-6", 1) + pages("students?pupil.6@school.exa
 CLASS_SEARCHES = pages("classes?C-506", 1) + pages("classes?Class 506", 1)
 CLASS_PAGES = pages("classes", 1, 2, 3)
 REST = [*CLASS_PAGES, *STUDENT_SEARCHES, *CLASS_SEARCHES]
+TO_STUDENTS = ["auth", *pages("students", 1, 2, 3)]
+LISTS = [*TO_STUDENTS, *CLASS_PAGES]
 
 # --- what is expected: faults that may pass by themselves ------------------------------------------------------------
 
@@ -122,11 +124,8 @@ TRANSIENT: dict[str, Transient] = {
 # These come one after the other on one page, which leaves the sixth try to be good.
 ROWS = {
     "the wire": (
-        "connection times out",
-        "connection refused",
-        "connection reset",
-        "body cut short",
-        "no answer in time",
+        *("connection times out", "connection refused", "connection reset"),
+        *("body cut short", "no answer in time"),
     ),
     "the status": ("500", "501", "502", "503", "504"),
     "the wish to be left alone": (
@@ -257,7 +256,7 @@ def _all_odd(asked: Asked, reply: Reply) -> Reply:
 
 
 ODD_AT_ONCE: dict[str, Bend] = {"all at once": _all_odd}
-# The faults that a name stands for, where it stands for several.
+# The faults that a name means, where it means several.
 TOGETHER: dict[str, tuple[str, ...]] = ROWS | {"all at once": tuple(ODD)}
 
 

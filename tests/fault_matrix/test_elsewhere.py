@@ -6,7 +6,17 @@ import pytest
 
 from pipelines.errors import KeyRefusedError
 from tests.fault_matrix.cell import Cell
-from tests.fault_matrix.expected import CLASS_PAGES, CLASS_SEARCHES, FINAL, PLACES, REST, STUDENT_SEARCHES, TRANSIENT
+from tests.fault_matrix.expected import (
+    CLASS_PAGES,
+    CLASS_SEARCHES,
+    FINAL,
+    LISTS,
+    PLACES,
+    REST,
+    STUDENT_SEARCHES,
+    TO_STUDENTS,
+    TRANSIENT,
+)
 from tests.support.nights import TRIES, pages
 from tests.support.wire import faults
 from tests.support.wire.service import Bend
@@ -43,14 +53,14 @@ def test_classes_are_walked_by_the_same_rules(cell: Cell, place: int) -> None:
     cell.on(faults.empty(), path="classes", page=place, skip=1)
     walked = pages("classes", *sorted([1, 2, 3, place]))
     searches = [*STUDENT_SEARCHES, *CLASS_SEARCHES]
-    cell.synced(["auth", *pages("students", 1, 2, 3), *walked, *CLASS_PAGES, *searches], walks=3, retries=1)
+    cell.synced([*TO_STUDENTS, *walked, *CLASS_PAGES, *searches], walks=3, retries=1)
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 def test_classes_that_stay_spoiled_remove_no_class(cell: Cell, place: int) -> None:
     cell.on(faults.stated(page=9), path="classes", page=place, times=None)
     cell.unproven(
-        ["auth", *pages("students", 1, 2, 3), *CLASS_PAGES * 3, *STUDENT_SEARCHES],
+        [*TO_STUDENTS, *CLASS_PAGES * 3, *STUDENT_SEARCHES],
         cell.expected(unproven=["classes"]),
         "classes",
         verified=1,
@@ -63,9 +73,7 @@ def test_classes_that_stay_spoiled_remove_no_class(cell: Cell, place: int) -> No
 def test_classes_that_cannot_be_read_fail_the_sync(cell: Cell, name: str, place: int) -> None:
     fault = TRANSIENT[name]
     cell.on(fault.bend, path="classes", page=place, times=None)
-    cell.failed(
-        fault.error, ["auth", *pages("students", 1, 2, 3), *pages("classes", *range(1, place), *[place] * TRIES)]
-    )
+    cell.failed(fault.error, [*TO_STUDENTS, *pages("classes", *range(1, place), *[place] * TRIES)])
 
 
 # --- searches --------------------------------------------------------------------------------------------------------
@@ -89,12 +97,7 @@ def test_without_a_clean_answer_nobody_is_removed(cell: Cell, name: str) -> None
     bend, times = UNCLEAR[name]
     cell.on(bend, search=True, times=None)
     cell.unproven(
-        [
-            *["auth", *pages("students", 1, 2, 3), *CLASS_PAGES],
-            *[REFERENCE] * times,
-            *[EMAIL] * times,
-            *CLASS_SEARCHES,
-        ],
+        [*LISTS, *[REFERENCE] * times, *[EMAIL] * times, *CLASS_SEARCHES],
         cell.expected(unproven=["students"]),
         "students",
         verified=2,
@@ -107,17 +110,15 @@ def test_one_clean_answer_is_enough_to_remove(cell: Cell, name: str) -> None:
     bend, times = UNCLEAR[name]
     cell.on(bend, search=True, times=times)
     searches = [*[REFERENCE] * times, EMAIL, *CLASS_SEARCHES]
-    cell.synced(["auth", *pages("students", 1, 2, 3), *CLASS_PAGES, *searches])
+    cell.synced([*LISTS, *searches])
 
 
 @pytest.mark.parametrize("name", ["connection reset", "503, Retry-After as a date", "200 with half a JSON"])
 def test_a_fault_of_a_search_that_passes(cell: Cell, name: str) -> None:
     cell.on(TRANSIENT[name].bend, search=True)
-    cell.synced(
-        ["auth", *pages("students", 1, 2, 3), *CLASS_PAGES, REFERENCE, *STUDENT_SEARCHES, *CLASS_SEARCHES], retries=1
-    )
+    cell.synced([*LISTS, REFERENCE, *STUDENT_SEARCHES, *CLASS_SEARCHES], retries=1)
 
 
 def test_a_key_refused_at_a_search_fails_the_sync(cell: Cell) -> None:
     cell.on(FINAL["401"].bend, search=True)
-    cell.failed(KeyRefusedError, ["auth", *pages("students", 1, 2, 3), *CLASS_PAGES, REFERENCE])
+    cell.failed(KeyRefusedError, [*LISTS, REFERENCE])

@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside() -> None:
-    """Keep the settings of a district that is made once for a module: it clears those of whoever runs the tests."""
+    """Keep the settings of a district that is made once for a module: the common fixture would clear them."""

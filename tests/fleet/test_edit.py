@@ -58,7 +58,9 @@ def test_the_first_one_makes_the_file(root: Path) -> None:
 def test_the_first_one_makes_the_file_that_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = root / "district.toml"
     monkeypatch.setenv("ROLLBOOK_INSTITUTIONS", str(path))
-    with pytest.raises(SettingError, match=f"^ROLLBOOK_INSTITUTIONS names {path}, which is not there: mend it, or see"):
+    with pytest.raises(
+        SettingError, match=f"^ROLLBOOK_INSTITUTIONS names {path}, which is not there: correct it, or see"
+    ):
         settings.registry()
     assert edit.add("oak", {"base_url": "https://oak.example"}) == path
     assert [*known().institutions] == ["oak"]
@@ -93,7 +95,7 @@ def test_resuming_ends_a_pause_of_rollbooks_own(file: Path, root: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "values", "says"),
     [
-        ("linden-vale", {}, "has an institution linden-vale already"),
+        ("linden-vale", {}, "already has an institution linden-vale"),
         ("fleet", {}, "Rollbook uses this name itself"),
         ("../oak", {}, "write lower-case letters"),
         ("oak", {"base_url": "http://oak.example"}, "base_url in .oak. of institutions.toml must begin with https"),

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,9 @@ from pipelines.ingest.process import IngestProcess
 from pipelines.landing.manifest import Absence, Manifest, Proof, Received, Verdict, Walk
 from pipelines.landing.raw import RawStore
 from pipelines.tables import SETS, of_set
+from tests.landing.landings import AT, DAY, add, manifest
 from tests.support.records import MISSING, school_class, student
 
-DAY = date(2026, 11, 20)
-AT = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
 HALF_A_PAIR = "half a pair"
 
 
@@ -57,44 +56,33 @@ def page(*records: Any) -> bytes:
     return msgspec.json.encode({"success": True, "data": records}).replace(HALF_A_PAIR.encode(), rb"\ud83d")
 
 
-def body(writer: StagingWriter, set_name: str, content: bytes, kind: Any = "walk", **more: Any) -> None:
-    received = Received(set=set_name, kind=kind, received_at=AT, records=1, **({"page": 1} | more))
-    writer.add(received, content)
-
-
-def manifest(*walks: Walk, absences: tuple[Absence, ...] = (), **over: Any) -> Manifest:
-    fields: dict[str, Any] = {"snapshot_date": DAY, "landing": 1, "started_at": AT, "finished_at": AT}
-    return Manifest(**(fields | {"walks": walks, "absences": absences} | over))
-
-
 def messy(writer: StagingWriter) -> Manifest:
     """Three walks of the students, of which the last is proven; two unproven ones of the classes; searches; details."""
-    body(
-        writer, "auth", msgspec.json.encode({"success": True, "data": {"school": {"id": 41}, "colour": "red"}}), "auth"
-    )
+    auth = {"success": True, "data": {"school": {"id": 41}, "colour": "red"}}
+    add(writer, "auth", "auth", 1, msgspec.json.encode(auth))
     writer.expect(5)
-    body(writer, "students", page(student(1), student(99)), walk=1)
-    body(writer, "students", page(student(1), student(1)), walk=2)
+    add(writer, "students", "walk", 1, page(student(1), student(99)), walk=1)
+    add(writer, "students", "walk", 1, page(student(1), student(1)), walk=2)
     nested = student(4, name=HALF_A_PAIR)
-    body(writer, "students", page(student(1, classes=MISSING), student(2, motto="Ad astra")), walk=3)
-    body(writer, "students", page(student(3, email=7), nested, student(5, classes=[])), walk=3, page=2)
+    add(writer, "students", "walk", 1, page(student(1, classes=MISSING), student(2, motto="Ad astra")), walk=3)
+    add(writer, "students", "walk", 2, page(student(3, email=7), nested, student(5, classes=[])), walk=3)
     for number in (1, 2):
-        body(writer, "classes", page(school_class(501), school_class(501 + number, motto="x")), walk=number)
+        add(writer, "classes", "walk", 1, page(school_class(501), school_class(501 + number, motto="x")), walk=number)
     for sought, others in ((7, [student(6), student(7)]), (8, [student(6)])):
-        body(writer, "students", page(*others), "search", sought=sought)
-    body(writer, "details", msgspec.json.encode({"success": True, "data": {"id": 1}}), "detail", sought=1)
+        add(writer, "students", "search", 1, page(*others), sought=sought)
+    add(writer, "details", "detail", 1, msgspec.json.encode({"success": True, "data": {"id": 1}}), sought=1)
+    proof = Proof(set="students", walk=3, total_count=5, unique_ids=5, pages=2, limit=5)
     return manifest(
-        Walk(set="students", walks=3, counted=(3,), proof=_proof(5), total_count=5, received=5),
-        Walk(set="classes", walks=2, counted=(1, 2), total_count=2, received=4, spoiled=("a", "b")),
+        landing=1,
+        walks=(
+            Walk(set="students", walks=3, counted=(3,), proof=proof, total_count=5, received=5),
+            Walk(set="classes", walks=2, counted=(1, 2), total_count=2, received=4, spoiled=("a", "b")),
+        ),
         absences=(
             Absence(set="students", id=7, answer="slipped", asked_by=("email",)),
             Absence(set="students", id=8, answer="removed", asked_by=("email",)),
         ),
     )
-
-
-def _proof(count: int) -> Proof:
-    return Proof(set="students", walk=3, total_count=count, unique_ids=count, pages=2, limit=5)
 
 
 def rows(flattened: Flattened) -> dict[str, list[dict[str, Any]]]:
@@ -168,7 +156,7 @@ def test_bodies_are_landed_though_staging_fails(
     assert intake.take(done) is None
     assert len(list(raw.pages(done))) == 10
     assert [r.getMessage() for r in caplog.records] == [
-        "What came could not be staged on the way (FileExistsError); it is read again"
+        "Staging during the fetch failed (FileExistsError); reading the landing again"
     ]
 
 
@@ -204,7 +192,7 @@ def test_a_second_process_that_is_killed_ends_the_landing_in_words(process: Inge
     process.flush()
     os.kill(process._process.pid, signal.SIGKILL)
     process._process.wait(10)
-    with pytest.raises(MachineError, match=r"was ended from outside \(signal 9\).*Nothing of this sync counts"):
+    with pytest.raises(MachineError, match=r"ended unexpectedly \(signal 9\).*Nothing of this sync counts"):
         process.seal()
 
 
@@ -241,10 +229,8 @@ def test_it_has_no_key_and_no_argument_but_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: IngestProcess
 ) -> None:
     monkeypatch.setenv("ROLLBOOK_API_KEY", "k3y")
-    for name in ("p", "a"):
-        (tmp_path / name).mkdir()
     other = IngestProcess()
-    other.begin(tmp_path / "p", tmp_path / "a")
+    other.begin(tmp_path / "partial", tmp_path / "aside")
     try:
         other.flush()
         about = Path(f"/proc/{other._process.pid}")

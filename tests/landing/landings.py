@@ -1,4 +1,4 @@
-"""Landings made by hand, for tests of what lies in raw/."""
+"""Landings made by hand, for tests of what is in raw/."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pipelines.landing.bodies import LandingWriter
 from pipelines.landing.manifest import Absence, Manifest, Proof, Received, Walk
 from pipelines.landing.raw import RawStore
+from pipelines.source.pagination import Sink
 
 DAY = date(2026, 11, 20)
 AT = datetime(2026, 11, 20, 2, 15, 1, 123456, tzinfo=UTC)
 
 
 def manifest(**over: Any) -> Manifest:
-    values: dict[str, Any] = {
-        "snapshot_date": DAY,
-        "landing": 0,
-        "started_at": AT,
-        "finished_at": AT + timedelta(seconds=9),
-    }
+    ended = AT + timedelta(seconds=9)
+    values: dict[str, Any] = {"snapshot_date": DAY, "landing": 0, "started_at": AT, "finished_at": ended}
     return Manifest(**(values | over))
 
 
@@ -28,7 +24,7 @@ def body(text: str) -> bytes:
     return ('{"data": "' + text + '"}').encode()
 
 
-def add(writer: LandingWriter, set_name: str, kind: Any, page: int, content: bytes, **more: Any) -> None:
+def add(writer: Sink, set_name: str, kind: Any, page: int, content: bytes, **more: Any) -> None:
     writer.add(Received(set=set_name, kind=kind, page=page, received_at=AT, records=1, **more), content)
 
 
@@ -62,9 +58,8 @@ def full(raw: RawStore) -> tuple[Manifest, list[bytes]]:
                 Walk(set="classes", walks=2, counted=(1, 2), spoiled=("a", "b")),
             ),
             absences=(
-                Absence(set="students", id=7, answer="removed", asked_by=("email",)),
+                *(Absence(set="students", id=gone, answer="removed", asked_by=("email",)) for gone in (7, 9)),
                 Absence(set="students", id=8, answer="slipped", asked_by=("email",)),
-                Absence(set="students", id=9, answer="removed", asked_by=("email",)),
             ),
         )
     )

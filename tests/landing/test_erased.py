@@ -1,4 +1,4 @@
-"""Who was erased: recognised by a keyed hash, and taken out of a page before it is written."""
+"""Erased students are recognised by a keyed hash, and taken out of a page before it is written."""
 
 from __future__ import annotations
 
@@ -94,11 +94,8 @@ def test_what_is_remembered_names_nobody_and_is_the_owners_alone(tmp_path: Path)
     assert 739184620571 in memory.matcher()
     assert 739184620571 not in memory.matcher(since=1)
     assert b"739184620571" not in memory.path.read_bytes()
-    assert [oct(p.stat().st_mode)[-3:] for p in (memory.folder.parent, memory.folder, memory.path)] == [
-        "700",
-        "700",
-        "600",
-    ]
+    modes = [oct(p.stat().st_mode)[-3:] for p in (memory.folder.parent, memory.folder, memory.path)]
+    assert modes == ["700", "700", "600"]
 
 
 def test_another_key_makes_other_hashes(tmp_path: Path) -> None:
@@ -117,7 +114,7 @@ def test_a_memory_that_cannot_be_read_is_damage_and_not_an_empty_one(tmp_path: P
 def test_a_memory_older_than_what_was_landed_is_refused(tmp_path: Path) -> None:
     memory = remembered(tmp_path, 5)
     memory.check(1)
-    with pytest.raises(DamagedError, match="tells of 1 erasures, while what was landed stands on 2"):
+    with pytest.raises(DamagedError, match="lists 1 erasures, but a landing was made after 2"):
         memory.check(2)
 
 
@@ -125,7 +122,7 @@ def fill(aside: Path) -> None:
     (aside / "manifest.json").write_text("swapped")
 
 
-def test_a_folder_is_replaced_whole_whenever_it_is_killed(tmp_path: Path) -> None:
+def test_a_folder_is_replaced_whole_when_the_writer_is_killed_at_any_moment(tmp_path: Path) -> None:
     """Each name that a killed swap may leave, and what the next writer makes of it."""
     for left, content in (
         ({"landing=1": "old", ".new-landing=1": "half"}, "old"),

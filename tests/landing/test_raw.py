@@ -24,7 +24,7 @@ from tests.landing.landings import AT, DAY, add, body, folder, full, land, manif
 # --- what is written -------------------------------------------------------------------------------------------------
 
 
-def test_a_landing_says_where_each_body_lies_and_what_it_is(raw: RawStore) -> None:
+def test_a_landing_says_where_each_body_is_and_what_it_is(raw: RawStore) -> None:
     done, bodies = full(raw)
     pages = list(raw.pages(done))
     assert [(p.set, p.kind, p.walk, p.page, p.sought) for p in pages] == [
@@ -150,7 +150,7 @@ def test_nothing_landed_is_an_empty_list(raw: RawStore) -> None:
 # --- half-written ones -----------------------------------------------------------------------------------------------
 
 
-def test_an_unfinished_landing_is_none(raw: RawStore) -> None:
+def test_an_unfinished_landing_is_not_one(raw: RawStore) -> None:
     writer = raw.begin(DAY)
     add(writer, "auth", "auth", 1, body("x"))
     assert (raw.manifests(), raw.days()) == ([], [])

@@ -1,4 +1,4 @@
-"""Damage to what lies in raw/ is noticed and named with what to do, and never read as something else (G4)."""
+"""Damage to what is in raw/ is noticed and named with what to do, and never read as something else (G4)."""
 
 from __future__ import annotations
 

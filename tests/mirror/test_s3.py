@@ -14,10 +14,9 @@ import pyarrow.fs
 import pytest
 
 from pipelines.mirror import bucket as buckets
-from pipelines.mirror import restore
 from tests.support.nights import ChangingNights, House, new_house, without_views
 from tests.support.records import classes, students
-from tests.support.wire.storage import CREDENTIALS, Between, Fault, make_bucket, s3_server
+from tests.support.wire.storage import CREDENTIALS, Between, Fault, make_bucket, restored, s3_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -43,14 +42,6 @@ def house(server: str, between: Between) -> Iterator[House]:
     make_bucket(server, name)
     with without_views(), new_house(students(30), classes(2), lake=f"s3://{name}/school") as made:
         yield made
-
-
-def restored(house: House, into: Path) -> House:
-    restore(house.over["lake"], "", into)
-    again = House(into, house.service, lake="")
-    again.now = house.now
-    again.rollbook().rebuild()
-    return again
 
 
 def every(number: int, what: str) -> Fault:
@@ -85,7 +76,7 @@ def first_of(method: str, part: str, what: str) -> Fault:
     ],
     ids=["none", "500s", "cut", "lost", "body-cut", "catalog-lost", "catalog-500", "delete-lost", "deletes-lost"],
 )
-def test_whatever_goes_wrong_for_a_moment_a_restore_gives_the_same_tables(
+def test_after_any_fault_that_passes_a_restore_gives_the_same_tables(
     house: House, between: Between, tmp_path: Path, fault: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
     between.fault = fault

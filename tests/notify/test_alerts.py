@@ -1,6 +1,4 @@
-"""Somebody is told of a failed, held or late sync and of the first good one after, once each, by a real service; and no
-sync fails because nobody could be told.
-"""
+"""Alerts of failed, held and late syncs and of the first good one after, once each; no alert makes a sync fail."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ def house(hook: Webhook, one_night: Path) -> Iterator[House]:
 
 
 def alerts(house: House, **over: Any) -> Alerts:
-    """As a new process has them."""
+    """The alerts as a new process has them."""
     return Alerts(house.rollbook(**over), clock=lambda: house.now)
 
 
@@ -120,7 +118,7 @@ def test_no_message_names_a_pupil_a_teacher_or_the_key(house: House, hook: Webho
     assert (house.warehouse / "build" / "alerts.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_before_the_first_publish_the_host_stands_for_the_name(hook: Webhook) -> None:
+def test_before_the_first_publish_the_host_is_given_as_the_name(hook: Webhook) -> None:
     with new_house(notify=hook.url) as house:
         tell(house, FAILED)
     assert hook.texts[0].splitlines()[::2] == [
@@ -134,7 +132,7 @@ def test_a_school_whose_name_is_a_command_is_named_and_nothing_else(house: House
     house.service.school = {"id": 41, "name": "<!channel> *The*\nSchool", "key": "k"}
     house.sync()
     tell(house, FAILED)
-    assert hook.texts[0].splitlines()[0] == f"Rollbook, !channel The School: the sync of {night(2)} failed"
+    assert hook.heads[0] == f"Rollbook, !channel The School: the sync of {night(2)} failed"
 
 
 # --- getting through -------------------------------------------------------------------------------------------------

@@ -17,20 +17,14 @@ from pipelines.addresses import messengers
 from pipelines.notify import channels
 from tests.support.tiers import daily, slow
 from tests.support.wire.drips import sending
-from tests.support.wire.listeners import ACCOUNT, Mailbox, Webhook, mailbox, webhook
+from tests.support.wire.listeners import ACCOUNT, Mailbox, Webhook, mailbox
 
 OUT_OF_REACH = "could not be reached, or did not answer in time"
 
 
 @pytest.fixture
-def hook() -> Iterator[Webhook]:
-    with webhook() as made:
-        yield made
-
-
-@pytest.fixture
 def box() -> Iterator[Mailbox]:
-    with mailbox(account=True) as made:
+    with mailbox() as made:
         yield made
 
 
@@ -109,7 +103,7 @@ def test_mail_is_encrypted_and_only_with_a_certificate_that_holds(
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
-    with mailbox(account=True, tls=context) as box:
+    with mailbox(context) as box:
         assert send(mail(box, kind="mailtos")) == ({} if trusted else {"address 1 (mailtos)": (OUT_OF_REACH, True)})
         assert box.encrypted == ([True, True] if trusted else [])
 

@@ -80,7 +80,7 @@ def test_undo_puts_it_back(house: House, number: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_discards_and_undos_in_any_order_with_days_that_only_the_history_holds(house: House, seed: int) -> None:
-    """The first nights have expired: they stay, whatever becomes of the others."""
+    """The first nights have expired: they stay, no matter what happens to the others."""
     random = Random(seed)
     house.over["keep_days"] = 3
     for number in (6, 7):
@@ -130,7 +130,7 @@ def test_of_several_landings_the_last_that_counts_is_taken_back(house: House) ->
         undo_discard(house.rollbook(), night(5), 1)
 
 
-def test_a_landing_that_stood_under_a_later_unproven_one_leaves_that_one(house: House) -> None:
+def test_a_discarded_landing_leaves_a_later_unproven_one(house: House) -> None:
     house.service.students = [*students(12), student(90)]
     house.service.on(faults.moved_total(1), path="students", page=1, times=None)
     house.sync()

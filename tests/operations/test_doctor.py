@@ -37,9 +37,13 @@ def examined(house: House, **over: Any) -> list[Finding]:
     return list(Doctor(house.rollbook(**over)).examine())
 
 
-def wrong(house: House, **over: Any) -> list[tuple[str, Level]]:
-    """What was not all right, in order."""
-    return [(f.what, f.level) for f in examined(house, **over) if f.level is not OK]
+def wrong(found: list[Finding]) -> list[tuple[str, Level]]:
+    """What is not all right, in order."""
+    return [(f.what, f.level) for f in found if f.level is not OK]
+
+
+def failed(found: list[Finding]) -> list[str]:
+    return [f.what for f in found if f.level is FAILED]
 
 
 def says(found: list[Finding], what: str) -> str:
@@ -55,9 +59,9 @@ def synced(house: House) -> House:
 
 
 def test_all_is_well_before_the_first_sync_and_after_it(house: House) -> None:
-    assert wrong(house) == []
+    assert wrong(examined(house)) == []
     assert not house.warehouse.exists()
-    assert wrong(synced(house)) == []
+    assert wrong(examined(synced(house))) == []
     found = examined(house)
     assert [f.what for f in found] == [
         *("settings", "alerts", "versions", "files", "warehouse", "key", "clock", "one page", "one page", "disk space"),
@@ -97,7 +101,7 @@ def test_no_line_shows_a_pupil_or_the_key(house: House) -> None:
 
 def test_a_refused_key_fails_and_says_whom_to_ask(house: House) -> None:
     found = examined(house, api_key="another")
-    assert [(f.what, f.level) for f in found if f.level is FAILED] == [("service", FAILED)]
+    assert failed(found) == ["service"]
     assert "does not accept the API key (401). Ask the service representative" in says(found, "service")
 
 
@@ -105,35 +109,34 @@ def test_a_key_of_another_institution_fails(house: House) -> None:
     synced(house)
     house.service.school = {"id": 42, "name": "Another", "key": "another"}
     found = examined(house)
-    assert [(f.what, f.level) for f in found if f.level is not OK] == [("key", FAILED)]
+    assert wrong(found) == [("key", FAILED)]
     assert "belongs to institution 42, and this warehouse to 41: set ROLLBOOK_API_KEY" in says(found, "key")
 
 
 def test_a_service_that_is_not_there_fails_within_its_patience(house: House) -> None:
     found = examined(house, base_url="http://127.0.0.1:9")
-    assert [f.what for f in found if f.level is FAILED] == ["service"]
+    assert failed(found) == ["service"]
     assert "Check that ROLLBOOK_BASE_URL is right" in says(found, "service")
 
 
 def test_a_page_of_records_that_would_be_refused_fails_and_a_few_are_a_warning(house: House) -> None:
     house.service.students[0]["registration_date"] = "tomorrow"
     found = examined(house)
-    assert [(f.what, f.level) for f in found if f.level is not OK] == [("one page", WARNING)]
+    assert wrong(found) == [("one page", WARNING)]
     assert "20 of 20 students read, 1 refused" in says(found, "one page")
     for record in house.service.students:
         record["registration_date"] = "tomorrow"
-    assert wrong(house) == [("one page", FAILED)]
+    assert wrong(examined(house)) == [("one page", FAILED)]
 
 
 def test_a_field_that_nobody_declared_is_a_warning(house: House) -> None:
     house.service.students[0]["shoe_size"] = 43
-    assert wrong(house) == [("one page", WARNING)]
+    assert wrong(examined(house)) == [("one page", WARNING)]
 
 
 def test_an_answer_that_is_not_the_contracts_fails(house: House) -> None:
     house.service.on(faults.html(), path="classes", times=None)
-    found = examined(house)
-    assert [(f.what, f.level) for f in found if f.level is FAILED] == [("service", FAILED)]
+    assert failed(examined(house)) == ["service"]
 
 
 # --- the clock -------------------------------------------------------------------------------------------------------
@@ -164,23 +167,22 @@ def test_a_clock_that_disagrees_is_a_warning_unless_it_is_a_zones_or_another_day
 # --- this machine ----------------------------------------------------------------------------------------------------
 
 
-def test_too_little_room_fails_and_says_how_much_is_needed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("free", "level", "words"),
+    [(5_000_000, FAILED, "5.0 MB are free: make room"), (150_000_000, WARNING, "Set ROLLBOOK_KEEP_DAYS, or add room")],
+    ids=["for a sync", "for a year"],
+)
+def test_too_little_room_for_a_sync_fails_and_for_a_year_is_a_warning(
+    house: House, monkeypatch: pytest.MonkeyPatch, free: int, level: Level, words: str
+) -> None:
     synced(house)
-    monkeypatch.setattr(machine, "free", lambda path: 5_000_000)
+    monkeypatch.setattr(machine, "free", lambda path: free)
     found = examined(house)
-    assert [(f.what, f.level) for f in found if f.level is not OK] == [("disk space", FAILED)]
-    assert "5.0 MB are free: make room" in says(found, "disk space")
+    assert wrong(found) == [("disk space", level)]
+    assert words in says(found, "disk space")
 
 
-def test_room_for_a_sync_but_not_for_a_year_is_a_warning(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced(house)
-    monkeypatch.setattr(machine, "free", lambda path: 150_000_000)
-    found = examined(house)
-    assert [(f.what, f.level) for f in found if f.level is not OK] == [("disk space", WARNING)]
-    assert "Set ROLLBOOK_KEEP_DAYS, or add room" in says(found, "disk space")
-
-
-def test_a_first_sync_needs_as_much_as_the_first_page_foretells(house: House) -> None:
+def test_a_first_sync_needs_as_much_as_the_first_page_predicts(house: House) -> None:
     """From the page's bytes and the total; it must be no less than what is found after the sync."""
     house.service.students = students(3000)
     doctor = Doctor(house.rollbook())
@@ -197,7 +199,7 @@ def test_a_first_sync_needs_as_much_as_the_first_page_foretells(house: House) ->
 def test_a_file_in_the_warehouses_place_fails(house: House) -> None:
     house.warehouse.write_text("")
     found = examined(house)
-    assert ("files", FAILED) in [(f.what, f.level) for f in found]
+    assert "files" in failed(found)
     assert "is not a folder" in says(found, "files")
 
 
@@ -206,7 +208,7 @@ def test_a_folder_of_another_account_fails(house: House) -> None:
     synced(house)
     (house.warehouse / "raw").chmod(0o500)
     try:
-        assert ("files", FAILED) in wrong(house)
+        assert "files" in failed(examined(house))
     finally:
         (house.warehouse / "raw").chmod(0o700)
 
@@ -215,7 +217,7 @@ def test_raw_bodies_that_others_may_enter_are_a_warning(house: House) -> None:
     synced(house)
     (house.warehouse / "raw").chmod(0o755)
     found = examined(house)
-    assert [(f.what, f.level) for f in found if f.level is not OK] == [("files", WARNING)]
+    assert wrong(found) == [("files", WARNING)]
     assert f"chmod -R go= {house.warehouse / 'raw'}" in says(found, "files")
 
 
@@ -229,16 +231,16 @@ def test_an_open_hold_and_a_late_night_are_warnings(house: House) -> None:
         house.sync()
     house.now += timedelta(days=3)
     found = examined(house)
-    assert [(f.what, f.level) for f in found if f.level is not OK] == [("warehouse", WARNING)] * 2
+    assert wrong(found) == [("warehouse", WARNING)] * 2
     assert "--approve" in says(found, "warehouse")
     assert "was not synced: run `rollbook sync`" in says(found, "warehouse")
 
 
-def test_a_damaged_file_fails_with_the_command_that_mends_it(house: House) -> None:
+def test_a_damaged_file_fails_with_the_command_that_repairs_it(house: House) -> None:
     synced(house)
     house.published.write_bytes(b"not a database" * 100)
     found = examined(house)
-    assert ("warehouse", FAILED) in [(f.what, f.level) for f in found]
+    assert "warehouse" in failed(found)
     assert "run `rollbook rebuild`" in says(found, "warehouse")
 
 

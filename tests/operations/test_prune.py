@@ -6,6 +6,8 @@ anew (G7 for what remains). The command is in `test_room`.
 
 from __future__ import annotations
 
+import itertools
+import pkgutil
 import random
 import shutil
 from collections.abc import Iterator
@@ -22,7 +24,6 @@ from pipelines.errors import ExpiredError, HeldError, NothingLandedError
 from pipelines.operations.prune import prune as prune_now
 from pipelines.operations.status import Days, load_status
 from pipelines.store.history import engine as history_module
-from pipelines.store.lake import Lake
 from pipelines.tables import TABLES
 from tests.support.nights import ChangingNights, Expected, folder, new_house, night
 from tests.support.processes.machines import left_over
@@ -187,7 +188,7 @@ def test_making_all_anew_by_force_is_refused_too(thinned: ChangingNights) -> Non
     assert thinned.house.state() == before
 
 
-def test_with_the_days_restored_to_raw_a_rebuild_is_as_ever(nights: ChangingNights) -> None:
+def test_with_the_days_restored_to_raw_a_rebuild_works_as_before(nights: ChangingNights) -> None:
     nights.play(6)
     with folder() as backup:
         shutil.copytree(nights.house.warehouse / "raw", backup / "raw")
@@ -198,7 +199,7 @@ def test_with_the_days_restored_to_raw_a_rebuild_is_as_ever(nights: ChangingNigh
 
 
 def test_with_nothing_published_a_rebuild_is_refused_until_the_loss_is_accepted(thinned: ChangingNights) -> None:
-    """The disk took the published files and raw/ was thinned: what can be made is made when somebody says so."""
+    """The published files are lost and raw/ was thinned: what is left is rebuilt once somebody accepts the loss."""
     shutil.rmtree(thinned.house.warehouse / "published")
     with pytest.raises(ExpiredError):
         thinned.house.rollbook().rebuild()
@@ -208,7 +209,7 @@ def test_with_nothing_published_a_rebuild_is_refused_until_the_loss_is_accepted(
 
 
 def test_a_damaged_published_file_is_put_back_with_its_whole_history(thinned: ChangingNights) -> None:
-    """A rebuild could not: the file published before it can."""
+    """A rebuild could not restore it; the file published before it can."""
     thinned.house.published.write_bytes(b"garbage" * 1000)
     thinned.play(1, keep_days=KEEP)
     assert thinned.house.tables() == thinned.expected.tables()
@@ -233,7 +234,7 @@ def test_status_says_which_days_are_in_the_history_alone(thinned: ChangingNights
     assert found.keep_days == KEEP
 
 
-# --- whatever is gone, the tables are the same -----------------------------------------------------------------------
+# --- the tables are the same without the days that are gone ----------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +248,7 @@ def source() -> Iterator[Path]:
 def test_days_that_come_in_any_order_and_go_again_make_the_tables_of_those_that_stayed(
     source: Path, monkeypatch: pytest.MonkeyPatch, seed: int, least: int
 ) -> None:
-    """The newest of all comes first and stays, as clock-driven values are those of the last day that is on disk."""
+    """The newest of all comes first and stays, as untracked values are those of the last day that is on disk."""
     monkeypatch.setattr(history_module, "REBUILD_LEAST", least)
     draw = random.Random(seed)
     order = [LAST, *draw.sample(DAYS[:-1], len(DAYS) - 1)]
@@ -259,8 +260,8 @@ def test_days_that_come_in_any_order_and_go_again_make_the_tables_of_those_that_
             book = fortnight_book(copy(source, made, bunch))
             with book.writer():
                 book.publish()
-                standing = [d for d in book.lake.days() if d != LAST]
-                book.retention.expire(draw.sample(standing, draw.randint(0, len(standing))))
+                landed_days = [d for d in book.lake.days() if d != LAST]
+                book.retention.expire(draw.sample(landed_days, draw.randint(0, len(landed_days))))
         assert len(fortnight_book(made).raw.expired()) > 3
         assert export(made / "rollbook.duckdb", RECORDS) == expected
 
@@ -268,7 +269,7 @@ def test_days_that_come_in_any_order_and_go_again_make_the_tables_of_those_that_
 def test_a_column_declared_after_days_are_gone_keeps_their_history(
     thinned: ChangingNights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tables are made anew with the column, NULL on the days that are gone; what they said otherwise stands."""
+    """The tables are rebuilt with the column, NULL on the days that are gone; the rest of what they said stays."""
     house, table, kept = thinned.house, TABLES["classes"], thinned.days("snapshots/classes")[0]
     query = "SELECT student_id, name, valid_from, valid_to FROM history.students ORDER BY ALL"
     before = house.query(query)
@@ -297,39 +298,35 @@ def test_a_column_declared_after_days_are_gone_keeps_their_history(
     ]
 
 
-# --- killed while letting go -----------------------------------------------------------------------------------------
+# --- killed while deleting --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at", ["rename", "rmtree", "lake", "half the lake"])
-def test_a_writer_killed_while_letting_go_is_finished_by_the_next(
-    nights: ChangingNights, monkeypatch: pytest.MonkeyPatch, at: str
+@pytest.mark.parametrize(
+    ("call", "about", "number"),
+    [
+        ("pathlib.Path.rename", "", 1),
+        ("shutil.rmtree", "", 1),
+        ("pipelines.store.lake.Lake.drop", "", 1),
+        ("shutil.rmtree", "snapshots", 5),
+    ],
+    ids=["rename", "rmtree", "lake", "half the lake"],
+)
+def test_a_writer_killed_while_deleting_is_finished_by_the_next(
+    nights: ChangingNights, monkeypatch: pytest.MonkeyPatch, call: str, about: str, number: int
 ) -> None:
     class Killed(BaseException):
         pass
 
-    def die(*_args: Any, **_named: Any) -> None:
-        raise Killed
+    real, calls = pkgutil.resolve_name(call), itertools.count(1)
+
+    def die(of: object, *args: Any, **named: Any) -> Any:
+        if about in str(of) and next(calls) == number:
+            raise Killed
+        return real(of, *args, **named)
 
     nights.play(8)
     with monkeypatch.context() as dying:
-        if at == "rename":
-            dying.setattr(Path, "rename", die)
-        elif at == "rmtree":
-            dying.setattr("pipelines.landing.raw.shutil.rmtree", die)
-        elif at == "lake":
-            dying.setattr(Lake, "drop", die)
-        else:
-            whole = shutil.rmtree
-            left = [5]
-
-            def rmtree(path: Path, *args: Any, **named: Any) -> None:
-                if "snapshots" in str(path):
-                    left[0] -= 1
-                    if not left[0]:
-                        raise Killed
-                whole(path, *args, **named)
-
-            dying.setattr("pipelines.store.lake.shutil.rmtree", rmtree)
+        dying.setattr(call, die)
         with pytest.raises(Killed):
             prune_now(nights.house.rollbook(keep_days=3))
     nights.play(1, keep_days=3)

@@ -23,7 +23,7 @@ from pipelines.errors import BusyError, MachineError, NothingLandedError
 from pipelines.explore.questions import Book, find
 from pipelines.privacy import access
 from pipelines.settings import ROOT
-from tests.support.processes.commands import run_command
+from tests.support.processes.commands import run_at
 from tests.support.warehouses.school import FIRST, School
 
 NOW = datetime(2026, 11, 22, 2, 15, tzinfo=UTC)
@@ -39,7 +39,7 @@ def told(root: Path) -> list[tuple[str, int | None, str]]:
 
 @pytest.fixture
 def clock() -> Iterator[time_machine.Traveller]:
-    """A clock that stands still until it is moved."""
+    """A clock that is stopped until it is moved."""
     with time_machine.travel(NOW, tick=False) as travelling:
         yield travelling
 
@@ -131,14 +131,14 @@ def test_a_line_that_was_never_finished_costs_only_itself(tmp_path: Path) -> Non
 # --- a log that cannot be written ------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_takes_nothing_of_a_line_and_the_reading_fails(
+def test_on_a_full_disk_no_part_of_a_line_is_written_and_the_reading_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access.note(tmp_path, "sql")
     before = (tmp_path / "private" / "access.jsonl").read_bytes()
     write = os.write
     monkeypatch.setattr(os, "write", lambda fd, line: write(fd, line[:10]))
-    with pytest.raises(MachineError, match="cannot be written .*, and what is not logged is not read: make room"):
+    with pytest.raises(MachineError, match="cannot be written .*, and unlogged access is refused: make room"):
         access.note(tmp_path, "sql")
     assert (tmp_path / "private" / "access.jsonl").read_bytes() == before
 
@@ -162,7 +162,7 @@ def test_a_lock_that_is_kept_ends_the_reading_in_a_sentence(tmp_path: Path, monk
 @pytest.mark.parametrize(("number", "owner", "raises"), [
     (errno.EACCES, 0, True), (errno.EACCES, 1, False), (errno.EROFS, 0, False), (errno.ENOSPC, 1, True),
 ])  # fmt: skip
-def test_only_who_may_not_write_there_reads_without_a_line_and_is_told_once(
+def test_only_an_account_that_may_not_write_there_reads_without_a_line_and_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int, owner: int,
     raises: bool,
 ) -> None:  # fmt: skip
@@ -179,7 +179,7 @@ def test_only_who_may_not_write_there_reads_without_a_line_and_is_told_once(
     access.note(tmp_path, "sql")
     access.note(tmp_path, "sql")
     assert [record.getMessage() for record in caplog.records] == [
-        f"The access log in {tmp_path / 'private'} is its owner's to write: what is read here is not in it"
+        f"Only its owner can write the access log in {tmp_path / 'private'}: what this account reads is not logged"
     ]
 
 
@@ -239,26 +239,21 @@ def test_without_a_log_there_are_no_entries(tmp_path: Path) -> None:
 # --- who writes into it ----------------------------------------------------------------------------------------------
 
 
-def run_at(school: School, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    own = {"ROLLBOOK_WAREHOUSE": str(school.warehouse), "COLUMNS": "250"}
-    return run_command(*arguments, env=own | env, cwd=Path("/"))
-
-
 def test_the_commands_write_what_they_show_and_no_value(small: School, tmp_path: Path) -> None:
     ((ident, name),) = small.rows("SELECT student_id, name FROM students ORDER BY 1 LIMIT 1")
     one = f"SELECT student_id, class_title FROM roster WHERE student_id = {ident} AND name = '{name}'"
     everyone = small.rows("SELECT COUNT(*) FROM students")[0][0]
     in_classes = small.rows("SELECT COUNT(DISTINCT student_id) FROM roster")[0][0]
-    assert run_at(small, "sql", one).returncode == 0
-    assert run_at(small, "sql", "FROM students", "--rows", "7").returncode == 0
-    assert run_at(small, "sql", "SELECT COUNT(*) FROM students").returncode == 0
-    assert name in run_at(small, "sql", "SELECT ERROR(name) FROM students ORDER BY student_id").stderr
-    assert run_at(small, "sql", f"SELEC '{name}'").returncode == 2
+    assert run_at(small.warehouse, "sql", one).returncode == 0
+    assert run_at(small.warehouse, "sql", "FROM students", "--rows", "7").returncode == 0
+    assert run_at(small.warehouse, "sql", "SELECT COUNT(*) FROM students").returncode == 0
+    assert name in run_at(small.warehouse, "sql", "SELECT ERROR(name) FROM students ORDER BY student_id").stderr
+    assert run_at(small.warehouse, "sql", f"SELEC '{name}'").returncode == 2
     for form in ("csv", "xlsx"):
-        done = run_at(small, "export", "roster", "--out", str(tmp_path / f"f.{form}"))
+        done = run_at(small.warehouse, "export", "roster", "--out", str(tmp_path / f"f.{form}"))
         assert done.returncode == 0, done.stderr
-    assert run_at(small, "export", "classes", "--out", str(tmp_path / "g.csv")).returncode == 0
-    assert run_at(small, "export", f"FROM students WHERE name <> '{name}'").returncode == 0
+    assert run_at(small.warehouse, "export", "classes", "--out", str(tmp_path / "g.csv")).returncode == 0
+    assert run_at(small.warehouse, "export", f"FROM students WHERE name <> '{name}'").returncode == 0
     assert told(small.warehouse) == [
         ("sql", 1, "SELECT student_id, class_title FROM roster WHERE student_id = ? AND name = ?"),
         ("sql", 7, "FROM students"),
@@ -277,9 +272,9 @@ def test_the_commands_write_what_they_show_and_no_value(small: School, tmp_path:
 def test_nothing_is_shown_or_written_that_is_not_logged(small: School, tmp_path: Path) -> None:
     (small.warehouse / "private" / "access.jsonl").mkdir(parents=True)
     for arguments in (("sql", "FROM students"), ("export", "students", "--out", str(tmp_path / "f.csv"))):
-        done = run_at(small, *arguments)
+        done = run_at(small.warehouse, *arguments)
         assert (done.returncode, done.stdout) == (1, "")
-        assert "what is not logged is not read" in " ".join(done.stderr.split())
+        assert "unlogged access is refused" in " ".join(done.stderr.split())
     assert [p.name for p in tmp_path.iterdir() if p.name != "w"] == []
     with pytest.raises(MachineError):
         Book(small.warehouse).rows("student", student_id=1)
@@ -313,7 +308,7 @@ def test_each_question_of_the_app_is_in_it(small: School) -> None:
 def test_before_the_first_night_nothing_is_logged(tmp_path: Path) -> None:
     with pytest.raises(NothingLandedError):
         Book(tmp_path).rows("student", student_id=1)
-    assert run_at(School(tmp_path), "sql", "SELECT 1").returncode == 1
+    assert run_at(tmp_path, "sql", "SELECT 1").returncode == 1
     assert list(tmp_path.iterdir()) == []
 
 
@@ -322,15 +317,15 @@ def test_access_shows_the_log_and_escapes_it(small: School) -> None:
     access.note(small.warehouse, "export")
     with (small.warehouse / "private" / "access.jsonl").open("ab") as file:
         file.write(b"no line of ours\n")
-    done = run_at(small, "access")
+    done = run_at(small.warehouse, "access")
     assert done.returncode == 0, done.stderr
     cells = [[c.strip() for c in line.split("│")[2:]] for line in done.stdout.splitlines() if "│" in line]
     assert cells == [["sql", "1,234", r"SELECT \u001b[31m ?"], ["export", "unknown", ""]]
     assert "1 line of the log could not be read" in done.stderr
-    one = run_at(small, "access", "--rows", "1")
+    one = run_at(small.warehouse, "access", "--rows", "1")
     assert ("1,234" in one.stdout, "1 older" in one.stderr) == (False, True)
     tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}"
-    assert "export" not in run_at(small, "access", "--since", tomorrow).stdout
+    assert "export" not in run_at(small.warehouse, "access", "--since", tomorrow).stdout
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
@@ -356,6 +351,6 @@ def test_another_account_may_read_what_is_published_and_not_the_log(tmp_path: Pa
         if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o005 and parent.is_relative_to("/tmp"):  # noqa: S108
             parent.chmod(0o755)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
-    assert "is its owner's to write" in done.stderr, done.stderr
+    assert "Only its owner can write the access log" in done.stderr, done.stderr
     assert "MachineError" in done.stdout
     assert len(lines(tmp_path)) == 2

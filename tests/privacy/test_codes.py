@@ -71,7 +71,7 @@ def test_a_code_that_somebody_changed_is_told(tmp_path: Path) -> None:
     whole = json.loads(table.path.read_bytes())
     whole["release"]["codes"]["7"] += 1
     table.path.write_text(json.dumps(whole))
-    with pytest.raises(DamagedError, match="is not as it was written"):
+    with pytest.raises(DamagedError, match="does not match its checksum"):
         table.load()
 
 
@@ -128,7 +128,7 @@ def test_find_without_a_published_file_still_gives_the_id(house: House) -> None:
     assert f"is student {ident(1)}: there is no published file" in run("find", str(known[ident(1)]))
 
 
-def test_rotate_gives_everybody_another_code_and_find_knows_the_old_ones_no_more(house: House) -> None:
+def test_rotate_gives_everybody_another_code_and_find_no_longer_knows_the_old_ones(house: House) -> None:
     house.night(1)
     before = codes(house)
     assert "with 3 codes" in run("rotate", "--yes")
@@ -168,13 +168,13 @@ def test_status_says_of_which_version_the_file_is(house: House, monkeypatch: pyt
         assert result.exit_code == 0, result.output
         return next(shown for shown in result.output.splitlines() if shown.startswith("codes"))
 
-    assert "there is no rollbook-pseudonymous.duckdb that can be read" in line()
+    assert "rollbook-pseudonymous.duckdb is missing or damaged: the next sync makes it" in line()
     house.night(1)
-    assert line().endswith("rollbook-pseudonymous.duckdb is of the version that is published")
+    assert line().endswith("rollbook-pseudonymous.duckdb matches the published file")
     with monkeypatch.context() as patch:
         patch.setattr("pipelines.privacy.pseudonymous.Pseudonymous.prepare", lambda *_: False)
         house.night(2)
-    assert "rollbook-pseudonymous.duckdb is NOT of the version that is published" in line()
+    assert "rollbook-pseudonymous.duckdb does NOT match the published file" in line()
     assert "up to 2026-11-20" in line()
     monkeypatch.setenv("ROLLBOOK_PSEUDONYMOUS", "0")
     assert "the next sync removes it" in line()

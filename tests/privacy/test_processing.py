@@ -1,9 +1,10 @@
-"""The record of processing is what is so: of the declarations, of the settings, and of a warehouse as it stands."""
+"""The record of processing says what is true: of the declarations, of the settings, and of a warehouse."""
 
 from __future__ import annotations
 
 import re
 import stat
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pipelines.settings import Settings, load
 from pipelines.store.relations import KEPT, OBSERVED
 from pipelines.tables import TABLES
 from tests.support.nights import new_house
-from tests.support.processes.commands import run_command
+from tests.support.processes.commands import run_at
 from tests.support.records import classes, students
 from tests.support.tiers import daily
 from tests.support.warehouses.district import new_district
@@ -63,12 +64,12 @@ def test_what_is_personal_follows_the_declarations() -> None:
 
 
 @pytest.mark.parametrize("mode", daily(["600", "640"], "640"))
-def test_it_names_all_that_stands_in_a_warehouse_with_its_mode(mode: str) -> None:
+def test_it_names_all_that_is_in_a_warehouse_with_its_mode(mode: str) -> None:
     with new_house(students(3), classes(1), published_mode=mode) as house:
         for number in (1, 2):
             house.night(number)
         access.note(house.warehouse, "sql")
-        done = run_command("export", "students", env={"ROLLBOOK_WAREHOUSE": str(house.warehouse)}, cwd=Path("/"))
+        done = run_at(house.warehouse, "export", "students")
         assert done.returncode == 0, done.stderr
         listed = {place.path: place.mode for place in places(house.settings())}
         there = {path: stat.S_IMODE(path.stat().st_mode) for path in house.warehouse.iterdir()}
@@ -97,12 +98,12 @@ def test_it_says_how_long_as_the_settings_say() -> None:
     shown = text(warehouse="/srv/w", keep_days=30, access_log_days=90)
     assert row(shown, "`/srv/w/raw`")[3] == "30 days, and one night"
     assert "refused records 30 days" in row(shown, "`/srv/w/rollbook.duckdb`")[3]
-    assert row(shown, "raw answers, daily snapshots, refused records")[1] == "30 days after their day"
+    assert row(shown, "raw responses, daily snapshots, refused records")[1] == "30 days after their day"
     assert row(shown, "lines of the access log")[1] == "90 days, a month more at most"
     assert row(shown, "`/srv/dagster_home`")[2:] == ["its owner (700)", "400 days"]
     kept = text(warehouse="/srv/w")
     assert row(kept, "`/srv/w/raw`")[3] == "without limit"
-    assert row(kept, "raw answers, daily snapshots, refused records")[1].startswith("never")
+    assert row(kept, "raw responses, daily snapshots, refused records")[1].startswith("never")
 
 
 def test_it_says_who_may_read_and_who_receives() -> None:
@@ -130,21 +131,24 @@ def test_it_says_who_may_read_and_who_receives() -> None:
 
 @pytest.mark.slow
 def test_the_command_writes_it_to_standard_output_or_a_file(tmp_path: Path) -> None:
-    env = {"ROLLBOOK_WAREHOUSE": "/srv/w", "ROLLBOOK_KEEP_DAYS": "12"}
-    shown = run_command("docs", "--processing", env=env, cwd=Path("/"))
+
+    def docs(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return run_at(Path("/srv/w"), "docs", "--processing", *arguments, ROLLBOOK_KEEP_DAYS="12")
+
+    shown = docs()
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.startswith("# Record of processing activities\n")
     assert "| `/srv/w/raw` |" in shown.stdout
     assert "12 days after their day" in shown.stdout
     out = tmp_path / "record.md"
-    done = run_command("docs", "--processing", "--out", str(out), env=env, cwd=Path("/"))
+    done = docs("--out", str(out))
     assert done.returncode == 0, done.stderr
     assert out.read_text() == shown.stdout
     for arguments, said in [
         (("--dbt", str(tmp_path)), "--processing and --dbt write different files: give one of them"),
         (("--out", str(tmp_path / "no" / "f")), "is not a folder: make it first"),
     ]:
-        refused = run_command("docs", "--processing", *arguments, env=env, cwd=Path("/"))
+        refused = docs(*arguments)
         assert (refused.returncode, refused.stdout) == (2, "")
         assert said in " ".join(refused.stderr.split())
     assert [p.name for p in tmp_path.iterdir()] == ["record.md"]

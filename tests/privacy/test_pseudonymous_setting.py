@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
-from pathlib import Path
 
 import duckdb
 import pytest
 
 from pipelines.errors import DamagedError, RollbookError
 from pipelines.operations.status import load_status
-from pipelines.tables import TABLES
-from tests.support.nights import House, new_house, without_views
+from tests.support.nights import House, new_house
+from tests.support.processes.machines import reached
 from tests.support.warehouses.pseudonyms import (
     Secrets,
     codes,
     current,
+    declare_personal,
     is_current,
     pseudonymous,
     pupil,
@@ -25,18 +24,6 @@ from tests.support.warehouses.pseudonyms import (
     rows,
     taught,
 )
-
-
-@pytest.fixture(autouse=True)
-def _quick() -> Iterator[None]:
-    with without_views():
-        yield
-
-
-@pytest.fixture
-def house() -> Iterator[House]:
-    with new_house(pupils(8), taught(), pseudonymous=True) as made:
-        yield made
 
 
 def test_without_the_setting_there_is_none(house: House) -> None:
@@ -65,17 +52,6 @@ def test_turned_on_it_is_made_by_the_next_writer(house: House) -> None:
     with house.rollbook().writer():
         pass
     assert is_current(house)
-
-
-def reached(warehouse: Path, bit: int) -> set[str]:
-    """The files that others (0o004) or the group (0o040) can open: every folder above lets them in."""
-    found = set()
-    for path in (p for p in warehouse.rglob("*") if p.is_file()):
-        real = path.resolve()
-        above = [p for p in real.parents if p == warehouse or warehouse in p.parents]
-        if real.stat().st_mode & bit and all(p.stat().st_mode & bit >> 2 for p in above):
-            found.add(path.relative_to(warehouse).parts[0])
-    return found
 
 
 OF_IT = {"rollbook-pseudonymous.duckdb", "pseudonymous"}
@@ -140,16 +116,14 @@ def test_a_school_without_students_and_one_with_a_single_class(house: House) -> 
 
 
 @pytest.mark.slow
-def test_values_are_declared_otherwise_between_two_nights(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A column that becomes personal is gone from the file after the next night, and from its history."""
-    from dataclasses import replace
-
+def test_a_column_that_becomes_personal_is_gone_after_the_next_night(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its history, too."""
     house.night(1)
     assert rows(house, "SELECT COUNT(class_room) > 0 FROM history.classes") == [(True,)]
     lake = {k: v for k, v in house.state().items() if k.startswith("snapshots")}
-    table = TABLES["classes"]
-    changed = tuple(replace(c, personal=True) if c.name == "class_room" else c for c in table.columns)
-    monkeypatch.setitem(TABLES, "classes", replace(table, columns=changed))
+    declare_personal(monkeypatch, "classes", "class_room")
     house.night(2)
     assert rows(house, "SELECT COUNT(class_room) FROM history.classes") == [(0,)]
     assert house.query("SELECT COUNT(class_room) > 0 FROM history.classes") == [(True,)]
@@ -158,7 +132,7 @@ def test_values_are_declared_otherwise_between_two_nights(house: House, monkeypa
 
 
 @pytest.mark.slow
-def test_names_with_quotes_in_every_place_are_no_fault(house: House) -> None:
+def test_names_with_quotes_in_every_place_do_no_harm(house: House) -> None:
     secrets = Secrets()
     listed = [pupil(1, "'"), pupil(2, '"'), pupil(3, "\\"), pupil(4, "%'); DROP TABLE students; --")]
     secrets.add(listed)
@@ -168,7 +142,7 @@ def test_names_with_quotes_in_every_place_are_no_fault(house: House) -> None:
 
 
 @pytest.mark.slow
-def test_an_error_of_the_published_file_is_no_error_of_this_one(house: House) -> None:
+def test_an_error_of_the_published_file_does_not_spoil_this_one(house: House) -> None:
     house.night(1)
     house.lose_published()
     with pytest.raises(RollbookError), house.rollbook().writer(recover=False):

@@ -46,7 +46,7 @@ def test_what_was_asked_is_kept_and_its_values_are_not(query: str, shown: str) -
         "Anna",
     ],
 )
-def test_a_name_in_no_place_of_a_query_is_kept(query: str) -> None:
+def test_a_name_is_left_out_wherever_it_is_in_a_query(query: str) -> None:
     shown = without_values(query)
     assert "nna" not in shown
 

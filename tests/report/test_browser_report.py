@@ -25,7 +25,7 @@ SIGHTS: list[tuple[int, int, Literal["light", "dark"]]] = [
     (320, 600, "dark"),
 ]
 SMALLEST = "Math.min(...[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height))"
-# Texts of charts that cover one another, or stand out of their card.
+# Texts of charts that cover one another, or reach out of their card.
 COLLIDING = """() => [...document.querySelectorAll('figure')].flatMap(figure => {
   const card = figure.closest('section, footer').getBoundingClientRect()
   const found = []

@@ -71,7 +71,7 @@ def test_a_class_has_a_bar_for_who_is_new_and_goes_on_with_who_was_to_watch_befo
     )
 
 
-def test_where_nobody_is_new_there_is_nothing_to_tell_apart() -> None:
+def test_where_nobody_is_new_there_is_no_legend() -> None:
     chart = drawn(watched=(watched("Music 1B", 27, 27, 0),))
     assert chart.legend == ()
     assert [title.y for title in chart.titles] == [0]
@@ -181,10 +181,12 @@ def test_a_night_that_brought_nothing_replaces_the_verdict(outcome: str, said: s
 @pytest.mark.parametrize(
     "title", ["<script>alert(1)</script> & $5", "x](http://evil.example) ![", "bell\a, \u202eturned"]
 )
-def test_a_picture_shows_a_title_as_text_whatever_it_says(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_shows_a_title_as_text_even_if_it_looks_like_markup(
+    title: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown = page.picture(drawn(watched=(watched(title, 27, 18, 9),)))
     reader = MarkdownIt()
-    monkeypatch.setattr(reader, "validateLink", lambda url: True)  # as Dagster's UI, it shall take such an image
+    monkeypatch.setattr(reader, "validateLink", lambda url: True)  # as Dagster's UI does, it takes such an image
     html = reader.render(shown)
     found = re.fullmatch(r'<p><img src="data:image/svg\+xml;base64,([\w+/=]+)" alt="[^"<>]+" /></p>\n', html)
     assert found, html

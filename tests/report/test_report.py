@@ -152,7 +152,7 @@ def test_the_setting_is_what_makes_it_name_them(small: School) -> None:
     assert "This page names pupils" not in (small.warehouse / "report.html").read_text()
 
 
-def test_the_charts_never_hold_a_name_whatever_the_page_does(fortnight: School) -> None:
+def test_the_charts_never_hold_a_name_even_if_the_page_does(fortnight: School) -> None:
     with duckdb.connect(str(fortnight.published), read_only=True) as con:
         found = report.make(con, at=AT, names=True)
     assert found is not None
@@ -186,7 +186,7 @@ def test_nothing_in_it_is_fetched(fortnight: School) -> None:
     assert not re.findall(r"(?:src|href)=\"(?!#|data:)", html)
 
 
-def test_a_title_is_text_whatever_it_says(fortnight: School, tmp_path: Path) -> None:
+def test_a_title_is_text_even_if_it_looks_like_markup(fortnight: School, tmp_path: Path) -> None:
     school = fortnight.copy(tmp_path / "w")
     title = "<script>alert(1)</script> $5 & $6"
     with duckdb.connect(str(school.published)) as con:

@@ -1,17 +1,14 @@
-"""What the sandbox's tests share: a day's records cut into Rollbook's tables, and the days of a fortnight.
+"""What the sandbox's tests share: a day's records cut into Rollbook's tables, and the days of a fortnight."""
 
-The cutting is written out by hand here, so that it owes nothing to the code it is used to judge.
-"""
-
-from collections.abc import Hashable
 from datetime import date, timedelta
 from itertools import pairwise
 from typing import Any
 
 from pipelines.sandbox import Day, Institution
+from tests.support.nights import SET_OF, Row, class_rows, student_rows
 
 Record = dict[str, Any]
-Tables = dict[str, dict[Hashable, Record]]
+Tables = dict[str, dict[Row, Row]]
 
 CLOCK_DRIVEN = "days_since_last_activity"
 
@@ -23,26 +20,13 @@ def days_until(end: date, count: int) -> list[date]:
 
 def tables_of(day: Day) -> Tables:
     """The tracked columns of every table, by key."""
-    tables: Tables = {
-        name: {}
-        for name in (
-            *("students", "student_summaries", "student_activity", "student_classes"),
-            *("classes", "class_summaries", "class_assignment_activity"),
-        )
-    }
-    for student in day.students:
-        own = student["id"]
-        tables["students"][own] = without(student, "classes", "summary", "activity_tracking")
-        tables["student_summaries"][own] = student["summary"]
-        if "activity_tracking" in student:
-            tables["student_activity"][own] = without(student["activity_tracking"], CLOCK_DRIVEN)
-        for entry in student.get("classes", []):
-            tables["student_classes"][own, entry["class_id"]] = entry
+    tables: Tables = {name: {} for name in SET_OF}
+    for record in day.students:
+        for table, rows in student_rows(record).items():
+            tables[table] |= rows or {}
     for record in day.classes:
-        own = record["class_id"]
-        tables["classes"][own] = without(record, "summary", "assignment_activity")
-        tables["class_summaries"][own] = record["summary"]
-        tables["class_assignment_activity"][own] = record["assignment_activity"]
+        for table, rows in class_rows(record).items():
+            tables[table] |= rows or {}
     return tables
 
 
@@ -58,7 +42,7 @@ def without(record: Record, *names: str) -> Record:
     return {name: value for name, value in record.items() if name not in names}
 
 
-def changed_keys(before: dict[Any, Record], after: dict[Any, Record]) -> set[Any]:
+def changed_keys(before: dict[Any, Any], after: dict[Any, Any]) -> set[Any]:
     """The keys of both whose records differ."""
     return {key for key in before.keys() & after.keys() if before[key] != after[key]}
 

@@ -97,8 +97,8 @@ LATEST_ENDS = [date(2026, 10, 25), date(2027, 6, 20), date(2029, 2, 11), date(20
 
 
 @pytest.mark.parametrize("latest_end", daily(LATEST_ENDS, LATEST_ENDS[0]))
-def test_everything_happens_in_every_fortnight_of_500_students_whatever_day_it_ends_on(latest_end: date) -> None:
-    """The demo plays the fortnight that ends today, whatever today is: three weeks of todays, in several years."""
+def test_everything_happens_in_every_fortnight_of_500_students_on_any_day_it_ends_on(latest_end: date) -> None:
+    """The demo plays the fortnight that ends today, on any today: three weeks of todays, in several years."""
     days = days_until(latest_end, 13 + 21)
     every_night = happenings(Institution(500), days)
     for last in range(13, len(every_night) + 1):
@@ -107,7 +107,7 @@ def test_everything_happens_in_every_fortnight_of_500_students_whatever_day_it_e
 
 @pytest.mark.parametrize("latest_end", daily(LATEST_ENDS, LATEST_ENDS[0]))
 def test_students_return_within_every_fortnight_of_500_students(latest_end: date) -> None:
-    """A return is one only to who saw the student before: both must lie in the fortnight."""
+    """Only one who saw the student before sees a return: both days must be in the fortnight."""
     institution = Institution(500)
     days = days_until(latest_end, 13 + 21)
     listed = [set(institution.on(day).student_ids) for day in days]

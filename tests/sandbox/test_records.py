@@ -1,4 +1,4 @@
-"""Records have the contract's shape, and agree with one another wherever a reader would check."""
+"""Records have the contract's shape, and agree with one another."""
 
 from collections import Counter, defaultdict
 from datetime import date
@@ -317,11 +317,8 @@ def check_assignment_activity(
         known = [submitted[student_id] for student_id in roster if student_id in submitted]
         assert sum(known) <= with_submissions <= sum(known) + len(roster) - len(known)
     else:
-        assert (activity["first_assignment_date"], activity["last_assignment_date"], with_submissions) == (
-            None,
-            None,
-            0,
-        )
+        dates = activity["first_assignment_date"], activity["last_assignment_date"]
+        assert (dates, with_submissions) == ((None, None), 0)
 
 
 def test_a_classs_summary_is_that_of_its_roster_on_the_day_it_was_last_worked_out(today: Day) -> None:

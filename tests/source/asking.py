@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from pipelines.errors import RollbookError
-from pipelines.landing.manifest import Manifest, Received
+from pipelines.landing.manifest import Manifest, Proof, Received, Walk
 from pipelines.landing.raw import RawStore
 from pipelines.settings import Settings
 from pipelines.source.client import Answer, Client
@@ -46,6 +46,17 @@ def settings_for(service: Service | str, tmp_path: Path | None = None, **over: A
     if tmp_path is not None:
         values["warehouse"] = tmp_path
     return Settings(**(values | over))
+
+
+def proof(count: int, pages: int = 1, *, of: str = "students", walk: int = 1, limit: int = 100) -> Proof:
+    """That so many records came, on so many pages."""
+    return Proof(set=of, walk=walk, total_count=count, unique_ids=count, pages=pages, limit=limit)
+
+
+def whole(count: int, pages: int = 1, *, of: str = "students") -> Walk:
+    """A set that one walk has proven."""
+    proven = proof(count, pages, of=of)
+    return Walk(set=of, walks=1, counted=(1,), proof=proven, total_count=count, received=count, distinct=count)
 
 
 @dataclass

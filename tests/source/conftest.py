@@ -37,6 +37,18 @@ def client_of() -> Iterator[MakeClient]:
 
 
 @pytest.fixture
+def service() -> Iterator[Service]:
+    """Three pages of students."""
+    with Service(students(250)) as running:
+        yield running
+
+
+@pytest.fixture
+def client(client_of: MakeClient, service: Service) -> Client:
+    return client_of(service)
+
+
+@pytest.fixture
 def night(tmp_path: Path) -> Iterator[Night]:
     with Service(students(150), classes(3)) as service:
         yield Night(service, tmp_path)

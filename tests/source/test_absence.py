@@ -13,12 +13,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from pipelines.errors import KeyRefusedError
-from pipelines.landing.manifest import Absence, Proof
+from pipelines.landing.manifest import Absence
 from pipelines.source.absence import Names, NothingPublished, Verified, search_by_names, verify
 from pipelines.source.client import Client
 from pipelines.source.pagination import walk
 from pipelines.tables import SETS
-from tests.source.asking import Kept, MakeClient, settings_for
+from tests.source.asking import Kept, MakeClient, proof, settings_for
 from tests.support.records import MISSING, classes, school_class, student, students
 from tests.support.wire import faults
 from tests.support.wire.service import Asked, Bend, Service
@@ -42,8 +42,9 @@ class Current:
         }
 
 
-def proof_of(set_name: str, count: int) -> Proof:
-    return Proof(set=set_name, walk=1, total_count=count, unique_ids=count, pages=-(-count // 100) or 1, limit=100)
+def verified(client: Client, current: Current | NothingPublished, *received: int, most: int = 200) -> Verified:
+    """Ask about the students who are current and were not received."""
+    return verify(client, proof(len(received)), set(received), current, Kept(), walks=3, most=most)
 
 
 def searches(service: Service, path: str = "students") -> list[str | None]:
@@ -150,39 +151,32 @@ def test_a_record_without_a_name_is_unclear_and_an_empty_name_is_never_searched(
 def test_only_those_that_vanished_are_asked_for_in_order(client_of: MakeClient) -> None:
     with Service(students(10)) as service:
         current = Current([*students(5), student(30), student(20)], [])
-        found = verify(
-            client_of(service), proof_of("students", 10), set(range(1, 11)), current, Kept(), walks=3, most=200
-        )
+        found = verified(client_of(service), current, *range(1, 11))
         assert [s for s in searches(service) if s and s.startswith("R-")] == ["R-20", "R-30"]
     asked = ("reference_id", "email")
-    assert found == Verified(
-        (
-            Absence(set="students", id=20, answer="removed", asked_by=asked),
-            Absence(set="students", id=30, answer="removed", asked_by=asked),
-        )
-    )
+    removed = [Absence(set="students", id=i, answer="removed", asked_by=asked) for i in (20, 30)]
+    assert found == Verified(tuple(removed))
 
 
 def test_before_anything_was_published_nobody_is_missed(client_of: MakeClient) -> None:
     with Service(students(3)) as service:
-        proof = proof_of("students", 3)
-        found = verify(client_of(service), proof, {1, 2, 3}, NothingPublished(), Kept(), walks=3, most=0)
+        found = verified(client_of(service), NothingPublished(), 1, 2, 3, most=0)
         assert service.requests == []
     assert found == Verified()
 
 
 def test_too_many_are_counted_and_none_is_asked_for(client_of: MakeClient) -> None:
     with Service() as service:
-        client, current, proof = client_of(service), Current(students(4), []), proof_of("students", 0)
-        assert verify(client, proof, set(), current, Kept(), walks=3, most=3) == Verified(unasked=4)
+        client, current = client_of(service), Current(students(4), [])
+        assert verified(client, current, most=3) == Verified(unasked=4)
         assert service.requests == []
-        assert len(verify(client, proof, set(), current, Kept(), walks=3, most=4).absences) == 4
+        assert len(verified(client, current, most=4).absences) == 4
 
 
 def test_the_first_unclear_answer_ends_the_asking(client_of: MakeClient) -> None:
     with Service() as service:
         current = Current([student(1), student(2, reference_id=MISSING, email=MISSING), student(3)], [])
-        found = verify(client_of(service), proof_of("students", 0), set(), current, Kept(), walks=3, most=200)
+        found = verified(client_of(service), current)
         assert searches(service) == ["R-1", "pupil.1@school.example"]
     assert [(a.id, a.answer) for a in found.absences] == [(1, "removed"), (2, "unclear")]
 
@@ -191,15 +185,7 @@ def test_a_refused_key_ends_the_sync_even_here(client_of: MakeClient) -> None:
     with Service() as service:
         service.on(faults.status(401), search=True, skip=1)
         with pytest.raises(KeyRefusedError):
-            verify(
-                client_of(service),
-                proof_of("students", 0),
-                set(),
-                Current(students(3), []),
-                Kept(),
-                walks=3,
-                most=200,
-            )
+            verified(client_of(service), Current(students(3), []))
         assert len(service.requests) == 2
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import logging
 import re
 import socket
@@ -15,7 +14,7 @@ import stamina
 
 from pipelines import __version__
 from pipelines.errors import NotTheContractError, RefusedError, ServiceError, UnreachableError
-from pipelines.source.client import Answer
+from pipelines.source.client import Answer, Client
 from pipelines.source.envelope import Page, detail
 from tests.source.asking import MakeClient, get_page
 from tests.support.processes.errors import everything_about
@@ -37,24 +36,11 @@ def test_a_request_carries_the_key_and_says_who_asks(client_of: MakeClient) -> N
     assert answer.said == Page(number=1, limit=100, total_count=3, total_pages=1, ids=[1, 2, 3])
 
 
-def test_requests_share_one_connection(client_of: MakeClient) -> None:
-    with Service(students(250)) as service:
-        client = client_of(service)
-        for page in (1, 2, 3):
-            get_page(client, page)
-        assert {r.connection for r in service.requests} == {1}
-        assert client.requests == 3
-
-
-@pytest.mark.parametrize("compress", [False, True])
-def test_the_body_is_kept_exactly_and_the_wire_is_counted(client_of: MakeClient, compress: bool) -> None:
-    body = b'{"success": true,  "data": [],\n "pagination": {"page":1,"limit":100,"total_count":0,"total_pages":0}}'
-    with Service() as service:
-        service.compress = compress
-        service.on(lambda asked, reply: Reply(body=body), times=None)
-        client = client_of(service)
-        assert get_page(client).content == body
-        assert client.bytes_received == (len(gzip.compress(body, 1)) if compress else len(body))
+def test_requests_share_one_connection(service: Service, client: Client) -> None:
+    for page in (1, 2, 3):
+        get_page(client, page)
+    assert {r.connection for r in service.requests} == {1}
+    assert client.requests == 3
 
 
 # --- what is tried again ---------------------------------------------------------------------------------------------
@@ -84,21 +70,20 @@ NOT_THE_CONTRACT = ("html", "half a JSON", "another envelope", "no pagination", 
 
 
 @pytest.mark.parametrize("name", TRANSIENT)
-def test_a_fault_that_may_pass_is_tried_again(client_of: MakeClient, name: str) -> None:
-    with Service(students(2)) as service:
-        service.on(TRANSIENT[name], times=2)
-        client = client_of(service)
-        assert get_page(client).said.ids == [1, 2]
-        assert (len(service.requests), client.requests, client.retries) == (3, 3, 2)
+def test_a_fault_that_may_pass_is_tried_again(service: Service, client: Client, name: str) -> None:
+    service.on(TRANSIENT[name], times=2)
+    assert get_page(client).said.ids == list(range(1, 101))
+    assert (len(service.requests), client.requests, client.retries) == (3, 3, 2)
 
 
 @pytest.mark.parametrize("name", TRANSIENT)
-def test_a_fault_that_stays_ends_in_a_sentence_that_says_what_to_do(client_of: MakeClient, name: str) -> None:
-    with Service(students(2)) as service:
-        service.on(TRANSIENT[name], times=None)
-        with pytest.raises(ServiceError) as caught:
-            get_page(client_of(service))
-        assert len(service.requests) == 6  # what the test mode allows
+def test_a_fault_that_stays_ends_in_a_sentence_that_says_what_to_do(
+    service: Service, client: Client, name: str
+) -> None:
+    service.on(TRANSIENT[name], times=None)
+    with pytest.raises(ServiceError) as caught:
+        get_page(client)
+    assert len(service.requests) == 6  # what the test mode allows
     assert type(caught.value) is (NotTheContractError if name in NOT_THE_CONTRACT else UnreachableError)
     assert "/svcapi/v1/students page 1" in caught.value.message
     assert "ROLLBOOK_" in caught.value.message
@@ -117,17 +102,17 @@ def test_nobody_listening_is_a_fault_that_may_pass(client_of: MakeClient) -> Non
 
 
 @pytest.mark.parametrize("dated", [False, True])
-def test_retry_after_is_waited_out(client_of: MakeClient, dated: bool) -> None:
-    with stamina.set_testing(False), Service(students(1)) as service:
+def test_retry_after_is_waited_out(service: Service, client: Client, dated: bool) -> None:
+    with stamina.set_testing(False):
         service.on(faults.unavailable(503, 2 if dated else 1, dated=dated))
-        get_page(client_of(service))
+        get_page(client)
         first, second = service.requests
     # A date has whole seconds, so that two from now may be as little as one.
     assert 1.0 <= (second.at - first.at).total_seconds() < 3.5
 
 
-def test_a_longer_retry_after_than_may_be_waited_ends_it_at_once(client_of: MakeClient) -> None:
-    with stamina.set_testing(False), Service() as service:
+def test_a_longer_retry_after_than_may_be_waited_ends_it_at_once(service: Service, client_of: MakeClient) -> None:
+    with stamina.set_testing(False):
         service.on(faults.unavailable(429, 3600), times=None)
         began = time.monotonic()
         with pytest.raises(UnreachableError, match=r"429, which asks to wait 3600 s\). .* ROLLBOOK_RETRY_SECONDS"):
@@ -136,8 +121,8 @@ def test_a_longer_retry_after_than_may_be_waited_ends_it_at_once(client_of: Make
         assert len(service.requests) == 1
 
 
-def test_the_ceiling_ends_the_waiting(client_of: MakeClient) -> None:
-    with stamina.set_testing(False), Service() as service:
+def test_the_ceiling_ends_the_waiting(service: Service, client_of: MakeClient) -> None:
+    with stamina.set_testing(False):
         service.on(faults.status(503), times=None)
         began = time.monotonic()
         with pytest.raises(UnreachableError):
@@ -146,29 +131,28 @@ def test_the_ceiling_ends_the_waiting(client_of: MakeClient) -> None:
         assert len(service.requests) >= 2
 
 
-def test_no_seconds_for_retries_means_one_try(client_of: MakeClient) -> None:
-    with stamina.set_testing(False), Service() as service:
+def test_no_seconds_for_retries_means_one_try(service: Service, client_of: MakeClient) -> None:
+    with stamina.set_testing(False):
         service.on(faults.status(503), times=None)
         with pytest.raises(UnreachableError, match="in one try"):
             get_page(client_of(service, retry_seconds=0))
         assert len(service.requests) == 1
 
 
-def test_a_pause_is_kept_between_requests_and_tries(client_of: MakeClient) -> None:
-    with Service(students(250)) as service:
-        service.on(faults.status(503), page=2)
-        client = client_of(service, request_pause_ms=60)
-        for page in (1, 2, 3):
-            get_page(client, page)
-        moments = [r.at for r in service.requests]
+def test_a_pause_is_kept_between_requests_and_tries(service: Service, client_of: MakeClient) -> None:
+    service.on(faults.status(503), page=2)
+    client = client_of(service, request_pause_ms=60)
+    for page in (1, 2, 3):
+        get_page(client, page)
+    moments = [r.at for r in service.requests]
     assert len(moments) == 4
     assert all((b - a).total_seconds() >= 0.06 for a, b in pairwise(moments))
 
 
-def test_a_body_without_an_end_is_a_fault(client_of: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_without_an_end_is_a_fault(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.source.client.BODY_BYTES", 2**14)
-    with Service(students(90)) as service, pytest.raises(NotTheContractError, match="longer than"):
-        get_page(client_of(service))
+    with pytest.raises(NotTheContractError, match="longer than"):
+        get_page(client)
 
 
 # --- what it never says ----------------------------------------------------------------------------------------------
@@ -215,50 +199,44 @@ def test_neither_the_key_nor_a_name_searched_for_is_in_any_log_or_error(
     assert_silent(caplog.text + "".join(repr(vars(r)) for r in caplog.records) + captured.out + captured.err)
 
 
-def test_an_error_that_no_retry_mends_does_not_carry_the_request_along(client_of: MakeClient) -> None:
-    with Service() as service:
-        with pytest.raises(UnreachableError, match="InvalidURL") as caught:
-            get_page(client_of(service), search=NAME * 10_000)
-        assert service.requests == []
+def test_an_error_that_no_retry_can_help_does_not_carry_the_request_along(service: Service, client: Client) -> None:
+    with pytest.raises(UnreachableError, match="InvalidURL") as caught:
+        get_page(client, search=NAME * 10_000)
+    assert service.requests == []
     assert caught.value.__context__ is None
     assert_silent(everything_about(caught.value))
 
 
 @pytest.mark.parametrize("name", ["echo", "echoed code", "echoed success false", "echo under 401", "redirect"])
-def test_no_word_of_an_error_body_is_told(client_of: MakeClient, name: str) -> None:
-    with Service() as service:
-        service.on(LOUD[name], times=None)
-        with pytest.raises(ServiceError) as caught:
-            get_page(client_of(service))
+def test_no_word_of_an_error_body_is_told(service: Service, client: Client, name: str) -> None:
+    service.on(LOUD[name], times=None)
+    with pytest.raises(ServiceError) as caught:
+        get_page(client)
     assert_silent(everything_about(caught.value))
     assert "may not look for" not in everything_about(caught.value)
 
 
-def test_a_search_that_is_refused_still_tells_the_code(client_of: MakeClient) -> None:
-    with Service() as service:
-        service.on(faults.refused(400, "BAD_SEARCH", ECHO), search=True, times=None)
-        with pytest.raises(RefusedError) as caught:
-            get_page(client_of(service), search=NAME)
+def test_a_search_that_is_refused_still_tells_the_code(service: Service, client: Client) -> None:
+    service.on(faults.refused(400, "BAD_SEARCH", ECHO), search=True, times=None)
+    with pytest.raises(RefusedError) as caught:
+        get_page(client, search=NAME)
     assert caught.value.error_code == "BAD_SEARCH"
 
 
 def test_a_retry_is_logged_with_the_page_and_what_happened(
-    client_of: MakeClient, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    service: Service, client: Client, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """And nowhere else: stamina's own hook would print it, into the JSON of a command for one."""
-    with Service(students(1)) as service:
-        service.on(faults.status(502))
-        get_page(client_of(service))
+    service.on(faults.status(502))
+    get_page(client)
     assert capfd.readouterr() == ("", "")
     (message,) = [r.getMessage() for r in caplog.records if r.name.startswith("pipelines")]
     assert re.fullmatch(r"/svcapi/v1/students page 1: the service answered 502; retrying in \d\.\d s", message)
 
 
-def test_a_single_student_is_asked_for_by_id(client_of: MakeClient) -> None:
-    with Service(students(3)) as service:
-        client = client_of(service)
-        answer: Answer[Any] = client.get("student/2", read=detail)
-        assert b'"email":"pupil.2@school.example"' in answer.content
-        with pytest.raises(RefusedError, match="student/9") as caught:
-            client.get("student/9", read=detail)
+def test_a_single_student_is_asked_for_by_id(client: Client) -> None:
+    answer: Answer[Any] = client.get("student/2", read=detail)
+    assert b'"email":"pupil.2@school.example"' in answer.content
+    with pytest.raises(RefusedError, match="student/999") as caught:
+        client.get("student/999", read=detail)
     assert caught.value.status == 404

@@ -1,4 +1,4 @@
-"""What the client takes for a no and never asks again, and where it never goes with the key (G12 and G13)."""
+"""What the client takes for a no and never asks for again, and where it never sends the key (G12 and G13)."""
 
 from __future__ import annotations
 
@@ -40,12 +40,11 @@ def test_a_refused_key_ends_it_at_once_and_says_whom_to_ask(client_of: MakeClien
         faults.refused(403, "AUTH_REQUIRED"),
     ],
 )
-def test_a_refused_key_is_known_by_status_or_by_code(client_of: MakeClient, bend: Bend) -> None:
-    with Service() as service:
-        service.on(bend, times=None)
-        with pytest.raises(KeyRefusedError):
-            get_page(client_of(service))
-        assert len(service.requests) == 1
+def test_a_refused_key_is_known_by_status_or_by_code(service: Service, client: Client, bend: Bend) -> None:
+    service.on(bend, times=None)
+    with pytest.raises(KeyRefusedError):
+        get_page(client)
+    assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -62,14 +61,13 @@ def test_a_refused_key_is_known_by_status_or_by_code(client_of: MakeClient, bend
     ],
 )
 def test_a_no_is_told_with_status_and_code_and_never_asked_again(
-    client_of: MakeClient, bend: Bend, status: int, code: str
+    service: Service, client: Client, bend: Bend, status: int, code: str
 ) -> None:
-    with Service() as service:
-        service.on(bend, times=None)
-        with pytest.raises(RefusedError) as caught:
-            get_page(client_of(service))
-        assert len(service.requests) == 1
-        host = service.url.removeprefix("http://")
+    service.on(bend, times=None)
+    with pytest.raises(RefusedError) as caught:
+        get_page(client)
+    assert len(service.requests) == 1
+    host = service.url.removeprefix("http://")
     error = caught.value
     assert (type(error), error.status, error.error_code) == (RefusedError, status, code)
     assert error.message == (
@@ -95,11 +93,10 @@ def test_a_no_is_told_with_status_and_code_and_never_asked_again(
         "\x1b[31mFORBIDDEN",
     ],
 )
-def test_an_error_code_of_another_form_is_not_told(client_of: MakeClient, code: str) -> None:
-    with Service() as service:
-        service.on(faults.refused(403, code, "Anna Muster may not"), times=None)
-        with pytest.raises(RefusedError) as caught:
-            get_page(client_of(service))
+def test_an_error_code_of_another_form_is_not_told(service: Service, client: Client, code: str) -> None:
+    service.on(faults.refused(403, code, "Anna Muster may not"), times=None)
+    with pytest.raises(RefusedError) as caught:
+        get_page(client)
     assert (caught.value.error_code, "(403)" in caught.value.message) == ("", True)
     assert "Muster" not in everything_about(caught.value)
 
@@ -151,12 +148,11 @@ def test_a_redirect_is_refused_and_the_key_goes_nowhere(client_of: MakeClient, c
     ],
 )
 def test_where_a_redirect_points_is_told_without_the_services_words(
-    client_of: MakeClient, location: str, where: str
+    service: Service, client: Client, location: str, where: str
 ) -> None:
-    with Service(students(1)) as service:
-        service.on(faults.redirect(location), times=None)
-        with pytest.raises(RedirectError) as caught:
-            get_page(client_of(service))
+    service.on(faults.redirect(location), times=None)
+    with pytest.raises(RedirectError) as caught:
+        get_page(client)
     assert f"with a redirect {where} (302)" in caught.value.message
     assert "anna" not in everything_about(caught.value)
 

@@ -65,8 +65,8 @@ def auth(**over: Any) -> bytes:
         (r'{"id": 10, "name": "Anna \ud83d\udc4d"}', 10),
     ],
 )
-def test_an_id_is_read_from_a_record_whatever_else_is_wrong_with_it(record: str, found: int | None) -> None:
-    """A good record stands on either side: one odd one costs itself only."""
+def test_an_id_is_read_from_a_record_that_has_anything_else_wrong_with_it(record: str, found: int | None) -> None:
+    """There is a good record on either side: an odd one costs only itself."""
     read = page_of(SETS["students"])(page(f'[{{"id": 1}}, {record}, {{"id": 3}}]'))
     assert read == Page(number=2, limit=100, total_count=103, total_pages=2, ids=[1, found, 3])
 
@@ -138,7 +138,7 @@ def test_the_auth_check_says_whose_key_it_is_and_what_time_it_is() -> None:
 
 
 @pytest.mark.parametrize("name", [None, 7, True, [], {}, "N" * 100_000])
-def test_a_name_that_is_none_is_left_out(name: Any) -> None:
+def test_a_name_that_is_not_a_text_is_left_out(name: Any) -> None:
     assert institution(auth(school={"id": 41.0, "name": name})).school_name is None
     assert institution(auth(school={"id": 41}, api_key_name=name, authenticated=None)).school_id == 41
 
@@ -195,7 +195,7 @@ def test_any_object_is_a_detail_since_the_contract_shows_no_shape(body: bytes) -
 @pytest.mark.parametrize(
     "body", [b"[]", b"null", b"<html>", b'{"success": false}', b'{"error": true}', b'{"name": "\xff"}', b""]
 )
-def test_a_detail_that_is_no_object_or_a_no_is_refused(body: bytes) -> None:
+def test_a_detail_that_is_not_an_object_or_is_a_no_is_refused(body: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         detail(body)
 

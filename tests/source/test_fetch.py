@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import stat
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -13,11 +15,12 @@ import pytest
 
 from pipelines import __version__
 from pipelines.errors import KeyRefusedError, NotTheContractError, RefusedError, RollbookError, UnreachableError
-from pipelines.landing.manifest import Absence, Manifest, Proof, Verdict, Walk
+from pipelines.landing.manifest import Absence, Manifest, Verdict
 from pipelines.source.absence import Names
 from pipelines.source.client import Client
 from pipelines.source.fetch import MAX_UNREACHABLE, Draft
-from tests.source.asking import NOW, TODAY, TOMORROW, Night
+from tests.source.asking import NOW, TODAY, TOMORROW, Night, whole
+from tests.support.nights import TRIES
 from tests.support.records import student, students
 from tests.support.wire import faults
 from tests.support.wire.service import KEY, Bend, Reply
@@ -26,16 +29,14 @@ from tests.support.wire.service import KEY, Bend, Reply
 class Known:
     """Published: these ids, each with its two names."""
 
-    def __init__(self, *ids: int, nameless: tuple[int, ...] = ()) -> None:
+    def __init__(self, *ids: int) -> None:
         self.ids = frozenset(ids)
-        self.nameless = nameless
 
     def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, Names]:
         return {i: self.names(i) for i in self.ids - received if set_name == "students"}
 
     def names(self, number: int) -> Names:
-        named = (("reference_id", f"R-{number}"), ("email", f"pupil.{number}@school.example"))
-        return () if number in self.nameless else named
+        return (("reference_id", f"R-{number}"), ("email", f"pupil.{number}@school.example"))
 
 
 # --- good nights -----------------------------------------------------------------------------------------------------
@@ -51,26 +52,7 @@ def test_a_night_is_landed_whole_and_without_a_verdict(night: Night) -> None:
         finished_at=NOW,
         school_id=41,
         school_name="Made-up School",
-        walks=(
-            Walk(
-                set="students",
-                walks=1,
-                counted=(1,),
-                proof=Proof(set="students", walk=1, total_count=150, unique_ids=150, pages=2, limit=100),
-                total_count=150,
-                received=150,
-                distinct=150,
-            ),
-            Walk(
-                set="classes",
-                walks=1,
-                counted=(1,),
-                proof=Proof(set="classes", walk=1, total_count=3, unique_ids=3, pages=1, limit=100),
-                total_count=3,
-                received=3,
-                distinct=3,
-            ),
-        ),
+        walks=(whole(150, 2), whole(3, of="classes")),
         requests=4,
         bytes_received=done.bytes_received,
         search_seconds=done.search_seconds,
@@ -89,12 +71,8 @@ def test_bodies_are_at_rest_exactly_as_the_service_sent_them(night: Night) -> No
     night.service.compress = True
     done = night.fetch()
     assert [b.content for b in night.raw.bodies(done, "classes")] == [odd]
-    ids = [
-        record["id"]
-        for landed in night.raw.bodies(done, "students")
-        for record in msgspec.json.decode(landed.content)["data"]
-    ]
-    assert ids == list(range(1, 151))
+    pages = [msgspec.json.decode(landed.content)["data"] for landed in night.raw.bodies(done, "students")]
+    assert [record["id"] for page in pages for record in page] == list(range(1, 151))
 
 
 def test_a_spoiled_walk_is_told_in_the_manifest(night: Night) -> None:
@@ -109,8 +87,7 @@ def test_a_spoiled_walk_is_told_in_the_manifest(night: Night) -> None:
 def test_vanished_records_are_asked_for_and_those_that_slipped_rejoin(night: Night) -> None:
     """Student 300 is hidden from the list but found by search; 400 is gone."""
     night.service.students.append(student(300))
-    night.service.on(faults.records(lambda data: [r for r in data if r["id"] != 300]), path="students", times=None)
-    night.service.on(faults.moved_total(-1), path="students", times=None)
+    night.service.hide(300)
     done = night.fetch(Known(*range(1, 151), 300, 400))
     assert done.absences == (
         Absence(set="students", id=300, answer="slipped", asked_by=("reference_id",)),
@@ -123,29 +100,9 @@ def test_vanished_records_are_asked_for_and_those_that_slipped_rejoin(night: Nig
     assert [r["id"] for r in msgspec.json.decode(last.content)["data"]] == [300]
 
 
-def test_an_unclear_absence_leaves_the_set_unproven(night: Night) -> None:
-    done = night.fetch(Known(1, 400, 500, nameless=(400,)))
-    assert [a.answer for a in done.absences] == ["unclear"]
-    assert (done.proof("students"), done.proven, done.proof("classes") is not None) == (None, False, True)
-
-
-def test_nobody_is_asked_for_when_the_set_is_unproven(night: Night) -> None:
-    night.service.on(faults.short(), path="students", page=1, times=None)
-    done = night.fetch(Known(400))
-    assert (done.absences, done.unasked, night.service.asked("students", search=True)) == ((), {}, [])
-
-
-def test_too_many_vanished_are_counted_and_not_asked_for(night: Night) -> None:
-    done = night.fetch(Known(*range(1000, 1005)), over={"verify_most": 4})
-    assert (done.absences, done.unasked) == ((), {"students": 5})
-    assert night.service.asked("students", search=True) == []
-
-
 def test_progress_is_told_page_by_page(night: Night) -> None:
     calls: list[tuple[str, int, int]] = []
-    night.fetch(
-        choose_details=lambda draft: [5], progress=lambda set_name, page, pages: calls.append((set_name, page, pages))
-    )
+    night.fetch(choose_details=lambda draft: [5], progress=lambda *told: calls.append(told))
     assert calls == [("students", 1, 2), ("students", 2, 2), ("classes", 1, 1), ("details", 1, 1)]
 
 
@@ -195,12 +152,6 @@ def test_a_fetch_that_is_interrupted_leaves_nothing(night: Night, stop: type[Bas
     assert list(night.raw.root.iterdir()) == []
 
 
-def test_one_bad_page_is_asked_for_again_and_costs_nothing(night: Night) -> None:
-    night.service.on(faults.wrong_envelope(), path="students", page=2, times=3)
-    done = night.fetch()
-    assert (done.proven, done.retries, done.requests) == (True, 3, 7)
-
-
 # --- details ---------------------------------------------------------------------------------------------------------
 
 
@@ -214,15 +165,9 @@ def test_details_are_fetched_one_by_one_for_those_chosen(night: Night) -> None:
     assert done.details_failed == 0
 
 
-def test_without_a_choice_no_details_are_fetched(night: Night) -> None:
-    done = night.fetch()
-    assert list(night.raw.bodies(done, "details")) == []
-
-
 def test_who_chooses_sees_the_landing_so_far(night: Night) -> None:
     night.service.students.append(student(300))
-    night.service.on(faults.records(lambda data: [r for r in data if r["id"] != 300]), path="students", times=None)
-    night.service.on(faults.moved_total(-1), path="students", times=None)
+    night.service.hide(300)
     seen: list[Any] = []
 
     def choose(draft: Draft) -> Iterable[int]:
@@ -234,27 +179,25 @@ def test_who_chooses_sees_the_landing_so_far(night: Night) -> None:
     assert seen == [([("walk", 100), ("walk", 50), ("search", 1)], 151, [501, 502, 503], True)]
 
 
-FAILS: dict[str, Bend] = {
-    "unknown": faults.refused(404, "NOT_FOUND", "no"),
-    "success false": faults.unsuccessful(),
-    "silence": faults.status(500),
-    "not the contract": faults.html(),
-    "redirect": faults.redirect("/elsewhere"),
+# What comes instead of a detail, and how often it is asked for then.
+FAILS: dict[str, tuple[Bend, int]] = {
+    "unknown": (faults.refused(404, "NOT_FOUND", "no"), 1),
+    "success false": (faults.unsuccessful(), 1),
+    "silence": (faults.status(500), TRIES),
+    "not the contract": (faults.html(), TRIES),
+    "a list": (faults.wrong_envelope([]), TRIES),
+    "redirect": (faults.redirect("/elsewhere"), 1),
 }
 
 
 @pytest.mark.parametrize("name", FAILS)
 def test_each_failed_detail_costs_one_record(night: Night, name: str) -> None:
-    night.service.on(FAILS[name], path="student/2", times=None)
+    bend, tries = FAILS[name]
+    night.service.on(bend, path="student/2", times=None)
     done = night.fetch(choose_details=lambda draft: [1, 2, 3])
+    assert len(night.service.asked("student/2")) == tries
     assert (done.details_failed, done.proven, done.verdict) == (1, True, None)
     assert [b.sought for b in night.raw.bodies(done, "details")] == [1, 3]
-
-
-def test_a_key_refused_among_the_details_ends_the_sync(night: Night) -> None:
-    night.service.on(faults.status(401), path="student/2", times=None)
-    _, (landed,) = night.failed(KeyRefusedError, choose_details=lambda draft: [1, 2, 3])
-    assert (landed.verdict, night.asked()[-1]) == (Verdict.FAILED, ("student/2", 1))
 
 
 def test_a_service_that_is_gone_is_not_asked_for_every_detail(night: Night) -> None:
@@ -324,9 +267,6 @@ def test_the_key_is_sent_in_its_header_and_nowhere_else(night: Night) -> None:
 
 def test_memory_of_the_walk_does_not_grow_with_the_bodies(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     """No body outlives its page: at each request at most the one before is still held."""
-    import gc
-    import weakref
-
     alive: list[weakref.ref[Any]] = []
     most: list[int] = []
     real: Callable[..., Any] = Client.get

@@ -73,9 +73,10 @@ def test_two_clocks_further_apart_than_zones_fetch_nothing(night: Night, off: ti
     error, landed = night.failed(MachineError, day=day)
     assert night.asked() == [("auth", 1)]
     assert error.message == (
-        f"It is {TODAY} by the clock of this machine (in UTC) and {(NOW + off).date()} by that of the records service:"
-        " no two zones are so far apart, so one of them is wrong. Nothing was fetched: set this machine's clock right,"
-        " or tell the service's representative. Where the service plays another day on purpose, name it with --date."
+        f"It is {TODAY} by the clock of this machine (in UTC) and {(NOW + off).date()} by that of the records service."
+        " No two time zones differ by that much, so one clock is wrong. Nothing was fetched: correct this machine's"
+        " clock, or tell the service's representative. If the service plays another day on purpose, name that day with"
+        " --date."
     )
     assert (landed, list(night.raw.root.iterdir())) == ([], [])
 

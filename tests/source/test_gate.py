@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -15,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from pipelines.source.gate import Gate
+from tests.support.processes.commands import Program, program
 
-# Holds the gate of a host for so many requests; prints when each began and ended. With no seconds, until it is told.
+# Holds the gate of a host for so many requests; prints when each began and ended. With "wait", until its input ends.
 HOLDER = """
 import sys, time
 from pathlib import Path
@@ -36,21 +36,17 @@ for _ in range(int(times)):
 """
 
 
-def holder(
-    folder: Path, host: str, *, pause: float = 0, times: int = 1, seconds: str = "wait"
-) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", HOLDER, str(folder), host, str(pause), str(times), seconds]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def holder(folder: Path, host: str, *, pause: float = 0, times: int = 1, seconds: float = 0) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", HOLDER, str(folder), host, str(pause), str(times), str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 @contextmanager
-def held(folder: Path, host: str) -> Iterator[subprocess.Popen[str]]:
+def held(folder: Path, host: str) -> Iterator[Program]:
     """A process that has the gate of a host."""
-    with holder(folder, host) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "in\n"
-        yield process
-        process.kill()
+    with program("-c", HOLDER, folder, host, 0, 1, "wait") as running:
+        assert running.read() == "in"
+        yield running
 
 
 def spans(process: subprocess.Popen[str]) -> list[tuple[float, float]]:
@@ -59,28 +55,27 @@ def spans(process: subprocess.Popen[str]) -> list[tuple[float, float]]:
 
 
 def test_no_two_requests_overlap_and_the_pause_is_kept_over_processes(tmp_path: Path) -> None:
-    running = [holder(tmp_path, "records.example", pause=0.05, times=4, seconds="0.02") for _ in range(3)]
+    running = [holder(tmp_path, "records.example", pause=0.05, times=4, seconds=0.02) for _ in range(3)]
     found = sorted(span for process in running for span in spans(process))
     assert len(found) == 12
     between = [later[0] - earlier[1] for earlier, later in pairwise(found)]
     assert min(between) >= 0.04  # a file's time lags by some milliseconds
 
 
-def test_who_comes_meanwhile_waits_until_the_request_is_over(tmp_path: Path) -> None:
-    with held(tmp_path, "records.example") as process:
-        waiting = holder(tmp_path, "RECORDS.example", seconds="0")
+def test_one_who_comes_meanwhile_waits_until_the_request_is_over(tmp_path: Path) -> None:
+    with held(tmp_path, "records.example") as first:
+        waiting = holder(tmp_path, "RECORDS.example")
         time.sleep(0.7)
         assert waiting.poll() is None
-        assert process.stdin is not None
-        process.stdin.close()
+        first.end()
         assert len(spans(waiting)) == 1
 
 
 def test_a_killed_holder_frees_its_host(tmp_path: Path) -> None:
-    with held(tmp_path, "records.example") as process:
-        waiting = holder(tmp_path, "records.example", seconds="0")
+    with held(tmp_path, "records.example") as first:
+        waiting = holder(tmp_path, "records.example")
         time.sleep(0.3)
-        os.kill(process.pid, signal.SIGKILL)
+        first.process.kill()
         assert len(spans(waiting)) == 1
 
 
@@ -95,7 +90,7 @@ def test_an_error_within_a_request_frees_the_host(tmp_path: Path) -> None:
     gate = Gate(tmp_path, "records.example")
     with pytest.raises(ValueError, match="broken"), gate.request():
         raise ValueError("broken")
-    assert len(spans(holder(tmp_path, "records.example", seconds="0"))) == 1
+    assert len(spans(holder(tmp_path, "records.example"))) == 1
 
 
 def test_a_clock_that_was_set_back_costs_one_pause(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The walk (G1): what proves a set, what spoils the proof, and what a spoiled walk leads to."""
+"""The walk (G1): what proves a set, what spoils the proof, and what follows a spoiled walk."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pipelines.errors import KeyRefusedError, NotTheContractError, RefusedError, UnreachableError
-from pipelines.landing.manifest import Proof, Walk
+from pipelines.source.client import Client
 from pipelines.source.pagination import BARREN_PAGES, GROWTH_PAGES, search, walk
 from pipelines.tables import SETS
-from tests.source.asking import Kept, MakeClient
-from tests.support.records import MISSING, classes, school_class, student, students
+from tests.source.asking import Kept, MakeClient, proof, whole
+from tests.support.records import MISSING, classes, student, students
 from tests.support.wire import faults
 from tests.support.wire.service import Asked, Bend, Service
 
@@ -35,10 +36,7 @@ def test_a_whole_set_is_proven_in_one_walk(client_of: MakeClient, count: int, pa
         walked = walk(client_of(service), STUDENTS, kept)
         assert pages_asked(service) == list(range(1, pages + 1))
         assert {r.params["limit"] for r in service.requests} == {"100"}
-    proof = Proof(set="students", walk=1, total_count=count, unique_ids=count, pages=pages, limit=100)
-    assert walked.walk == Walk(
-        set="students", walks=1, counted=(1,), proof=proof, total_count=count, received=count, distinct=count
-    )
+    assert walked.walk == whole(count, pages)
     assert walked.ids == set(range(1, count + 1))
     assert [page for (page,) in kept.columns("page")] == list(range(1, pages + 1))
     assert sum(n for (n,) in kept.columns("records")) == count
@@ -51,13 +49,13 @@ def test_an_empty_set_is_proven_by_its_one_empty_page(client_of: MakeClient, pag
         service.on(faults.stated(total_pages=pages_of_nothing), times=None)
         walked = walk(client_of(service), STUDENTS, Kept())
         assert pages_asked(service) == [1]
-    assert walked.walk.proof == Proof(set="students", walk=1, total_count=0, unique_ids=0, pages=1, limit=100)
+    assert walked.walk.proof == proof(0)
 
 
 def test_classes_are_walked_alike(client_of: MakeClient) -> None:
     with Service((), classes(120)) as service:
         walked = walk(client_of(service), CLASSES, Kept())
-    assert walked.walk.proof == Proof(set="classes", walk=1, total_count=120, unique_ids=120, pages=2, limit=100)
+    assert walked.walk.proof == proof(120, 2, of="classes")
     assert walked.ids == set(range(501, 621))
 
 
@@ -65,15 +63,14 @@ def test_a_capped_limit_is_followed(client_of: MakeClient) -> None:
     with Service(students(95), cap=40) as service:
         walked = walk(client_of(service), STUDENTS, Kept())
         assert pages_asked(service) == [1, 2, 3]
-    assert walked.walk.proof == Proof(set="students", walk=1, total_count=95, unique_ids=95, pages=3, limit=40)
+    assert walked.walk.proof == proof(95, 3, limit=40)
 
 
-@pytest.mark.parametrize("lie", [True, False, None])
-def test_has_next_may_lie_and_is_not_listened_to(client_of: MakeClient, lie: bool | None) -> None:
-    with Service(students(250)) as service:
-        service.on(faults.stated(has_next=lie, has_prev=lie), times=None)
-        walked = walk(client_of(service), STUDENTS, Kept())
-        assert pages_asked(service) == [1, 2, 3]
+@pytest.mark.parametrize("said", [True, False, None])
+def test_has_next_may_be_wrong_and_is_not_listened_to(service: Service, client: Client, said: bool | None) -> None:
+    service.on(faults.stated(has_next=said, has_prev=said), times=None)
+    walked = walk(client, STUDENTS, Kept())
+    assert pages_asked(service) == [1, 2, 3]
     assert walked.walk.proof is not None
 
 
@@ -90,21 +87,12 @@ def test_one_page_that_lists_a_record_twice_counts_it_once(client_of: MakeClient
     with Service(students(3)) as service:
         service.on(faults.over_full([student(2, name="Later")]), times=None)
         walked = walk(client_of(service), STUDENTS, Kept())
-    proof = Proof(set="students", walk=1, total_count=3, unique_ids=3, pages=1, limit=100)
-    assert walked.walk == Walk(
-        set="students", walks=1, counted=(1,), proof=proof, total_count=3, received=4, distinct=3, repeated=1
-    )
+    assert walked.walk == replace(whole(3), received=4, repeated=1)
 
 
-def test_pages_go_to_the_sink_as_they_come(client_of: MakeClient) -> None:
+def test_pages_go_to_the_sink_as_they_come(client: Client) -> None:
     kept, calls = Kept(), []
-    with Service(students(250)) as service:
-        walk(
-            client_of(service),
-            STUDENTS,
-            kept,
-            progress=lambda set_name, page, pages: calls.append((set_name, page, pages, len(kept.bodies))),
-        )
+    walk(client, STUDENTS, kept, progress=lambda *told: calls.append((*told, len(kept.bodies))))
     assert calls == [("students", 1, 3, 1), ("students", 2, 3, 2), ("students", 3, 3, 3)]
 
 
@@ -143,15 +131,12 @@ AT = [(name, page) for name, (_, pages, _) in SPOILS.items() for page in pages]
 
 @pytest.mark.parametrize(("name", "page"), AT)
 def test_a_spoiled_walk_is_repeated_and_the_next_one_proves_the_set(
-    client_of: MakeClient, name: str, page: int
+    service: Service, client: Client, name: str, page: int
 ) -> None:
     bend, _, words = SPOILS[name]
-    with Service(students(250)) as service:
-        service.on(bend(service), page=page)
-        kept = Kept()
-        walked = walk(client_of(service), STUDENTS, kept)
-    proof = Proof(set="students", walk=2, total_count=250, unique_ids=250, pages=3, limit=100)
-    assert (walked.walk.walks, walked.walk.counted, walked.walk.proof) == (2, (2,), proof)
+    service.on(bend(service), page=page)
+    walked = walk(client, STUDENTS, kept := Kept())
+    assert (walked.walk.walks, walked.walk.counted, walked.walk.proof) == (2, (2,), proof(250, 3, walk=2))
     (why,) = walked.walk.spoiled
     assert why.startswith("walk 1, ")
     assert why.endswith(words)
@@ -162,13 +147,11 @@ def test_a_spoiled_walk_is_repeated_and_the_next_one_proves_the_set(
 
 @pytest.mark.parametrize(("name", "page"), AT)
 def test_a_set_that_stays_spoiled_is_unproven_and_all_its_walks_count(
-    client_of: MakeClient, name: str, page: int
+    service: Service, client: Client, name: str, page: int
 ) -> None:
     bend, _, words = SPOILS[name]
-    with Service(students(250)) as service:
-        service.on(bend(service), page=page, times=None)
-        kept = Kept()
-        walked = walk(client_of(service), STUDENTS, kept)
+    service.on(bend(service), page=page, times=None)
+    walked = walk(client, STUDENTS, kept := Kept())
     assert (walked.walk.walks, walked.walk.counted, walked.walk.proof) == (3, (1, 2, 3), None)
     assert [why.endswith(words) for why in walked.walk.spoiled] == [True] * 3
     assert set(kept.columns("walk")) == {(1,), (2,), (3,)}
@@ -185,20 +168,19 @@ def test_a_spoiled_walk_is_still_read_to_its_stated_end(client_of: MakeClient) -
     assert walked.ids == set(range(101, 451))
 
 
-def test_a_set_said_to_have_shrunk_is_read_to_the_end_it_had(client_of: MakeClient) -> None:
-    with Service(students(250)) as service:
-        service.on(faults.moved_total(-240), page=2, times=None)
-        walked = walk(client_of(service), STUDENTS, Kept(), walks=1)
-        assert pages_asked(service) == [1, 2, 3]
-    assert (walked.walk.proof, len(walked.ids)) == (None, 250)
-
-
-def test_pages_beyond_a_page_count_too_low_are_read_too(client_of: MakeClient) -> None:
-    """Whichever promises more, the total or the page count, is the stated end: what is there is not left there."""
-    with Service(students(250)) as service:
-        service.on(faults.stated(total_pages=2), times=None)
-        walked = walk(client_of(service), STUDENTS, Kept(), walks=1)
-        assert pages_asked(service) == [1, 2, 3]
+@pytest.mark.parametrize(
+    ("bend", "page"),
+    [
+        pytest.param(faults.moved_total(-240), 2, id="a total that has shrunk"),
+        pytest.param(faults.stated(total_pages=2), None, id="a page count too low"),
+    ],
+)
+def test_the_larger_of_total_and_page_count_is_the_stated_end(
+    service: Service, client: Client, bend: Bend, page: int | None
+) -> None:
+    service.on(bend, page=page, times=None)
+    walked = walk(client, STUDENTS, Kept(), walks=1)
+    assert pages_asked(service) == [1, 2, 3]
     assert (walked.walk.proof, len(walked.ids)) == (None, 250)
 
 
@@ -211,16 +193,15 @@ def test_as_many_walks_are_made_as_allowed(client_of: MakeClient, walks: int) ->
     assert walked.walk.counted == tuple(range(1, walks + 1))
 
 
-def test_a_record_that_slips_between_pages_is_noticed(client_of: MakeClient) -> None:
+def test_a_record_that_slips_between_pages_is_noticed(service: Service, client: Client) -> None:
     """Record 1 goes while page 1 is being read, so that record 101 moves to page 1 unseen: the total tells."""
-    with Service(students(250)) as service:
 
-        def lose_the_first(asked: Asked) -> None:
-            if asked.page == 2 and len(service.students) == 250:
-                del service.students[0]
+    def lose_the_first(asked: Asked) -> None:
+        if asked.page == 2 and len(service.students) == 250:
+            del service.students[0]
 
-        service.before = lose_the_first
-        walked = walk(client_of(service), STUDENTS, Kept())
+    service.before = lose_the_first
+    walked = walk(client, STUDENTS, Kept())
     assert walked.walk.spoiled == ("walk 1, page 2: total_count moved from 250 to 249",)
     assert walked.ids == set(range(2, 251))
 
@@ -244,12 +225,11 @@ def test_pages_stated_but_not_there_are_not_asked_for_without_end(client_of: Mak
 
 
 @pytest.mark.parametrize("code", [400, 404, 416, 422])
-def test_a_page_refused_as_past_the_end_spoils_the_walk(client_of: MakeClient, code: int) -> None:
+def test_a_page_refused_as_past_the_end_spoils_the_walk(service: Service, client: Client, code: int) -> None:
     """So services answer when the set has shrunk below the page; the contract does not say."""
-    with Service(students(250)) as service:
-        service.on(faults.refused(code, "NO_SUCH_PAGE", "no"), page=3)
-        walked = walk(client_of(service), STUDENTS, Kept())
-        assert pages_asked(service) == [1, 2, 3, 1, 2, 3]
+    service.on(faults.refused(code, "NO_SUCH_PAGE", "no"), page=3)
+    walked = walk(client, STUDENTS, Kept())
+    assert pages_asked(service) == [1, 2, 3, 1, 2, 3]
     assert walked.walk.spoiled == (f"walk 1, page 3 of 3 was refused ({code})",)
     assert walked.walk.proof is not None
 
@@ -267,35 +247,28 @@ def test_a_page_refused_as_past_the_end_spoils_the_walk(client_of: MakeClient, c
     ],
 )
 def test_a_page_that_never_comes_ends_the_walk_with_its_error(
-    client_of: MakeClient, bend: Bend, page: int, error: type[Exception]
+    service: Service, client: Client, bend: Bend, page: int, error: type[Exception]
 ) -> None:
-    with Service(students(250)) as service:
-        service.on(bend, page=page, times=None)
-        with pytest.raises(error) as caught:
-            walk(client_of(service), STUDENTS, Kept())
+    service.on(bend, page=page, times=None)
+    with pytest.raises(error) as caught:
+        walk(client, STUDENTS, Kept())
     assert type(caught.value) is error
 
 
 # --- one search ------------------------------------------------------------------------------------------------------
 
 
-def test_a_search_reads_every_result_page_before_it_says_not_found(client_of: MakeClient) -> None:
-    with Service(students(250)) as service:
-        kept = Kept()
-        assert search(client_of(service), STUDENTS, "pupil", 999, kept) == "not found"
-        assert [(r.search, r.page, r.params["limit"]) for r in service.requests] == [
-            ("pupil", 1, "100"),
-            ("pupil", 2, "100"),
-            ("pupil", 3, "100"),
-        ]
-    assert kept.columns("kind", "page", "sought") == [("search", 1, 999), ("search", 2, 999), ("search", 3, 999)]
+def test_a_search_reads_every_result_page_before_it_says_not_found(service: Service, client: Client) -> None:
+    assert search(client, STUDENTS, "pupil", 999, kept := Kept()) == "not found"
+    asked = [(r.search, r.page, r.params["limit"]) for r in service.requests]
+    assert asked == [("pupil", page, "100") for page in (1, 2, 3)]
+    assert kept.columns("kind", "page", "sought") == [("search", page, 999) for page in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(("sought", "pages"), [(1, 1), (150, 2), (250, 3)])
-def test_a_search_ends_where_the_record_shows(client_of: MakeClient, sought: int, pages: int) -> None:
-    with Service(students(250)) as service:
-        assert search(client_of(service), STUDENTS, "pupil", sought, Kept()) == "found"
-        assert pages_asked(service, search=True) == list(range(1, pages + 1))
+def test_a_search_ends_where_the_record_shows(service: Service, client: Client, sought: int, pages: int) -> None:
+    assert search(client, STUDENTS, "pupil", sought, Kept()) == "found"
+    assert pages_asked(service, search=True) == list(range(1, pages + 1))
 
 
 def test_ids_are_compared_and_not_names(client_of: MakeClient) -> None:
@@ -305,19 +278,18 @@ def test_ids_are_compared_and_not_names(client_of: MakeClient) -> None:
 
 
 @pytest.mark.parametrize(("name", "page"), AT)
-def test_a_search_proves_itself_by_the_rules_of_a_walk(client_of: MakeClient, name: str, page: int) -> None:
+def test_a_search_proves_itself_by_the_rules_of_a_walk(service: Service, client: Client, name: str, page: int) -> None:
     bend, _, _ = SPOILS[name]
-    with Service(students(250)) as service:
-        service.on(bend(service), page=page, search=True)
-        assert search(client_of(service), STUDENTS, "pupil", 1234, Kept()) == "not found"
-        spoiled_and_again = pages_asked(service, search=True)
-        service.on(bend(service), page=page, search=True, times=None)
-        assert search(client_of(service), STUDENTS, "pupil", 1234, Kept(), walks=2) == "unclear"
+    service.on(bend(service), page=page, search=True)
+    assert search(client, STUDENTS, "pupil", 1234, Kept()) == "not found"
+    spoiled_and_again = pages_asked(service, search=True)
+    service.on(bend(service), page=page, search=True, times=None)
+    assert search(client, STUDENTS, "pupil", 1234, Kept(), walks=2) == "unclear"
     assert spoiled_and_again.count(1) == 2
 
 
 def test_a_search_finds_a_record_on_a_spoiled_result_too(client_of: MakeClient) -> None:
-    with Service((), [school_class(i) for i in range(1, 251)]) as service:
+    with Service((), classes(250, first=1)) as service:
         service.on(faults.short(), page=1, search=True, times=None)
         assert search(client_of(service), CLASSES, "Class", 222, Kept()) == "found"
         assert len(service.requests) == 3

@@ -24,8 +24,8 @@ def test_memory_that_runs_out_is_called_a_full_disk_only_where_the_disk_is_full(
 ) -> None:
     monkeypatch.setattr(machine, "free", lambda path: 20 * 10**9)
     assert refused_memory(tmp_path) == (
-        "A step of the work takes more memory than the 256MB that DuckDB may use here, so some records are unusually"
-        " large: look for the longest values in the newest landing below raw/ and tell the service's representative."
+        "A query needs more memory than the 256MB that DuckDB may use here, so some records are unusually large: look"
+        " for the longest values in the newest landing below raw/ and tell the service's representative."
         f" {machine.NOTHING_LOST}"
     )
     monkeypatch.setattr(machine, "free", lambda path: 10 * 10**6)

@@ -1,11 +1,11 @@
-"""History is a function of the landed days: DuckDB agrees with a plain Python model, in whatever order days come."""
+"""History is a function of the landed days: DuckDB agrees with a plain Python model, in any order of the days."""
 
 from __future__ import annotations
 
 import json
 import random
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ FIRST = date(2026, 11, 1)
 NAMES = ("students", "student_activity", "student_classes")
 WATCHED = {n: TABLES[n] for n in NAMES}
 
-# One record on one day: refused, or (email, activity, classes); None stands for silence.
+# One record on one day: refused, or (email, activity, classes); None is silence.
 activity = st.one_of(st.none(), st.integers(0, 1))
 classes = st.one_of(st.none(), st.lists(st.sampled_from([(1, "a"), (1, "b"), (2, "a"), (3, None)]), max_size=3))
 sql = statements("pipelines.views", "macros")
@@ -105,6 +105,10 @@ def _model(number: int, stated: Any) -> dict[str, model.Stated] | None:
     }
 
 
+def in_order(rows: Iterable[Any]) -> list[Any]:
+    return sorted(rows, key=repr)
+
+
 class World:
     """A lake and a history in one folder; days are landed and caught up one at a time."""
 
@@ -139,10 +143,13 @@ class World:
         history = History(self.con, self.lake)
         history.catch_up(history.behind())
 
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """The rows of a query, in one order."""
+        return in_order(self.con.execute(query, values).fetchall())
+
     def history(self, name: str) -> set[tuple[Any, ...]]:
         """The history of a table as the model writes it."""
-        table, rows = WATCHED[name], self.con.execute(f"SELECT * FROM history.{name}").fetchall()
-        keys = len(table.key)
+        keys, rows = len(WATCHED[name].key), self.rows(f"FROM history.{name}")
         assert len(rows) == len(set(rows))
         return {(r[:keys], r[keys:-2], r[-2], r[-1]) for r in rows}
 
@@ -158,28 +165,24 @@ def check(world: World, shown: list[model.Shown]) -> None:
     for name, table in WATCHED.items():
         want = model.versions(days, name)
         assert world.history(name) == want, name
-        defined = world.con.execute(History(world.con, world.lake).definition(table)).fetchall()
-        live = world.con.execute(f"SELECT * FROM history.{name}").fetchall()
-        assert sorted(defined, key=repr) == sorted(live, key=repr)
+        assert world.rows(History(world.con, world.lake).definition(table)) == world.rows(f"FROM history.{name}")
         columns = tuple(c.name for c in table.tracked)
         text = {
             (d, k, change, column, *(None if v is None else str(v) for v in values))
             for d, k, change, column, *values in model.changes(want, columns)
         }
-        logged = world.con.execute(
-            f"""SELECT snapshot_date, {", ".join(table.key)}, change, column_name, old_value, new_value
-                FROM main.changes WHERE table_name = '{name}'"""
-        ).fetchall()
-        keys = len(table.key)
-        assert sorted(((r[0], r[1 : 1 + keys], *r[1 + keys :]) for r in logged), key=repr) == sorted(text, key=repr)
-        assert sorted(world.con.execute(changes_of(table)).fetchall(), key=repr) == sorted(
-            world.con.execute(f"SELECT * FROM main.changes WHERE table_name = '{name}'").fetchall(), key=repr
+        of_table = f"FROM main.changes WHERE table_name = '{name}'"
+        logged = world.rows(
+            f"SELECT snapshot_date, {', '.join(table.key)}, change, column_name, old_value, new_value {of_table}"
         )
+        keys = len(table.key)
+        assert in_order((r[0], r[1 : 1 + keys], *r[1 + keys :]) for r in logged) == in_order(text)
+        assert world.rows(changes_of(table)) == world.rows(of_table)
         travel(world, table, want, text)
         current = {(k, v) for k, v, _, until in want if until is None}
         kept = ", ".join(c.name for c in table.versioned)
-        rows = world.con.execute(f"SELECT {kept} FROM main.{name}").fetchall()
-        assert sorted(((r[:keys], r[keys:]) for r in rows), key=repr) == sorted(current, key=repr)
+        rows = world.rows(f"SELECT {kept} FROM main.{name}")
+        assert in_order((r[:keys], r[keys:]) for r in rows) == in_order(current)
 
 
 def travel(world: World, table: Table, want: set[Any], changes: set[Any]) -> None:
@@ -190,17 +193,15 @@ def travel(world: World, table: Table, want: set[Any], changes: set[Any]) -> Non
     world.con.execute(sql("changes_between", version=version))
     for day in (FIRST + timedelta(days=n) for n in range(-1, 8)):
         then = {(k, v) for k, v, since, until in want if since <= day and (until is None or day < until)}
-        rows = world.con.execute(f"SELECT * FROM {table.name}_as_of($1)", [day]).fetchall()
-        assert sorted(((r[:keys], r[keys:]) for r in rows), key=repr) == sorted(then, key=repr), (table.name, day)
-        logged = world.con.execute(
-            f"SELECT snapshot_date, change FROM changes_between($1, $2) WHERE table_name = '{table.name}'",
-            [day, day + timedelta(days=3)],
-        ).fetchall()
-        assert sorted(logged) == sorted((c[0], c[2]) for c in changes if day < c[0] <= day + timedelta(days=3))
+        rows = world.rows(f"FROM {table.name}_as_of($1)", day)
+        assert in_order((r[:keys], r[keys:]) for r in rows) == in_order(then), (table.name, day)
+        last = day + timedelta(days=3)
+        between = f"SELECT snapshot_date, change FROM changes_between($1, $2) WHERE table_name = '{table.name}'"
+        assert world.rows(between, day, last) == in_order((c[0], c[2]) for c in changes if day < c[0] <= last)
 
 
 def _clocks(shown: list[model.Shown]) -> dict[int, int]:
-    """The clock-driven value each current record must carry: that of the last landing that stated it on its last day."""
+    """The untracked value each current record must carry: that of the last landing that stated it on its last day."""
     clocks: dict[int, tuple[date, int]] = {}
     days = model.days_of(shown)
     for when, day in sorted(days.items()):
@@ -249,17 +250,12 @@ def follow(story: Story, now: Callable[[], bool]) -> None:
         world.catch_up()
         check(world, shown)
         day, proven, records = arriving[-1]
-        if proven:  # what the day's last landing showed, shown once more, is the day's statement as it stands
+        if proven:  # what the day's last landing showed, shown once more, is the day's statement as it is
             world.land(day, numbers[day], proven=proven, records=records)
             assert History(world.con, world.lake).behind() == []
-        clocks = dict(
-            world.con.execute("SELECT student_id, days_since_last_activity FROM main.student_activity").fetchall()
-        )
+        clocks = dict(world.rows("SELECT student_id, days_since_last_activity FROM main.student_activity"))
         assert clocks == {n: c for n, c in _clocks(shown).items() if n in clocks}
-        live = {n: world.con.execute(f"SELECT * FROM spans.{n}").fetchall() for n in WATCHED}
+        live = {name: world.rows(f"FROM spans.{name}") for name in WATCHED}
         History(world.con, world.lake).rebuild()
         check(world, shown)
-        for name, rows in live.items():
-            assert sorted(world.con.execute(f"SELECT * FROM spans.{name}").fetchall(), key=repr) == sorted(
-                rows, key=repr
-            )
+        assert {name: world.rows(f"FROM spans.{name}") for name in WATCHED} == live

@@ -16,11 +16,11 @@ from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.flatten import flatten
 from pipelines.landing.manifest import Landed, Proof
-from pipelines.store.lake import Lake, Part, Staged, compose
+from pipelines.store.lake import Candidate, Lake, Part, Staged, compose
 from pipelines.store.staging import Staging
 from pipelines.tables import SETS, TABLES, WALKED
 from tests.flatten.test_rows import page
-from tests.support.records import MISSING, school_class, student
+from tests.support.records import MISSING, school_class, student, students
 
 DAY = date(2026, 11, 20)
 
@@ -52,13 +52,25 @@ def rows(con: duckdb.DuckDBPyConnection, path: Path, columns: str = "*") -> list
     return con.execute(f"SELECT {columns} FROM read_parquet('{path}') ORDER BY ALL").fetchall()
 
 
+def digests(day: Candidate) -> list[str]:
+    return [files.digest(day.path(name)) for name in (*TABLES, "observed")]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "snapshots")
+
+
+@pytest.fixture
+def file(con: duckdb.DuckDBPyConnection, tmp_path: Path, lake: Lake) -> Path:
+    """The file of the students, of a lake of one day."""
+    chosen = parts(stage(tmp_path, 1, page(*students(8))), students=8)
+    lake.commit(compose(con, DAY, chosen, tmp_path / "day"), [1], chosen)
+    return lake.root / "students" / f"snapshot_date={DAY}" / "part-0.parquet"
+
+
 def test_ids_that_two_sets_share_stay_apart(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    staged = stage(
-        tmp_path,
-        1,
-        page(student(1), student(2), student(3)),
-        page(school_class(3), school_class(2), set_name="classes"),
-    )
+    staged = stage(tmp_path, 1, page(*students(3)), page(school_class(3), school_class(2), set_name="classes"))
     day = compose(con, DAY, parts(staged, students=3, classes=2), tmp_path / "day")
     assert rows(con, day.path("observed")) == [
         ("classes", 2, "stated", None),
@@ -76,12 +88,9 @@ def test_ids_that_two_sets_share_stay_apart(con: duckdb.DuckDBPyConnection, tmp_
 def test_a_later_landing_adds_and_updates_and_takes_nothing_away(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    first = stage(tmp_path, 1, page(student(1), student(2), student(3)))
-    later = stage(
-        tmp_path,
-        2,
-        page(student(1, email="new@school.example", classes=None), student(2, email=None), student(4)),
-    )
+    first = stage(tmp_path, 1, page(*students(3)))
+    changed = student(1, email="new@school.example", classes=None)
+    later = stage(tmp_path, 2, page(changed, student(2, email=None), student(4)))
     day = compose(con, DAY, parts(first, later, students=3), tmp_path / "day")
     assert rows(con, day.path("students"), "student_id, email") == [
         (1, "new@school.example"),
@@ -90,28 +99,16 @@ def test_a_later_landing_adds_and_updates_and_takes_nothing_away(
         (4, "pupil.4@school.example"),
     ]
     assert rows(con, day.path("student_classes"), "student_id, class_id") == [(n, 501) for n in (1, 2, 3, 4)]
-    assert rows(con, day.path("observed"), "id, state") == [
-        (1, "stated"),
-        (2, "stated"),
-        (3, "stated"),
-        (4, "stated"),
-        (None, "proven"),
-    ]
+    stated = [(n, "stated") for n in (1, 2, 3, 4)]
+    assert rows(con, day.path("observed"), "id, state") == [*stated, (None, "proven")]
 
 
-def test_the_same_id_twice_keeps_the_later_record(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    staged = stage(tmp_path, 1, page(student(1), student(1, name="Later")))
-    day = compose(con, DAY, parts(staged), tmp_path / "day")
-    assert rows(con, day.path("students"), "student_id, name") == [(1, "Later")]
-
-
-def test_equal_statements_make_equal_files_whatever_their_order(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    digests = []
+def test_equal_statements_make_equal_files_in_any_order(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    found = []
     for number, order in enumerate(([1, 2, 3], [3, 1, 2]), 1):
         staged = stage(tmp_path, number, page(*(student(i) for i in order)))
-        day = compose(con, DAY, parts(staged, students=3), tmp_path / f"day{number}")
-        digests.append([files.digest(day.path(name)) for name in (*TABLES, "observed")])
-    assert digests[0] == digests[1]
+        found.append(digests(compose(con, DAY, parts(staged, students=3), tmp_path / f"day{number}")))
+    assert found[0] == found[1]
 
 
 def test_records_that_came_once_make_the_files_that_overlaying_makes(
@@ -124,50 +121,32 @@ def test_records_that_came_once_make_the_files_that_overlaying_makes(
         page(school_class(2), set_name="classes"),
     )
     chosen = parts(staged, students=4)
-    digests = []
-    for number, once in enumerate((False, True), 1):
-        as_told = [dataclasses.replace(part, once=once and part.set in WALKED) for part in chosen]
-        day = compose(con, DAY, as_told, tmp_path / f"day{number}")
-        digests.append({name: files.digest(day.path(name)) for name in (*TABLES, "observed")})
-    assert digests[0] == digests[1]
+    at_once = [dataclasses.replace(part, once=part.set in WALKED) for part in chosen]
+    overlaid = compose(con, DAY, chosen, tmp_path / "overlaid")
+    came_once = compose(con, DAY, at_once, tmp_path / "once")
+    assert digests(overlaid) == digests(came_once)
 
 
-def test_a_day_is_whole_only_once_all_of_it_is_there(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    lake = Lake(tmp_path / "snapshots")
-    staged = stage(tmp_path, 1, page(student(1)))
-    chosen = parts(staged, students=1)
-    record = lake.commit(compose(con, DAY, chosen, tmp_path / "day"), [1], chosen)
-    assert lake.days() == {DAY: record}
-    assert (record.landings, record.proven, record.rows["students"]) == ((1,), ("students",), 1)
-    file = tmp_path / "snapshots" / "students" / f"snapshot_date={DAY}" / "part-0.parquet"
+def test_a_day_is_whole_only_once_all_of_it_is_there(lake: Lake, file: Path) -> None:
+    ((day, record),) = lake.days().items()
+    assert (day, record.landings, record.proven, record.rows["students"]) == (DAY, (1,), ("students",), 8)
     whole = file.read_bytes()
     file.write_bytes(whole[:-10])
     assert lake.days() == {}
     file.write_bytes(whole)
     assert lake.days() == {DAY: record}
-    file.with_name("part-0.parquet").unlink()
+    file.unlink()
     assert lake.days() == {}
 
 
-def test_a_file_that_cannot_be_read_names_the_command_that_mends_it(
-    con: duckdb.DuckDBPyConnection, tmp_path: Path
-) -> None:
-    lake = Lake(tmp_path / "snapshots")
-    chosen = parts(stage(tmp_path, 1, page(student(1))), students=1)
-    record = lake.commit(compose(con, DAY, chosen, tmp_path / "day"), [1], chosen)
-    file = tmp_path / "snapshots" / "students" / f"snapshot_date={DAY}" / "part-0.parquet"
+def test_a_file_that_cannot_be_read_names_the_command_that_helps(lake: Lake, file: Path) -> None:
+    records = list(lake.days().values())
     file.write_bytes(b"no parquet at all")
     with pytest.raises(DamagedError, match=f"rollbook backfill {DAY} {DAY}"):
-        lake.scan(TABLES["students"], [record])
+        lake.scan(TABLES["students"], records)
 
 
-def test_the_files_are_zstd_and_a_preview_shows_nothing_personal(
-    con: duckdb.DuckDBPyConnection, tmp_path: Path
-) -> None:
-    lake = Lake(tmp_path / "snapshots")
-    chosen = parts(stage(tmp_path, 1, page(*(student(i) for i in range(1, 9)))), students=8)
-    lake.commit(compose(con, DAY, chosen, tmp_path / "day"), [1], chosen)
-    file = tmp_path / "snapshots" / "students" / f"snapshot_date={DAY}" / "part-0.parquet"
+def test_the_files_are_zstd_and_a_preview_shows_nothing_personal(lake: Lake, file: Path) -> None:
     assert pq.read_metadata(file).row_group(0).column(0).compression == "ZSTD"
     shown = lake.preview(TABLES["students"], DAY)
     assert [r["student_id"] for r in shown] == [1, 2, 3, 4, 5]

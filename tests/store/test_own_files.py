@@ -1,4 +1,4 @@
-"""Which database files are Rollbook's own, by what was noted of them."""
+"""Which database files are Rollbook's own, by the notes about them."""
 
 import shutil
 from pathlib import Path
@@ -20,18 +20,21 @@ def written(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_and_its_copy_are_recognised_and_a_changed_one_is_not(own: OwnFiles, written: Path) -> None:
+@pytest.fixture
+def copy(written: Path) -> Path:
+    return Path(shutil.copyfile(written, written.with_name("copy")))
+
+
+def test_a_file_and_its_copy_are_recognised_and_a_changed_one_is_not(own: OwnFiles, written: Path, copy: Path) -> None:
     own.note(written)
-    copy = Path(shutil.copyfile(written, written.with_name("copy")))
     assert own.recognises(written)
     assert own.recognises(copy)
     written.write_bytes(b"as another wrote it.")
     assert not own.recognises(written)
 
 
-def test_a_writer_that_finds_a_file_without_a_digest_reads_it(own: OwnFiles, written: Path) -> None:
+def test_a_writer_that_finds_a_file_without_a_digest_reads_it(own: OwnFiles, written: Path, copy: Path) -> None:
     own.note(written, unread=True)  # and the writer was killed before it read the file
-    copy = Path(shutil.copyfile(written, written.with_name("copy")))
     assert own.recognises(written, noting=False)
     assert not own.recognises(copy)
     assert own.recognises(written)
@@ -44,9 +47,10 @@ def test_the_digest_joins_what_was_noted_of_the_file_before(own: OwnFiles, writt
     assert len(own.path.read_bytes().split(b'"inode"')) == 2
 
 
-def test_a_file_that_is_no_longer_vouched_for_takes_its_copies_with_it(own: OwnFiles, written: Path) -> None:
+def test_a_file_that_is_no_longer_vouched_for_takes_its_copies_with_it(
+    own: OwnFiles, written: Path, copy: Path
+) -> None:
     own.note(written)
-    copy = Path(shutil.copyfile(written, written.with_name("copy")))
     assert own.recognises(copy)
     own.forget(written)
     assert not own.recognises(written)

@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 from pipelines.views import catalog
 from pipelines.views.dictionary import cookbook
+from tests.support.processes.commands import Program, program
 from tests.support.warehouses.school import DAYS, FIRST, School
 
 # What a reader could see change: the newest day of the work, of students and of classes, and how many there are.
@@ -51,66 +51,36 @@ print("\\n".join(seen))
 """
 
 
-class Reader:
-    """Another process that reads."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def look(self) -> str:
-        """What it sees now, through the connection it has held all along."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("look\n")
-        self._process.stdin.flush()
-        return self.line()
-
-    def line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-    def stop(self) -> list[str]:
-        """Tell it to stop; what it had to say. It must have met no error."""
-        output, errors = self._process.communicate(timeout=60)
-        assert self._process.returncode == 0, errors
-        return output.splitlines()
-
-
-@contextmanager
-def reader(program: str, published: Path) -> Iterator[Reader]:
-    command = [sys.executable, "-c", program, str(published), STATE]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:
-        try:
-            yield Reader(process)
-        finally:
-            process.kill()
+def reader(code: str, school: School) -> AbstractContextManager[Program]:
+    """Another process that reads what the school has published."""
+    return program("-c", code, school.published, STATE)
 
 
 @pytest.mark.slow
 def test_a_reader_that_holds_the_file_for_days_sees_the_same_and_blocks_nobody(small: School) -> None:
     first = str(small.rows(STATE))
-    with reader(HOLDER, small.published) as held:
-        assert held.look() == first
+    with reader(HOLDER, small) as held:
+        assert held.ask("look") == first
         for day in DAYS[1:4]:
             small.sync(day)
-            assert held.look() == first
-            with reader(HOLDER, small.published) as fresh:
-                assert fresh.look() == str(small.rows(STATE)) != first
-                fresh.stop()
-        assert held.look() == first
-        held.stop()
+            assert held.ask("look") == first
+            with reader(HOLDER, small) as fresh:
+                assert fresh.ask("look") == str(small.rows(STATE)) != first
+                fresh.end()
+        assert held.ask("look") == first
+        held.end()
     assert small.rows("SELECT COUNT(*) FROM ops.syncs") == [(4,)]
 
 
-def test_whoever_opens_it_meanwhile_sees_one_whole_sync_or_another(small: School) -> None:
+def test_one_who_opens_it_meanwhile_sees_one_whole_sync_or_another(small: School) -> None:
     """Students, classes, their history and the lake's views, all of one night, whenever the file is opened."""
     whole = {str(small.rows(STATE))}
-    with reader(OPENER, small.published) as opening:
-        assert opening.line() == "reading"
+    with reader(OPENER, small) as opening:
+        assert opening.read() == "reading"
         for day in DAYS[1:3]:
             small.sync(day)
             whole.add(str(small.rows(STATE)))
-        opened, *seen = opening.stop()
+        opened, *seen = opening.end()
     assert len(whole) == 3
     assert int(opened) >= 20
     assert set(seen) <= whole
@@ -142,11 +112,11 @@ def test_the_last_three_are_kept_and_one_is_put_back(small: School) -> None:
     rollbook = small.rollbook()
     kept = rollbook.warehouse.kept()
     assert [_state(p) for p in kept] == [str(s) for s in reversed(states[1:4])]
-    with reader(HOLDER, small.published) as held:
-        assert held.look() == str(states[4])
+    with reader(HOLDER, small) as held:
+        assert held.ask("look") == str(states[4])
         rollbook.restore(kept[2])
-        assert held.look() == str(states[4])
-        held.stop()
+        assert held.ask("look") == str(states[4])
+        held.end()
     assert small.rows(STATE) == states[1]
     assert small.rows("SELECT COUNT(*) FROM roster")[0][0] > 0
     assert _state(rollbook.warehouse.kept()[0]) == str(states[4])
@@ -238,6 +208,6 @@ def test_duckdb_1_4_opens_it_tables_views_macros_and_comments(fortnight: School,
             ours = con.execute(question).fetchall()
         if "ORDER BY" in question and question not in {r.sql for r in cookbook()}:
             assert answer["answers"][question] == str(ours), question
-        else:  # ties may stand in another order, and a LIMIT may cut them elsewhere
+        else:  # ties may be in another order, and a LIMIT may cut them elsewhere
             assert len(answer["answers"][question]) > 2
             assert len(ours) > 0

@@ -75,7 +75,7 @@ def test_a_view_is_told_what_a_row_is_and_its_columns_in_order(fortnight: School
         assert tuple(fortnight.rows(columns)) == q.columns
 
 
-def test_a_comment_worded_anew_reaches_a_file_that_stands_and_its_rows_stay() -> None:
+def test_a_comment_worded_anew_reaches_a_file_that_is_there_and_its_rows_stay() -> None:
     with duckdb.connect() as con:
         schema.ensure(con)
         con.execute("INSERT INTO main.institution VALUES (1, 'n', 'k', 'a')")
@@ -93,6 +93,5 @@ def test_a_table_declared_otherwise_is_made_anew_with_its_comments() -> None:
         schema.ensure(con)
         con.execute("ALTER TABLE main.institution DROP COLUMN api_key_name")
         assert schema.ensure(con) == {"main"}
-        assert con.execute(COLUMN, ["institution", "api_key_name"]).fetchall() == [
-            ("Friendly name of the API key in use.",)
-        ]
+        comment = con.execute(COLUMN, ["institution", "api_key_name"]).fetchall()
+        assert comment == [("Friendly name of the API key in use.",)]

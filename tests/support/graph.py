@@ -1,4 +1,4 @@
-"""The definitions as Dagster loads them with given settings, and the job run in this process. Used by several tests."""
+"""The definitions as Dagster loads them with given settings, and the job run in this process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import time_machine
 
 from pipelines.settings import Settings
-from tests.support.nights import House
+from tests.support.nights import House, night
 from tests.support.wire.service import KEY
 
 # What reads the settings when it is imported, as Dagster's code server does once.
 READ_AT_IMPORT = ("pipelines.assets", "pipelines.checks", "pipelines.schedules", "pipelines.definitions")
+# The tag of a run that the schedule started.
+SYNC = {"rollbook/sync": "nightly"}
 EXAMPLE = {"ROLLBOOK_BASE_URL": "https://records.example.org", "ROLLBOOK_API_KEY": KEY}
 
 
@@ -45,8 +48,16 @@ def loaded(env: Mapping[str, str] = EXAMPLE) -> Iterator[ModuleType]:
                 setattr(package, name, module)
 
 
+@contextmanager
+def quarter_past_two(house: House, number: int) -> Iterator[date]:
+    """Let it be a quarter past two of a night, here and at the service."""
+    house.at(number)
+    with time_machine.travel(house.now, tick=True):
+        yield night(number)
+
+
 class Job:
-    """The nightly job over one house, run in this process against an instance of its own."""
+    """The nightly job, run in this process against an instance of its own."""
 
     def __init__(self, defs: dg.Definitions, instance: dg.DagsterInstance) -> None:
         self.defs = defs
@@ -56,18 +67,33 @@ class Job:
         self, *days: date, options: dict[str, Any] | None = None, tags: Mapping[str, str] | None = None
     ) -> dg.ExecuteInProcessResult:
         """One run: of a day, or, given two, of the days from the first to the second."""
-        first, last = days[0], days[-1]
-        span = {"dagster/asset_partition_range_start": str(first), "dagster/asset_partition_range_end": str(last)}
+        return self.execute(str(days[0]), str(days[-1]), options or {}, tags or {})
+
+    def execute(
+        self, first: str, last: str, options: Mapping[str, Any], tags: Mapping[str, str]
+    ) -> dg.ExecuteInProcessResult:
+        """One run: of a partition, or of those from the first to the last."""
+        span = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
         return self.defs.resolve_job_def("nightly_sync").execute_in_process(
-            partition_key=str(first) if len(days) == 1 else None,
+            partition_key=first if first == last else None,
             instance=self.instance,
             raise_on_error=False,
-            tags={**(span if len(days) > 1 else {}), **(tags or {})},
+            tags={**({} if first == last else span), **tags},
             run_config={
-                "resources": {"options": {"config": options or {}}},
+                "resources": {"options": {"config": {**options}}},
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
             },
         )
+
+    def nightly(self, house: House, number: int, **options: Any) -> dg.ExecuteInProcessResult:
+        """The run that the schedule starts on a night."""
+        with quarter_past_two(house, number) as day:
+            return self.run(day, options=options, tags=SYNC)
+
+    def tags(self, result: dg.ExecuteInProcessResult) -> Mapping[str, str]:
+        """A run's tags, as they are when it is over."""
+        (run,) = self.instance.get_runs(dg.RunsFilter([result.run_id]))
+        return run.tags
 
     def marked(self, *key: str) -> list[str]:
         """The days on which an asset is marked as made."""
@@ -77,11 +103,17 @@ class Job:
 @contextmanager
 def job(house: House, home: Path, **env: str) -> Iterator[Job]:
     """The job over a house, under its settings."""
-    values = house.environment() | env
+    with definitions(house.environment() | env, home) as (defs, instance):
+        yield Job(defs, instance)
+
+
+@contextmanager
+def definitions(env: Mapping[str, str], home: Path) -> Iterator[tuple[dg.Definitions, dg.DagsterInstance]]:
+    """The definitions under these settings, and a quiet instance for their runs."""
     home.mkdir(exist_ok=True)
     quiet = {"telemetry": {"enabled": False}}
-    with loaded(values) as module, dg.DagsterInstance.local_temp(str(home), overrides=quiet) as instance:
-        yield Job(module.defs, instance)
+    with loaded(env) as module, dg.DagsterInstance.local_temp(str(home), overrides=quiet) as instance:
+        yield module.defs, instance
 
 
 def failure(result: dg.ExecuteInProcessResult) -> tuple[str, str | None, dict[str, Any]]:

@@ -25,6 +25,7 @@ from pipelines.settings import Settings, load
 from pipelines.store import checks
 from pipelines.sync import Rollbook, Synced
 from tests.support.models import model
+from tests.support.reading import rows
 from tests.support.records import Record, Records, student, students
 from tests.support.wire.service import KEY, Asked, Service
 
@@ -73,8 +74,8 @@ def night(number: int) -> date:
 def make_folder() -> tempfile.TemporaryDirectory[str]:
     """A folder, in memory where that is possible: on a disk a sync takes a second longer."""
     memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
-    there = memory.is_dir() and os.access(memory, os.W_OK)
-    return tempfile.TemporaryDirectory(dir=memory if there else None)
+    is_there = memory.is_dir() and os.access(memory, os.W_OK)
+    return tempfile.TemporaryDirectory(dir=memory if is_there else None)
 
 
 @contextmanager
@@ -86,7 +87,7 @@ def folder() -> Iterator[Path]:
 
 @contextmanager
 def without_views(*, checked: bool = False) -> Iterator[None]:
-    """Publish without views, morning page and checks of the finished file (but when `checked`): half of a small sync.
+    """Publish without views, morning page and, unless `checked`, checks of the finished file: half of a small sync.
 
     For tests of many nights that compare the tables themselves; the rest has tests of its own.
     """
@@ -165,14 +166,13 @@ class House:
         self.published.unlink(missing_ok=True)
 
     def lose_kept(self) -> None:
-        """Remove all versions but the one that analysts open."""
+        """Remove all versions except the one that analysts open."""
         for version in self.rollbook().warehouse.kept():
             version.unlink()
 
     def query(self, sql: str) -> list[Row]:
         """What an analyst would get."""
-        with duckdb.connect(self.published, read_only=True) as con:
-            return con.execute(sql).fetchall()
+        return rows(self.published, sql)
 
     def tables(self) -> Tables:
         """The published rows, sorted: the current ones, the versions and the changes."""
@@ -298,90 +298,49 @@ class ChangingNights:
 
 def student_rows(r: Record) -> dict[str, model.Stated]:
     """The rows in a student's record, by table: key and tracked values; None where it does not mention the table."""
-    key, summary, activity, listed = (r["id"],), r["summary"], r.get("activity_tracking"), r.get("classes")
-    names = (r["email"], r["name"], r.get("first_name"), r.get("last_name"), r.get("reference_id"))
+    key, activity, listed = (r["id"],), r.get("activity_tracking"), r.get("classes")
     return {
-        "students": {key: (*names, r.get("profile_image"), _date(r["registration_date"]), r["is_registered"])},
-        "student_summaries": {
-            key: (
-                summary.get("total_assignments"),
-                summary.get("completed_assignments"),
-                _float(summary.get("completion_rate")),
-                _float(summary.get("average_score")),
-                summary.get("total_assessments"),
-                summary.get("completed_assessments"),
-                _float(summary.get("total_time_minutes")),
-                _date(summary.get("last_activity_date")),
-            )
-        },
-        "student_activity": None
-        if activity is None
-        else {
-            key: (
-                _date(activity.get("first_login_date")),
-                _date(activity.get("last_activity_date")),
-                activity.get("assignment_submission_count"),
-                activity.get("assignment_missing_count"),
-                activity.get("has_ever_logged_in"),
-            )
-        },
+        "students": {key: _tracked("students", r)},
+        "student_summaries": {key: _tracked("student_summaries", r["summary"])},
+        "student_activity": None if activity is None else {key: _tracked("student_activity", activity)},
         "student_classes": None
         if listed is None
-        else {(r["id"], c["class_id"]): (c.get("class_title"), c.get("course_name")) for c in listed},
+        else {(*key, c["class_id"]): _tracked("student_classes", c) for c in listed},
     }
 
 
 def class_rows(r: Record) -> dict[str, model.Stated]:
     """The rows in a class's record, by table."""
-    key, summary, activity = (r["class_id"],), r["summary"], r["assignment_activity"]
-    course, teacher = r.get("course") or {}, r.get("teacher") or {}
-    return {
-        "classes": {
-            key: (
-                r["class_title"],
-                r.get("class_code"),
-                r.get("class_status"),
-                r.get("class_room"),
-                _date(r.get("class_dateadded")),
-                course.get("course_id"),
-                course.get("course_name"),
-                teacher.get("teacher_id"),
-                teacher.get("name"),
-                teacher.get("email"),
-                r.get("student_count"),
-            )
-        },
-        "class_summaries": {
-            key: (
-                _float(summary.get("average_completion_rate")),
-                _float(summary.get("average_score")),
-                _float(summary.get("total_engagement_minutes")),
-            )
-        },
-        "class_assignment_activity": {
-            key: (
-                activity.get("has_assignments"),
-                activity.get("assignment_count"),
-                _date(activity.get("first_assignment_date")),
-                _date(activity.get("last_assignment_date")),
-                activity.get("students_enrolled"),
-                activity.get("students_with_submissions"),
-                activity.get("students_without_submissions"),
-            )
-        },
+    key, course, teacher = (r["class_id"],), r.get("course") or {}, r.get("teacher") or {}
+    flat = {
+        **r,
+        **{field: course.get(field) for field in ("course_id", "course_name")},
+        "teacher_id": teacher.get("teacher_id"),
+        "teacher_name": teacher.get("name"),
+        "teacher_email": teacher.get("email"),
     }
+    return {
+        "classes": {key: _tracked("classes", flat)},
+        "class_summaries": {key: _tracked("class_summaries", r["summary"])},
+        "class_assignment_activity": {key: _tracked("class_assignment_activity", r["assignment_activity"])},
+    }
+
+
+def _tracked(table: str, fields: Record) -> Row:
+    return tuple(_cell(column, fields.get(column)) for column in TRACKED[table])
+
+
+def _cell(column: str, value: Any) -> Any:
+    """A value as DuckDB gives it: dates as dates, decimal numbers as floats."""
+    if value is None:
+        return None
+    if column.endswith(("_date", "_dateadded")):
+        return date.fromisoformat(value)
+    return float(value) if column.endswith(("_rate", "_score", "_minutes")) else value
 
 
 def _sorted(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=repr)
-
-
-def _date(text: str | None) -> date | None:
-    return None if text is None else date.fromisoformat(text)
-
-
-def _float(number: float | None) -> float | None:
-    return None if number is None else float(number)
 
 
 def _text(value: Any) -> str | None:

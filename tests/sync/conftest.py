@@ -1,4 +1,4 @@
-"""What the tests of `sync` share: an empty warehouse whose service has one class."""
+"""What the tests of `sync` share: a warehouse whose service has one class, empty or with a night that is held."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.nights import House, new_house, without_views
-from tests.support.records import classes
+from tests.support.nights import Expected, House, new_house, without_views
+from tests.support.records import classes, students
+from tests.support.warehouses.holds import first_night, is_held
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
     with without_views(), new_house(classes=classes(1)) as made:
         yield made
+
+
+@pytest.fixture
+def held(house: House) -> Expected:
+    """A first night of twelve students, and a second one, of two, that is held. What the tables hold then."""
+    expected = first_night(house, students(12))
+    is_held(house, 2, students(2))
+    return expected

@@ -21,7 +21,7 @@ def test_approval_merges_what_was_held_and_asks_the_service_nothing() -> None:
             expected = first_night(house, students(12))
             is_held(house, 2, students(2))
             before = len(service.requests)
-        done = house.approve(night(2))  # there is no service any more
+        done = house.approve(night(2))  # the service is gone
         assert len(service.requests) == before
         assert (done.manifest.landing, done.manifest.verdict) == (1, Verdict.APPROVED)
         assert house.tables() == expected.night(2, students(2), classes(1)).tables()
@@ -40,55 +40,40 @@ def test_approval_is_for_that_run_only(house: House) -> None:
 
 
 @pytest.mark.slow
-def test_without_approval_a_held_night_is_fetched_and_judged_again(house: House) -> None:
-    first_night(house, students(12))
-    is_held(house, 2, students(2))
-    is_held(house, 2, students(3))
-    assert [m.verdict for m in house.landings(night(2))] == [Verdict.HELD, Verdict.HELD]
-
-
-@pytest.mark.slow
-def test_of_two_held_landings_the_later_is_approved(house: House) -> None:
-    expected = first_night(house, students(12))
-    is_held(house, 2, students(2))
+def test_of_two_held_landings_the_later_is_approved(house: House, held: Expected) -> None:
     is_held(house, 2, students(3))
     house.approve()
     assert [m.verdict for m in house.landings(night(2))] == [Verdict.HELD, Verdict.APPROVED]
-    assert house.tables() == expected.night(2, students(3), house.service.classes).tables()
+    assert house.tables() == held.night(2, students(3), house.service.classes).tables()
 
 
 @pytest.mark.slow
-def test_a_failed_sync_after_a_held_one_leaves_it_to_be_approved(house: House) -> None:
-    expected = first_night(house, students(12))
-    is_held(house, 2, students(2))
+def test_a_failed_sync_after_a_held_one_leaves_it_to_be_approved(house: House, held: Expected) -> None:
     house.service.on(faults.refused(), path="students")
     with pytest.raises(Exception, match="refused"):
         house.sync()
     house.service.requests.clear()
     house.approve()
     assert house.service.requests == []
-    assert house.tables() == expected.night(2, students(2), house.service.classes).tables()
+    assert house.tables() == held.night(2, students(2), house.service.classes).tables()
 
 
-def test_a_later_good_sync_supersedes_what_was_held(house: House) -> None:
-    expected = first_night(house, students(12))
-    is_held(house, 2, students(2))
+def test_a_later_good_sync_supersedes_what_was_held(house: House, held: Expected) -> None:
     house.service.students = students(11)
     house.sync()
-    expected.night(2, students(11), house.service.classes)
-    assert house.tables() == expected.tables()
+    assert house.tables() == held.night(2, students(11), house.service.classes).tables()
     house.service.requests.clear()
     with pytest.raises(ArgumentError, match="Nothing is held on any day"):
         house.approve()
     assert house.service.requests == []
-    assert house.tables() == expected.tables()
+    assert house.tables() == held.tables()
 
 
 def test_approval_with_nothing_held_fetches_nothing_and_publishes_nothing(house: House) -> None:
     first_night(house, students(12))
-    house.at(2).service.students = students(2)
+    house.at(3).service.students = students(2)
     before, requests = house.state(), len(house.service.requests)
-    for day in (None, night(1), night(2)):
+    for day in (None, night(1), night(2), night(3)):
         with pytest.raises(ArgumentError, match="Nothing is held") as caught:
             house.approve(day)
         assert caught.value.exit_code == 2
@@ -106,27 +91,21 @@ def test_approval_without_a_date_is_for_the_newest_held_day(house: House) -> Non
     assert house.tables() == expected.night(3, students(2), house.service.classes).tables()
 
 
-def test_a_held_night_may_be_approved_after_later_nights(house: House) -> None:
+def test_a_held_night_may_be_approved_after_later_nights(house: House, held: Expected) -> None:
     """History is a function of the landed days: the students were gone on night 2, and returned on night 3."""
-    expected = first_night(house, students(12))
-    is_held(house, 2, students(2))
     house.night(3, students(12))
-    assert house.tables() == first_night_and_third(house).tables()
+    one, first = house.service.classes, Expected().night(1, students(12), house.service.classes)
+    assert house.tables() == first.night(3, students(12), one).tables()
     house.approve(night(2))
-    expected.night(2, students(2), house.service.classes).night(3, students(12), house.service.classes)
-    assert house.tables() == expected.tables()
-
-
-def first_night_and_third(house: House) -> Expected:
-    return Expected().night(1, students(12), house.service.classes).night(3, students(12), house.service.classes)
+    assert house.tables() == held.night(2, students(2), one).night(3, students(12), one).tables()
 
 
 @pytest.mark.parametrize(
     "how", daily(["another night was approved first", "the settings changed"], "the settings changed")
 )
-def test_a_held_night_that_is_no_landslide_any_more_is_still_approved(house: House, how: str) -> None:
-    expected = first_night(house, students(12))
-    is_held(house, 2, students(2))
+def test_a_held_night_that_is_not_a_landslide_any_more_is_still_approved(
+    house: House, held: Expected, how: str
+) -> None:
     over = {}
     if how == "the settings changed":
         over = {"hold_removed_percent": 100}
@@ -135,27 +114,19 @@ def test_a_held_night_that_is_no_landslide_any_more_is_still_approved(house: Hou
         house.approve(night(3))
     done = house.approve(night(2), over=over)
     assert done.manifest.verdict is Verdict.APPROVED
-    expected.night(2, students(2), house.service.classes)
+    held.night(2, students(2), house.service.classes)
     if not over:
-        expected.night(3, students(2), house.service.classes)
-    assert house.tables() == expected.tables()
+        held.night(3, students(2), house.service.classes)
+    assert house.tables() == held.tables()
 
 
+@pytest.mark.usefixtures("held")
 def test_a_held_landing_that_is_judged_again_is_still_held(house: House) -> None:
-    """A verdict is made once: running a stage again, under other settings even, makes no other (G4)."""
-    first_night(house, students(12))
-    is_held(house, 2, students(2))
-    (held,) = house.landings(night(2))
+    """A verdict is made once: running a stage again, even under other settings, does not change it (G4)."""
+    (landed,) = house.landings(night(2))
     for over in ({}, {"hold_removed_percent": 100}):
         rollbook = house.rollbook(**over)
         with rollbook.writer(), pytest.raises(HeldError) as caught:
-            rollbook.snapshot(held)
-        assert caught.value.report == Hold(reason=held.reason, counts=held.counts)
-        assert house.landings(night(2)) == [held]
-
-
-def test_a_past_night_that_holds_nothing_cannot_be_approved(house: House) -> None:
-    first_night(house, students(3))
-    house.at(3)
-    with pytest.raises(ArgumentError, match=f"Nothing is held on {night(2)}"):
-        house.approve(night(2))
+            rollbook.snapshot(landed)
+        assert caught.value.report == Hold(reason=landed.reason, counts=landed.counts)
+        assert house.landings(night(2)) == [landed]

@@ -58,7 +58,7 @@ def test_no_minutes_ask_every_time(caching: House) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_later_clock_fetched_does_not_stand_for_a_fetch_now(caching: House) -> None:
+def test_what_a_later_clock_fetched_does_not_count_as_a_fetch_now(caching: House) -> None:
     later(caching, 2).sync(fresh=True)
     assert later(caching, -1).sync().manifest.landing == 3
 

@@ -1,4 +1,4 @@
-"""What a night changes is found once, when it is compared: the merge must make of it what it would find itself."""
+"""What a night changes is found once, when it is compared: the merge makes of it what it would find itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from pipelines.errors import HeldError
 from pipelines.store.history import Delta
 from tests.support.nights import House, without_views
-from tests.support.records import MISSING, school_class, student
+from tests.support.records import MISSING, classes, school_class, student, students
 from tests.support.tiers import daily
 from tests.support.wire import faults
 from tests.support.wire.service import Service
@@ -21,7 +21,7 @@ Night = Callable[[Service], None]
 
 
 def leave_and_join(service: Service) -> None:
-    service.students = [student(n) for n in range(3, 43)]
+    service.students = students(40, first=3)
 
 
 def change_and_fall_silent(service: Service) -> None:
@@ -55,8 +55,7 @@ STORIES: tuple[tuple[Night, ...], ...] = (
 
 def played(folder: Path, story: tuple[Night, ...]) -> tuple[Any, list[Any]]:
     """The tables after some nights, and each night's counts."""
-    listed = [student(n) for n in range(1, 41)]
-    with without_views(), Service(listed, [school_class(n) for n in (501, 502, 503)]) as service:
+    with without_views(), Service(students(40), classes(3)) as service:
         house, counted = House(folder, service, hold_changed_percent=100), []
         for number, happens in enumerate(story, 1):
             happens(service)
@@ -88,14 +87,13 @@ def test_a_delta_that_is_handed_over_makes_the_same_tables(
     assert used
     assert all(used)
     monkeypatch.setattr(Delta, "is_of", lambda *_: False)
-    monkeypatch.setattr(
-        "pipelines.store.compare._OLD", ("no such schema",)
-    )  # and everything is compared with everything
+    # And everything is compared with everything.
+    monkeypatch.setattr("pipelines.store.compare._OLD", ("no such schema",))
     assert (tables, counted) == played(tmp_path / "found again", story)
 
 
 def test_a_delta_of_another_day_is_not_used(tmp_path: Path, used: list[bool]) -> None:
-    with without_views(), Service([student(n) for n in range(1, 41)], [school_class(501)]) as service:
+    with without_views(), Service(students(40), classes(1)) as service:
         house = House(tmp_path, service)
         for number in (1, 2):
             house.at(number).sync()
@@ -103,9 +101,7 @@ def test_a_delta_of_another_day_is_not_used(tmp_path: Path, used: list[bool]) ->
         with rollbook.writer():
             manifest, _ = rollbook.snapshot(rollbook.land())
             service.students[0] = student(1, name="Another")
-            rollbook.snapshot(
-                rollbook.land()
-            )  # a second landing of the day: compared like the first, and composed again
+            rollbook.snapshot(rollbook.land())  # a second landing of the day is compared, and composed again
             rollbook.merge()
             rollbook.publish()
     assert manifest.landing == 1

@@ -22,7 +22,7 @@ def house() -> Iterator[House]:
 
 
 def refused(house: House) -> OtherInstitutionError:
-    """Sync with the key of another institution: nothing is fetched but whose key it is, nothing is changed."""
+    """Sync with the key of another institution: only the auth check is made, and nothing is changed."""
     before = house.state()
     house.service.requests.clear()
     with pytest.raises(OtherInstitutionError) as caught:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 from pipelines.store.lake import LAKE
 from tests.support.nights import House, new_house, without_views
+from tests.support.processes.commands import Program, program
 from tests.support.records import classes, students
 from tests.support.tiers import daily
 from tests.support.warehouses.begun import begin
@@ -42,27 +41,19 @@ def viewed() -> Iterator[House]:
 
 
 @pytest.fixture
-def reader(house: House) -> Iterator[subprocess.Popen[str]]:
+def reader(house: House) -> Iterator[Program]:
     """A process that stays open over the published file."""
     begin(house)
-    command = [sys.executable, "-c", STAYS_OPEN, str(house.published)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield process
-        process.kill()
+    with program("-c", STAYS_OPEN, house.published) as running:
+        yield running
 
 
-def connects(reader: subprocess.Popen[str]) -> list[int]:
+def connects(reader: Program) -> list[int]:
     """How many students each of its connections sees, the newest connection last."""
-    assert reader.stdin is not None
-    assert reader.stdout is not None
-    reader.stdin.write("again\n")
-    reader.stdin.flush()
-    return [int(n) for n in reader.stdout.readline().strip("[]\n").split(",")]
+    return [int(n) for n in reader.ask("again").strip("[]").split(",")]
 
 
-def test_a_process_that_stays_open_sees_the_newer_night_when_it_connects_again(
-    house: House, reader: subprocess.Popen[str]
-) -> None:
+def test_a_process_that_stays_open_sees_the_newer_night_when_it_connects_again(house: House, reader: Program) -> None:
     assert connects(reader) == [5]
     house.night(2, students(7))
     assert connects(reader) == [5, 7]
@@ -70,7 +61,7 @@ def test_a_process_that_stays_open_sees_the_newer_night_when_it_connects_again(
     assert connects(reader) == [5, 7, 8]
 
 
-def test_whichever_version_it_is_the_database_is_called_rollbook(house: House) -> None:
+def test_the_database_is_called_rollbook_in_every_version(house: House) -> None:
     for number in (1, 2):
         house.at(number).sync()
         assert house.query("SELECT current_database(), COUNT(*) FROM rollbook.main.students") == [("rollbook", 5)]
@@ -79,9 +70,7 @@ def test_whichever_version_it_is_the_database_is_called_rollbook(house: House) -
             assert con.execute("SELECT COUNT(*) FROM rollbook.history.students").fetchone() == (5,)
 
 
-def test_it_sees_an_older_file_that_is_put_back_and_then_the_next_night(
-    house: House, reader: subprocess.Popen[str]
-) -> None:
+def test_it_sees_an_older_file_that_is_put_back_and_then_the_next_night(house: House, reader: Program) -> None:
     house.night(2, students(7))
     assert connects(reader) == [7]
     house.rollbook().restore(house.rollbook().warehouse.kept()[0])
@@ -91,7 +80,7 @@ def test_it_sees_an_older_file_that_is_put_back_and_then_the_next_night(
 
 
 @pytest.mark.slow
-def test_it_keeps_its_night_when_that_version_is_removed(house: House, reader: subprocess.Popen[str]) -> None:
+def test_it_keeps_its_night_when_that_version_is_removed(house: House, reader: Program) -> None:
     assert connects(reader) == [5]
     first = house.published.resolve()
     for number in range(2, 7):
@@ -101,7 +90,7 @@ def test_it_keeps_its_night_when_that_version_is_removed(house: House, reader: s
 
 
 @pytest.mark.parametrize("links", daily([True, False], True))
-def test_a_file_that_was_no_link_becomes_one_and_its_content_is_kept(house: House, links: bool) -> None:
+def test_a_file_that_was_not_a_link_becomes_one_and_its_content_is_kept(house: House, links: bool) -> None:
     """As earlier Rollbooks published, and as a copy from a backup is: a plain file."""
     begin(house)
     plain = house.published.read_bytes()

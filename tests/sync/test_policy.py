@@ -25,9 +25,9 @@ def counts(before: int, *, added: int = 0, changed: int = 0, removed: int = 0, t
     [
         pytest.param(60, 6, False, id="6 of 60 are 10 percent"),
         pytest.param(59, 6, True, id="6 of 59 are more than 10 percent, and more than five"),
-        pytest.param(12, 5, False, id="5 of 12 are no more than five"),
+        pytest.param(12, 5, False, id="5 of 12 are at most five"),
         pytest.param(12, 6, True, id="6 of 12"),
-        pytest.param(5, 5, False, id="all of 5 are no more than five"),
+        pytest.param(5, 5, False, id="all of 5 are at most five"),
         pytest.param(7, 7, True, id="all of 7"),
     ],
 )

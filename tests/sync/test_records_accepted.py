@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.nights import Expected, House, night
+from tests.support.nights import STUDENT_TABLES, Expected, House, Row, night
 from tests.support.records import MISSING, Record, classes, entry, school_class, student, students, within
 from tests.support.tiers import daily, slow
 from tests.support.warehouses.begun import begin
@@ -21,22 +21,16 @@ def test_what_can_be_read_without_loss_passes(house: House) -> None:
         7.0,
         is_registered=1.0,
         classes=[entry(class_id=501.0)],
-        summary=student(7)["summary"]
-        | {"total_assignments": 20.0, "completion_rate": 100, "average_score": 0, "total_time_minutes": 7},
-        activity_tracking=student(7)["activity_tracking"] | {"days_since_last_activity": 3.0},
+        **within("summary", total_assignments=20.0, completion_rate=100, average_score=0, total_time_minutes=7),
+        **within("activity_tracking", days_since_last_activity=3.0),
     )
-    plain = student(
-        7,
-        email=odd["email"],
-        name=odd["name"],
-        last_name=odd["last_name"],
-        reference_id=odd["reference_id"],
-        profile_image=odd["profile_image"],
-        classes=[entry()],
-        summary=student(7)["summary"]
-        | {"total_assignments": 20, "completion_rate": 100.0, "average_score": 0.0, "total_time_minutes": 7.0},
-        activity_tracking=student(7)["activity_tracking"] | {"days_since_last_activity": 3},
-    )
+    plain = odd | {
+        "id": 7,
+        "is_registered": 1,
+        "classes": [entry()],
+        **within("summary", total_assignments=20, completion_rate=100.0, average_score=0.0, total_time_minutes=7.0),
+        **within("activity_tracking", days_since_last_activity=3),
+    }
     course = school_class(502, course={"course_id": 70.0, "course_name": "Algebra"})
     house.night(1, [odd, *students(3)], [course])
     assert house.query("SELECT COUNT(*) FROM ops.rejects") == [(0,)]
@@ -44,16 +38,14 @@ def test_what_can_be_read_without_loss_passes(house: House) -> None:
 
 
 @pytest.mark.slow
-def test_a_float_too_large_to_be_exact_is_no_integer(house: House) -> None:
+def test_a_float_too_large_to_be_exact_is_not_an_integer(house: House) -> None:
     """9007199254740993.0 reads as ...992.0: the next smaller is the largest that is not a guess."""
     begin(house, students(9))
     exact, guess = rb'"total_assignments":9007199254740991.0', rb'"total_assignments":9007199254740993.0'
-    house.service.students = [
-        student(i, **within("summary", total_assignments=100 + i)) if i in (1, 2) else student(i) for i in range(1, 10)
-    ]
-    house.service.on(
-        faults.rewritten({b'"total_assignments":101': exact, b'"total_assignments":102': guess}), path="students"
-    )
+    odd = [student(i, **within("summary", total_assignments=100 + i)) for i in (1, 2)]
+    house.service.students = [*odd, *students(7, first=3)]
+    written = {b'"total_assignments":101': exact, b'"total_assignments":102': guess}
+    house.service.on(faults.rewritten(written), path="students")
     house.at(2).sync()
     assert house.query("SELECT id, reason FROM ops.rejects") == [
         (2, "summary.total_assignments: expected int | null, got float")
@@ -62,7 +54,7 @@ def test_a_float_too_large_to_be_exact_is_no_integer(house: House) -> None:
     assert stated == [(2**53 - 1,), (20,)]
 
 
-def test_whatever_may_be_missing_or_null_is_null(house: House) -> None:
+def test_what_may_be_missing_or_null_is_null(house: House) -> None:
     may = ("first_name", "last_name", "reference_id", "profile_image")
     bare = student(2, **dict.fromkeys(may, MISSING), summary={}, activity_tracking={}, classes=[{"class_id": 501}])
     nulls = student(
@@ -122,7 +114,7 @@ ODD: list[Any] = [MISSING, None, 7, 7.5, True, [], ["a"], {}, {"en": "School"}]
 
 @pytest.mark.parametrize("value", daily([*ODD, "N" * 100_000], ["a"]), ids=lambda v: str(v)[:9])
 def test_what_the_auth_check_says_beside_the_id_and_the_time_fails_no_night(house: House, value: Any) -> None:
-    """Whatever is odd there is NULL; the sets do not stand or fall with the name of a key."""
+    """What is odd there is NULL; the sets do not depend on the name of a key."""
     house.service.on(
         faults.institution(school={"id": 41, "name": value, "key": value}, api_key_name=value), path="auth"
     )
@@ -152,7 +144,7 @@ def test_authenticated_may_be_said_in_any_way_but_no(house: House, value: Any) -
         slow(b"S\xc3\xbcd", "S\u00fcd"),
     ],
 )
-def test_a_school_whose_name_is_no_text_is_synced(house: House, written: bytes, stored: str) -> None:
+def test_a_school_whose_name_is_not_text_is_synced(house: House, written: bytes, stored: str) -> None:
     house.service.on(faults.rewritten({b"Made-up School": written}), path="auth", times=None)
     house.night(1, students(3))
     assert house.query("SELECT school_name FROM institution") == [(stored,)]
@@ -170,16 +162,10 @@ QUIET: dict[str, Record] = {
 @pytest.mark.parametrize("how", daily(QUIET, "null"))
 def test_a_record_that_is_silent_changes_nothing_of_what_stood(house: House, how: str) -> None:
     expected = Expected()
-    later = student(1)["activity_tracking"] | {"assignment_missing_count": 4, "days_since_last_activity": 9}
-    for number, record in enumerate(
-        [
-            student(1),
-            student(1, name="Pupil Renamed", **QUIET[how]),
-            student(1, name="Pupil Renamed", classes=[], activity_tracking=later),
-            student(1, name="Pupil Renamed", **QUIET[how]),
-        ],
-        start=1,
-    ):
+    later = within("activity_tracking", assignment_missing_count=4, days_since_last_activity=9)
+    quiet = student(1, name="Pupil Renamed", **QUIET[how])
+    nights = [student(1), quiet, student(1, name="Pupil Renamed", classes=[], **later), quiet]
+    for number, record in enumerate(nights, start=1):
         shown = [record, *students(5, first=2)]
         house.night(number, shown)
         assert house.tables() == expected.night(number, shown, classes(1)).tables()
@@ -192,17 +178,13 @@ def test_a_removed_student_takes_the_child_rows_along_and_returns_without(house:
     expected = Expected()
     others = students(5, first=2)
     nights = [[student(1), *others], others, [student(1, **QUIET[how]), *others], [student(1), *others]]
-    children: list[list[int]] = []
+    children: list[Row] = []
     for number, shown in enumerate(nights, start=1):
         house.night(number, shown)
         assert house.tables() == expected.night(number, shown, classes(1)).tables()
-        children.append(
-            [
-                house.query(f"SELECT COUNT(*) FROM {table} WHERE student_id = 1")[0][0]
-                for table in ("students", "student_summaries", "student_activity", "student_classes")
-            ]
-        )
-    assert children == [[1, 1, 1, 1], [0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]]
+        counts = ", ".join(f"(SELECT COUNT(*) FROM {table} WHERE student_id = 1)" for table in STUDENT_TABLES)
+        children += house.query(f"SELECT {counts}")
+    assert children == [(1, 1, 1, 1), (0, 0, 0, 0), (1, 1, 0, 0), (1, 1, 1, 1)]
 
 
 def test_a_class_no_longer_listed_does_not_end_what_students_say_of_it(house: House) -> None:

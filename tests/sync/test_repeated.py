@@ -1,6 +1,6 @@
 """A record that the service shows more than once: which copy counts, what it proves, and that no night fails for it.
 
-Whatever a service sends has been landed and judged when the file is checked, so no check may be tripped by it: the same
+All that a service sends has been landed and judged when the file is checked, so no check may be tripped by it: the same
 landing would fail every night, and so would a rebuild.
 """
 
@@ -100,9 +100,9 @@ def test_a_record_twice_on_the_very_first_night_and_on_a_full_page(house: House)
     assert house.query("SELECT received, repeated, proven FROM ops.sync_sets WHERE set_name = 'students'") == [
         (10, 1, True)
     ]
-    expected = Expected().night(1, students(9), classes(2))
     house.at(2).sync()
-    assert_sound(house, expected.night(2, students(9), classes(2)), nights=2)
+    expected = Expected().night(1, students(9), classes(2)).night(2, students(9), classes(2))
+    assert_sound(house, expected, nights=2)
 
 
 @pytest.mark.slow

@@ -82,7 +82,7 @@ def test_a_day_whose_record_cannot_be_read_is_composed_again(house: House) -> No
 
 
 def test_every_folder_of_the_lake_opens_as_one_parquet_table_in_any_engine(house: House) -> None:
-    """As Spark and its like open it: whatever begins with an underscore is passed over, the date has a given type."""
+    """As Spark and its like open it: what begins with an underscore is passed over, the date has a given type."""
     house.sync()
     lake = house.warehouse / "snapshots"
     assert sorted(p.name for p in lake.iterdir()) == sorted([*TABLES, OBSERVED, DAYS])

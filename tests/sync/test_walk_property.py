@@ -1,16 +1,15 @@
 """A service whose records come, go and change places while it is walked, night after night, in hundreds of histories.
 
-Whoever was there throughout a night, and known before it, is in the tables after it and was never marked removed;
-whatever the tables hold, the service showed. When it at last stands still for a night, the tables are what it has.
+A record that was there throughout a night, and known before it, is in the tables after it and was never marked removed;
+all that the tables hold, the service showed. When at last nothing changes for a night, the tables are what it has.
 Ids have three digits, so that a search for one finds no other: a result of one page cannot change while it is read.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -20,10 +19,9 @@ from hypothesis import strategies as st
 from pipelines import tables
 from tests.support.models import model
 from tests.support.nights import House, Row, folder, new_house, without_views
-from tests.support.records import school_class, student
+from tests.support.records import Record, school_class, student
 from tests.support.wire.service import Asked, Service
 
-Record = dict[str, Any]
 Story = list[list[tuple[str, int, str, int]]]
 SETS = ("students", "classes")
 SIZES = {"students": 9, "classes": 6}
@@ -34,7 +32,7 @@ WATCHED = {n: tables.TABLES[n] for n in ("students", "student_classes", "classes
 MOMENT, WHERE = st.integers(2, 10), st.integers(0, 8)
 CHANGES = ("remove", "add", "rename", "to the front", "to the back", "swap")
 change = st.tuples(st.sampled_from(SETS), MOMENT, st.sampled_from(CHANGES), WHERE)
-# The total of a walk stands still when one comes as another goes: the case that counting alone cannot see.
+# The total of a walk stays the same when one comes as another goes: the case that counting alone cannot see.
 exchange = st.tuples(st.sampled_from(SETS), MOMENT, st.just("exchange"), WHERE)
 # Few changes slip through; many spoil every walk. Both are wanted.
 restless = st.one_of(st.lists(exchange, min_size=1, max_size=2), st.lists(st.one_of(exchange, change), max_size=6))
@@ -99,8 +97,7 @@ class Living:
         self.next_id += 1
         ident, records = self.next_id, self._records(name)
         entries = [{"class_id": c, "class_title": f"Title {c}"} for c in {900 + where, 900 + ident % 3}]
-        make: Callable[..., Record] = student if name == "students" else school_class
-        record = make(ident, classes=entries) if name == "students" else make(ident)
+        record = student(ident, classes=entries) if name == "students" else school_class(ident)
         records.insert(len(records) - where % (len(records) + 1), record)
 
     def _remove(self, name: str, where: int) -> None:
@@ -170,8 +167,8 @@ def first_night() -> Iterator[Path]:
         yield house.warehouse
 
 
-# One goes from the first page as one comes at the end. The total stands still, every page is full, all ids are
-# different, and whoever moved from a later page to an earlier one in between was on neither.
+# One goes from the first page as one comes at the end. The total stays the same, every page is full, all ids are
+# different, and one who moved from a later page to an earlier one in between was on neither.
 SLIPS = {2: [("students", 3, "exchange", 0), ("classes", 8, "exchange", 0)], 3: [("students", 3, "exchange", 0)]}
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipelines.runs import PROCESS_TAG
 from pipelines.several import outcomes_of
 from tests.support.processes.servers import Served, serving, until
 from tests.support.records import school_class, students
@@ -26,24 +25,15 @@ LAUNCH = """mutation ($params: ExecutionParams!) { launchRun(executionParams: $p
     ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 AGAIN = """mutation ($params: ReexecutionParams!) { launchRunReexecution(reexecutionParams: $params) {
     ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
-RUNS = "query { runsOrError { ... on Runs { results { runId status } } } }"
 
 
 def statuses(served: Served) -> dict[str, str]:
-    """How each run stands, the newest first."""
-    return {run["runId"]: run["status"] for run in served.ask(RUNS)["runsOrError"]["results"]}
-
-
-def process_of(home: Path, run_id: str) -> int | None:
-    """The process that does a run's work, once it has said so."""
-    with dg.DagsterInstance.from_config(str(home)) as instance:
-        run = instance.get_run_by_id(run_id)
-    tag = run.tags.get(PROCESS_TAG, "").split(":") if run else []
-    return int(tag[2]) if tag[0] == run_id else None
+    """The status of each run, the newest first."""
+    return {run["runId"]: run["status"] for run in served.runs()}
 
 
 def ended(home: Path, run_id: str) -> dict[str, str]:
-    """What a run says came of each institution."""
+    """The outcome of each institution in a run."""
     with dg.DagsterInstance.from_config(str(home)) as instance:
         return outcomes_of(instance, run_id)
 
@@ -79,7 +69,7 @@ def test_a_batch_killed_in_its_second_institution_does_only_what_is_missing(tmp_
         with serving(home, district.environment()) as served:
             killed = launch(served, today)
             until(lambda: any(asked.page == 2 for asked in district["birch"].asked("students")), 240)
-            number = process_of(home, killed)
+            number = served.worker_of(killed)
             assert number is not None
             os.kill(number, signal.SIGKILL)
             asked = district.asked()

@@ -23,7 +23,6 @@ from tests.support.wire.listeners import listening
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
-RUNS = "query { runsOrError { ... on Runs { results { runId status } } } }"
 DELETE = 'mutation {{ deleteRun(runId: "{run}") {{ __typename }} }}'
 LAUNCH = """mutation { launchRun(executionParams: {
   selector: {repositoryLocationName: "rollbook", repositoryName: "__repository__", jobName: "nightly_sync"},
@@ -89,7 +88,7 @@ class Ui:
     run: str
 
     def runs(self) -> list[str]:
-        return [r["runId"] for r in self.served.ask(RUNS)["runsOrError"]["results"]]
+        return [run["runId"] for run in self.served.runs()]
 
     def assets(self) -> list[str]:
         found = self.served.ask("query { assetsOrError { ... on AssetConnection { nodes { key { path } } } } }")
@@ -98,15 +97,15 @@ class Ui:
 
 @pytest.fixture(scope="module")
 def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
-    """A UI that has one failed run to show; its service is nobody, so that no run of a test gets far."""
+    """A UI with one failed run; its service does not exist, so that no run of a test gets far."""
     folder = tmp_path_factory.mktemp("foreign")
     home = dagster_home(folder / "home")
     settings = UNREACHABLE | {"ROLLBOOK_WAREHOUSE": str(folder / "warehouse"), "ROLLBOOK_CRON": "0 0 1 1 *"}
     done = run_command("sync", env=settings | {"DAGSTER_HOME": str(home)})
     assert done.returncode == 1, done.stderr
     with serving(home, settings) as served:
-        (run,) = (r["runId"] for r in served.ask(RUNS)["runsOrError"]["results"])
-        yield Ui(served, run)
+        (run,) = served.runs()
+        yield Ui(served, run["runId"])
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What stands in dagster_home/: settings that Dagster accepts, and a way to production that changes no code."""
+"""What is in dagster_home/: settings that Dagster accepts, and a way to production that changes no code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dagster._core.scheduler.instigation import TickStatus
 
 from pipelines.settings import ROOT
 from tests.support.processes.commands import dagster_home
+from tests.support.processes.servers import free_port, served_bare, until
 
 HOME = ROOT / "dagster_home"
 DEPLOY = HOME / "deploy"
@@ -27,6 +29,10 @@ DEPLOY = HOME / "deploy"
 def read(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load(path.read_text())
     return found
+
+
+def run(*command: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_dagster_accepts_the_settings_and_goes_by_them(tmp_path: Path) -> None:
@@ -67,16 +73,14 @@ def test_with_postgres_nothing_differs_but_the_storage() -> None:
 
 def test_the_postgres_extra_is_pinned_and_goes_with_this_dagster() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    pinned = dict(
-        line.split(" ;")[0].split("==") for line in (ROOT / "constraints.txt").read_text().split("\n") if line
-    )
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = dict(line.split(" ;")[0].split("==") for line in lines if line)
     assert [r.strip() for r in project["optional-dependencies"]["postgres"]] == [
         f"dagster-postgres=={pinned['dagster-postgres']}"
     ]
     # Dagster's integrations are numbered 16 behind it: 1.13.27 and 0.29.27.
-    assert (
-        pinned["dagster-postgres"] == f"0.{int(pinned['dagster'].split('.')[1]) + 16}.{pinned['dagster'].split('.')[2]}"
-    )
+    _, minor, patch = pinned["dagster"].split(".")
+    assert pinned["dagster-postgres"] == f"0.{int(minor) + 16}.{patch}"
     assert "psycopg2-binary" in pinned
 
 
@@ -104,11 +108,9 @@ def test_compose_reads_the_file_and_wants_a_password(tmp_path: Path) -> None:
     (tmp_path / "rollbook.env").write_text("ROLLBOOK_API_KEY=k\n")
     asked = ["docker-compose", "--file", str(tmp_path / "compose.yaml"), "config", "--quiet"]
     bare = {k: v for k, v in os.environ.items() if k != "POSTGRES_PASSWORD"}
-    without = subprocess.run(asked, env=bare, capture_output=True, text=True, check=False, timeout=60)
+    without = run(*asked, env=bare)
     assert (without.returncode, "put it into .env beside this file" in without.stderr) == (1, True)
-    given = subprocess.run(
-        asked, env={**bare, "POSTGRES_PASSWORD": "x"}, capture_output=True, text=True, check=False, timeout=60
-    )
+    given = run(*asked, env={**bare, "POSTGRES_PASSWORD": "x"})
     assert (given.returncode, given.stderr) == (0, "")
 
 
@@ -120,17 +122,9 @@ def test_systemd_accepts_the_unit_and_finds_it_hardened(tmp_path: Path) -> None:
     command.chmod(0o755)
     text = (DEPLOY / "rollbook.service").read_text()
     unit.write_text(text.replace("/opt/rollbook/.venv/bin/rollbook", str(command)))
-    verified = subprocess.run(
-        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False, timeout=60
-    )
+    verified = run("systemd-analyze", "verify", str(unit))
     assert (verified.returncode, verified.stderr) == (0, "")
-    judged = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--threshold=25", str(unit)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    judged = run("systemd-analyze", "security", "--offline=true", "--threshold=25", str(unit))
     assert judged.returncode == 0, judged.stdout
 
 
@@ -145,8 +139,6 @@ def test_the_unit_holds_no_secret_and_says_where_they_are() -> None:
 @pytest.mark.timeout(600)
 def test_the_units_command_runs_with_what_the_unit_gives_it_and_nothing_else(tmp_path: Path) -> None:
     """Its environment and its folders, on a port of our own: up, and down in order on SIGTERM."""
-    from tests.support.processes.servers import free_port, served_bare, until
-
     text = (DEPLOY / "rollbook.service").read_text()
     for folder in ("dagster", "warehouse"):
         assert f"rollbook/{folder}" in text

@@ -1,4 +1,4 @@
-"""What stands in dagster_home/deploy/district/: the same instance with several runs at once, in containers and in pods."""
+"""What is in dagster_home/deploy/district/: the same instance with several runs at once, in containers and in pods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import subprocess
 import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
@@ -20,19 +19,14 @@ from dagster._grpc.types import ExecuteRunArgs
 from pipelines.settings import ROOT
 from tests.support.graph import loaded
 from tests.support.warehouses.district import new_district
+from tests.ui.test_deploy import DEPLOY, read
 
-DEPLOY = ROOT / "dagster_home" / "deploy"
 DISTRICT = DEPLOY / "district"
 INSTANCES = {
     "one machine": DISTRICT / "dagster.yaml",
     "docker": DISTRICT / "docker" / "dagster.yaml",
     "kubernetes": DISTRICT / "kubernetes" / "dagster.yaml",
 }
-
-
-def read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(path.read_text())
-    return found
 
 
 @pytest.mark.parametrize("place", INSTANCES)
@@ -91,7 +85,7 @@ def test_a_runs_container_gets_the_volumes_and_variables_that_the_daemons_has_an
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_what_the_pods_refer_to_is_rendered_or_said_to_be_made_by_hand(tmp_path: Path) -> None:
+def test_what_the_pods_refer_to_is_rendered_or_listed_as_made_by_hand(tmp_path: Path) -> None:
     folder = tmp_path / "kubernetes"
     shutil.copytree(DISTRICT / "kubernetes", folder)
     (folder / "institutions.toml").write_text('[ash]\nbase_url = "https://ash.example"\n')
@@ -144,7 +138,7 @@ def test_the_command_of_a_runs_pod_syncs_one_institution_with_nothing_but_what_t
     with new_district("ash", "birch") as district:
         of = {name: {"api_key": f'{{ file = "{keys / name}" }}'} for name in district.schools}
         district.write(of)
-        (keys / "ash").write_text(district["ash"].key)  # birch's cannot be read, which is no concern of ash's
+        (keys / "ash").write_text(district["ash"].key)  # birch's cannot be read, which does not concern ash
         env = {
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
             "PYTHONPATH": str(ROOT),

@@ -18,7 +18,7 @@ JSON = {"content-type": "application/json"}
 
 
 async def ui(scope: Scope, receive: Receive, send: Send) -> None:
-    """Stands for Dagster's webserver."""
+    """In the place of Dagster's webserver."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.accept"})
         return

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import base64
 import re
-from datetime import UTC, datetime, time
 from html import unescape
 from pathlib import Path
 
 import pytest
-import time_machine
 
 from tests.support import graph
-from tests.support.nights import new_house, night
+from tests.support.nights import new_house
 from tests.support.records import classes, students
 
 pytestmark = pytest.mark.slow
@@ -27,11 +25,7 @@ def test_the_publish_asset_shows_the_charts_of_the_page_without_a_name(tmp_path:
         house.warehouse.mkdir()
         (house.warehouse / "thresholds.csv").write_text("name,value\ncompletion_below,100\nscore_below,100\n")
         with graph.job(house, tmp_path / "home") as job:
-            results = []
-            for number in (1, 2):
-                house.at(number)
-                with time_machine.travel(datetime.combine(night(number), time(2, 15), UTC), tick=True):
-                    results.append(job.run(night(number), tags={"rollbook/sync": "nightly"}))
+            results = [job.nightly(house, number) for number in (1, 2)]
             assert all(result.success for result in results)
         names = {name for (name,) in house.query("SELECT name FROM students")}
     (metadata,) = [metadata for asset, _, metadata in graph.marked(results[-1]) if asset == "published/rollbook"]

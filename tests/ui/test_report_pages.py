@@ -17,6 +17,9 @@ from tests.support.nights import folder
 
 REGISTRY = '[ash]\nbase_url = "https://ash.example"\n\n[birch]\nbase_url = "https://birch.example"\n'
 
+PAGES = {"/report.html": report_page, "/report/{name}.html": report_page, "/fleet-report.html": fleet_page}
+APP = Starlette(routes=[Route(path, answer) for path, answer in PAGES.items()])
+
 
 @pytest.fixture
 def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -25,30 +28,18 @@ def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield made
 
 
-class Client:
-    """Asks for the pages."""
+def get(path: str) -> httpx.Response:
+    """One page, as the server answers."""
 
-    def __init__(self) -> None:
-        pages = {"/report.html": report_page, "/report/{name}.html": report_page, "/fleet-report.html": fleet_page}
-        self.app = Starlette(routes=[Route(path, answer) for path, answer in pages.items()])
-
-    def get(self, path: str) -> httpx.Response:
-        """One page."""
-        return asyncio.run(self._get(path))
-
-    async def _get(self, path: str) -> httpx.Response:
-        transport = httpx.ASGITransport(self.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(APP), base_url="http://127.0.0.1") as client:
             return await client.get(path)
 
-
-@pytest.fixture
-def client() -> Client:
-    return Client()
+    return asyncio.run(ask())
 
 
-def links(client: Client, path: str) -> list[tuple[str, str]]:
-    answer = client.get(path)
+def links(path: str) -> list[tuple[str, str]]:
+    answer = get(path)
     assert answer.status_code == 200, answer.text
     return re.findall(r'<a href="([^"]*)">([^<]*)</a>', answer.text)
 
@@ -58,33 +49,33 @@ def write(page: Path) -> None:
     page.write_text("<html><body>\nA page.</body></html>")
 
 
-def test_a_single_schools_page_is_as_it_was_written(root: Path, client: Client) -> None:
-    assert client.get("/report.html").text == "There is no morning page yet: run `rollbook sync`, which writes it.\n"
+def test_a_single_schools_page_is_as_it_was_written(root: Path) -> None:
+    assert get("/report.html").text == "There is no morning page yet: run `rollbook sync`, which writes it.\n"
     write(root / "report.html")
-    assert client.get("/report.html").text == (root / "report.html").read_text()
-    assert client.get("/report/ash.html").status_code == 200  # the same page: there is one school
-    assert client.get("/fleet-report.html").status_code == 404
+    assert get("/report.html").text == (root / "report.html").read_text()
+    assert get("/report/ash.html").status_code == 200  # the same page: there is one school
+    assert get("/fleet-report.html").status_code == 404
 
 
-def test_the_pages_of_many_lead_to_each_other(root: Path, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pages_of_many_lead_to_each_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "institutions.toml").write_text(REGISTRY)
     monkeypatch.setenv("ROLLBOOK_INSTITUTIONS", str(root / "institutions.toml"))
     write(root / "ash" / "report.html")
     ash = ("report/ash.html", "ash")
-    assert links(client, "/report.html") == [ash]
-    assert "rollbook fleet report" in client.get("/report.html").text
-    assert client.get("/fleet-report.html").text == (
+    assert links("/report.html") == [ash]
+    assert "rollbook fleet report" in get("/report.html").text
+    assert get("/fleet-report.html").text == (
         "There is no page about all institutions yet: run `rollbook fleet report`, which writes it.\n"
     )
-    assert links(client, "/report/ash.html") == [("../report.html", "Morning pages")]
+    assert links("/report/ash.html") == [("../report.html", "Morning pages")]
 
     write(root / "fleet-report.html")
     together = ("fleet-report.html", "All institutions")
-    assert links(client, "/report.html") == [together, ash]
-    assert links(client, "/report/ash.html") == [
+    assert links("/report.html") == [together, ash]
+    assert links("/report/ash.html") == [
         ("../report.html", "Morning pages"),
         ("../fleet-report.html", "All institutions"),
     ]
-    assert links(client, "/fleet-report.html") == [("report.html", "Morning pages")]
-    assert client.get("/report/birch.html").status_code == 404
-    assert client.get("/report/nobody.html").text == "The registry has no such institution.\n"
+    assert links("/fleet-report.html") == [("report.html", "Morning pages")]
+    assert get("/report/birch.html").status_code == 404
+    assert get("/report/nobody.html").text == "The registry has no such institution.\n"

@@ -17,8 +17,6 @@ from tests.support.processes.servers import Served, free_port, serving, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
 
-RUNS = "query { runsOrError { ... on Runs { results { runId status } } } }"
-
 
 @dataclass
 class Demo:
@@ -42,7 +40,7 @@ def demo(environment: dict[str, str]) -> Iterator[Demo]:
     rollbook(environment | its_own | UNREACHABLE, "sync", exits=1)
     assert not (warehouse.parent / "rollbook.duckdb").exists()
     with serving(warehouse / "dagster_home", environment, "--demo") as served:
-        runs = served.ask(RUNS)["runsOrError"]["results"]
+        runs = served.runs()
         assert [r["status"] for r in runs] == ["FAILURE", "SUCCESS", "SUCCESS", "SUCCESS"]
         yield Demo(served, runs[0]["runId"])
 
@@ -141,7 +139,7 @@ def test_killed_outright_it_comes_up_again_on_the_same_port_and_knows_its_runs(e
         served.process.wait(10)
         until(lambda: not served.family(), 120)  # what it started went with it
     with serving(home, real, port=port) as served:
-        assert [r["status"] for r in served.ask(RUNS)["runsOrError"]["results"]] == ["FAILURE"]
+        assert [run["status"] for run in served.runs()] == ["FAILURE"]
         served.stop()
         assert served.process.returncode == 0
         until(lambda: not served.family(), 120)  # the code servers notice by themselves that nobody asks any more

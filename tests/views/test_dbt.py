@@ -33,7 +33,7 @@ PROJECT = {
     "name": "school",
     "version": "1.0.0",
     "profile": "school",
-    "models": {"+materialized": "table"},  # a view would need the published file again wherever it is read
+    "models": {"+materialized": "table"},  # a view would need the published file again each time it is read
     "flags": {"send_anonymous_usage_stats": False},
 }
 FEW = ("students", "student_classes", "student_summaries")
@@ -68,35 +68,28 @@ def test_a_tables_keys_and_references_are_its_tests() -> None:
     def to_students(source: str) -> dict[str, Any]:
         return {"relationships": {"arguments": {"to": f"source('{source}', 'students')", "field": "student_id"}}}
 
+    def unique(columns: str) -> dict[str, Any]:
+        return {"unique": {"arguments": {"column_name": f"({columns})"}}}
+
     to_classes = {
         "arguments": {"to": "source('rollbook', 'classes')", "field": "class_id"},
         "config": {"severity": "warn"},
     }
     found = entries()
     assert told(found["main.student_classes"]) == {
-        "": [{"unique": {"arguments": {"column_name": "(student_id, class_id)"}}}],
+        "": [unique("student_id, class_id")],
         "student_id": ["not_null", to_students("rollbook")],
         "class_id": ["not_null", {"relationships": to_classes}],
     }
     assert told(found["history.student_summaries"]) == {
-        "": [{"unique": {"arguments": {"column_name": "(student_id, valid_from)"}}}],
+        "": [unique("student_id, valid_from")],
         "student_id": ["not_null", to_students("rollbook_history")],
         "valid_from": ["not_null"],
     }
     assert told(found["main.class_comparison"]) == {"class_id": ["not_null", "unique"]}
     assert told(found["main.changes"]) == {
-        "": [
-            {
-                "unique": {
-                    "arguments": {
-                        "column_name": "(snapshot_date, table_name, student_id, class_id, change, column_name)"
-                    }
-                }
-            }
-        ],
-        "snapshot_date": ["not_null"],
-        "table_name": ["not_null"],
-        "change": ["not_null"],
+        "": [unique("snapshot_date, table_name, student_id, class_id, change, column_name")],
+        **{name: ["not_null"] for name in ("snapshot_date", "table_name", "change")},
     }
     assert told(found["ops.pages"]) == {}
     assert all(told(t) == {} for name, t in found.items() if name.startswith("snapshots."))
@@ -114,18 +107,22 @@ def test_it_is_written_again_over_itself_and_over_nothing_else(tmp_path: Path) -
     path.write_text(f"{dbt.MARK}\nas an earlier version wrote it")
     assert dbt.write(tmp_path).read_text() == dbt.render()
     path.write_text("sources: []  # somebody's own\n")
-    kept = f"{path} was not written by Rollbook, so it is kept: move it, or name another folder"
-    with pytest.raises(ArgumentError, match=f"^{kept}$"):
-        dbt.write(tmp_path)
+    is_kept(path)
     assert path.read_text() == "sources: []  # somebody's own\n"
     path.rename(tmp_path / "mine.yml")
     path.symlink_to(tmp_path / "mine.yml")
-    with pytest.raises(ArgumentError, match=f"^{kept}$"):
-        dbt.write(tmp_path)
+    is_kept(path)
     path.unlink()
     path.mkdir()
-    with pytest.raises(ArgumentError, match=f"^{kept}$"):
-        dbt.write(tmp_path)
+    is_kept(path)
+
+
+def is_kept(path: Path) -> None:
+    with pytest.raises(ArgumentError) as refused:
+        dbt.write(path.parent)
+    assert refused.value.message == (
+        f"{path} was not written by Rollbook, so it is kept: move it, or name another folder"
+    )
 
 
 @pytest.fixture(scope="module")

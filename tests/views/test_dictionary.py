@@ -72,10 +72,8 @@ def test_a_question_of_the_cookbook_returns_rows(recipe: Recipe, fortnight: Scho
 
 
 def test_the_newest_day_can_be_asked_for_by_a_variable(fortnight: School) -> None:
-    assert (
-        "`SET VARIABLE day = (SELECT MAX(day)\n  FROM calendar)`, then `WHERE snapshot_date = getvariable('day')`"
-        in (dictionary.render())
-    )
+    told = "`SET VARIABLE day = (SELECT MAX(day)\n  FROM calendar)`, then `WHERE snapshot_date = getvariable('day')`"
+    assert told in dictionary.render()
     with duckdb.connect(fortnight.published, read_only=True) as con:
         con.execute("SET VARIABLE day = (SELECT MAX(day) FROM calendar)")
         asked = "SELECT student_id, completion_rate, class_count FROM {} ORDER BY ALL"

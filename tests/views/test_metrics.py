@@ -1,4 +1,4 @@
-"""The measures that views share: each one's SQL, run at its grain, gives what the views show, and stands nowhere else."""
+"""The measures that views share: the SQL of each, at its grain, gives what the views show, and is written once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_file_lists_every_measure_and_what_it_lists_can_be_run(fortnight: Sc
         assert fortnight.rows(f"SELECT {grain}, {expression} FROM {source}{groups}")
 
 
-def test_a_definition_stands_once() -> None:
+def test_a_definition_is_written_once() -> None:
     """Views name a measure; none repeats its SQL, where that is more than a column and a word."""
     folder = files("pipelines.views").joinpath("sql")
     for name in catalog.VIEWS:

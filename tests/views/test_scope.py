@@ -1,4 +1,4 @@
-"""The views over many institutions give each what the same view over it alone gives, whatever rows there are.
+"""The views over many institutions give each what the same view over it alone gives, for any rows.
 
 The rows are made at random, straight into the tables: institutions share all their ids and days, so that a join, a
 count or an order across institutions shows.
@@ -135,20 +135,27 @@ def databases(seed: int) -> tuple[duckdb.DuckDBPyConnection, dict[str, duckdb.Du
     return many, own
 
 
+def counted(con: duckdb.DuckDBPyConnection, query: str) -> Counter[str]:
+    return Counter(map(repr, con.execute(query).fetchall()))
+
+
+def of_institution(many: duckdb.DuckDBPyConnection, institution: str, relation: str) -> Counter[str]:
+    """The rows of one institution, from the database of all."""
+    return counted(many, f"SELECT * EXCLUDE (institution) FROM {relation} WHERE institution = '{institution}'")
+
+
 @pytest.mark.parametrize("name", [v.name for v in catalog.views(MANY)])
 def test_each_institution_has_its_own_rows_of_a_view(name: str) -> None:
     compared = 0
     for seed in range(4):
         many, own = databases(seed)
+        total = 0
         for institution, con in own.items():
-            here = f"SELECT * EXCLUDE (institution) FROM {name} WHERE institution = '{institution}'"
-            found, wanted = (
-                Counter(map(repr, c.execute(q).fetchall())) for c, q in ((many, here), (con, f"FROM {name}"))
-            )
+            found, wanted = of_institution(many, institution, name), counted(con, f"FROM {name}")
             assert found == wanted, f"{institution}, seed {seed}: {found - wanted} instead of {wanted - found}"
-            compared += wanted.total()
-        total = sum(len(con.execute(f"FROM {name}").fetchall()) for con in own.values())
-        assert len(many.execute(f"FROM {name}").fetchall()) == total
+            total += wanted.total()
+        assert counted(many, f"FROM {name}").total() == total
+        compared += total
     assert compared > 10
 
 
@@ -172,10 +179,7 @@ def test_the_macros_answer_for_each_institution_as_its_own_do() -> None:
     for institution, con in own.items():
         catalog.create_macros(con, "one")
         for call in calls:
-            here = f"SELECT * EXCLUDE (institution) FROM {call} WHERE institution = '{institution}'"
-            found, wanted = (
-                Counter(map(repr, c.execute(q).fetchall())) for c, q in ((many, here), (con, f"FROM {call}"))
-            )
+            found, wanted = of_institution(many, institution, call), counted(con, f"FROM {call}")
             assert found == wanted, f"{institution}: {call}"
             compared += bool(wanted)
     assert compared > 15

@@ -42,7 +42,7 @@ def test_a_file_that_is_not_there_is_written_and_one_that_is_stays(file: Path) -
 @pytest.mark.parametrize(
     "text",
     [
-        HEADING + "score_below,62.5,whatever\n",
+        HEADING + "score_below,62.5,a comment\n",
         HEADING + "score_below,62.5\n\n",
         "\ufeff" + HEADING + "score_below,62.5,with a byte order mark\n",
         "name;value;meaning\nscore_below;62,5;as a German Excel saves it\n",
@@ -81,7 +81,7 @@ def test_a_malformed_file_is_a_sentence_that_names_the_line_and_what_to_write(
     assert "nothing is lost; correct the line" in raised.value.message
 
 
-def test_a_file_that_is_no_text_is_said_to_be_none(file: Path) -> None:
+def test_a_file_that_is_not_text_is_refused(file: Path) -> None:
     file.write_bytes(b"PK\x03\x04\xff\xfe an Excel file, say")
     with pytest.raises(SettingError, match="it is not a CSV text file"):
         thresholds.read(file)

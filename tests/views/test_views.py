@@ -386,13 +386,3 @@ def test_watch_daily_of_a_class_is_that_of_its_students(fortnight: School) -> No
     assert len(found) > len(DAYS)
     assert found == fortnight.rows(f"FROM watch_daily WHERE student_id IN ({listed})")
     assert fortnight.rows("FROM watch_daily_of_class(-1)") == []
-
-
-def test_nobody_is_on_the_list_twice_and_counting_rows_counts_students(fortnight: School) -> None:
-    assert fortnight.rows("SELECT COUNT(*) - COUNT(DISTINCT student_id) FROM students_to_watch") == [(0,)]
-
-
-def test_a_day_that_was_never_landed_is_no_row_of_a_trend(fortnight: School) -> None:
-    days = [r[0] for r in fortnight.rows("SELECT snapshot_date FROM progress_daily")]
-    assert days == list(DAYS)
-    assert DAYS[0] - timedelta(days=1) not in days

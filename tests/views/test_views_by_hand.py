@@ -31,7 +31,7 @@ class Hand:
         self.con.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", list(values.values()))
 
     def land(self, *days: date) -> None:
-        """Days that the history stands on."""
+        """Days that the history is made of."""
         for day in days:
             self.put("spans.days", snapshot_date=day)
 
@@ -75,10 +75,8 @@ def test_joining_and_leaving_is_told_from_a_title_worded_anew_and_from_coming_ba
         span = {"valid_from": valid_from, "valid_to": valid_to}
         hand.put("history.student_classes", student_id=1, class_id=7, class_title=title, **span)
     hand.put("history.student_classes", student_id=2, class_id=7, class_title="x", valid_from=D[1], valid_to=D[5])
-    asked = (
-        "SELECT snapshot_date, change, class_title, name, is_student_listed, is_class_listed FROM enrollment_changes"
-    )
-    assert hand.ask(asked) == [
+    columns = "snapshot_date, change, class_title, name, is_student_listed, is_class_listed"
+    assert hand.ask(f"SELECT {columns} FROM enrollment_changes") == [
         (D[1], "joined", "x", "Bob", True, False),
         (D[3], "left", "b", "Ada New", True, False),
         (D[4], "joined", "b", "Ada New", True, False),
@@ -115,7 +113,7 @@ def test_why_a_time_in_a_class_ended(hand: Hand) -> None:
     ]
 
 
-def test_a_student_is_active_by_the_later_of_summary_and_tracking(hand: Hand) -> None:
+def test_a_student_is_active_by_the_later_of_summary_and_tracking_for_seven_days(hand: Hand) -> None:
     hand.land(*D)
     for number in (1, 2, 3):
         hand.put("history.students", student_id=number, valid_from=D[0])
@@ -192,7 +190,7 @@ def test_severity_is_one_at_a_threshold_two_at_twice_it_and_adds_up_over_the_rea
     found: dict[int, float] = dict(hand.ask("SELECT student_id, severity FROM students_to_watch"))
     assert found == {number: severity for number, (_, severity) in cases.items() if severity}
     assert list(found) == [6, 3, 5, 2, 1, 4]
-    for name in ("inactive_days", "falling_points", "never_logged_in_days"):  # 0 is no limit to be twice over
+    for name in ("inactive_days", "falling_points", "never_logged_in_days"):  # nothing is twice over a limit of 0
         hand.con.execute("UPDATE main.thresholds SET value = 0 WHERE name = ?", [name])
     assert hand.ask("SELECT severity FROM students_to_watch WHERE student_id = 4") == [(2.0,)]
 
@@ -242,20 +240,11 @@ def test_a_class_without_a_course_or_a_score_is_compared_with_what_there_is(hand
     ]
 
 
-def test_activity_wears_off_after_seven_days_though_nothing_changes(hand: Hand) -> None:
-    hand.land(*D)
-    hand.put("history.students", student_id=1, valid_from=D[0])
-    hand.put("history.student_activity", student_id=1, valid_from=D[0], last_activity_date=D[1])
-    active = [r[0] for r in hand.ask("SELECT active_students FROM progress_daily ORDER BY snapshot_date")]
-    assert active == [1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0]
-
-
 def received(hand: Hand, day: date, landing: int) -> None:
     """What came of the two sets in one sync."""
     for set_name, count in (("students", 1500), ("classes", 40)):
-        hand.put(
-            "ops.sync_sets", snapshot_date=day, landing=landing, set_name=set_name, received=3 * count, records=count
-        )
+        counts = {"received": 3 * count, "records": count}
+        hand.put("ops.sync_sets", snapshot_date=day, landing=landing, set_name=set_name, **counts)
 
 
 def test_a_night_is_told_by_its_last_sync_and_a_night_without_one_is_told_too(hand: Hand) -> None:

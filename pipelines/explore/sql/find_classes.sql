@@ -1,4 +1,4 @@
--- Explore: the classes whose title, code, course or teacher contains a text, or whose id it is; active ones first.
+-- Explore: the classes whose title, code, course or teacher contains a text, or with this id; active ones first.
 SELECT
     class_id,
     CONCAT_WS(', ', class_title, class_code, teacher_name, CASE WHEN class_status = 0 THEN 'inactive' END)

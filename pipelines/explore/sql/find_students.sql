@@ -1,4 +1,4 @@
--- Explore: the students whose name, email address or reference contains a text, or whose id it is; those who left, too.
+-- Explore: the students whose name, email or reference contains a text, or with this id, including former ones.
 WITH known AS (
     SELECT student_id, name, email, reference_id, valid_to
     FROM history.students

@@ -1,5 +1,5 @@
--- Explore: each institution, or those that are chosen, with its figures, and how it stands; those that somebody should
--- look at come first. One of which the newest day is yesterday's may only be further west.
+-- Explore: all institutions, or the chosen ones, with their state and figures; those that need attention come first.
+-- One day behind is not a problem: the institution may only be further west.
 WITH standing AS (
     SELECT
         institution, school_name, newest_day,

@@ -1,4 +1,4 @@
--- Explore: what can be read in the published file, views first, with what a row is; bookkeeping is left out.
+-- Explore: the readable views and tables of the published file, views first, with their comments.
 SELECT schema_name, name, comment
 FROM (
     SELECT schema_name, view_name AS name, comment, 0 AS place FROM duckdb_views() WHERE NOT internal

@@ -1,4 +1,4 @@
--- Explore: the rows of a table or view that fit a filter, sorted: all of them, or a page and how many there are in all.
+-- Explore: the rows of a table or view that match a filter, sorted: all of them, or a page with the total count.
 {% macro fits() -%}
 {% if filtered and comparison == "contains" %}
 WHERE CONTAINS(LOWER(CAST({{ filtered }} AS VARCHAR)), LOWER($value))

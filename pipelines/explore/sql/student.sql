@@ -1,4 +1,4 @@
--- Explore: one student as last stated; of one who left, the last state.
+-- Explore: one student's latest known state, also of a former student.
 SELECT
     s.name, s.email, s.reference_id, s.registration_date, s.valid_to,
     CASE WHEN m.total_assignments > 0 THEN m.completion_rate END AS completion_rate,

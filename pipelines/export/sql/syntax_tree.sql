@@ -1,4 +1,4 @@
--- The kinds of queries, and the table functions, in the syntax tree that DuckDB's parser makes of a query.
+-- The query nodes and table functions in DuckDB's syntax tree of a query.
 SELECT
     LIST(atom ->> '$') FILTER (key = 'type' AND SUFFIX(atom ->> '$', '_NODE')),
     LIST(LOWER(atom ->> '$')) FILTER (key = 'function_name' AND SUFFIX(path, '.function'))

@@ -1,11 +1,10 @@
-"""What computes over many institutions: DuckDB in this process, or an engine that speaks Spark Connect.
+"""The engines that compute over many institutions: DuckDB in this process, or any that speaks Spark Connect.
 
-    protocol.py  what an engine can do, and all that the code that uses one knows of it
+    protocol.py  the interface of an engine
     embedded.py  DuckDB, in this process
-    spark.py     any Spark Connect address; Sail is started here for it
+    spark.py     any Spark Connect address; also starts Sail
 
-The statements are the same files for every engine, in the part of SQL that engines share (`tests/lint_sql.py` holds
-them to it).
+All engines run the same statements, in the SQL dialect that they share (`tests/lint_shared_sql.py` enforces it).
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ __all__ = ["DUCKDB", "SAIL", "Engine", "Place", "of"]
 def of(name: str, scratch: Path) -> Iterator[Engine]:
     """An engine by its name: `duckdb`, `sail`, or a Spark Connect address `sc://host:port`.
 
-    `scratch` is an empty folder for what does not fit into memory. Raises SettingError where the engine's packages are
-    not installed, and EngineError where it does not answer.
+    `scratch` is an empty folder for spilling. Raises SettingError if the engine's packages are not installed, and
+    EngineError if it does not answer.
     """
     if name == DUCKDB:
         from pipelines.fleet.engine.embedded import embedded

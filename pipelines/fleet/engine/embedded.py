@@ -1,4 +1,4 @@
-"""DuckDB as an engine: in this process, on one machine, larger than memory."""
+"""DuckDB as an engine: in this process, on one machine, for data larger than memory."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from pipelines.mirror.bucket import Bucket, filesystem
 from pipelines.store.database import connect, literal
 from pipelines.tables import Column
 
-LEAST = 256 * machine.MB  # of memory: what a school's writer has
+LEAST = 256 * machine.MB  # of memory, as much as a school's writer has
 _WRITTEN = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3"
 
 
 @contextmanager
 def embedded(scratch: Path) -> Iterator[DuckDb]:
-    """An engine of its own, without a file; what does not fit into memory goes to `scratch`."""
+    """A DuckDB in memory, which spills to `scratch`."""
     with connect(scratch=scratch) as con:
-        # It computes over all institutions, on a machine that does nothing else meanwhile: more than a school's writer.
+        # More than a school's writer has: it computes over all institutions, while the machine does nothing else.
         con.execute(f"SET memory_limit = '{max(LEAST, machine.memory() // 4) // machine.MB}MB'")
         con.execute(f"SET threads = {os.cpu_count() or 1}")
         yield DuckDb(con)
 
 
 class DuckDb:
-    """One connection as an `Engine`."""
+    """A DuckDB connection as an `Engine`."""
 
     name = "duckdb"
 
@@ -39,7 +39,7 @@ class DuckDb:
         self._con = con
 
     def read(self, name: str, place: Place, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
-        """Give the Parquet files of a folder a name."""
+        """Define a view over the Parquet files of a folder."""
         wanted = (*folders, *columns)
         found = self._files(place, "/".join((*("*" * len(folders)), "*.parquet")))
         if not found:
@@ -50,12 +50,12 @@ class DuckDb:
         hive = f"true, hive_types = {{{types}}}" if folders else "false"
         source = f"read_parquet([{found}], union_by_name = true, hive_partitioning = {hive})"
         known = {row[0] for row in self._con.execute(f"DESCRIBE FROM {source}").fetchall()}
-        # A file of an earlier Rollbook may have another type: such a value is NULL, as in a file that is upgraded.
+        # A file of an earlier Rollbook may have another type: its values become NULL, as in an upgraded file.
         typed = (f"TRY_CAST({c.name if c.name in known else 'NULL'} AS {_type(c)}) AS {c.name}" for c in wanted)
         self.define(name, f"SELECT {', '.join(typed)} FROM {source}")
 
     def _files(self, place: Place, pattern: str) -> str:
-        """The files that match a pattern below a folder, as SQL; empty without any."""
+        """The files that match a pattern below a folder, as a SQL list; empty if there are none."""
         if isinstance(place, Path):
             return literal(place / pattern) if any(place.glob(pattern)) else ""
         if place is None:
@@ -67,7 +67,7 @@ class DuckDb:
         return ", ".join(literal(f"{place}/{name}") for name in there)
 
     def define(self, name: str, query: str) -> None:
-        """Give the rows of a query a name."""
+        """Define a view."""
         if "." in name:
             self._con.execute(f"CREATE SCHEMA IF NOT EXISTS {name.partition('.')[0]}")
         self._con.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
@@ -89,7 +89,7 @@ class DuckDb:
         return int(row[0])
 
     def hashed(self, columns: Sequence[str]) -> str:
-        """DuckDB's own hash tells NULLs apart."""
+        """DuckDB's own hash distinguishes NULLs."""
         return f"HASH({', '.join(columns)})"
 
 

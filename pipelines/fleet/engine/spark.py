@@ -1,7 +1,7 @@
 """An engine that speaks Spark Connect: a Spark cluster, or Sail, which is started here.
 
-A temporary view has no schema in Spark, and any other would be left in the cluster's catalog, where two builds meet. So
-`history.students` is called `history_students` there. Text is STRING, and a TIMESTAMP without a zone TIMESTAMP_NTZ.
+Spark's temporary views have no schema, and other views would stay in the cluster's catalog, where two builds collide.
+So `history.students` is called `history_students` there. Text is STRING, and a TIMESTAMP without a zone TIMESTAMP_NTZ.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pipelines.tables import Column
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# It is not used here, but every session says so.
+# Every session warns of it, though pandas is not used here.
 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
 log = logging.getLogger(__name__)
@@ -45,14 +45,14 @@ _TYPE = re.compile(r"\bAS (VARCHAR|JSON|TIMESTAMP)\)")
 
 @contextmanager
 def remote(address: str) -> Iterator[SparkSession]:
-    """A session of its own at an address. Raises EngineError where nothing answers."""
+    """A new session at an address. Raises EngineError if nothing answers."""
     place = urlsplit(address)
-    try:  # the client itself would try again for minutes
+    try:  # the client itself would retry for minutes
         socket.create_connection((place.hostname or "", place.port or DEFAULT_PORT), ANSWERS_WITHIN).close()
     except OSError as error:
-        raise EngineError(f"The engine {shown(address)} does not answer: see whether it runs there") from error
+        raise EngineError(f"The engine {shown(address)} does not answer: check that it runs there") from error
     _load()
-    with _told(shown(address)):
+    with _translate_errors(shown(address)):
         session = SparkSession.builder.remote(address).create()
         session.conf.set("spark.sql.session.timeZone", "UTC")
     try:
@@ -65,7 +65,7 @@ def remote(address: str) -> Iterator[SparkSession]:
 def sail(scratch: Path) -> Iterator[SparkSession]:
     """A session on Sail, started in this process on a free port of this machine and stopped afterwards.
 
-    Spark Connect asks for no password: every program on this machine can reach it meanwhile.
+    Spark Connect has no password: every program on this machine can reach it meanwhile.
     """
     from pysail.spark import SparkConnectServer
 
@@ -82,10 +82,10 @@ def sail(scratch: Path) -> Iterator[SparkSession]:
 
 @contextmanager
 def _sail_settings(scratch: Path) -> Iterator[None]:
-    """Sail's settings, which it reads in the environment; those that are there already come first.
+    """Sail's settings, which it reads from the environment; variables that are already set take precedence.
 
-    It sorts within a quarter of the memory, as DuckDB does, and writes what does not fit to `scratch`: pupils' records
-    have no place in the machine's folder for temporary files.
+    It sorts within a quarter of the memory, as DuckDB does, and spills to `scratch`: pupils' records must not go to the
+    machine's folder for temporary files.
     """
     settings = {
         "RUST_LOG": "error",  # it logs to the terminal
@@ -107,16 +107,16 @@ def _sail_settings(scratch: Path) -> Iterator[None]:
 
 
 class Spark:
-    """One session as an `Engine`; `name` is its address, or `sail`."""
+    """A Spark session as an `Engine`; `name` is its address, or `sail`."""
 
     def __init__(self, name: str, session: SparkSession) -> None:
         self.name = shown(name)
         self._session = session
 
     def read(self, name: str, place: Place, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
-        """Give the Parquet files of a folder a name."""
+        """Define a view over the Parquet files of a folder."""
         wanted = [(c.name, _TYPES.get(c.type, c.type)) for c in (*columns, *folders)]
-        with _told(self.name):
+        with _translate_errors(self.name):
             if _has_files(place, "/".join((*("*" * len(folders)), "*.parquet"))):
                 # With a schema, a folder `institution=007` is not read as the number 7.
                 schema = ", ".join(f"{column} {kind}" for column, kind in wanted)
@@ -127,27 +127,27 @@ class Spark:
             rows.createOrReplaceTempView(_called(name))
 
     def define(self, name: str, query: str) -> None:
-        """Give the rows of a query a name."""
-        with _told(self.name):
+        """Define a view."""
+        with _translate_errors(self.name):
             self._rows(query).createOrReplaceTempView(_called(name))
 
     def write(self, query: str, folder: Path, folders: Sequence[str] = ()) -> None:
         """Write the rows of a query into a folder."""
-        with _told(self.name):
+        with _translate_errors(self.name):
             self._rows(query).write.partitionBy(*folders).parquet(str(folder), compression="zstd")
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
         """Return the rows of a query."""
-        with _told(self.name):
+        with _translate_errors(self.name):
             return [tuple(row) for row in self._rows(query).collect()]
 
     def count(self, query: str) -> int:
         """Return how many rows a query has."""
-        with _told(self.name):
+        with _translate_errors(self.name):
             return int(self._rows(query).count())
 
     def hashed(self, columns: Sequence[str]) -> str:
-        """Spark's hash passes over a NULL, so whether there is one is hashed, too."""
+        """Spark's hash skips NULLs, so `IS NULL` is hashed as well."""
         return f"xxhash64({', '.join(f'{column} IS NULL, {column}' for column in columns)})"
 
     def _rows(self, query: str) -> DataFrame:
@@ -156,8 +156,8 @@ class Spark:
 
 
 def _load() -> None:
-    """Load the client. In a process without a main file (a worker, `python -c`) it takes itself for one of its own
-    tests, and ends the process.
+    """Import the client. In a process without a main file (a worker, `python -c`) it believes that it is being tested,
+    and ends the process.
     """
     main = sys.modules["__main__"]
     nameless = main.__spec__ is None and not hasattr(main, "__file__")
@@ -171,12 +171,12 @@ def _load() -> None:
 
 
 def shown(address: str) -> str:
-    """An address without what may follow it: a token."""
+    """An address without its parameters, which may hold a token."""
     return address.partition("/;")[0]
 
 
 def _has_files(place: Place, pattern: str) -> bool:
-    """Whether files match a pattern below a folder. Who names an object store's folder knows that there are some."""
+    """Whether files match a pattern below a folder. A folder in an object store is assumed to have files."""
     return any(place.glob(pattern)) if isinstance(place, Path) else place is not None
 
 
@@ -185,14 +185,14 @@ def _called(name: str) -> str:
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
-    """Say what the engine says in words of ours: its own may repeat a value, and run over pages."""
+def _translate_errors(name: str) -> Iterator[None]:
+    """Turn Spark's errors into EngineError: their own messages may quote a value, and run over pages."""
     try:
         yield
     except PySparkException as error:
         log.debug("%s", error)
         kind = error.getCondition() or type(error).__name__
         raise EngineError(
-            f"The engine {name} failed ({kind}). What readers have stays. See whether it runs and reaches the same"
+            f"The engine {name} failed ({kind}). Readers keep the last file. Check that it runs and reaches the same"
             " files; its own log has the details"
         ) from error

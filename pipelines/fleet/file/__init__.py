@@ -1,11 +1,11 @@
-"""One place to ask: `fleet.duckdb` and `fleet-pseudonymous.duckdb`, made of what the institutions give.
+"""Builds `fleet.duckdb` and `fleet-pseudonymous.duckdb` from the parts that the institutions publish.
 
-    gathering.py     a consistent set of what they give, for one build
-    pseudonymous.py  the same of their pseudonymous files
-    standing.py      the institutions themselves: who is there, up to which day, and what became of the last night
+    gathering.py     a consistent set of parts, for one build
+    pseudonymous.py  the same from the institutions' pseudonymous files
+    standing.py      the table `institutions`: each one's newest day and last night
     rollups.py       the figures by institution, computed by an engine
-    build.py         makes the files of it
-    output.py        the figures in an object store
+    build.py         builds the files
+    output.py        copies the figures to an object store
 
-What an institution gives is written at its publish, in `store.parts`; what the files hold is said in `views.fleet`.
+`store.parts` writes an institution's parts when it publishes; `views.fleet` declares what the files hold.
 """

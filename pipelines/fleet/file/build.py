@@ -1,8 +1,8 @@
-"""Makes `fleet.duckdb` of what the institutions give: their tables side by side, the views over them, the rollups.
+"""Builds `fleet.duckdb` from the institutions' parts: their tables side by side, the views over them, the rollups.
 
-And, where institutions make pseudonymous files, `fleet-pseudonymous.duckdb` of these in the same way. Each is made into
-an empty file, checked, and shown as a whole; until then, and when it fails, readers have the last one. What is in them
-is said in `views.fleet` and `views.pseudonymous`. An engine computes the rollups, of the same Parquet files.
+If institutions make pseudonymous files, `fleet-pseudonymous.duckdb` is built from these in the same way. Each is built
+as a new file, checked, and published atomically; until then, and when it fails, readers keep the last one. The contents
+are declared in `views.fleet` and `views.pseudonymous`. An engine computes the rollups from the same Parquet files.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ sql = statements("pipelines.fleet.file")
 
 @dataclass(frozen=True)
 class Built:
-    """What a build made: how many institutions and students, up to which day, and who was left out and why.
+    """The result of a build: how many institutions and students, up to which day, and which were left out and why.
 
-    `pseudonymous` says the same of fleet-pseudonymous.duckdb, and which institutions have no place in it, as they make
-    no pseudonymous file; None where none does, or where it could not be made: `failed` then says why. `not_copied` says
-    why the figures did not reach the object store.
+    `pseudonymous` is the same for fleet-pseudonymous.duckdb, with `makes_none`: the institutions that make no
+    pseudonymous file. It is None if no institution makes one, or if it could not be built: `failed` then says why.
+    `not_copied` says why the figures did not reach the object store.
     """
 
     institutions: int
@@ -67,14 +67,14 @@ class _Stamp:
 
 @dataclass(frozen=True)
 class _Next:
-    """A next version that is whole, of what it was made, and how many students are in it."""
+    """A complete next version, the parts that it was built from, and how many students are in it."""
 
     file: FleetFile
     found: Gathered
     students: int
 
     def show(self) -> Built:
-        """Lead readers to it: those who may read every institution's own file."""
+        """Publish it, readable for those who may read every institution's own file."""
         given = self.found.given.values()
         self.file.publish(reduce(lambda a, b: a & b, (g.mode for g in given), 0o777) | files.PRIVATE_FILE)
         newest = max((g.newest_day for g in given if g.newest_day), default=None)
@@ -84,9 +84,9 @@ class _Next:
 
 
 class FleetBuild:
-    """One build. `fleet` is the fleet's folder, `engine` what computes the rollups, as `engines.of` names it.
+    """One build. `fleet` is the fleet's folder, `engine` the name of the engine for the rollups, as in `engines.of`.
 
-    `lake` is the object store's folder that gets the rollups, if there is one.
+    `lake` is the URL of the object store's folder that gets the rollups, or empty.
     """
 
     def __init__(
@@ -104,10 +104,10 @@ class FleetBuild:
         self.lake = lake
 
     def build(self) -> Built:
-        """Make the files and show them to readers.
+        """Build and publish the files.
 
-        An institution whose parts are damaged is left out and named. Raises NothingLandedError when no institution
-        gives anything, BusyError while another build runs, EngineError, and CheckError; the last files then stay.
+        An institution whose parts are damaged is left out and named. Raises NothingLandedError when no institution has
+        parts, BusyError while another build runs, EngineError, and CheckError; readers then keep the last files.
         """
         file, coded = (FleetFile(self.fleet, pseudonymous=p) for p in (False, True))
         with machine.translate_errors(self.fleet), file.building():
@@ -117,7 +117,7 @@ class FleetBuild:
                 found = gather(self.fleet, file.sources, self.registry)
                 named = self._make(file, found, stamp)
                 without_names, failed = self._make_pseudonymous(coded, found, stamp)
-                built = named.show()  # only now, so that the two are shown a moment apart
+                built = named.show()  # only now, so that both are published at almost the same time
                 shown = without_names.show() if without_names is not None else None
                 not_copied = self._copy(file, stamp)
             finally:
@@ -125,7 +125,7 @@ class FleetBuild:
         return replace(built, pseudonymous=shown, failed=failed, not_copied=not_copied)
 
     def _copy(self, file: FleetFile, stamp: _Stamp) -> str:
-        """Copy the rollups to the object store, if there is one; returns why that failed, if it did."""
+        """Copy the rollups to the object store, if there is one; returns why that failed, or an empty text."""
         try:
             if self.lake:
                 output.publish(self.lake, file.rollups, stamp.version, stamp.at)
@@ -134,22 +134,22 @@ class FleetBuild:
         return ""
 
     def _make_pseudonymous(self, file: FleetFile, named: Gathered, stamp: _Stamp) -> tuple[_Next | None, str]:
-        """Make the file without names, if there is anything for it; else say in words why it could not be made.
+        """Build the file without names, if any institution makes one; returns it, or why it could not be built.
 
-        Its readers then keep the one that they have, which says by its version that it is older.
+        Its readers then keep the last one, whose version shows that it is older.
         """
         if not pseudonymous.makers(file.root, (*named.given, *named.left_out)):
-            file.clear()  # nobody would keep it up
+            file.clear()  # it would never be updated
             return None, ""
         try:
             with machine.translate_errors(self.fleet):
                 return self._make(file, pseudonymous.gather(file, named), stamp), ""
         except (RollbookError, OSError, duckdb.Error) as error:
-            # DuckDB's own words may repeat a value.
+            # DuckDB's own message may quote a value.
             return None, error.message if isinstance(error, RollbookError) else type(error).__name__
 
     def _make(self, file: FleetFile, found: Gathered, stamp: _Stamp) -> _Next:
-        """Make the next version; again without an institution whose files turn out to be damaged."""
+        """Build the next version; if files turn out to be damaged, start again without their institutions."""
         while found.given:
             try:
                 with connect(file.next, scratch=file.scratch) as con:
@@ -164,38 +164,38 @@ class FleetBuild:
                 for name in damaged.names:
                     found.leave_out(name, DAMAGED)
         raise NothingLandedError(
-            "No institution has published anything that could be put together: run `rollbook fleet sync` first"
+            "No institution has published anything that could be combined: run `rollbook fleet sync` first"
         )
 
     def _fill(self, con: duckdb.DuckDBPyConnection, file: FleetFile, found: Gathered) -> int:
         """Put the institutions' tables side by side; returns how many students there are."""
-        given = _relations(file)
-        told = contents.shown(INSTITUTIONS) if file.is_pseudonymous else INSTITUTIONS.columns
+        relations = _relations(file)
+        columns = contents.shown(INSTITUTIONS) if file.is_pseudonymous else INSTITUTIONS.columns
         with transaction(con):
             views.create_tables(con, (contents.RELEASE,) if file.is_pseudonymous else ())
-            _insert(con, INSTITUTIONS, told, standing.rows(self.fleet, self.registry, found.given, found.left_out))
-        for relation in given:
+            _insert(con, INSTITUTIONS, columns, standing.rows(self.fleet, self.registry, found.given, found.left_out))
+        for relation in relations:
             _fill_table(con, relation, found)
-        _check(con, file, given, found)
+        _check(con, file, relations, found)
         row = con.execute("SELECT COUNT(*) FROM main.students").fetchone()
         return int(row[0]) if row else 0
 
 
 class _DamagedPartsError(DamagedError):
-    """Files that an institution gave cannot be read."""
+    """Parts of these institutions cannot be read."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        super().__init__(f"What the institutions {', '.join(names)} give the fleet cannot be read")
+        super().__init__(f"The parts of the institutions {', '.join(names)} cannot be read")
         self.names = tuple(names)
 
 
 def _relations(file: FleetFile) -> tuple[Relation, ...]:
-    """The tables that institutions give for a file."""
+    """The tables of institutions that a file holds."""
     return pseudonymous.shared() if file.is_pseudonymous else parts.shared()
 
 
 def _finish(con: duckdb.DuckDBPyConnection, file: FleetFile, stamp: _Stamp) -> None:
-    """Take in the rollups, and make the views."""
+    """Load the rollups, and create the views."""
     with transaction(con):
         con.execute("INSERT INTO spans.version VALUES ($1, $2)", [stamp.version, stamp.at])
         for rollup in views.rollups():
@@ -223,8 +223,8 @@ def _insert(
 def _fill_table(con: duckdb.DuckDBPyConnection, relation: Relation, found: Gathered) -> None:
     """Fill a table with the rows of all institutions, in the order of their names.
 
-    Parts of an earlier Rollbook may lack a column, or have another type there: such values are NULL, as in a file that
-    is upgraded.
+    Parts of an earlier Rollbook may lack a column, or have another type: its values become NULL, as in an upgraded
+    file.
     """
     there = found.files(parts.title(relation))
     if not there:
@@ -250,7 +250,7 @@ def _can_be_read(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
 
 
 def _check(con: duckdb.DuckDBPyConnection, file: FleetFile, relations: Iterable[Relation], found: Gathered) -> None:
-    """Raise CheckError unless each table holds what each institution says that it gave, and nothing else."""
+    """Raise CheckError unless each table has exactly as many rows of each institution as its parts."""
     broken = {}
     for relation in relations:
         table, full = parts.title(relation), f"{relation.schema}.{relation.name}"

@@ -1,7 +1,7 @@
-"""A consistent set of what the institutions give, for one build.
+"""A consistent set of the institutions' parts, for one build.
 
-Institutions publish while a build runs, and remove the files of their older version then. So each institution's files
-get a second name in the build's own folder, all of one version, before any is read.
+Institutions publish while a build runs, and remove the files of their older version then. So each institution's files,
+all of one version, are hard-linked into the build's own folder before any is read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipelines.institutions import Registry
 from pipelines.store import parts
 from pipelines.store.parts import Given
 
-# How often an institution is tried again that publishes while its files are gathered, and how long to wait in between.
+# Attempts for an institution that publishes while its files are gathered, and the wait between them.
 TRIES = 5
 WAIT_SECONDS = 0.2
 
@@ -28,22 +28,22 @@ RENAMED = "it is not in the registry, and its school is there under the name {}"
 
 @dataclass
 class Gathered:
-    """What was gathered: what each institution gives, and why others were left out, by name."""
+    """The gathered parts of each institution, and why others were left out, by name."""
 
     links: Path
     given: dict[str, Given] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def files(self, table: str) -> dict[str, Path]:
-        """The files of a table by institution, in order; of an earlier Rollbook's parts it may be missing."""
+        """The files of a table by institution, in order. Parts of an earlier Rollbook may lack the table."""
         return {name: self.path(table, name) for name in sorted(self.given) if table in self.given[name].tables}
 
     def path(self, table: str, name: str) -> Path:
-        """Where the file of a table is for the build."""
+        """The path of an institution's file of a table within the build's folder."""
         return self.links / table / f"{name}.parquet"
 
     def leave_out(self, name: str, why: str) -> None:
-        """Go on without an institution. Its files go too: an engine reads all that are in a folder."""
+        """Leave an institution out. Its files are removed: an engine reads all files in a folder."""
         for file in self.links.glob(f"*/{name}.parquet"):
             file.unlink()
         self.given.pop(name, None)
@@ -51,7 +51,7 @@ class Gathered:
 
 
 def gather(fleet: Path, links: Path, registry: Registry) -> Gathered:
-    """Gather what all institutions give, those that left the registry among them."""
+    """Gather the parts of all institutions, including those that left the registry."""
     found = Gathered(links)
     for name in parts.givers(fleet):
         given = _linked(fleet, found, name)
@@ -65,7 +65,7 @@ def gather(fleet: Path, links: Path, registry: Registry) -> Gathered:
 
 
 def _linked(fleet: Path, found: Gathered, name: str) -> Given | None:
-    """Give an institution's files a second name; None when they are not all there."""
+    """Link an institution's files; None if some are missing or damaged."""
     for number in range(TRIES):
         if number:
             time.sleep(WAIT_SECONDS)
@@ -75,28 +75,28 @@ def _linked(fleet: Path, found: Gathered, name: str) -> Given | None:
         try:
             for table, part in given.tables.items():
                 target = found.path(table, name)
-                same_file(parts.path_of(fleet, table, name, part), target)
+                link_or_copy(parts.path_of(fleet, table, name, part), target)
                 if target.stat().st_size != part.size:
                     raise FileNotFoundError(part.file)
-        except FileNotFoundError:  # it publishes just now, or somebody removed a file
+        except FileNotFoundError:  # it is publishing, or a file was removed
             continue
         return given
     return None
 
 
 def _renamed(given: Mapping[str, Given], registry: Registry) -> dict[str, str]:
-    """Institutions that left the registry and whose school is in it under another name: that other name by theirs."""
+    """Institutions that left the registry but whose school is in it under another name: old name to new name."""
     now = {g.school_id: name for name, g in given.items() if name in registry.institutions}
     return {name: now[g.school_id] for name, g in given.items() if now.get(g.school_id, name) != name}
 
 
-def same_file(file: Path, name: Path) -> None:
-    """Give a file a second name; where the disk cannot, a copy."""
-    files.folder(name.parent)
-    name.unlink(missing_ok=True)
+def link_or_copy(file: Path, target: Path) -> None:
+    """Hard-link a file, or copy it where the file system has no hard links. Raises FileNotFoundError."""
+    files.folder(target.parent)
+    target.unlink(missing_ok=True)
     try:
-        os.link(file, name)
+        os.link(file, target)
     except FileNotFoundError:
         raise
     except OSError:
-        shutil.copyfile(file, name)
+        shutil.copyfile(file, target)

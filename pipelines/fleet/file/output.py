@@ -1,11 +1,11 @@
-"""The fleet's figures in the object store (`ROLLBOOK_LAKE`): the rollups as Parquet, a folder a version.
+"""The fleet's figures in the object store (`ROLLBOOK_LAKE`): the rollups as Parquet, one folder per version.
 
     fleet/versions/<version>/<rollup>.parquet   one version, never changed
-    fleet/current/00000007.json                 which version counts: the highest number does
+    fleet/current/00000007.json                 a pointer to a version: the highest number is current
 
-A version is there, and was read back, before its pointer is created; and a pointer is created only if no other
-has its number. So of two builders at once one wins, and the other says so. The last three versions stay. They hold
-figures of institutions and no pupil.
+A version is complete, and was read back, before its pointer is created, and a pointer is created only if its number is
+free. So one of two concurrent builders wins, and the other raises. The last three versions are kept. They hold figures
+of institutions and of no pupil.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VERSION = re.compile(r"versions/(\w+)/")
 
 
 class Pointer(msgspec.Struct, frozen=True, kw_only=True):
-    """Which version counts, when it was made (UTC), and the SHA-256 of each of its files by name."""
+    """A version, when it was made (UTC), and the SHA-256 of each of its files by name."""
 
     number: int
     version: str
@@ -36,10 +36,10 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def publish(url: str, rollups: Path, version: str, made_at: datetime) -> Pointer:
-    """Copy the rollups, a folder each, and make them the version that counts.
+    """Copy the rollups, a folder each, and make them the current version; returns its pointer.
 
-    Raises MirrorError where the store does not take them, and where another builder was first; the version that counted
-    before then still does.
+    Raises MirrorError if the store refuses them, or if another builder was first; the current version is then
+    unchanged.
     """
     bucket = Bucket(url, FOLDER)
     pointers, versions = _listed(bucket)
@@ -55,22 +55,22 @@ def publish(url: str, rollups: Path, version: str, made_at: datetime) -> Pointer
     except TakenError:
         bucket.delete(f"versions/{version}/{name}" for name in found)
         raise MirrorError(
-            f"Another build was published to {bucket.url} at the same time, so this one does not count there. Let one"
-            " machine alone build this fleet"
+            f"Another build was published to {bucket.url} at the same time, so this one is not current there. Build"
+            " this fleet on one machine only"
         ) from None
     _retire(bucket, [*sorted(pointers), number], versions)
     return pointer
 
 
 def current(url: str) -> Pointer | None:
-    """The version that counts; None where nothing was published. Raises MirrorError."""
+    """The current version's pointer; None if nothing was published. Raises MirrorError."""
     bucket = Bucket(url, FOLDER)
     pointers, _ = _listed(bucket)
     return _read(bucket, max(pointers)) if pointers else None
 
 
 def _retire(bucket: Bucket, numbers: list[int], versions: dict[str, list[str]]) -> None:
-    """Remove all versions that were there before, but for the last ones that counted."""
+    """Remove older pointers and versions, except for the last ones."""
     kept = {pointer.version for number in numbers[-KEPT:] if (pointer := _read(bucket, number))}
     bucket.delete(_pointer(number) for number in numbers[:-KEPT])
     bucket.delete(name for version, names in versions.items() if version not in kept for name in names)

@@ -1,7 +1,7 @@
-"""What `fleet-pseudonymous.duckdb` is made of: each institution's own pseudonymous file, its tables as Parquet.
+"""The input of `fleet-pseudonymous.duckdb`: the tables of each institution's own pseudonymous file, as Parquet.
 
-They are written for one build, into its own folder, and nowhere else. A file is opened once and stays what it was,
-whatever its institution publishes meanwhile. An institution that makes none is not in the fleet's.
+They are written for one build, into its own folder only. Each file is opened once, so it does not change when its
+institution publishes meanwhile. An institution without a pseudonymous file is not included.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ DAMAGED = (
 
 
 def shared() -> tuple[Relation, ...]:
-    """The tables of an institution that are in the fleet's file."""
+    """The tables of an institution in the fleet's pseudonymous file."""
     return (*parts.shared(), contents.RELEASE)
 
 
 def makers(root: Path, institutions: Iterable[str]) -> set[str]:
-    """Those of some institutions that have a pseudonymous file, whole or not; `root` has their folders."""
+    """The institutions that have a pseudonymous file, intact or not; `root` has their folders."""
     links = {name: root / name / PSEUDONYMOUS for name in institutions}
     return {name for name, link in links.items() if link.is_symlink() or link.exists()}
 
 
 def gather(file: FleetFile, named: Gathered) -> Gathered:
-    """Gather what the institutions that are `named` in fleet.duckdb give without names. Raises MachineError."""
+    """Gather the pseudonymous tables of the institutions that are in fleet.duckdb (`named`). Raises MachineError."""
     found = Gathered(file.sources, left_out=dict(named.left_out))
     made = makers(file.root, named.given)
     with reuse_instances(file.scratch):
@@ -78,7 +78,7 @@ def _given(file: FleetFile, found: Gathered, name: str) -> Given:
 
 
 def _written(con: duckdb.DuckDBPyConnection, found: Gathered, name: str, mode: int) -> Given:
-    """Write the tables of an open file. What is declared personal now is left out, whatever it was when it was made."""
+    """Write the tables of an open file. Columns declared personal now are left out, even if the file has them."""
     about = con.execute(sql("coded")).fetchone()
     if about is None:
         raise DamagedError(f"{PSEUDONYMOUS} of {name} does not say what it was made from")

@@ -1,4 +1,4 @@
-"""The rollups of a fleet, computed by an engine: from the institutions' Parquet files into one folder a rollup."""
+"""The rollups of a fleet, computed by an engine from the institutions' Parquet files, into one folder per rollup."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def compute(engine: Engine, given: Path, into: Path) -> None:
 
 
 def compute_from_tables(engine: Engine, into: Path) -> None:
-    """Compute every rollup of tables that the engine knows by their names. Raises EngineError."""
+    """Compute every rollup from tables already defined in the engine. Raises EngineError."""
     for rollup in views.rollups():  # a later one reads an earlier one
         folder = into / rollup.name
         engine.write(rollup.query, folder)
@@ -33,12 +33,12 @@ def compute_from_tables(engine: Engine, into: Path) -> None:
 
 
 def columns(rollup: View) -> tuple[Column, ...]:
-    """A rollup's columns with their types, whichever engine computes it."""
-    types: Mapping[tuple[str, str], Any] = views.types()  # DECIMAL is among them
+    """A rollup's columns with their types, the same for every engine."""
+    types: Mapping[tuple[str, str], Any] = views.types()  # includes DECIMAL
     return tuple(Column(name, types[rollup.name, name], comment) for name, comment in rollup.columns)
 
 
 def computed(rollup: View, folder: Path) -> str:
-    """The rows of a rollup that was computed, as SQL for DuckDB."""
+    """A query for DuckDB that reads a computed rollup."""
     typed = ", ".join(f"CAST({c.name} AS {c.type}) AS {c.name}" for c in columns(rollup))
     return f"SELECT {typed} FROM read_parquet({literal(folder / rollup.name / '*.parquet')}) ORDER BY ALL"

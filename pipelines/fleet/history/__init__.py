@@ -1,6 +1,6 @@
-"""The histories of all institutions again, from their lakes, by an engine.
+"""Recomputes the histories of all institutions from their lakes, with an engine.
 
-lakes.py      the institutions' lakes as one, or their copies in an object store, for an engine
-histories.py  the histories of all of them, computed from that, and compared with what is published
-rebuild.py    publishes them, or says where they differ
+lakes.py      the institutions' lakes, or their copies in an object store, as one lake for an engine
+histories.py  computes the histories from it, and compares them with the published ones
+rebuild.py    publishes them, or reports the differences
 """

@@ -1,7 +1,7 @@
-"""The histories of many institutions, computed from their lakes by an engine, and compared with what is published.
+"""The histories of many institutions, computed from their lakes by an engine, and compared with the published ones.
 
-The statements are those of `store.history`, over all institutions at once: the runs of days, the versions by their
-definition (G7), the current rows, the changes. Each result is written and read back, so that nothing is computed twice.
+Runs the statements of `store.history` over all institutions at once: the runs of days, the versions by their definition
+(G7), the current rows, the changes. Each result is written and read back, so that nothing is computed twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SEEN = (
     Column("set_name", "VARCHAR", "The set."),
     Column("id", "BIGINT", "The record."),
     Column("state", "VARCHAR", "What was observed of it."),
-    Column("table_name", "VARCHAR", "The table that it is silent about."),
+    Column("table_name", "VARCHAR", "The table whose values it does not state."),
 )
 _LANDED = (Column("set_name", "VARCHAR", "The set."), Column("proven", "BOOLEAN", "Whether it was proven complete."))
 # The text of a value of these types differs between engines: 1e16 and 1.0E16.
@@ -35,7 +35,7 @@ _TYPED = ("DOUBLE", "TIMESTAMP")
 
 @dataclass(frozen=True)
 class Difference:
-    """Rows of one institution's table that its published file lacks, and rows that it has too many."""
+    """How many rows of a table an institution's published file lacks, and how many it has too many."""
 
     institution: str
     table: str
@@ -44,7 +44,7 @@ class Difference:
 
 
 class Histories:
-    """All histories of these lakes, computed into the folder `into`."""
+    """The histories of these lakes, computed into the folder `into`."""
 
     def __init__(self, engine: Engine, lakes: Lakes, into: Path) -> None:
         self.engine = engine
@@ -52,7 +52,7 @@ class Histories:
         self.into = into
 
     def compute(self) -> None:
-        """Compute them. Raises EngineError."""
+        """Compute the history, current rows and changes of every table. Raises EngineError."""
         for table in TABLES.values():
             self.lakes.read(self.engine, table.name, table.columns)
         self.lakes.read(self.engine, OBSERVED, _SEEN)
@@ -67,25 +67,25 @@ class Histories:
         self.engine.define("main.changes", changes)
 
     def computed(self, institution: str, days: Mapping[date, str]) -> Computed:
-        """What was computed for one institution, whose lake had these days."""
+        """The result for one institution; `days` are the days of its lake."""
         found = (folder / f"{INSTITUTION}={institution}" for folder in self.into.iterdir())
         return Computed({folder.parent.name: folder for folder in found if folder.is_dir()}, days)
 
     def compare(self, given: Path, institutions: Sequence[str]) -> list[Difference]:
-        """Compare them with what these institutions have published, row by row both ways.
+        """Compare the result with what these institutions have published, as multisets of rows, both ways.
 
-        `given` has a folder for each table, with a file for each institution that has rows.
+        `given` has a folder for each table, with a file for each institution that has rows. Raises EngineError.
         """
         found = []
         for name, relation, columns in _compared():
             published = f"given.{name.replace('.', '_')}"
             self.engine.read(published, given / name, (WHICH, *columns))
             mine, theirs = (f"SELECT {INSTITUTION}, {_typed(columns)} FROM {of}" for of in (relation, published))
-            lacking, surplus = self._others(mine, theirs), self._others(theirs, mine)
+            lacking, surplus = self._count_except(mine, theirs), self._count_except(theirs, mine)
             found += [
-                Difference(each, name, lacking[each], surplus[each])
-                for each in institutions
-                if lacking[each] or surplus[each]
+                Difference(institution, name, lacking[institution], surplus[institution])
+                for institution in institutions
+                if lacking[institution] or surplus[institution]
             ]
         return found
 
@@ -102,20 +102,20 @@ class Histories:
         self._keep(f"main.{name}", history.current(table, MANY), table.columns)
         self._keep(f"main.changes_{name}", history.changes(table, MANY), CHANGES.columns)
 
-    def _others(self, these: str, those: str) -> Counter[str]:
-        """How many of these rows are not among those, by institution."""
-        query = f"SELECT {INSTITUTION}, COUNT(*) FROM ({these} EXCEPT ALL {those}) AS other GROUP BY {INSTITUTION}"
+    def _count_except(self, left: str, right: str) -> Counter[str]:
+        """The number of rows of `left` that are not in `right`, by institution."""
+        query = f"SELECT {INSTITUTION}, COUNT(*) FROM ({left} EXCEPT ALL {right}) AS other GROUP BY {INSTITUTION}"
         return Counter({str(name): int(str(count)) for name, count in self.engine.rows(query)})
 
     def _keep(self, name: str, query: str, columns: Sequence[Column]) -> None:
-        """Compute a relation, and give its rows that name."""
+        """Write a query's rows, and define a relation of this name over them."""
         title = name.removeprefix("main.")
         self.engine.write(query, self.into / title, [INSTITUTION])
         self.engine.read(name, self.into / title, columns, [WHICH])
 
 
 def _compared() -> Iterator[tuple[str, str, tuple[Column, ...]]]:
-    """What is compared: a table's name among what institutions give, its relation here, and its columns."""
+    """The tables to compare: the name among the institutions' parts, the relation here, and the columns."""
     for table in TABLES.values():
         yield f"spans.{table.name}", f"spans.{table.name}", (*table.versioned, *SPAN)
         yield f"history.{table.name}", f"history.{table.name}", (*table.versioned, *VALID)
@@ -124,17 +124,19 @@ def _compared() -> Iterator[tuple[str, str, tuple[Column, ...]]]:
 
 
 def _typed(columns: Sequence[Column]) -> str:
-    """The columns as SQL; the values in `changes` are text, which is compared as what it stands for."""
+    """The columns as SQL. The values in `changes` are text, and are normalised by their column's type."""
     return ", ".join(_value(c.name) if c.name in ("old_value", "new_value") else c.name for c in columns)
 
 
 def _value(name: str) -> str:
-    cases = " ".join(f"WHEN {_of(kind)} THEN CAST(CAST({name} AS {kind}) AS VARCHAR)" for kind in _TYPED if _of(kind))
+    cases = " ".join(
+        f"WHEN {_is_of(kind)} THEN CAST(CAST({name} AS {kind}) AS VARCHAR)" for kind in _TYPED if _is_of(kind)
+    )
     return f"CASE {cases} ELSE {name} END AS {name}"
 
 
-def _of(kind: str) -> str:
-    """Whether a change is of a column of this type."""
+def _is_of(kind: str) -> str:
+    """A condition in SQL: whether a change is of a column of this type. Empty if no column is."""
     found = ((table.name, [f"'{c.name}'" for c in table.tracked if c.type == kind]) for table in TABLES.values())
     return " OR ".join(
         f"(table_name = '{table}' AND column_name IN ({', '.join(columns)}))" for table, columns in found if columns

@@ -1,12 +1,12 @@
 """The lakes of many institutions as one, for an engine: those in the institutions' folders, or their copies.
 
-Those here get second names in folders that an engine reads as columns, and stay as they were then: institutions sync
-meanwhile, and replace the files of a day.
+Local lakes are hard-linked into Hive-partitioned folders, so that they do not change when institutions sync meanwhile
+and replace the files of a day.
 
     <table>/institution=<name>/snapshot_date=<day>/part-0.parquet
 
-The copies (`ROLLBOOK_LAKE`) are read where they are. One that is replaced meanwhile is of other days than what its
-institution has published, or has in its folder, and is not compared or taken over for that reason.
+The copies (`ROLLBOOK_LAKE`) are read in place. A copy that is replaced meanwhile has other days than its institution
+has published, or has in its folder, and is therefore neither compared nor adopted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Protocol
 from pipelines.errors import RollbookError
 from pipelines.flatten import schema
 from pipelines.fleet.engine import Engine
-from pipelines.fleet.file.gathering import TRIES, same_file
+from pipelines.fleet.file.gathering import TRIES, link_or_copy
 from pipelines.mirror.lake import copied_lake
 from pipelines.settings import load
 from pipelines.store.lake import DAYS, DayRecord, Lake
@@ -40,13 +40,13 @@ NO_COPY = "ROLLBOOK_LAKE, which says where its copy is, is not set"
 
 
 class Lakes(Protocol):
-    """Lakes of several institutions: the digest of each day by institution, and why others were left out."""
+    """The lakes of several institutions: each day's checksum by institution, and why others were left out."""
 
     days: dict[str, dict[date, str]]
     left_out: dict[str, str]
 
     def read(self, engine: Engine, table: str, columns: Sequence[Column]) -> None:
-        """Give the rows of a table of all lakes the name `lake.<table>`, with their institution and day."""
+        """Define `lake.<table>`: a table's rows of all lakes, with their institution and day."""
 
 
 @dataclass
@@ -58,29 +58,29 @@ class Linked:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def read(self, engine: Engine, table: str, columns: Sequence[Column]) -> None:
-        """Name the rows of a table."""
+        """Define `lake.<table>`."""
         engine.read(f"lake.{table}", self.folder / table, columns, (WHICH, SNAPSHOT_DATE))
 
 
 @dataclass
 class Copied:
-    """Copies of lakes, each where it is: `places` has the folder of each table by institution."""
+    """Copies of lakes, read in place: `places` has the folder of each table by institution."""
 
     places: dict[str, Mapping[str, Path | str]] = field(default_factory=dict)
     days: dict[str, dict[date, str]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def read(self, engine: Engine, table: str, columns: Sequence[Column]) -> None:
-        """Name the rows of a table: those of each copy, then of all."""
+        """Define `lake.<table>` as the union of all copies."""
         names = [name for name in self.days if table in self.places[name]]
         if not names:
             engine.read(f"lake.{table}", None, columns, (WHICH, SNAPSHOT_DATE))
             return
-        told = ", ".join(c.name for c in (SNAPSHOT_DATE, *columns))
+        selected = ", ".join(c.name for c in (SNAPSHOT_DATE, *columns))
         rows = []
         for number, name in enumerate(names):
             engine.read(f"lake.{table}_{number}", self.places[name][table], columns, (SNAPSHOT_DATE,))
-            rows.append(f"SELECT CAST('{name}' AS VARCHAR) AS {INSTITUTION}, {told} FROM lake.{table}_{number}")
+            rows.append(f"SELECT CAST('{name}' AS VARCHAR) AS {INSTITUTION}, {selected} FROM lake.{table}_{number}")
         engine.define(f"lake.{table}", " UNION ALL ".join(rows))
 
 
@@ -99,7 +99,7 @@ def copied(names: Iterable[str]) -> Copied:
 
 
 def _gather(found: Lakes, names: Iterable[str], take: Callable[[Rollbook, str], str]) -> None:
-    """Take the lake of each institution; `take` returns why it cannot be taken, or nothing."""
+    """Add each institution's lake with `take`, which returns why it is left out, or an empty text."""
     for name in names:
         try:
             book = Rollbook(load(institution=name, fetches=False))
@@ -111,7 +111,7 @@ def _gather(found: Lakes, names: Iterable[str], take: Callable[[Rollbook, str], 
 
 
 def _link(book: Rollbook, name: str, found: Linked) -> str:
-    """Link one lake. An institution that never synced has none."""
+    """Link one lake, and return why it is left out, or an empty text. An institution that never synced has none."""
     lake = book.lake
     for _ in range(TRIES):
         records = lake.days()
@@ -124,7 +124,7 @@ def _link(book: Rollbook, name: str, found: Linked) -> str:
         try:
             for record in records.values():
                 link_day(lake, name, record, found.folder)
-        except FileNotFoundError:  # the day is being composed again
+        except FileNotFoundError:  # the day is being recomposed
             continue
         if lake.days() == records:
             found.days[name] = {day: record.digest for day, record in records.items()}
@@ -133,7 +133,7 @@ def _link(book: Rollbook, name: str, found: Linked) -> str:
 
 
 def _find_copy(book: Rollbook, name: str, found: Copied) -> str:
-    """Find one copy. An institution that never synced has none."""
+    """Find one copy, and return why it is left out, or an empty text. An institution that never synced has none."""
     if not book.mirror.wanted:
         return NO_COPY
     lake = copied_lake(book.mirror.url, book.mirror.folder)
@@ -148,7 +148,7 @@ def _find_copy(book: Rollbook, name: str, found: Copied) -> str:
 
 
 def _are_retyped(lake: Lake, records: Collection[DayRecord]) -> bool:
-    """Whether a file has a column of another type than is declared: Spark does not read it as that."""
+    """Whether a file has a column of another type than declared: Spark cannot cast it while reading."""
     for table in TABLES.values():
         declared = schema(table)
         for found in lake.schemas(table, [record for record in records if table.name in record.sizes]):
@@ -162,4 +162,4 @@ def link_day(lake: Lake, name: str, record: DayRecord, folder: Path) -> None:
     """Link the files of one day of a lake."""
     for table in record.sizes:
         file = lake.own(table, record.snapshot_date)
-        same_file(file, folder / table / f"{INSTITUTION}={name}" / file.parent.name / file.name)
+        link_or_copy(file, folder / table / f"{INSTITUTION}={name}" / file.parent.name / file.name)

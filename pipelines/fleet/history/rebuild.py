@@ -1,7 +1,7 @@
-"""`rollbook fleet rebuild`: all histories again, from the lakes, by an engine; then compared, or published.
+"""`rollbook fleet rebuild`: an engine recomputes all histories from the lakes, to publish or compare them.
 
-For when a declaration changed, or a disk was lost. Each institution's file is made through its own lock, checks and
-publish, so that one of them harms no other; a run that ends in the middle leaves each as it was or as it shall be.
+For use after a declaration changed, or a disk was lost. Each institution's file goes through its own lock, checks and
+publish, so that none can harm another; an interrupted run leaves each file either old or new.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from pipelines.sync.adopting import adopt
 NOT_GIVEN = "it has published nothing that could be compared"
 OTHER_DAYS = "its published file is of other days than its lake: its next sync brings it up to date"
 
-# Called with an institution's name, and what stood in the way of its rebuild, or None.
+# Called with an institution's name, and the error that prevented its rebuild, or None.
 Done = Callable[[str, RollbookError | None], None]
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What a comparison found: which institutions were compared, every difference, and why others were not compared."""
+    """The result of a comparison: the institutions compared, their differences, and why others were not compared."""
 
     compared: tuple[str, ...]
     differences: tuple[Difference, ...]
@@ -45,8 +45,8 @@ class Verified:
 class FleetRebuild:
     """One rebuild of the institutions of a registry, or of those named by `only`.
 
-    `fleet` is the fleet's folder, `engine` what computes, as `engines.of` names it. With `copies`, it reads the lakes'
-    copies (`ROLLBOOK_LAKE`) where they are. Raises SettingError for an unknown name.
+    `fleet` is the fleet's folder, `engine` a name as in `engines.of`. With `copies`, reads the lakes' copies in
+    `ROLLBOOK_LAKE`. Raises SettingError for an unknown name.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class FleetRebuild:
             return Verified(compared, tuple(histories.compare(self.file.sources, compared)), left_out)
 
     def rebuild(self, done: Done, confirm: Confirm = within_hold) -> None:
-        """Compute the histories, and publish each institution's; `done` is called with each as it ends.
+        """Compute the histories, and publish each institution's; `done` is called for each as it ends.
 
         Raises NothingLandedError without any lake, BusyError while a build runs, and EngineError; then no
         institution has changed.
@@ -100,9 +100,9 @@ class FleetRebuild:
                 names = self.institutions
                 found = lakes.copied(names) if self.copies else lakes.link(names, file.lakes)
                 if not found.days:
-                    told = "".join(f"; {name}: {why}" for name, why in found.left_out.items())
+                    reasons = "".join(f"; {name}: {why}" for name, why in found.left_out.items())
                     raise NothingLandedError(
-                        f"No institution has a lake to compute from{told}: run `rollbook fleet sync` first"
+                        f"No institution has a lake to compute from{reasons}: run `rollbook fleet sync` first"
                     )
                 with engines.of(self.engine, file.scratch) as engine:
                     histories = Histories(engine, found, file.histories)
@@ -113,7 +113,7 @@ class FleetRebuild:
 
 
 def _published_days(given: Gathered, name: str) -> dict[date, str]:
-    """The days that an institution's published file holds, each with the digest of its content."""
+    """The days in an institution's published file, each with the checksum of its content."""
     if "spans.days" not in given.given[name].tables:
         return {}
     rows = pq.read_table(given.path("spans.days", name), columns=["snapshot_date", "digest"]).to_pylist()

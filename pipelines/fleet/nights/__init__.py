@@ -1,11 +1,11 @@
-"""The institutions' nights, one after the other or side by side.
+"""The institutions' nightly runs, in parallel processes.
 
-outcomes.py     what came of each institution's last night, in `fleet/state/`; when a refused key pauses one
-runner.py       a run: who is left out, who is worked for, what came of each
+outcomes.py     the outcome of each institution's last night, in `fleet/state/`; when a refused key pauses one
+runner.py       a run: selects institutions, runs their tasks, collects the outcomes
 order.py        which institution is next
-processes.py    the processes of a run, and how they end
-worker.py       what such a process does for its one institution
+processes.py    the process pool of a run
+worker.py       the work of one process for its one institution
 backfilling.py  one institution's backfill
-watching.py     whose night is late, and who is told
-warm.py         what is imported once, before these processes are forked
+watching.py     alerts about late nights
+warm.py         imported once, before the processes are forked
 """

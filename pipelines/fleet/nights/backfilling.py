@@ -1,4 +1,4 @@
-"""One institution's backfill, for a run over several: past days, made again from what was landed. It needs no key."""
+"""One institution's backfill, for a run over several: rebuilds past days from their landings. It needs no key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Kind(StrEnum):
 
 
 class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an institution's days: those that were made, and why others were not. `rows` counts by table."""
+    """The result of a backfill: the days that were rebuilt, and why others were not. `rows` counts by table."""
 
     kind: Kind
     message: str = ""
@@ -31,7 +31,7 @@ class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rebuild(book: Rollbook, first: date, last: date, *, confirmed: bool) -> Rebuilt:
-    """Make the landed days of a range again. What would take away more than the hold allows must be `confirmed`."""
+    """Rebuild the landed days of a range. Unless `confirmed`, raises HeldError if it would remove too many rows."""
     try:
         done = book.backfill(first, last, confirm=always if confirmed else within_hold)
     except NothingLandedError as error:
@@ -41,5 +41,5 @@ def rebuild(book: Rollbook, first: date, last: date, *, confirmed: bool) -> Rebu
 
 
 def unfinished(error: Exception, message: str) -> Rebuilt:
-    """What an error means for an institution's days."""
+    """The result of a backfill that ended with an error."""
     return Rebuilt(kind=Kind.HELD if isinstance(error, HeldError) else Kind.FAILED, message=message)

@@ -1,4 +1,4 @@
-"""Which institution is next: those under way at a time shall ask as many different hosts as there are."""
+"""Which institution is next: concurrent syncs are spread over as many hosts as possible."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 class Queue:
-    """The institutions that wait, by host."""
+    """The waiting institutions, by host."""
 
     def __init__(self, hosts: Mapping[str, str]) -> None:
         """`hosts` has each institution's host by name, in the registry's order."""
@@ -21,7 +21,7 @@ class Queue:
         return bool(self._waiting)
 
     def next(self) -> str:
-        """The next institution: of a host that the fewest ask at the moment, and of these the one with most to do."""
+        """The next institution: from the host with the fewest running syncs, and on a tie the longest queue."""
         host = min(self._waiting, key=lambda host: (self._asked[host], -len(self._waiting[host])))
         name = self._waiting[host].popleft()
         if not self._waiting[host]:
@@ -30,5 +30,5 @@ class Queue:
         return name
 
     def done(self, name: str) -> None:
-        """Count an institution's host as asked by one fewer."""
+        """Free the place that an institution took at its host."""
         self._asked[self._hosts[name]] -= 1

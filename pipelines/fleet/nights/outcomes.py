@@ -1,7 +1,7 @@
-"""What came of an institution's last night, kept in `fleet/state/<name>.json`, and when a refused key pauses it.
+"""The outcome of an institution's last night, in `fleet/state/<name>.json`, and when a refused key pauses it.
 
-An institution's own records (`raw/`, `ops.syncs`) say what was landed and why. Here is what a fleet needs to go on by:
-what to try again, what to leave out, and what to show of an institution that has landed nothing yet.
+An institution's own records (`raw/`, `ops.syncs`) say what was landed and why. This is what a fleet needs besides: what
+to retry, what to leave out, and what to show of an institution that has landed nothing yet.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipelines import files
 log = logging.getLogger(__name__)
 
 FOLDER = "state"  # in the fleet's folder
-# A key that was refused on so many nights in a row will not be accepted on the next one by itself.
+# A key that was refused on this many nights in a row pauses its institution: it will not recover by itself.
 REFUSED_NIGHTS = 3
 
 
@@ -36,8 +36,8 @@ class Kind(StrEnum):
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """One night of one institution. `message` says what happened and what to do next; `at` is when it ended (UTC).
 
-    `received` counts records per set, `requests` what the service was asked; `asked` is false where the day was synced
-    already, so that it was not asked. `refused`: the service did not accept the key.
+    `received` counts records per set, `requests` the requests to the service; `asked` is false if the day was already
+    synced, so that nothing was fetched. `refused`: the service did not accept the key.
     """
 
     kind: Kind
@@ -53,10 +53,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an institution between two nights.
+    """An institution's state between two nights.
 
     `since` is when its nights began to end as the last one did. `refused` are the last nights in a row on which its key
-    was refused; `paused` says why Rollbook leaves it out.
+    was refused; `paused` says why Rollbook paused it.
     """
 
     last: Outcome | None = None
@@ -66,7 +66,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     paused_at: datetime | None = None
 
     def after(self, outcome: Outcome, name: str) -> State:
-        """The state after another night: paused, if that was the last one on which the key may be refused."""
+        """The state after another night: paused, if its key was refused on the last REFUSED_NIGHTS nights."""
         same = self.last is not None and self.last.kind is outcome.kind and self.since is not None
         refused: tuple[date, ...] = ()
         if outcome.refused and outcome.day is not None:
@@ -84,24 +84,24 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load(fleet: Path, name: str) -> State:
-    """What is known of an institution. A file that cannot be read counts as none, and the log says so."""
+    """An institution's state. A file that cannot be read counts as missing, and is logged."""
     path = _path(fleet, name)
     try:
         return msgspec.json.decode(path.read_bytes(), type=State)
     except FileNotFoundError:
         return State()
     except (OSError, msgspec.MsgspecError) as error:
-        log.warning("%s cannot be read (%s); it is begun again", path, type(error).__name__)
+        log.warning("%s cannot be read (%s); the next night replaces it", path, type(error).__name__)
         return State()
 
 
 def record(fleet: Path, name: str, outcome: Outcome) -> State:
-    """Note what came of an institution's night; returns what is known now."""
+    """Store the outcome of an institution's night; returns the new state."""
     return _change(fleet, name, lambda state: state.after(outcome, name))
 
 
 def resume(fleet: Path, name: str) -> bool:
-    """Forget that Rollbook paused an institution, and why; returns whether it had."""
+    """End a pause that Rollbook began; returns whether there was one."""
     paused = bool(load(fleet, name).paused)
     if paused:
         _change(fleet, name, lambda state: msgspec.structs.replace(state, refused=(), paused="", paused_at=None))
@@ -109,7 +109,7 @@ def resume(fleet: Path, name: str) -> bool:
 
 
 def _change(fleet: Path, name: str, change: Callable[[State], State]) -> State:
-    """Change a state. Two processes may do that at once: each changes what the other one left."""
+    """Change a state, under a lock: two processes may do so at once."""
     folder = files.folder(fleet / FOLDER)
     with FileLock(folder / ".lock", mode=files.PRIVATE_FILE):
         state = change(load(fleet, name))

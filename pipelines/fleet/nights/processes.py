@@ -1,7 +1,7 @@
-"""The processes of a fleet's run: at most so many at a time, each with the key of its own institution only.
+"""The process pool of a fleet's run: each process has the key of its own institution only.
 
-All are forked from one that has imported everything (`warm`), since a start of Python with all its imports costs more
-than a small school's night. No key is in the environment of that one, and so in none of theirs.
+All are forked from a fork server that has imported everything (`warm`), since starting Python with all imports costs
+more than a small school's night. The fork server's environment has no keys, so its children inherit none.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from pipelines.fleet.nights.worker import Answer, Task, work
 from pipelines.institutions import Institution, Registry
 from pipelines.source.fetch import utc_now
 
-# A night that is not over by then hangs: ten thousand pages of a slow service take three hours.
+# A night that takes longer hangs: ten thousand pages of a slow service take three hours.
 MOST_SECONDS = 6 * 3600.0
-# How long the workers may take to end in order when the run is ended.
+# How long the workers may take to end in order when the run is stopped.
 STOP_WITHIN = 20.0
 _WARM = "pipelines.fleet.nights.warm"
 
@@ -44,7 +44,7 @@ class _Worker:
 
 
 class Processes:
-    """The processes of one run. A context manager: whatever still works when it is left is ended, in order."""
+    """The processes of one run. A context manager: on exit, running processes are stopped in order."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Processes:
         clock: Callable[[], datetime] = utc_now,
         most_seconds: float = MOST_SECONDS,
     ) -> None:
-        """`jobs` is how many work at a time; one that takes more than `most_seconds` is ended."""
+        """`jobs` is how many run at a time; one that takes more than `most_seconds` is killed."""
         self._registry = registry
         self._jobs = max(jobs, 1)
         self._clock = clock
@@ -64,7 +64,7 @@ class Processes:
         self._environment: dict[str, str] = {}
 
     def __enter__(self) -> Processes:
-        """Take every key out of the environment, for as long as processes may be started."""
+        """Remove all keys from the environment, for as long as processes may be started."""
         self._environment = dict(os.environ)
         for name in self._registry.variables() | {settings.API_KEY}:
             os.environ.pop(name, None)
@@ -82,9 +82,9 @@ class Processes:
             os.environ.update(self._environment)
 
     def run(self, tasks: Mapping[str, Task], hosts: Mapping[str, str]) -> Iterator[tuple[str, Answer]]:
-        """Have each institution's task done by a process of its own; yields the answers as they come.
+        """Run each institution's task in a process of its own; yields the answers as they come.
 
-        `hosts` says which host each institution asks.
+        `hosts` has the host of each institution's service.
         """
         queue = Queue({name: hosts[name] for name in tasks})
         while queue or self._running:
@@ -97,18 +97,18 @@ class Processes:
                 yield worker.name, answer
 
     def _start(self, task: Task) -> _Worker:
-        told, orders = self._context.Pipe(duplex=False)
+        tasks, orders = self._context.Pipe(duplex=False)
         answers, answering = self._context.Pipe(duplex=False)
-        with told, orders, answering, _without_main():
-            process = self._context.Process(target=work, args=(told, answering, self._clock), daemon=True)
+        with tasks, orders, answering, _without_main():
+            process = self._context.Process(target=work, args=(tasks, answering, self._clock), daemon=True)
             process.start()
             secrets = {} if task.what == "backfill" else self._secrets_of(self._registry[task.name])
-            with suppress(BrokenPipeError):  # it was killed already, which its answer shows
+            with suppress(BrokenPipeError):  # it is already dead, which its answer shows
                 orders.send_bytes(msgspec.msgpack.encode(msgspec.structs.replace(task, secrets=secrets)))
         return _Worker(task.name, process, answers, time.monotonic() + self._most_seconds)
 
     def _secrets_of(self, institution: Institution) -> dict[str, str]:
-        """The secrets of one institution that the environment had. Those in files it reads itself."""
+        """The secrets of one institution that were in the environment. It reads secrets in files itself."""
         names = set(institution.variables())
         if "api_key" not in institution.values:
             names.add(settings.API_KEY)
@@ -127,7 +127,7 @@ class Processes:
         return late
 
     def _stop(self) -> None:
-        """Ask those that still work to end, and end those that do not."""
+        """Terminate the running processes, and kill those that do not end in time."""
         for worker in self._running:
             worker.process.terminate()
         until = time.monotonic() + STOP_WITHIN
@@ -141,7 +141,7 @@ class Processes:
 
 
 def _answer(worker: _Worker) -> Answer:
-    """What a process answered, or how it ended without. It is over when this returns."""
+    """A process's answer, or how it ended without one. The process has ended when this returns."""
     answer = None
     with worker.answers, suppress(EOFError, OSError, msgspec.MsgspecError):
         if worker.answers.poll():
@@ -169,7 +169,7 @@ def _how(code: int) -> str:
 
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """Let multiprocessing see no main module: it would import the `rollbook` command again in every worker."""
+    """Hide the main module from multiprocessing, which would import the `rollbook` command again in every worker."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:

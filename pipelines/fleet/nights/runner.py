@@ -1,4 +1,4 @@
-"""A fleet's run: each institution for itself, in a process of its own, so that none can harm another."""
+"""A fleet's run: each institution in a process of its own, so that none can harm another."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from pipelines.notify import together
 from pipelines.source.fetch import utc_now
 from pipelines.sync.policy import counted
 
-# More of them would only wait for each other's disk.
+# More would only wait for the disk.
 MOST_JOBS = 16
 
 Done = Callable[[str, Outcome], None]
 
 
 def default_jobs() -> int:
-    """How many institutions are worked on at a time: while one waits for its service, another one computes."""
+    """How many institutions run at a time: while one waits for its service, another one computes."""
     return min(2 * (os.cpu_count() or 1), MOST_JOBS)
 
 
 @dataclass
 class Fleet:
-    """The institutions of a registry, or those named by `only`, and what is done with all of them.
+    """Runs tasks for the institutions of a registry, or for those named by `only`.
 
-    `jobs` are worked on at a time, each for `most_seconds` at most. `tells` is whether a sync sends what is to be told,
-    and looks for nights that did not happen; Dagster's sensor does both. Raises SettingError for an unknown name.
+    `jobs` run at a time, each for `most_seconds` at most. `tells` is whether a sync sends alerts and looks for late
+    nights; under Dagster the sensor does both. Raises SettingError for an unknown name.
     """
 
     registry: Registry
@@ -59,11 +59,11 @@ class Fleet:
         self.hosts = {name: _host(institution) for name, institution in self.institutions.items()}
 
     def sync(self, day: date | None = None, *, fresh: bool = False, done: Done | None = None) -> dict[str, Outcome]:
-        """Sync each institution for itself; returns what came of each, by name.
+        """Sync each institution; returns the outcomes by name.
 
-        One whose day was synced already is not asked again unless `fresh`, a paused one is left out. `done` is called
-        with each outcome as it comes. Whatever a signal's handler raises comes through once the processes have ended.
-        Raises SettingError where nothing can be written: that is nobody's own trouble.
+        An institution whose day is already synced is not fetched again unless `fresh`; paused ones are left out. `done`
+        is called with each outcome as it comes. An exception of a signal handler propagates once the processes have
+        ended. Raises SettingError if the fleet's folder cannot be written.
         """
         self._make_folder()
         found: dict[str, Outcome] = {}
@@ -99,14 +99,14 @@ class Fleet:
         return {name: found[name] for name in self.institutions}
 
     def watch(self) -> dict[str, datetime]:
-        """Report the institutions that are late, once each, and send what is not delivered yet; returns who is late."""
+        """Report late nights, once each, and send undelivered alerts; returns the newly late nights by institution."""
         alerts = watching.alerts_of(self.institutions, self.clock)
         found = watching.report_late(alerts, self.institutions, self.path)
         together.deliver(alerts)
         return found
 
     def backfill(self, first: date, last: date, *, confirmed: bool = False) -> Iterator[tuple[str, Rebuilt]]:
-        """Make the landed days of a range again for each institution; yields what became of them, as it comes."""
+        """Rebuild the landed days of a range for each institution; yields the results as they come."""
         with self._processes() as processes:
             tasks = {
                 n: Task(what="backfill", name=n, day=first, last=last, confirmed=confirmed) for n in self.institutions
@@ -116,7 +116,7 @@ class Fleet:
                 yield name, answer.rebuilt or ended
 
     def check(self) -> Iterator[tuple[str, tuple[Finding, ...]]]:
-        """Check whether each institution could be synced here and now; yields what was found, as it comes."""
+        """Check whether each institution could be synced here and now; yields the findings as they come."""
         with self._processes() as processes:
             tasks = {name: Task(what="check", name=name) for name in self.institutions}
             for name, answer in processes.run(tasks, self.hosts):
@@ -137,7 +137,7 @@ class Fleet:
         return Processes(self.registry, self.jobs, clock=self.clock, most_seconds=self.most_seconds)
 
     def _needs_nothing(self, name: str, day: date | None, *, fresh: bool) -> Outcome | None:
-        """The outcome of an institution that no process is needed for: it is paused, or was synced on this day."""
+        """The outcome of an institution that needs no process: it is paused, or this day is already synced."""
         state = outcomes.load(self.path, name)
         if paused := self.institutions[name].paused or state.paused:
             return Outcome(kind=Kind.PAUSED, at=self.clock(), message=paused, asked=False)
@@ -147,20 +147,20 @@ class Fleet:
         try:
             zone = settings.load(fetches=False, institution=name).zone
             wanted = day or self.clock().astimezone(zone).date()
-            # The file alone does not count: the warehouse may have been put back, or the landing discarded.
+            # The state file is not enough: the warehouse may have been restored, or the landing discarded.
             there = last.day == wanted and counted(RawStore(self.root / name / "raw").manifests(wanted))
         except (RollbookError, OSError):
             return None  # its own process says what is wrong
         return msgspec.structs.replace(last, asked=False, requests=0, seconds=0.0) if there else None
 
     def _ended(self, answer: Answer, day: date | None) -> Outcome:
-        """The outcome of a process that could not say one. What it left is finished by the next one."""
+        """The outcome of a process that ended without one. The next run finishes its work."""
         message = f"{answer.ended[:1].upper()}{answer.ended[1:]}. Nothing is lost: run `rollbook fleet sync` again."
         return Outcome(kind=Kind.FAILED, at=self.clock(), day=day, message=message)
 
 
 def _host(institution: Institution) -> str:
-    """The host that an institution asks; those that have none ask nobody, each for itself."""
+    """The host of an institution's service; without one, the institution's name, so that it shares no host."""
     url = str(institution.values.get("base_url") or os.environ.get(f"{settings.PREFIX}BASE_URL", ""))
     try:
         return urlsplit(url).netloc.casefold() or institution.name

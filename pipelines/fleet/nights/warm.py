@@ -1,4 +1,4 @@
-"""Imported by the process that all workers are forked from, so that none of them has to make anything ready itself.
+"""Imported by the fork server, so that imports, templates and settings are ready in every worker.
 
 Nothing else imports this. It opens no database and no connection: a fork would share them.
 """
@@ -18,7 +18,7 @@ from pipelines.report import page as page
 from pipelines.store.statements import environment
 from pipelines.views import catalog
 
-# Whose statements a night renders; compiling them takes a third of a second.
+# The statements that a night renders; compiling them takes a third of a second.
 _STATEMENTS = (
     ("pipelines.store", "sql"),
     ("pipelines.store.history", "sql"),
@@ -34,8 +34,8 @@ for _place in _STATEMENTS:
         _made.get_template(_name)
 catalog.views()
 flatten.load()
-with suppress(SettingError):  # it is said by whoever needs it
+with suppress(SettingError):  # reported where the registry is needed
     settings.registry()
-atexit.register(gc.unfreeze)  # else DuckDB complains of what it finds left at the end
+atexit.register(gc.unfreeze)  # else DuckDB complains about leftover objects at exit
 gc.collect()
-gc.freeze()  # what all share stays where it is: a collection would write to it, and so copy it
+gc.freeze()  # a collection would write to the shared pages, and so copy them

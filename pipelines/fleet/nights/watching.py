@@ -1,7 +1,7 @@
-"""Tells of institutions whose night did not happen, where no daemon looks after that.
+"""Alerts about institutions whose nightly sync did not happen.
 
 Under Dagster the sensor `watch` does it; else `rollbook fleet sync` when it begins, and `rollbook fleet watch` at any
-time. All go by the institution's own alerts, which remember what was told: nothing is told twice.
+time. All use the institution's own alerts, which record what was reported, so that nothing is reported twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipelines.notify.alerts import Alerts, Kind, Outcome
 
 
 def alerts_of(institutions: Mapping[str, Institution], clock: Callable[[], datetime]) -> dict[str, Alerts]:
-    """The alerts of each institution that has somebody to tell."""
+    """The alerts of each institution that has an address to notify."""
     found = ((name, together.alerts_of(name, clock)) for name in institutions)
     return {name: alerts for name, alerts in found if alerts is not None}
 
@@ -27,25 +27,23 @@ def alerts_of(institutions: Mapping[str, Institution], clock: Callable[[], datet
 def report_late(
     alerts: Mapping[str, Alerts], institutions: Mapping[str, Institution], fleet: Path
 ) -> dict[str, datetime]:
-    """Report each night that is late; returns which, by institution, unless they were reported before.
+    """Report each late night; returns the newly reported ones by institution.
 
-    A night is late once its grace is over and no sync has ended since it began, good or not: what ended told of itself.
-    One that is paused is not late. What is reported is sent by `together.deliver`.
+    A night is late once its grace period is over and no sync has ended since it began, good or not: a sync that ended
+    has reported itself. A paused institution is not late. `together.deliver` sends the reports.
     """
     found = {}
-    for name, of_one in alerts.items():
-        night = of_one.missed_night()
+    for name, own in alerts.items():
+        night = own.missed_night()
         if night is None:
             continue
-        outcome = Outcome(
-            f"late {night.astimezone(UTC):%Y-%m-%dT%H:%M}Z", Kind.LATE, night.date(), _says(of_one, night)
-        )
-        if of_one.was_reported(outcome.id):
+        outcome = Outcome(f"late {night.astimezone(UTC):%Y-%m-%dT%H:%M}Z", Kind.LATE, night.date(), _says(own, night))
+        if own.was_reported(outcome.id):
             continue
         state = outcomes.load(fleet, name)
-        if institutions[name].paused or state.paused or _has_ended(of_one, state, night):
+        if institutions[name].paused or state.paused or _has_ended(own, state, night):
             continue
-        of_one.report(outcome)
+        own.report(outcome)
         found[name] = night
     return found
 

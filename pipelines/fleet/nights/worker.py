@@ -1,7 +1,7 @@
-"""What a process of a fleet's run does: one institution's night, backfill, check, or alert. Then it ends.
+"""The work of one process in a fleet's run: one institution's night, backfill, check, or alert. Then it ends.
 
-It gets the key of its own institution and no other, through the pipe that it was started with. It answers with one
-message through a second pipe; one that ends without was killed, and only its own institution is the worse for it.
+It receives only its own institution's key, through a pipe, and answers with one message through a second pipe. A
+process that ends without an answer was killed, and only its own institution is affected.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from pipelines.text import naming, printable
 
 log = logging.getLogger(__name__)
 
-# Where memory runs out, Linux ends the process with the highest score: a worker, not the run.
+# When memory runs out, Linux kills the process with the highest score: a worker, not the run.
 _OOM_SCORE = Path("/proc/self/oom_score_adj")
 _ALERTS = {Kind.SYNCED: alerts.Kind.SYNCED, Kind.HELD: alerts.Kind.HELD, Kind.FAILED: alerts.Kind.FAILED}
 
@@ -53,9 +53,9 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process is to do. `outcome` is what to alert of; `secrets` are variables of this institution alone.
+    """The task of one process. `outcome` is what to alert about; `secrets` are this institution's variables only.
 
-    A backfill goes from `day` to `last`; `confirmed` is whether it may take away more than the hold allows.
+    A backfill covers `day` to `last`; `confirmed` is whether it may remove more rows than the hold allows.
     """
 
     what: Literal["sync", "backfill", "check", "alert"]
@@ -72,7 +72,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process answers: the night's outcome and whether it noted that, what was rebuilt, or what the check found.
+    """A process's answer: the night's outcome and whether it was stored, the days rebuilt, or the check's findings.
 
     `ended` says how a process ended that gave no answer.
     """
@@ -85,14 +85,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stopped(BaseException):
-    """The run was ended, and this process with it."""
+    """The run was stopped, and this process with it."""
 
 
 def work(orders: Connection, answers: Connection, clock: Callable[[], datetime] = utc_now) -> None:
-    """Do what the orders say, and answer. The process that this is called in ends afterwards."""
+    """Receive a task, do it, and answer. Ends the process."""
     with suppress(OSError):
         _OOM_SCORE.write_text("500")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which stops its workers
     signal.signal(signal.SIGTERM, _stop)
     Thread(target=_end_with_the_run, daemon=True).start()
     files.keep_private(None)
@@ -111,7 +111,7 @@ def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the h
 
 
 def _end_with_the_run() -> None:
-    """End this process when the run is killed: nobody would hear what it has to say."""
+    """End this process when the run is killed: nobody would receive its answer."""
     run = parent_process()
     if run is not None:
         run.join()
@@ -136,7 +136,7 @@ def _sync(task: Task, clock: Callable[[], datetime]) -> Answer:
     try:
         book = Rollbook(_settings(task), clock=clock)
         outcome = _night(book, task)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is this institution's
+    except Exception as error:  # noqa: BLE001 - any error fails this institution only
         outcome = _failed(error, book, task, clock())
     outcome = msgspec.structs.replace(outcome, at=clock(), seconds=round(time.monotonic() - began, 3))
     try:
@@ -147,9 +147,9 @@ def _sync(task: Task, clock: Callable[[], datetime]) -> Answer:
 
 
 def note(book: Rollbook, outcome: Outcome) -> Outcome:
-    """Keep an institution's outcome and alert of it; returns it with what Rollbook did about it.
+    """Store an institution's outcome and alert about it; returns it, with a note if Rollbook paused the institution.
 
-    Raises OSError when it cannot be kept; then the alert is sent all the same.
+    Raises OSError when it cannot be stored; the alert is sent all the same.
     """
     name, fleet = book.settings.institution, book.settings.fleet_path
     try:
@@ -157,28 +157,28 @@ def note(book: Rollbook, outcome: Outcome) -> Outcome:
             was_paused = outcomes.load(fleet, name).paused
             known = outcomes.record(fleet, name, outcome)
             if known.paused and not was_paused:
-                said = f"{outcome.message} Rollbook has paused it now: {known.paused}."
-                outcome = msgspec.structs.replace(outcome, message=said)
+                message = f"{outcome.message} Rollbook has paused it now: {known.paused}."
+                outcome = msgspec.structs.replace(outcome, message=message)
     finally:
         tell(book, outcome)
     return outcome
 
 
 def tell(book: Rollbook, outcome: Outcome) -> None:
-    """Alert of an outcome as a single school would, by the institution's own ROLLBOOK_NOTIFY. Never raises.
+    """Alert about an outcome as a single school would, by the institution's own ROLLBOOK_NOTIFY. Never raises.
 
-    It is sent with what is to be told of the others (`notify.together`).
+    `notify.together` sends it with the alerts of the other institutions.
     """
     try:
         told = alerts.Alerts(book, clock=book.clock)
         if told.enabled:
             told.report(alerts.Outcome(f"fleet {uuid4()}", _ALERTS[outcome.kind], outcome.day, outcome.message))
-    except Exception as error:  # noqa: BLE001 - the night's outcome stands, whatever happens here
+    except Exception as error:  # noqa: BLE001 - a failed alert does not change the night's outcome
         log.warning("The alert could not be noted (%s)", type(error).__name__)
 
 
 def _night(book: Rollbook, task: Task) -> Outcome:
-    """Sync a day, unless that was done: then only what a killed process has left undone is finished."""
+    """Sync a day. If it is already synced, only finish what a killed process left undone."""
     day = book.partition(task.day or book.today())
     with book.writer():
         counted = [] if task.fresh else book.landings.counted(day)
@@ -218,23 +218,23 @@ def _failed(error: Exception, book: Rollbook | None, task: Task, now: datetime) 
 
 
 def _requests(book: Rollbook, day: date, now: datetime) -> int:
-    """How many requests the landing that has just failed took; 0 where none was filed."""
+    """How many requests the landing that has just failed took; 0 if it left no manifest."""
     try:
-        filed = book.raw.manifests(day)
+        manifests = book.raw.manifests(day)
     except (RollbookError, OSError):
         return 0
-    recent = filed and abs((now.astimezone(UTC) - filed[-1].finished_at).total_seconds()) < 60
-    return filed[-1].requests if recent else 0
+    recent = manifests and abs((now.astimezone(UTC) - manifests[-1].finished_at).total_seconds()) < 60
+    return manifests[-1].requests if recent else 0
 
 
 def _message(error: Exception, name: str) -> str:
-    """What happened and what to do. Of an unforeseen error, its kind and place: its words may quote a record."""
+    """What happened and what to do. For an unexpected error, its type and place: its message may quote a record."""
     if isinstance(error, RollbookError):
         return naming(name, error.message)
     own = [frame for frame in extract_tb(error.__traceback__) if "pipelines" in Path(frame.filename).parts]
     place = f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
     return unexpected_error(
-        f"{type(error).__name__}{place}", "The others are not affected; it is tried again next time"
+        f"{type(error).__name__}{place}", "Other institutions are not affected; the next run retries this one"
     )
 
 
@@ -257,7 +257,7 @@ def _check(task: Task, clock: Callable[[], datetime]) -> Answer:
 
 
 def _alert(task: Task, clock: Callable[[], datetime]) -> Answer:
-    """Alert of a process that could not do it itself: it was killed."""
+    """Alert about a process that was killed, and so could not do it itself."""
     if task.outcome is not None:
         with suppress(RollbookError):
             tell(_unasking(task, clock), task.outcome)
@@ -265,20 +265,20 @@ def _alert(task: Task, clock: Callable[[], datetime]) -> Answer:
 
 
 def _unasking(task: Task, clock: Callable[[], datetime]) -> Rollbook:
-    """The institution's warehouse, for what needs no key. Raises SettingError."""
+    """The institution's warehouse, for work that needs no key. Raises SettingError."""
     with _in_environment(task.secrets):
         return Rollbook(load(fetches=False, institution=task.name), clock=clock)
 
 
 def _settings(task: Task) -> Settings:
-    """The institution's settings, its key among them. Raises SettingError."""
+    """The institution's settings, with its key. Raises SettingError."""
     with _in_environment(task.secrets):
         return load(institution=task.name)
 
 
 @contextmanager
 def _in_environment(secrets: Mapping[str, str]) -> Iterator[None]:
-    """Have these variables for as long as the settings are read: no process that is started later gets them."""
+    """Set these variables only while the settings are read: no process that is started later inherits them."""
     os.environ.update(secrets)
     try:
         yield

@@ -1,4 +1,4 @@
--- The fleet's page: what the services send that nobody declared, what most institutions have first.
+-- The fleet's page: undeclared fields that the services send, the most common first.
 WITH by_field AS (
     SELECT
         institution, set_name, type,

@@ -1,4 +1,4 @@
--- The fleet's page: each institution in figures, the largest first.
+-- The fleet's page: the figures of each institution, the largest first.
 SELECT
     institution, snapshot_date, students, active_classes, average_completion_rate, completion_vs_institutions,
     average_score

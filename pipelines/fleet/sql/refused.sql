@@ -1,4 +1,4 @@
--- The fleet's page: how many records each institution's newest sync refused, where there were any.
+-- The fleet's page: how many records each institution's newest sync refused, if any.
 SELECT institution, snapshot_date, rejected
 FROM (
     SELECT *, ROW_NUMBER() OVER (PARTITION BY institution ORDER BY snapshot_date DESC, landing DESC) AS from_last

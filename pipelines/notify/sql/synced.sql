@@ -1,4 +1,4 @@
--- For an alert: what the last good sync of one day brought.
+-- For an alert: the counts of one day's last good sync.
 SELECT
     STRING_AGG(FORMAT('{} {}', c.received, c.set_name), ', ' ORDER BY c.set_name DESC),
     ANY_VALUE(s.rows_added), ANY_VALUE(s.rows_changed), ANY_VALUE(s.rows_removed)

@@ -1,7 +1,7 @@
-"""Numbers that may leave the building: counts, rates and averages by school, course and class, week by week.
+"""Aggregates with disclosure control: counts, rates and averages by school, course and class, week by week.
 
-A week is released when it is over, once, from the state of its last landed day. Which cells are suppressed is decided
-in `cohorts` (who) and `suppression` (what); what is shown is rounded here. The published file is only read.
+A week is released once, when it is over, from the state of its last landed day. `cohorts` decides whose values count,
+`suppression` which cells are suppressed; shown values are rounded here. The published file is only read.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _statement = statements("pipelines.privacy")
 # Counts are rounded to a multiple of this.
 BASE = 5
 WEEK = timedelta(days=7)
-# What is worked on, how many steps of it are done, and of how many.
+# Called with what is worked on, the steps done, and the number of steps.
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What is told of a group: how many `counted` students there are, or an average from 0 to 100.
+    """One figure of a group: the number of students for whom it is true (`counted`), or an average from 0 to 100.
 
-    `column` holds each student's value; its `family` is of the students who have one.
+    `column` holds each student's value; its `family` is the students who have one.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Measure:
     counted: bool
 
 
-# The columns of known_students.sql, with who is to watch at the end.
+# The columns of known_students.sql, then whether the student is to watch.
 _ID, _LISTED, _COMPLETION, _SCORE, _ACTIVE, _LAST_LISTED, _WATCHED = range(7)
 MEASURES = (
     Measure("completion", "completion", _COMPLETION, counted=False),
@@ -60,7 +60,11 @@ FAMILIES = {"completion": _COMPLETION, "score": _SCORE, "listed": _LISTED}
 
 @dataclass(frozen=True)
 class Result:
-    """What one call did: the weeks that it released, those whose records are others since, and files that differ."""
+    """What one call did.
+
+    `released` are the new weeks, `changed` the names of earlier weeks whose records have changed since, `altered` the
+    CSV files that differ from their release; `kept` counts the earlier weeks.
+    """
 
     released: tuple[Release, ...]
     changed: tuple[str, ...]
@@ -69,9 +73,9 @@ class Result:
 
 
 class State:
-    """One week's last landed day: its groups, with names and students, and what is known of each student.
+    """One week's last landed day: its groups, with names and students, and the last known values of each student.
 
-    Of students who have left, who is to watch is asked only of those in `cohorts`, as of their last day.
+    Of the students who have left, only those in `cohorts` have a value for to_watch, as of their last day.
     """
 
     def __init__(self, con: duckdb.DuckDBPyConnection, day: date, cohorts: Iterable[Cohort]) -> None:
@@ -86,16 +90,16 @@ class State:
             if student in self.students and self.students[student][_LISTED]:
                 self.names[Group(level, number)] = name
                 members.setdefault(Group(level, number), set()).add(student)
-        self.members = {group: frozenset(those) for group, those in members.items()}
+        self.members = {group: frozenset(students) for group, students in members.items()}
 
     def present(self, family: str) -> dict[Group, frozenset[int]]:
-        """The groups' students who have what the family is about."""
+        """The groups' students who have a value in the family."""
         column = FAMILIES[family]
         having = {s for s, row in self.students.items() if row[column] is not None}
-        return {group: those & having for group, those in self.members.items()}
+        return {group: students & having for group, students in self.members.items()}
 
     def values(self, measure: Measure, ids: Sequence[int]) -> list[float | None]:
-        """These students' values, from 0 to 1; None where there is none."""
+        """These students' values, scaled to 0 to 1; None if unknown."""
         scale = 1 if measure.counted else 100
         rows = (self.students.get(student) for student in ids)
         return [
@@ -118,10 +122,10 @@ def release(
     mode: int = files.PRIVATE_FILE,
     progress: Progress = lambda *_: None,
 ) -> Result:
-    """Release every week that is over and was not released yet, and write what the folder `out` lacks.
+    """Release every week that is over and was not released yet, and write the files that `out` lacks.
 
-    `progress` hears of each week how many of its steps are done, and of how many. Raises NothingLandedError before the
-    first publish, DamagedError when a record of what was released is lost or cannot be read, and BusyError.
+    Raises NothingLandedError before the first publish, DamagedError when the record of a release is lost or cannot be
+    read, and BusyError while another release runs.
     """
     if not published.exists():
         raise NothingLandedError(f"{published} does not exist yet: run `rollbook sync` first")
@@ -142,7 +146,7 @@ def release(
 
 
 def _check_none_lost(out: Path, due: Iterable[date]) -> None:
-    """Raise DamagedError for a week that was given away, though nothing here knows of it."""
+    """Raise DamagedError if `out` holds a week whose release is not on record."""
     if lost := [week_name(week) for week in due if handout.holds(out, week_name(week))]:
         raise DamagedError(
             f"{out} holds {lost[0]}, but this warehouse has no record of having released it. Put private/aggregates/"
@@ -161,7 +165,7 @@ def _digest(con: duckdb.DuckDBPyConnection, day: date) -> str:
 def _make(
     con: duckdb.DuckDBPyConnection, week: date, day: date, k: int, before: Sequence[Release], progress: Progress
 ) -> Release:
-    """Work out a week: its rows, and the cohorts that begin in it."""
+    """Compute a week: its rows, and the cohorts that begin in it."""
     steps = iter(range(1 + len(FAMILIES) + len(MEASURES)))
 
     def step() -> None:
@@ -188,7 +192,7 @@ def _make(
 
 
 def _shown(measure: Measure, before: Iterable[Release], past: Iterable[Cohort]) -> set[frozenset[int]]:
-    """Of which students a measure was shown in earlier weeks."""
+    """The sets of students for which a measure was shown in earlier weeks."""
     known = {(c.family, c.group.level, c.group.id, c.since.isoformat()): c.students for c in past}
     return {
         known[measure.family, row["level"], row["id"], row["members_since"]]
@@ -206,18 +210,18 @@ def _rows_of(
     chosen: Mapping[Group, Cohort],
     before: Iterable[frozenset[int]],
 ) -> list[Row]:
-    """One measure's rows: every group's, with values only where nothing gives anybody away."""
+    """One measure's row for every group, with a value only where it discloses nothing."""
     present = state.present(measure.family)
     groups = sorted(present, key=lambda g: (g.rank, g.id or 0))
-    # A cohort's students are whose values would be shown; those of any other group are whose must not follow.
-    those = {g: chosen[g].students if g in chosen else present[g] for g in groups}
+    # For a group with a cohort, the cohort's sum would be shown; for any other, the present students' must not follow.
+    students = {g: chosen[g].students if g in chosen else present[g] for g in groups}
     earlier = set(before) - {chosen[g].students for g in groups if g in chosen}
-    places = Places(s for group in (*those.values(), *earlier) for s in group)
+    places = Places(s for group in (*students.values(), *earlier) for s in group)
     values = state.values(measure, places.ids)
     unknown = {s for s, value in zip(places.ids, values, strict=True) if value is None}
-    cells = [places.cell(those[g], g.rank) for g in groups]
+    cells = [places.cell(students[g], g.rank) for g in groups]
     numbers = np.array([0.5 if value is None else value for value in values])
-    able = [n for n, g in enumerate(groups) if g in chosen and unknown.isdisjoint(those[g])]
+    able = [n for n, g in enumerate(groups) if g in chosen and unknown.isdisjoint(students[g])]
     out = [places.cell(group, 0) for group in sorted(earlier, key=sorted) if unknown.isdisjoint(group)]
     shown = protected(able, cells, numbers, k=k, counted=measure.counted, before=out)
     rows: list[Row] = []
@@ -237,7 +241,7 @@ def _rows_of(
 
 
 def _rounded(total: float, size: int, *, counted: bool) -> dict[str, int]:
-    """What is shown of a cell: nothing that was not rounded, or made of what was."""
+    """The values shown for a cell: each is rounded, or computed from rounded values."""
     students = BASE * round(size / BASE)
     if not counted:
         return {"students": students, "average": int(100 * total / size + 0.5)}

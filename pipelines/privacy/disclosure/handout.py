@@ -1,6 +1,6 @@
-"""The folder that is given away: a CSV and a Parquet file for each released week, and a README.txt that explains them.
+"""The folder to give away: a CSV and a Parquet file for each released week, and a README.txt that explains them.
 
-A file that is there is never written again. One that is missing is written from the record of the release.
+An existing file is never overwritten. A missing one is written from the record of the release.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from string import Template
 
 from pipelines import files
 from pipelines.errors import ArgumentError
-from pipelines.export.formats import FORMULA
+from pipelines.export.formats import disarmed
 from pipelines.privacy.disclosure.releases import COLUMNS, Release
 
 README = "README.txt"
@@ -24,14 +24,14 @@ DAYS = ("week_begins", "members_since")
 
 
 def holds(folder: Path, week: str) -> bool:
-    """Whether a week was given away in this folder."""
+    """Whether this folder has a file of the week."""
     return any((folder / f"{week}.{ending}").exists() for ending in ("csv", "parquet"))
 
 
 def write(folder: Path, releases: Sequence[Release], k: int, mode: int) -> tuple[str, ...]:
-    """Write what is missing; returns the names of CSV files that are not as they were released.
+    """Write what is missing; returns the names of CSV files that differ from their release.
 
-    Raises ArgumentError when the folder cannot be one.
+    Raises ArgumentError when `folder` is not a folder.
     """
     if folder.exists() and not folder.is_dir():
         raise ArgumentError(f"{folder} is not a folder: name another one with --out")
@@ -61,13 +61,8 @@ def _csv(release: Release) -> bytes:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in release.rows:
-        writer.writerow(_disarmed(row[column]) for column in COLUMNS)
+        writer.writerow(disarmed(row[column]) for column in COLUMNS)
     return text.getvalue().encode("utf-8-sig")  # without the byte order mark, Excel does not read it as UTF-8
-
-
-def _disarmed(value: object) -> object:
-    """A cell that no spreadsheet program runs as a formula; names are the service's."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(tuple(FORMULA)) else value
 
 
 def _parquet(release: Release) -> bytes:

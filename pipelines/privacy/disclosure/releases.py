@@ -1,7 +1,7 @@
-"""What was released, at rest: one file a week in `private/aggregates/`, written once, before anything leaves.
+"""Released weeks at rest: one file per week in `private/aggregates/`, written once, before anything is given away.
 
-A file holds the week's rows as they were given away, so that a folder that was lost is written again as it was; and the
-cohorts that began in it, by student id, which the weeks after must know. Only the owner may read it.
+A file holds the week's rows as released, so that a lost folder can be written again unchanged, and the cohorts that
+began in it, by student id, which later weeks must know. Only the owner may read it.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ COLUMNS = (
     *("week_begins", "level", "id", "name", "measure"),
     *("students", "count", "percent", "average", "members_since", "suppressed"),
 )
-# One cell as given away: its columns by name, in their order; None for what a suppressed cell does not have.
+# One cell as released: its columns by name, in order; None for a suppressed cell's values.
 Row = Mapping[str, Any]
 
 
 def week_name(week_begins: date) -> str:
-    """A week as ISO writes it: `2026-W47`."""
+    """The ISO week, such as `2026-W47`."""
     return f"{week_begins:%G-W%V}"
 
 
 @dataclass(frozen=True)
 class Release:
-    """One released week. `digest` is of all that it was made of."""
+    """One released week. `digest` is the checksum of its input."""
 
     week_begins: date
     k: int
@@ -49,7 +49,7 @@ class Release:
 
     @property
     def name(self) -> str:
-        """The week as ISO writes it."""
+        """The ISO week, such as `2026-W47`."""
         return week_name(self.week_begins)
 
 
@@ -61,7 +61,7 @@ class Releases:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the only one who releases. Raises BusyError."""
+        """Hold the lock for releasing. Raises BusyError if another process holds it."""
         files.folder(self.folder)
         lock = FileLock(self.folder / "lock", mode=files.PRIVATE_FILE)
         try:
@@ -74,22 +74,21 @@ class Releases:
             lock.release()
 
     def all(self) -> list[Release]:
-        """Every released week, the oldest first. Raises DamagedError for one that cannot be read."""
+        """Every released week, oldest first. Raises DamagedError for a file that cannot be read."""
         return [self._read(self.folder / name) for name in sorted(files.names(self.folder)) if name.endswith(ENDING)]
 
     def add(self, release: Release) -> None:
-        """Keep a week for good. Raises FileExistsError for one that was released."""
+        """Store a released week. Raises FileExistsError if it was released before."""
         path = self.folder / f"{release.name}{ENDING}"
         if path.exists():
             raise FileExistsError(path)
         self._write(path, release)
 
     def forget(self, students: Iterable[int]) -> int:
-        """Replace some students' ids, for one who is erased; returns in how many weeks there were any.
+        """Replace the ids of erased students; returns the number of weeks that changed.
 
-        What takes an id's place is a negative number, the same in all weeks: the cohort still is the same number of
-        students, which is what keeps the others' values apart, and nobody can say any more who it was. Numbers that
-        were given away stay as they are.
+        An id is replaced by a negative number, the same in all weeks: cohorts keep their size, which the protection of
+        the others depends on, and the student can no longer be identified. Released figures do not change.
         """
         releases = self.all()
         known = {s for release in releases for cohort in release.cohorts for s in cohort.students}
@@ -129,6 +128,6 @@ class Releases:
             return Release(week, content["k"], content["digest"], tuple(content["rows"]), cohorts)
         except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
             raise DamagedError(
-                f"{path.relative_to(path.parents[2])} cannot be read, and no week is released without knowing what was"
-                " released before. Put it back from a backup of the warehouse"
+                f"{path.relative_to(path.parents[2])} cannot be read, and no week can be released without knowing what"
+                " was released before. Put it back from a backup of the warehouse"
             ) from error

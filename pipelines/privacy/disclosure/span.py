@@ -1,7 +1,7 @@
-"""What can be computed from sums over students: the linear combinations of some cells, and what they leave open.
+"""What can be computed from sums over students: the linear combinations of cells.
 
-The inverse of the cells' overlaps is kept as one matrix that is worked on in place. Students are looked at cell by
-cell: of a class, only the cells matter that its students are in.
+The inverse of the cells' overlap matrix (Gram matrix) is kept as one matrix and updated in place. Students are
+processed cell by cell: for a class, only the cells that its students are in matter.
 
 Nothing here decides what is suppressed: `suppression` does.
 """
@@ -19,24 +19,24 @@ from pipelines.errors import CheckError
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# Added to the diagonal, so that a course with one class, the same cell twice, is no division by zero. It hides
-# combinations with factors in the hundreds only, which rounding to whole points hides as well.
+# Added to the diagonal, so that identical cells (a course with one class) do not make the matrix singular. It hides
+# only combinations with factors in the hundreds, which rounding to whole points hides as well.
 RIDGE = 1e-6
-# The square of what does not follow of a cell, in students, if the cell follows from others nearly.
+# A cell whose squared residual (in students) is below this nearly follows from others.
 NEARLY = 1e-2
-# How exactly a combination must come out again, for each student, and a cell's sum.
+# The largest error allowed in a combination, per student, and in a cell's sum.
 EXACT = 1e-3
 TRIALS = 40
-# Students of cells up to this size are looked at one by one; of what is larger, it is known how much there is at most.
-# That decides of nearly everybody; to look at a whole course takes longer than to compute the rest exactly.
+# Cells up to this size are examined student by student; for larger ones a bound is used. The bounds decide for nearly
+# all students; examining a whole course takes longer than computing the rest exactly.
 NEAR = 40
-BLOCK = 4_000_000  # numbers held at a time
-STRIP = 256  # rows of the inverse worked on at a time
+BLOCK = 4_000_000  # the most numbers in memory at a time
+STRIP = 256  # rows of the inverse processed at a time
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Some students, as ascending positions. Of cells that give each other away, the highest `rank` goes first."""
+    """A set of students, as ascending positions. The highest `rank` is suppressed first."""
 
     students: Ints
     rank: int = 0
@@ -48,13 +48,13 @@ class Cell:
 
 
 class Span:
-    """All linear combinations of some cells over `size` students."""
+    """All linear combinations of `cells` over `size` students."""
 
     def __init__(self, cells: Sequence[Cell], size: int) -> None:
         self.cells = cells
         self.size = size
         self.left = np.ones(len(cells), dtype=bool)
-        # Where there are fewer cells than columns, their number stands for "none".
+        # One row per student, padded with the number of cells for "none".
         self._cells_of = _cells_of(cells, size)
         self._columns = np.ascontiguousarray(self._cells_of.T)
         self._sizes = np.array([cell.size for cell in cells], dtype=np.float64)
@@ -62,7 +62,7 @@ class Span:
         self._check()
 
     def drop(self, cells: Iterable[int]) -> None:
-        """Take cells out, by number; the others keep theirs."""
+        """Remove cells, by number; the others keep their numbers."""
         gone = np.array(sorted(n for n in set(cells) if self.left[n]), dtype=np.int64)
         self.left[gone] = False
         if not len(gone):
@@ -71,7 +71,7 @@ class Span:
             _take_out(self._inverse, gone)
             self._check()
         except (CheckError, np.linalg.LinAlgError):
-            # Rounding errors add up, most where cells follow from each other. Then from the beginning.
+            # Rounding errors accumulate, most where cells are linearly dependent: invert again from scratch.
             self._inverse = self._inverted()
             self._check()
 
@@ -93,48 +93,48 @@ class Span:
         return gram
 
     def _check(self) -> None:
-        """Raise CheckError unless combinations of the cells are their own projections: else the proof does not hold."""
+        """Raise CheckError unless random combinations are their own projections: otherwise the proof does not hold."""
         if not self.left.any():
             return
         signs = np.random.default_rng(0).choice([-1.0, 1.0], (TRIALS, len(self.cells))) * self.left
         made = [self.combined(factors) for factors in signs]
         nearest = self.nearest(np.stack([self.sums(one) for one in made], axis=1))
-        # What is wrong for any student is so for half of the signs, or more.
+        # An error for any student shows in at least half of the random signs.
         if not max(np.abs(self.combined(f) - one).max() for f, one in zip(nearest.T, made, strict=True)) <= EXACT:
             raise CheckError("What follows from the figures cannot be computed exactly enough. Nothing was released")
 
     @property
     def concerned(self) -> NDArray[np.bool_]:
-        """Who is in any of the cells."""
+        """Which students are in any of the cells, as a mask."""
         return np.asarray(np.append(self.left, False)[self._columns].any(axis=0))
 
     def sums(self, values: Floats) -> Floats:
-        """Each cell's sum of values, one per student; 0 for those that were taken out."""
+        """Each cell's sum of the students' `values`; 0 for removed cells."""
         weights = np.tile(values, len(self._columns))
         found = np.bincount(self._columns.ravel(), weights, len(self.cells) + 1)[:-1]
         return np.asarray(found * self.left, dtype=np.float64)
 
     def overlaps(self, cell: Cell) -> Floats:
-        """How many students each cell has in common with another one."""
+        """How many students each cell shares with `cell`."""
         found = np.bincount(self._cells_of[cell.students].ravel(), minlength=len(self.cells) + 1)[:-1]
         return np.asarray(found * self.left, dtype=np.float64)
 
     def nearest(self, sums: Floats) -> Floats:
-        """The factors of the combination that has these sums; of several, one in a column."""
-        those = np.flatnonzero(sums) if sums.ndim == 1 else np.arange(len(sums))
-        if 4 * len(those) > len(sums):
+        """The factors of the combination with these sums, one per cell; for several, one column each."""
+        nonzero = np.flatnonzero(sums) if sums.ndim == 1 else np.arange(len(sums))
+        if 4 * len(nonzero) > len(sums):
             return np.asarray(self._inverse[:-1, :-1] @ sums)
-        # A few cells' rows, which are the columns: the matrix is symmetric.
-        return np.asarray(sums[those] @ self._inverse[those, :-1])
+        # Only the rows that matter; the matrix is symmetric.
+        return np.asarray(sums[nonzero] @ self._inverse[nonzero, :-1])
 
     def square(self, sums: Floats) -> float:
-        """The sum of the squares of the combination that has these sums."""
-        those = np.flatnonzero(sums)
-        some = sums[those]
-        return float(some @ self._inverse[np.ix_(those, those)] @ some)
+        """The squared norm of the combination with these sums."""
+        nonzero = np.flatnonzero(sums)
+        some = sums[nonzero]
+        return float(some @ self._inverse[np.ix_(nonzero, nonzero)] @ some)
 
     def combined(self, factors: Floats) -> Floats:
-        """The combination with these factors, one number per student."""
+        """The combination with these factors: one number per student."""
         padded = np.append(factors, 0.0)
         found = np.zeros(self.size)
         for column in self._columns:
@@ -142,15 +142,15 @@ class Span:
         return found
 
     def cells_of(self, student: int) -> list[int]:
-        """The numbers of a student's cells, and of those that were taken out."""
+        """The numbers of a student's cells, including removed ones."""
         return [cell for cell in self._cells_of[student].tolist() if cell < len(self.cells)]
 
     def toward(self, student: int) -> Floats:
-        """The factors of the combination that comes nearest to one student."""
+        """The factors of the combination nearest to one student."""
         return np.asarray(self._inverse[self._cells_of[student]].sum(axis=0)[:-1])
 
     def alike(self) -> Ints:
-        """A number for each student, the same for those who are in the same cells."""
+        """A group number per student, equal for students in the same cells."""
         there = np.append(self.left, False)
         rows = np.sort(np.where(there[self._cells_of], self._cells_of, len(self.cells)), axis=1)
         numbers = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
@@ -159,9 +159,9 @@ class Span:
     # --- exposure: see `suppression` ---------------------------------------------------------------------------------
 
     def exposures(self, students: Ints, k: int, enough: float) -> Floats:
-        """Each student's exposure: of its row of P, the diagonal and the k - 2 largest other absolute values.
+        """Each student's exposure: the sum of the diagonal of its row of P and the k - 2 largest other absolute values.
 
-        Where a bound from above is below `enough`, or one from below is not, that bound.
+        If an upper bound is below `enough`, or a lower bound is not, the bound is returned instead.
         """
         least, most = self._bounds(students, k)
         found = np.where(most < enough, most, least)
@@ -170,9 +170,9 @@ class Span:
         return found
 
     def _bounds(self, students: Ints, k: int) -> tuple[Floats, Floats]:
-        """Bounds from below and above, from the students who share a cell of up to NEAR.
+        """Lower and upper bounds, from the students who share a cell of up to NEAR students.
 
-        The squares of a row of P add up to its diagonal at most: so it is known what is left for all others.
+        The squares of a row of P sum to at most its diagonal, which bounds the values of all other students.
         """
         others = max(0, min(k - 2, self.size))
         wanted = np.zeros(self.size, dtype=bool)
@@ -183,32 +183,32 @@ class Span:
         for n in np.unique(self._cells_of[students]).tolist():
             if not is_near[n]:
                 continue
-            those = self.cells[n].students
-            asked = np.flatnonzero(wanted[those])
+            members = self.cells[n].students
+            asked = np.flatnonzero(wanted[members])
             values = self._shared(n, asked, is_near)
-            those = those[asked]
-            squares[those] += (values * values).sum(axis=1)
+            members = members[asked]
+            squares[members] += (values * values).sum(axis=1)
             if others:
-                values = np.concatenate([most[those], values], axis=1)
-                most[those] = np.partition(values, values.shape[1] - others, axis=1)[:, -others:]
+                values = np.concatenate([most[members], values], axis=1)
+                most[members] = np.partition(values, values.shape[1] - others, axis=1)[:, -others:]
         own = self.own(students)
         rest = np.maximum(own - own * own - squares[students], 0) + 1e-9
         largest = np.cumsum(np.sort(most[students], axis=1)[:, ::-1], axis=1)
         largest = np.concatenate([np.zeros((len(students), 1)), largest], axis=1)
-        # However many of the largest are among those looked at.
+        # It is unknown how many of the largest values were examined: the worst case.
         upper = (largest + np.sqrt(np.outer(rest, others - np.arange(others + 1)))).max(axis=1)
         return np.asarray(own + largest[:, -1]), np.asarray(own + upper)
 
     def _shared(self, number: int, asked: Ints, is_near: NDArray[np.bool_]) -> Floats:
-        """The absolute values of P for a cell's students, one row for each `asked` of them.
+        """The absolute values of P within a cell, one row per `asked` student.
 
-        Without the diagonal, and without whom earlier cells that are near had beside the student.
+        The diagonal is 0, and so are pairs that an earlier near cell has counted.
         """
         rows = self._cells_of[self.cells[number].students]
         rows = np.where(np.append(self.left, False)[rows], rows, len(self.cells))
         among, at = np.unique(rows, return_inverse=True)
         at = at.reshape(rows.shape)
-        # Sums of single numbers: products of matrices as small as these wait for other threads, mostly.
+        # Elementwise sums: products of such small matrices mostly wait for other threads.
         inverse = self._inverse[np.ix_(among, among)]
         earlier = (among < number) & is_near[among]
         before = np.zeros((len(asked), len(among)), dtype=bool)
@@ -223,7 +223,7 @@ class Span:
         return np.asarray(np.abs(values))
 
     def own(self, students: Ints) -> Floats:
-        """The diagonal of P for these students."""
+        """The diagonal of P, for these students."""
         rows = self._columns[:, students]
         found = np.zeros(len(students))
         for one in rows:
@@ -250,7 +250,7 @@ class Span:
 
 
 def _cells_of(cells: Sequence[Cell], size: int) -> Ints:
-    """Each student's cells, by number; rows are filled up with the number of cells."""
+    """Each student's cells, by number; rows are padded with the number of cells."""
     depth = np.zeros(size, dtype=np.int64)
     for cell in cells:
         depth[cell.students] += 1
@@ -263,10 +263,10 @@ def _cells_of(cells: Sequence[Cell], size: int) -> Ints:
 
 
 def _invert(matrix: Floats) -> None:
-    """Invert a symmetric positive definite matrix where it is: sweeps some rows and columns after the others.
+    """Invert a symmetric positive definite matrix in place, by sweeping blocks of rows and columns.
 
-    Rows that follow from others nearly come last. So their large numbers meet nothing more, and their errors cancel in
-    products with whole cells. Only what is below the diagonal is worked on, half of all; the rest is mirrored.
+    Nearly dependent rows come last: their large numbers then affect no further rows, and their errors cancel in
+    products with whole cells. Only the lower triangle is computed; the upper one is mirrored.
     """
     count = len(matrix)
     below = np.arange(count)
@@ -290,7 +290,7 @@ def _invert(matrix: Floats) -> None:
 
 
 def _independent(block: Floats) -> NDArray[np.bool_]:
-    """Which rows of a symmetric matrix do not follow from those before them."""
+    """Which rows of a symmetric matrix are (numerically) independent of the rows before them, as a mask."""
     block = block.copy()
     free = np.ones(len(block), dtype=bool)
     for at in range(len(block)):
@@ -303,7 +303,7 @@ def _independent(block: Floats) -> NDArray[np.bool_]:
 
 
 def _sweep(matrix: Floats, some: Ints, columns: Floats) -> None:
-    """Exchange some rows and columns, below the diagonal; `columns` are these."""
+    """Sweep some rows and columns of the lower triangle; `columns` are their values."""
     pivot = np.linalg.inv(columns[some])
     pivot = (pivot + pivot.T) / 2
     columns[some] = 0
@@ -316,7 +316,7 @@ def _sweep(matrix: Floats, some: Ints, columns: Floats) -> None:
 
 
 def _take_out(inverse: Floats, gone: Ints) -> None:
-    """Make an inverse that of the matrix without some rows and columns; these become 0."""
+    """Downdate an inverse to that of the matrix without some rows and columns; these become 0."""
     for start in range(0, len(gone), STRIP):
         some = gone[start : start + STRIP]
         columns = inverse[:, some].copy()
@@ -327,13 +327,13 @@ def _take_out(inverse: Floats, gone: Ints) -> None:
 
 
 def _subtract(matrix: Floats, columns: Floats, rows: Floats) -> None:
-    """Subtract a product in place, some rows at a time: the whole product would be as large as the matrix."""
+    """Subtract a product in place, in blocks of rows: the whole product would be as large as the matrix."""
     for some in _parts(len(matrix)):
         matrix[some] -= columns[some] @ rows
 
 
 def _parts(count: int) -> Iterator[slice]:
-    """The rows of a matrix of so many columns, in parts that fit into a block."""
+    """The rows of a square matrix, in slices of about BLOCK numbers."""
     step = max(STRIP, BLOCK // max(1, count))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))

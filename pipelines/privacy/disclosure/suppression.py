@@ -1,29 +1,29 @@
-"""What can be computed from published sums, and which of them are suppressed so that it is about nobody in particular.
+"""Complementary suppression: which sums to suppress, so that nothing can be derived about fewer than k students.
 
-A cell is a set of students whose values are added up. Here an adversary knows who is in which cell, all sums before
-they are rounded, and calculates: from A and B follows A - B, from a course and all of its classes but one that one. All
-that follows is a linear combination of the cells. Nothing here knows of schools, weeks or files.
+A cell is a set of students whose values are summed. The adversary knows the members of every cell and all sums before
+rounding, and computes differences: A - B from A and B, a class from its course and all other classes. Everything that
+can be derived is a linear combination of the cells. Nothing here knows of schools, weeks or files.
 
 **No combination concerns fewer than k students** (`separable`). Let P be the orthogonal projection onto the
-combinations of the cells, with a row and a column per student. A combination w that is zero but for the students S is
-its own projection, so the part of P for S has the eigenvalue 1. No eigenvalue of a matrix exceeds its largest sum of
-absolute values in a row. So if for every student the entry on the diagonal and the k - 2 largest others of its row (the
-`exposure`) add up to less than 1, no such w exists for any S of fewer than k students. Of disjoint or nested cells this
-asks that each part has k students or none, no more; of cells that overlap it may ask more than would be needed.
+combinations of the cells, with a row and a column per student. A combination w that is zero except for the students S
+is its own projection, so the submatrix of P for S has the eigenvalue 1. No eigenvalue of a matrix exceeds its largest
+absolute row sum. So if for every student the diagonal entry and the k - 2 largest others of its row (the `exposure`)
+add up to less than 1, no such w exists for any S of fewer than k students. For disjoint or nested cells this requires
+only that each part has k students or none; for overlapping cells it may require more than necessary.
 
-What takes time is the inverse of the cells' overlaps, so no more than `LARGEST` cells are ever chosen: those that are
-wanted most. A cell that is not shown concerns nobody.
+Inverting the overlap matrix takes most of the time, so at most `LARGEST` cells are ever chosen, the most wanted first.
+A cell that is not shown concerns nobody.
 
-**All or nothing is not shown, nor what follows from others** (`protected`). Values lie between 0 and 1. Cells are
-suppressed until there are other values, each at least MARGIN away from 0 and 1, that give all the same sums. From there
-each student's value can be moved up and down without changing a sum, by moving the others' a little. No suppressed
-cell follows from what is shown; of one that is small, or all or nothing, at least half does not. Cells that were shown
-before count as if they were shown now, for an adversary who takes the values to be the same. Where values are 0 or 1,
-all this is said of fractions. In whole numbers exact counts may still leave a single answer (seen in one random school
-of twenty, with k = 3): there the rounding is what protects, which is tested and not proven.
+**Neither "all or nothing" nor a suppressed cell can be derived** (`protected`). Values are between 0 and 1. Cells are
+suppressed until other values exist, each at least MARGIN away from 0 and 1, that give all the same sums. From there,
+each student's value can move up and down without changing a sum, by moving the others' a little. No suppressed cell
+follows from what is shown; of a small one, or one that is all or nothing, at least half does not. Cells shown before
+count as shown now, for an adversary who assumes the same values. Where values are 0 or 1, this holds for fractions. In
+whole numbers, exact counts may still leave a single solution (seen in one random school of twenty, with k = 3): there
+the rounding protects, which is tested, not proven.
 
-An adversary who knows the values of all others in a cell gets the last one, from any average that was ever published;
-only the rounding, which is added later, stands in the way of that.
+An adversary who knows the values of all others in a cell can derive the last one from any published average; only the
+rounding, which is applied later, prevents that.
 """
 
 from __future__ import annotations
@@ -35,22 +35,21 @@ from numpy.typing import NDArray
 
 from pipelines.privacy.disclosure.span import EXACT, Cell, Floats, Ints, Span
 
-# Below 1 by what the arithmetic of doubles, and the ridge, may be wrong by, many times over.
+# Below 1 by many times the error of double arithmetic and the ridge.
 LIMIT = 0.95
-# How far from 0 and 1 all values can be, for the same sums.
+# How far from 0 and 1 all values must be able to be, for the same sums.
 MARGIN = 0.05
-# Of a suppressed cell that says nothing about few students: as much must not follow as one student in two classes is.
+# The part of a harmless suppressed cell that must not follow, in students: that of one student in two classes.
 OWN = 0.5
-# The most cells that are ever shown beside each other, of all weeks: 390 MB of doubles, and half a minute to invert.
+# The most cells ever shown together, over all weeks: 390 MB of doubles, and half a minute to invert.
 LARGEST = 7_000
 ATTEMPTS = 300
 
 
 def separable(fixed: Sequence[Cell], new: Sequence[Cell], size: int, k: int) -> tuple[set[int], set[int]]:
-    """Choose cells of whose combinations none concerns fewer than k students; returns the numbers of both kinds.
+    """Choose cells so that no combination concerns fewer than k students; returns the numbers of both kinds.
 
-    A fixed one is left out only if there is no other way, which is so after k was raised. Of the new ones, the first
-    are wanted most.
+    A fixed cell is left out only if there is no other way, as after k was raised. New cells come in order of priority.
     """
     room = max(0, LARGEST - len(fixed))
     large = [n for n, cell in enumerate(new) if cell.size >= k][:room]
@@ -59,7 +58,7 @@ def separable(fixed: Sequence[Cell], new: Sequence[Cell], size: int, k: int) -> 
 
 
 def _unexposed(cells: Sequence[Cell], fixed: int, size: int, k: int) -> list[int]:
-    """Leave cells out until no student is exposed too much; one of the first `fixed` only if there is no other way."""
+    """Leave cells out until no exposure is too large; the first `fixed` ones only if there is no other way."""
     span = Span(cells, size)
     is_new = np.arange(len(cells)) >= fixed
     exposures = span.exposures(np.arange(size), k, LIMIT)
@@ -75,20 +74,20 @@ def _unexposed(cells: Sequence[Cell], fixed: int, size: int, k: int) -> list[int
 
 
 def at_most(exposures: Floats, lost: Floats, k: int) -> Floats:
-    """How large exposures can be after cells were taken out, by what the diagonal of P has `lost` for each student.
+    """Upper bounds of the exposures after cells were removed, by how much the diagonal of P has `lost` per student.
 
-    P has lost a projection, too. The squares of a row of it add up to its diagonal, which bounds the k - 2 largest.
+    What P lost is a projection, too: the squares of its rows sum to its diagonal, which bounds the k - 2 largest.
     """
     return np.asarray(exposures + np.sqrt(max(0, k - 2) * np.maximum(lost, 0)))
 
 
 def _most_exposed(exposures: Floats) -> Ints:
-    """The places of those that are too large, the largest first."""
+    """The positions of exposures that are too large, largest first."""
     return np.argsort(-exposures, kind="stable")[: int((exposures >= LIMIT).sum())]
 
 
 def _given_away(span: Span, bad: Ints, is_new: NDArray[np.bool_]) -> set[int]:
-    """The cells to leave out for these students: one for each, unless one of the student's is left out already."""
+    """The cells to leave out for these students: one per student, unless another of the student's cells is left out."""
     drop: set[int] = set()
     new = is_new & span.left
     for student in bad.tolist():
@@ -98,7 +97,7 @@ def _given_away(span: Span, bad: Ints, is_new: NDArray[np.bool_]) -> set[int]:
 
 
 def _to_drop(span: Span, factors: Floats, among: NDArray[np.bool_]) -> int:
-    """Of the cells that matter in a combination: of the highest rank, the one that matters most."""
+    """Of the cells with a large factor, the one with the highest rank, then the largest factor."""
     weight = np.where(among, np.abs(factors), 0)
     matters = np.flatnonzero(among & (weight >= 0.1 * weight.max())).tolist()
     return max(matters, key=lambda at: (span.cells[at].rank, round(float(weight[at]), 9), at))
@@ -108,7 +107,7 @@ Accepts = Callable[[int, int], bool]
 
 
 def is_balanced(k: int) -> Accepts:
-    """The rule for counts: of `size` students at least k count, and at least k do not."""
+    """The rule for counts: at least k of `size` students count, and at least k do not."""
     return lambda counted, size: k <= counted <= size - k
 
 
@@ -123,8 +122,8 @@ def protected(
 ) -> set[int]:
     """Which of the `shown` cells may stay, by number; `values` has one value from 0 to 1 per student.
 
-    The `cells` that are not shown are suppressed, and may not follow from the others nor from those shown `before`.
-    Values that are `counted` are 0 or 1.
+    All other `cells` are suppressed, and must not follow from the shown ones or those shown `before`. `counted` values
+    are 0 or 1.
     """
     count = len(cells)
     cells = [*cells, *before]
@@ -132,14 +131,14 @@ def protected(
     balanced = is_balanced(k)
 
     def is_open(n: int) -> bool:
-        """Whether a cell says nothing about fewer than k by itself."""
+        """Whether a cell by itself discloses nothing about fewer than k."""
         if counted:
             return balanced(round(totals[n]), cells[n].size)
         return cells[n].size >= k and MARGIN <= totals[n] / cells[n].size <= 1 - MARGIN
 
     # How much of each cell must not follow, once it is suppressed.
     own = [OWN if is_open(n) else min(k, cell.size) / 2 for n, cell in enumerate(cells)]
-    # One from before that is not open now had other values then.
+    # An earlier cell that is not open now had other values then.
     able = [n for n in [*sorted(shown), *range(count, len(cells))] if is_open(n)]
     span = Span([cells[n] for n in able], len(values))
     may_go = np.array([n < count for n in able], dtype=bool)
@@ -148,7 +147,7 @@ def protected(
     safe: set[int] = set()
     while True:
         left = {able[at] for at in np.flatnonzero(span.left).tolist()}
-        # What does not follow from some cells does not follow from fewer.
+        # A cell that does not follow from some cells does not follow from fewer.
         hidden = [n for n in range(count) if n not in left and n not in safe]
         drop, follow = _followed(span, [(cells[n], own[n]) for n in hidden], may_go & span.left)
         safe |= {n for at, n in enumerate(hidden) if at not in follow}
@@ -162,7 +161,7 @@ def protected(
 def _unbalanced_differences(
     span: Span, may_go: NDArray[np.bool_], totals: Sequence[float], balanced: Accepts
 ) -> set[int]:
-    """Cells inside others with too few who count, or do not, between them; only those that `may_go` do."""
+    """Cells to drop of nested pairs whose difference is not `balanced`; only cells that `may_go`."""
     drop: set[int] = set()
     for n, cell in enumerate(span.cells):
         for other in np.flatnonzero(span.overlaps(cell) == cell.size).tolist():
@@ -173,34 +172,34 @@ def _unbalanced_differences(
 
 
 def _followed(span: Span, hidden: Sequence[tuple[Cell, float]], may_go: NDArray[np.bool_]) -> tuple[set[int], set[int]]:
-    """What to suppress beside the `hidden` cells, because of one less than its number does not follow.
+    """What to suppress so that enough of each `hidden` cell does not follow (its number, in students).
 
-    Returns the numbers of both: of the cells to suppress, and of the hidden ones that follow.
+    Returns the numbers of the cells to suppress, and of the hidden cells that follow.
     """
     drop: set[int] = set()
     follow: set[int] = set()
     if not may_go.any():
         return drop, follow
-    for n in _perhaps_told(span, hidden):
+    for n in _perhaps_followed(span, hidden):
         cell, own = hidden[n]
         sums = span.overlaps(cell)
-        # The square of what does not follow.
+        # The squared residual.
         if cell.size - span.square(sums) >= own:
             continue
         follow.add(n)
         factors = span.nearest(sums)
         weight = np.abs(factors)
         matters = may_go & (weight >= 0.1 * weight.max())
-        # Not where it follows from what was shown before alone: that is out.
+        # If it follows from earlier cells alone, it is disclosed already.
         if matters.any() and drop.isdisjoint(np.flatnonzero(matters).tolist()):
             drop.add(_to_drop(span, factors, may_go))
     return drop, follow
 
 
-def _perhaps_told(span: Span, hidden: Sequence[tuple[Cell, float]]) -> list[int]:
-    """The numbers of the `hidden` cells of which it is not plain that enough does not follow.
+def _perhaps_followed(span: Span, hidden: Sequence[tuple[Cell, float]]) -> list[int]:
+    """The numbers of the `hidden` cells that a cheap check does not clear.
 
-    It is plain where students in the same cells of the span differ in being in a hidden one: no sum tells them apart.
+    Students in the same shown cells, some inside and some outside a hidden one, cannot be distinguished by any sum.
     """
     alike = span.alike()
     sizes = np.bincount(alike)
@@ -216,7 +215,7 @@ def _perhaps_told(span: Span, hidden: Sequence[tuple[Cell, float]]) -> list[int]
 
 
 def _certain(span: Span, values: Floats, may_go: NDArray[np.bool_]) -> set[int]:
-    """What to suppress because somebody's value is near 0 or 1 in all that gives the same sums."""
+    """What to suppress because no `witness` keeps somebody's value away from 0 and 1."""
     found = witness(span, values)
     outside = np.maximum(MARGIN - found, found - (1 - MARGIN)) * span.concerned
     off = np.abs(span.sums(found) - span.sums(values)) * span.left
@@ -228,9 +227,9 @@ def _certain(span: Span, values: Floats, may_go: NDArray[np.bool_]) -> set[int]:
 
 
 def witness(span: Span, values: Floats) -> Floats:
-    """Other values with the same sums, all of them MARGIN or more away from 0 and 1, if there are any.
+    """Other values with the same sums, all at least MARGIN away from 0 and 1, if there are any.
 
-    Alternates between what has the sums and what is well inside; returns the last that has the sums.
+    Alternating projections between the values with these sums and those well inside; returns the last with the sums.
     """
     sums = span.sums(values)
     concerned = span.concerned
@@ -239,7 +238,7 @@ def witness(span: Span, values: Floats) -> Floats:
         inside = np.where(concerned, values.mean(), values)
         for _ in range(ATTEMPTS):
             found = inside
-            for _ in range(2):  # twice: the ridge leaves a trace of what is missing
+            for _ in range(2):  # twice: the ridge leaves a small residual
                 found = found + span.combined(span.nearest(sums - span.sums(found)))
             if found[concerned].min() >= MARGIN and found[concerned].max() <= 1 - MARGIN:
                 break

@@ -1,4 +1,4 @@
-"""What an erasure says it did, for the files of a data-protection officer: without the person."""
+"""The certificate of an erasure, for a data-protection officer's files. It does not say who was erased."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from pathlib import Path
 
 from pipelines import __version__, files
 
-# What is counted, in the order in which it is told.
+# What is counted, in the order of the certificate. `rollbook erase` shows the first ones before it erases, too.
 LABELS = {
-    "landings": "landings that held the student, in raw/",
-    "bodies": "bodies in them that were written again or removed",
-    "records": "records taken out of bodies",
-    "rejects": "refused records taken out",
-    "searches": "notes of a search for the student, in manifests",
-    "days": "days of the lake that were written again, in snapshots/",
-    "rows": "rows of the published file",
-    "expired": "days of which only the history was left",
-    "versions": "published files that were replaced or removed",
-    "altered": "altered copies in build/ that were removed",
-    "exports": "files in exports/ that were deleted",
-    "codes": "codes of the pseudonymous file that were forgotten",
-    "releases": "weeks of figures given away that no longer say that the student was among them",
-    "fleet": "versions of fleet.duckdb and fleet-pseudonymous.duckdb that were removed; `rollbook fleet build` makes"
-    " them again without the student",
-    "dagster": "texts of Dagster's records that were changed",
-    "recognised": "records left that have the email or reference id, under another id or none",
+    "landings": "landings with the student, in raw/",
+    "bodies": "bodies in them, rewritten or removed",
+    "records": "records in these bodies, removed",
+    "rejects": "refused records, removed",
+    "searches": "searches for the student in manifests, removed",
+    "days": "days of the lake, rewritten in snapshots/",
+    "rows": "rows of the published file, removed",
+    "expired": "expired days, of which only the history is left",
+    "versions": "published files, replaced or removed",
+    "altered": "altered copies in build/, removed",
+    "exports": "files in exports/, deleted",
+    "codes": "codes of the pseudonymous file, deleted",
+    "releases": "released weeks from whose records the student's id was removed",
+    "fleet": "versions of fleet.duckdb and fleet-pseudonymous.duckdb, removed; `rollbook fleet build` makes them again"
+    " without the student",
+    "dagster": "texts in Dagster's records, changed",
+    "recognised": "remaining records with the student's email or reference id, under another id or none",
 }
 TO_DO = (
     "Backups of the warehouse, of raw/ and of Dagster's folder still hold the student: delete them, or let them expire,"
-    " and note by when. After one is put back, the next sync takes the student out of raw/ and snapshots/ again, as"
-    " long as private/erasures/ is the newest one.",
-    "The copy in an object store (ROLLBOOK_LAKE), if there is one, follows when the erasure ends: `rollbook mirror"
-    " status` says whether it did. Old versions that the store itself keeps still hold the student: delete them.",
+    " and note by when. After a restore, the next sync removes the student from raw/ and snapshots/ again, as long as"
+    " private/erasures/ is the latest one.",
+    "The copy in an object store (ROLLBOOK_LAKE), if there is one, is updated when the erasure ends: `rollbook"
+    " mirror status` says whether it was. Old versions that the store keeps still hold the student: delete them.",
     "Copies taken elsewhere: files written with `rollbook export --out`, Parquet and CSV that others took from"
     " snapshots/, other databases that read the published file, spreadsheets, e-mails.",
-    "Readers who had the file open before keep it until they close it: ask them to connect again.",
-    "The disk may keep old blocks until they are used again: that is for its own encryption or disposal.",
-    "The records service is not Rollbook's: it may list the student still.",
+    "Readers who opened the file before the erasure keep the old one until they close it: ask them to connect again.",
+    "The disk may keep old blocks until they are overwritten: disk encryption or secure disposal covers that.",
+    "The records service is not part of Rollbook: it may still list the student.",
 )
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """One erasure: which, why, from when to when, and the counts by what they count (see LABELS)."""
+    """One erasure: its number, reason, start and end (UTC), and the counts by key (see LABELS)."""
 
     number: int
     reason: str
@@ -68,9 +68,9 @@ class Certificate:
             "|---|--:|",
             *(f"| {label} | {self.counts[key]:,} |" for key, label in LABELS.items() if key in self.counts),
             "",
-            "The history and the morning page were made again without the student. Everybody else's rows are as they"
-            " were. Counts that the service states of a class stay as it stated them. A keyed hash of the id is kept in"
-            " private/erasures/, so that the student stays out of every later landing, rebuild, restore and backfill.",
+            "The history and the morning page were made again without the student. All other rows are unchanged, and so"
+            " are the counts that the service states for a class. A keyed hash of the id is kept in private/erasures/,"
+            " so that the student stays out of every later landing, rebuild, restore and backfill.",
             "",
             "Still to do, by a person:",
             "",
@@ -80,11 +80,11 @@ class Certificate:
         return "\n".join(lines)
 
     def path(self, folder: Path) -> Path:
-        """The file in which it is kept."""
+        """The certificate's file in `folder`."""
         return folder / f"certificate-{self.number}.md"
 
     def keep(self, folder: Path) -> Path:
-        """Write it into the private folder of erasures; returns the file."""
+        """Write it into the private folder of erasures; return the file."""
         path = self.path(folder)
         files.write(path, self.text().encode())
         return path

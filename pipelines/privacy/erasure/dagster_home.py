@@ -1,8 +1,8 @@
-"""What Dagster's own records hold of students, and taking it out.
+"""Removes students from Dagster's own records.
 
-Names never get there (G12). Ids do: the previews of snapshots show the first rows of a day, the table of a hold some of
-the ids, and a few log lines say which student was asked for. All of that is text in SQLite files and logs below
-Dagster's folder. A row of a preview is taken out whole, an id elsewhere replaced; runs, events and their numbers stay.
+Names never get there (G12). Ids do: snapshot previews show the first rows of a day, the table of a hold shows some ids,
+and a few log lines name the student that was fetched. All of it is text in SQLite files and logs below Dagster's
+folder. A preview's row is removed whole, an id elsewhere is replaced; runs, events and their counts stay.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Gone = Callable[[int], bool]
 ERASED = "(erased)"
 WAIT_SECONDS = 30.0
 
-# A table in Markdown, in JSON, in JSON that is quoted once more: each line break is one or more backslashes and an n.
+# A Markdown table in JSON, possibly escaped twice: each line break is one or more backslashes and an n.
 _ROW = re.compile(r'(?P<line>\\+n|\n)\| (?P<id>\d+) \|.*?\|(?=\\+n\||\n|\\*"|$)')
 _SOME_IDS = re.compile(r"(?P<before>\| )(?P<ids>\d+(?:, \d+)*)(?P<after> \|)")
 _TOLD = re.compile(r"(?P<before>\bstudents? |about id |details of student )(?P<id>\d+)\b")
@@ -28,9 +28,9 @@ _HINTS = ("student", "about id ")
 
 
 def take_out(home: Path, gone: Gone) -> tuple[int, int]:
-    """Take students out of all records below Dagster's folder; returns how many texts changed, and files not written.
+    """Remove students from all records below Dagster's folder; returns the texts changed, and the files not written.
 
-    Files that are in use are waited for, a while.
+    Waits up to `WAIT_SECONDS` for a database that is in use.
     """
     changed = locked = 0
     for path in sorted(home.rglob("*")):
@@ -47,7 +47,7 @@ def take_out(home: Path, gone: Gone) -> tuple[int, int]:
 
 
 def cleaned(text: str, gone: Gone) -> str:
-    """Return a text of Dagster's records without students who are `gone`."""
+    """Return a text from Dagster's records without students who are `gone`."""
     if not any(hint in text for hint in _HINTS):
         return text
     if "student_id" in text:
@@ -84,7 +84,7 @@ def _of_database(path: Path, gone: Gone) -> int:
         for table, column, rowid, text in changes:
             con.execute(f'UPDATE "{table}" SET "{column}" = ? WHERE rowid = ?', (text, rowid))
         con.execute("COMMIT")
-        # What was written over may still lie in pages that are free, and in the log of what was written.
+        # Old values may remain in free pages and in the write-ahead log.
         con.execute("VACUUM")
         with suppress(sqlite3.Error):
             con.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,14 +1,14 @@
-"""One student taken out of everything here, and kept out.
+"""Erases one student from the whole warehouse, for good.
 
     find      count what holds the student; nothing is written
-    begin     remember the student's keyed hash, and that this erasure is under way
-    finish    take whoever is remembered out of all that still holds them, publish, and write the certificate
+    begin     record the student's keyed hash, and that this erasure is under way
+    finish    remove all erased students from all that still holds them, publish, and write the certificate
 
-From `begin` on, the next writer finishes what a killed one left: `finish` goes by what it finds, not by steps that were
-noted. Each landing and each day of the lake notes how many erasures it stands on, so one from an old backup is found,
-too. The student is recognised by the keyed hash alone, so that the journal need name nobody.
+From `begin` on, the next writer finishes an erasure that was killed: `finish` is idempotent and works from what it
+finds, not from recorded steps. Each landing and each day of the lake records how many erasures it includes, so one
+restored from an old backup is found, too. Students are matched by keyed hash only, so the journal names nobody.
 
-Who else holds something of a student adds a function to `holders.HOLDERS`.
+Other modules that hold something about a student add a function to `holders.HOLDERS`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pipelines.landing.rewriting import Found, find, rewrite
 from pipelines.privacy.erasure import dagster_home
 from pipelines.privacy.erasure.certificate import Certificate
 from pipelines.privacy.erasure.holders import HOLDERS
-from pipelines.privacy.exported import EXPORTS, NAMES, Traits, holding, tells, traits_of
+from pipelines.privacy.exported import EXPORTS, NAMES, Traits, holding, identifies, traits_of
 from pipelines.store import ops, without
 from pipelines.store.database import connect, count
 from pipelines.store.lake import DayRecord
@@ -48,7 +48,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Holdings:
-    """What holds a student, by what is counted (see `certificate.LABELS`), and how to recognise the student in it."""
+    """What holds a student: counts by key (see `certificate.LABELS`), and the traits that identify the student."""
 
     traits: Traits
     counts: dict[str, int]
@@ -63,12 +63,12 @@ class Holdings:
 
     @property
     def anything(self) -> bool:
-        """Whether anything here is about the student."""
+        """Whether anything in the warehouse is about the student."""
         return any(self.counts[key] for key in ("landings", "days", "rows", "exports"))
 
 
 class Erasure:
-    """The erasures of one warehouse. Its caller is the writer."""
+    """The erasures of one warehouse. The caller holds the writer lock."""
 
     def __init__(self, raw: RawStore, warehouse: Warehouse, clock: Callable[[], datetime]) -> None:
         self.raw = raw
@@ -76,13 +76,13 @@ class Erasure:
         self.memory = raw.memory
         self.clock = clock
         self.progress: Progress | None = None
-        # What `find` found just now: it need not be looked for again.
+        # The result of `find`, so that `finish` need not search again.
         self._found: Holdings | None = None
 
     # -- before anything is written -----------------------------------------------------------------------------------
 
     def find(self, student: int) -> Holdings:
-        """Count what holds a student. Reads every body that was ever landed; raises DamagedError."""
+        """Count what holds a student. Reads every body of every landing; raises DamagedError."""
         rows, traits, names, recognised = self._of_published(student)
         gone = self._only(student)
         folders = list(self.raw.folders())
@@ -118,7 +118,7 @@ class Erasure:
         return student in self.memory.matcher()
 
     def held(self, student: int) -> LegalHold | None:
-        """The legal hold on a student, if there is one."""
+        """The legal hold on a student, or None."""
         found = self.memory.read()
         ident = keyed(bytes.fromhex(found.key), "id", str(student)) if found.key else ""
         return next((hold for hold in found.holds if hold.id == ident), None)
@@ -129,7 +129,7 @@ class Erasure:
             raise ArgumentError(_refused(hold))
 
     def hold(self, student: int, reason: str) -> None:
-        """Refuse to erase a student from now on. Raises ArgumentError for one who is erased."""
+        """Put a student under a legal hold. Raises ArgumentError for one who is erased already."""
         if self.is_erased(student):
             raise ArgumentError("This student was erased already: there is nothing left to hold")
         found = self.memory.begun()
@@ -139,26 +139,24 @@ class Erasure:
         self.memory.write(msgspec.structs.replace(found, holds=(*others, added)))
 
     def lift(self, student: int) -> None:
-        """Lift the legal hold on a student. Raises ArgumentError where there is none."""
+        """Lift the legal hold on a student. Raises ArgumentError if there is none."""
         hold = self.held(student)
         if hold is None:
-            raise ArgumentError("This student is under no legal hold, so there is nothing to lift")
+            raise ArgumentError("This student is not under a legal hold: there is nothing to lift")
         found = self.memory.read()
         self.memory.write(msgspec.structs.replace(found, holds=tuple(h for h in found.holds if h.id != hold.id)))
 
     # -- the erasure --------------------------------------------------------------------------------------------------
 
     def begin(self, holdings: Holdings, reason: str, home: Path | None = None) -> None:
-        """Remember a student as erased, and that this is under way. `home` is Dagster's folder.
+        """Record a student as erased, and the erasure as under way. From here on it can only be finished.
 
-        Raises ArgumentError for a student under a legal hold, or a reason that says who it is. From here on it can only
-        be finished.
+        `home` is Dagster's folder. Raises ArgumentError for a student under a legal hold, or a reason that identifies
+        the student.
         """
         self.check_hold(holdings.student)
-        if tells(reason, holdings.traits):
-            raise ArgumentError(
-                "The reason says who the student is, and it stands in the certificate: write a case number"
-            )
+        if identifies(reason, holdings.traits):
+            raise ArgumentError("The reason identifies the student, and the certificate shows it: write a case number")
         found, now = self.memory.begun(), self.clock()
         key = bytes.fromhex(found.key)
         erased = Erased(
@@ -173,10 +171,10 @@ class Erasure:
         self.memory.write(msgspec.structs.replace(found, erased=(*found.erased, erased), pending=pending))
 
     def finish(self, publish: Callable[[], bool]) -> Certificate | None:
-        """Take whoever was erased out of all that still holds them; returns the certificate of what was under way.
+        """Remove all erased students from all that still holds them; returns the certificate of a pending erasure.
 
         `publish` checks and publishes the next file, and returns whether the morning page was made again. Raises
-        DamagedError for a landing that cannot be read, or when what is remembered is older than what was landed.
+        DamagedError for a landing that cannot be read, or when private/erasures/ is older than the landings.
         """
         remembered = self.memory.read()
         folders = list(self.raw.folders())
@@ -194,7 +192,7 @@ class Erasure:
         return self._certify(remembered, remembered.pending, gone)
 
     def _rewrite_landings(self, gone: Matcher, erasures: int) -> None:
-        """Write the landings again that stand on fewer erasures: all are read before the first is changed."""
+        """Rewrite the landings that include fewer erasures. All are read before the first is changed."""
         behind = [folder for folder in self.raw.folders() if folder.manifest.erasures < erasures]
         found = []
         for number, folder in enumerate(behind, start=1):
@@ -208,7 +206,7 @@ class Erasure:
             self._tell("landings", number, len(found))
 
     def _days_without(self, gone: Matcher, erasures: int) -> list[tuple[DayRecord, dict[str, Path]]]:
-        """Write the days of the lake again, aside, that stand on fewer erasures."""
+        """Rewrite, in the staging folder, the days of the lake that include fewer erasures."""
         lake, aside = self.warehouse.lake, files.empty(self.warehouse.staged_lake)
         behind = [record for record in lake.days().values() if record.erasures < erasures]
         made = []
@@ -220,7 +218,7 @@ class Erasure:
                     if students := without.gone_on_day(con, lake, record, gone.__contains__):
                         left, paths, _ = without.day_without(con, lake, record, students, aside)
                 except DamagedError:
-                    lake.drop([record.snapshot_date])  # recovery composes it again, of what was landed
+                    lake.drop([record.snapshot_date])  # recovery recomposes it from the landings
                     continue
                 made.append((msgspec.structs.replace(left, erasures=erasures), paths))
                 self._tell("days", number, len(behind))
@@ -233,7 +231,7 @@ class Erasure:
     def _replace_file(
         self, gone: Matcher, days: list[tuple[DayRecord, dict[str, Path]]], publish: Callable[[], bool]
     ) -> None:
-        """Publish a file without the erased students, made of the newest one that Rollbook wrote; remove all others."""
+        """Publish a copy of the newest sound file without the erased students; remove all other versions."""
         warehouse = self.warehouse
         sources = [p for p in (warehouse.published, *warehouse.kept()) if warehouse.own.recognises(p)]
         source = next((p for p in sources if warehouse.is_sound(p, thoroughly=True)), None)
@@ -252,15 +250,15 @@ class Erasure:
             raise ExpiredError(_cannot_go_on(len(expired)))
         self._move_in(days)
         if source is None:
-            warehouse.published.unlink(missing_ok=True)  # recovery makes it again, of the days of the lake
+            warehouse.published.unlink(missing_ok=True)  # recovery rebuilds it from the lake
         elif not publish():
-            (warehouse.root / "report.html").unlink(missing_ok=True)  # the old one may name the student
+            (warehouse.root / "report.html").unlink(missing_ok=True)  # the old page may name the student
         warehouse.retire_all()
         for path in self._altered():
             path.unlink()
 
     def _certify(self, remembered: Remembered, pending: Pending, gone: Matcher) -> Certificate:
-        """Delete and clean what is not made again by a publish; then say what was done."""
+        """Delete and clean what a publish does not replace; returns the certificate."""
         warehouse, key, counts, left_open = self.warehouse, bytes.fromhex(remembered.key), dict(pending.found), []
         for path in sorted((warehouse.root / EXPORTS).rglob("*")):
             if path.is_file() and _file_hash(key, path.relative_to(warehouse.root)) in pending.exports:
@@ -294,7 +292,7 @@ class Erasure:
         return certificate
 
     def _of_published(self, student: int) -> tuple[dict[str, int], Traits, tuple[tuple[str, str], ...], int]:
-        """Of the published file: rows by table, what the student is recognised by, and how many others have that."""
+        """From the published file: rows by table, the traits and names, and how many others share an identifier."""
         published, scratch = self.warehouse.published, self.warehouse.scratch
         if not published.is_file():
             return {}, Traits(student), (), 0
@@ -307,12 +305,12 @@ class Erasure:
         return rows, traits_of(student, known), names, recognised
 
     def _only(self, student: int) -> Matcher:
-        """What tells this student alone, before the student is remembered."""
+        """A matcher for this student only, with a throwaway key."""
         key = b"only in memory"
         return Matcher(key, [Erased(id=keyed(key, "id", str(student)), erased_at=self.clock())])
 
     def _altered(self) -> Iterator[Path]:
-        """What readers got that was not as Rollbook wrote it: it may hold anybody."""
+        """Copies of published files that somebody altered: they may hold anybody."""
         return (path for path in self.warehouse.altered.glob("*") if path.is_file())
 
     def _tell(self, what: str, done: int, total: int) -> None:
@@ -326,14 +324,14 @@ def _file_hash(key: bytes, path: Path) -> str:
 
 def _refused(hold: LegalHold) -> str:
     return (
-        f"This student is under a legal hold since {hold.since:%Y-%m-%d} ({hold.reason}), so nothing was erased. Once"
-        " it is over, lift it with `rollbook hold-erasure STUDENT --lift`"
+        f"This student has been under a legal hold since {hold.since:%Y-%m-%d} ({hold.reason}), so nothing was erased."
+        " Once it is over, lift it with `rollbook hold-erasure STUDENT --lift`"
     )
 
 
 def _cannot_go_on(days: int) -> str:
     return (
-        f"An erasure is under way, and no published file is left that it could be finished with: the history of {days}"
-        " expired days was only in there. Put rollbook.duckdb and published/ back from a backup; the next sync then"
-        " takes the student out of it. To go on without these days: `rollbook rebuild --accept-loss`"
+        f"An erasure is under way, and no published file is left to finish it with: it alone had the history of {days}"
+        " expired days. Put rollbook.duckdb and published/ back from a backup; the next sync then removes the student"
+        " from it. To go on without these days: `rollbook rebuild --accept-loss`"
     )

@@ -1,5 +1,5 @@
-{#- Each student who was ever listed up to the day `$day`, with what was last known of them then, and the groups that the
-    listed ones were in. What is known of a student who has left stays as it was last. -#}
+{#- Each student ever listed up to the day `$day`, with the values last known on it, and the groups of the students
+    listed then. Students who have left keep their last known values. -#}
 {%- macro students() -%}
 SELECT
         student_id,

@@ -1,4 +1,4 @@
--- Subject: every table and view that has rows about single students, with its columns, and what it and they mean.
+-- Subject: every table and view with rows about single students, its columns, and the comments on both.
 WITH relations AS (
     SELECT database_name, schema_name, table_name, comment FROM duckdb_tables() WHERE NOT internal
     UNION ALL
@@ -10,6 +10,6 @@ SELECT
 FROM duckdb_columns() AS c INNER JOIN relations AS r USING (database_name, schema_name, table_name)
 WHERE NOT c.internal AND c.database_name = current_database()
 GROUP BY c.schema_name, c.table_name
--- By its own column, or as the records of a set are named where several sets are.
+-- It has the key itself, or names records of several sets by `set_name` and `id`.
 HAVING BOOL_OR(c.column_name = $key) OR (BOOL_OR(c.column_name = 'id') AND BOOL_OR(c.column_name = 'set_name'))
 ORDER BY c.schema_name, c.table_name

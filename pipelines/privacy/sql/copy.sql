@@ -1,4 +1,4 @@
--- {{ into }} as the pseudonymous file has it: codes for ids, nothing in personal columns, rows in the order of the codes.
+-- {{ into }} for the pseudonymous file: codes instead of ids, NULL in personal columns, rows ordered by code.
 INSERT INTO {{ into }}
 SELECT {{ values | join(", ") }}
 FROM named.{{ into }} AS t

@@ -1,3 +1,3 @@
--- One row per student ever listed up to a day: what was last known of the student on it.
+-- One row per student ever listed up to a day, with the values last known on it.
 {% import "_known.sql" as known with context %}
 {{ known.students() }}

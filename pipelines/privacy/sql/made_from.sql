@@ -1,2 +1,2 @@
--- What a pseudonymous file says of itself: the version of the published file, when that was made, its last day, the codes.
+-- A pseudonymous file's origin: the published version, its time and last day, and the release of codes.
 SELECT version, published_at, newest_day, release, began_at FROM ops.release

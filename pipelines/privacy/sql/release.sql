@@ -1,4 +1,4 @@
--- ops.release: which version of the published file the pseudonymous one was made from, and which release of codes it has.
+-- ops.release: the published version that the pseudonymous file was made from, and its release of codes.
 CREATE TABLE ops.release AS
 SELECT
     v.id AS version,

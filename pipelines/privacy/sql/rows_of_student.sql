@@ -1,2 +1,2 @@
--- Subject: the rows of one table or view that are about a student.
+-- Subject: a student's rows in one table or view.
 SELECT * FROM {{ relation }} WHERE student_id = $student ORDER BY ALL

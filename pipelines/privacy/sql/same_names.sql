@@ -1,4 +1,4 @@
--- How many other students, and refused records without an id, have an email or a reference id that one student had.
+-- How many other students, and refused records under another id or none, have an email or reference id of one student.
 WITH known AS MATERIALIZED (
     SELECT LOWER(TRIM(UNNEST([email, reference_id]))) AS text FROM history.students WHERE student_id = $student
 ),

@@ -1,7 +1,7 @@
--- ops.syncs as the pseudonymous file has it: without reasons and lengths, and without what changed only in names.
+-- ops.syncs for the pseudonymous file: without reasons, byte counts and changes of personal columns only.
 --
--- A night on which one row changed, and no change is listed, would say that somebody's name or address did. The changes
--- of a day are all taken off its last sync, whichever of them brought them; what the others changed is not said.
+-- One changed row in a night without a listed change would reveal that a name or address changed. All such changes of a
+-- day are subtracted from its last sync, no matter which sync made them; the others' counts are NULL.
 INSERT INTO ops.syncs BY NAME
 WITH unseen AS (
     SELECT snapshot_date, COUNT(*) AS row_count

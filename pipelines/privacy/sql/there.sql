@@ -1,4 +1,4 @@
--- Each column of each table of the published file, the tables with the most rows first.
+-- Each column of each table of the published file, largest tables first.
 SELECT c.schema_name || '.' || c.table_name AS name, c.column_name
 FROM duckdb_columns() AS c
 INNER JOIN duckdb_tables() AS t

@@ -1,6 +1,6 @@
--- {{ into }} as the pseudonymous file has it: versions that differ only in personal columns are one.
+-- {{ into }} for the pseudonymous file: adjacent versions that differ only in personal columns are merged.
 --
--- Two adjacent versions that look the same would show that a name or an address changed then.
+-- Two adjacent versions that look the same would reveal that a name or an address changed.
 INSERT INTO {{ into }}
 WITH marked AS (
     SELECT

@@ -1,4 +1,4 @@
--- One number for all that a day's aggregates are made of: it changes when any of it does. Without the thresholds.
+-- A checksum of a day's input to the aggregates, without the thresholds.
 {% import "_known.sql" as known with context %}
 SELECT COALESCE(BIT_XOR(MD5_NUMBER_LOWER(CAST(r AS VARCHAR))), 0)
 FROM (

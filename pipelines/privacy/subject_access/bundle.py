@@ -1,11 +1,11 @@
 """What is held about one student as one ZIP file: a page to read, and each section as JSON and CSV.
 
-    index.html           everything, for people; it loads nothing
-    json/<section>.json  rows as objects, values as they are
-    csv/<section>.csv    the same for spreadsheets, in which no text is a formula
+    index.html           everything, for people; self-contained
+    json/<section>.json  rows as objects
+    csv/<section>.csv    the same for spreadsheets, with formulas disarmed
     contents.json        the sections, their columns and what they mean
 
-Pupils may choose their own names, so nothing in a value is taken for HTML, and in CSV it is disarmed as in exports.
+Pupils may choose their own names, so values are escaped in HTML and disarmed in CSV, as in exports.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import json
 from collections.abc import Iterator
 from datetime import date, datetime
 from functools import cache
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from pipelines import files
 from pipelines.errors import ArgumentError
-from pipelines.export.formats import FORMULA
+from pipelines.export.formats import disarmed
 from pipelines.privacy.subject_access.subject import PARTS, Section, Subject
 from pipelines.text import printable
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def check_target(out: Path, *, replace: bool) -> None:
-    """Raise ArgumentError unless a file may be written there; one that is there is kept unless told to `replace` it."""
+    """Raise ArgumentError unless `out` can be written. An existing file is only overwritten with `replace`."""
     if not out.parent.is_dir():
         raise ArgumentError(f"{out.parent} is not a folder: make it first, or write elsewhere with --out")
     if out.is_dir():
@@ -48,9 +47,9 @@ def write(subject: Subject, out: Path, *, replace: bool = False) -> None:
         for name, content in _files(subject):
             info = ZipInfo(name, subject.at.timetuple()[:6])
             info.compress_type = ZIP_DEFLATED
-            info.external_attr = files.PRIVATE_FILE << 16  # as it is when unpacked
+            info.external_attr = files.PRIVATE_FILE << 16  # the mode when unpacked
             bundle.writestr(info, content)
-        # Looked at again only now: it may have come into being while the landings were read.
+        # Checked again: the file may have appeared while the landings were read.
         check_target(out, replace=replace)
 
 
@@ -64,29 +63,19 @@ def _files(subject: Subject) -> Iterator[tuple[str, bytes]]:
 
 
 def page(subject: Subject) -> str:
-    """The page to read."""
+    """Render the page, as HTML."""
     return _template().render(subject=subject, parts=PARTS, made=f"{subject.at:%Y-%m-%d %H:%M} UTC")
 
 
 @cache
 def _template() -> Template:
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from pipelines import pages
 
-    environment = Environment(
-        loader=FunctionLoader(
-            lambda name: resources("pipelines.privacy.subject_access").joinpath(name).read_text(encoding="utf-8")
-        ),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["shown"] = _shown
-    return environment.get_template("subject.html")
+    return pages.environment(__package__, shown=_shown).get_template("subject.html")
 
 
 def _shown(value: Any) -> str:
-    """A value for people. Characters that would change the direction of what stands beside them are spelt out."""
+    """A value for people. Characters that change the direction of neighbouring text are spelt out."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -120,7 +109,7 @@ def _json(value: Any) -> bytes:
     return text.encode(errors="replace")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> str:
     return value.isoformat() if isinstance(value, (date, datetime)) else str(value)
 
 
@@ -133,8 +122,7 @@ def _csv(section: Section) -> bytes:
 
 
 def _cell(value: Any) -> Any:
-    """A value for CSV: text that a spreadsheet program would run gets a leading apostrophe, as in exports."""
+    """A value for CSV. Text that a spreadsheet program would run gets a leading apostrophe, as in exports."""
     if value is None or isinstance(value, (int, float)):
         return "" if value is None else str(value).lower() if isinstance(value, bool) else value
-    text = value.isoformat() if isinstance(value, (date, datetime)) else str(value)
-    return f"'{text}" if text.startswith(tuple(FORMULA)) else text
+    return disarmed(_plain(value))

@@ -1,7 +1,7 @@
-"""Copies of a student's records, as far as they are known: what was exported, and which files hold the student.
+"""Known copies of a student's records: what was exported, and which files hold the student.
 
-Files of the export folder are read as they are now. One that was written elsewhere, moved or sent is known by its line
-in the access log alone, which does not say whom it named.
+Files in the export folder are read as they are now. A file that was written elsewhere, moved or sent is known only from
+its line in the access log, which does not say whom it named.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from pipelines.store.database import connect, count
 from pipelines.store.versions import FOLDER, PSEUDONYMOUS
 from pipelines.store.warehouse import BUILD
 
-# What leaves Rollbook as a file, by its kind in the access log.
+# The kinds of access in the log that write a file.
 KINDS = ("export", "explore download")
 
 UNKNOWN = "not known"
-# The file that has codes in place of ids; its folder is not looked into, for the codes are its makers' business.
 
 
 @dataclass(frozen=True)
 class Exported:
-    """One export or download. `login` is who worked as `account`, where that is known; `question` has no values."""
+    """One export or download. `login` is the person behind `account`, if known; `question` is the redacted query."""
 
     at: datetime
     account: str
@@ -42,7 +41,7 @@ class Exported:
 
 @dataclass(frozen=True)
 class File:
-    """A file in the warehouse. `holds_the_student` is yes, no, or why that is not known."""
+    """A file in the warehouse. `holds_the_student` is "yes", "no", or why that is not known."""
 
     file: str
     written_at: datetime
@@ -51,14 +50,14 @@ class File:
 
 @dataclass(frozen=True)
 class Copies:
-    """What is known of copies."""
+    """The known copies."""
 
     exported: list[Exported]
     files: list[File]
 
 
 def find(root: Path, traits: Traits) -> Copies:
-    """What is known of a student's copies. Raises MachineError when this account may not read the access log."""
+    """Find the known copies. Raises MachineError when this account may not read the access log."""
     exported = [
         Exported(entry.at, entry.user, entry.login, entry.kind, entry.students, entry.what)
         for entry in access.entries(root).entries

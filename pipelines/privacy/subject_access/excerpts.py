@@ -1,10 +1,9 @@
 """What the raw landings hold about one student: the student's own records, and nothing of any other pupil.
 
-Every body is looked through, also those of walks and landings that did not count. Records are matched by their id
-alone, which is read as everywhere here (`records`), so that a record that was refused for all else is found, too. A
-walk shows a hundred pupils on a page; only the one record leaves it. In a field that nobody declared the service may
-have put another pupil's record into this one's: it is left out. Where it put this pupil's record into another's or into
-a class, that part alone is taken.
+Every body is searched, also those of walks and landings that did not count. Records are matched by id alone, read as
+everywhere here (`records`), so refused records with a readable id are found, too. Of a page with a hundred pupils, only
+the one record is taken. In undeclared fields, the service may have nested another pupil's record in this one's: it is
+redacted. If this pupil's record is nested in another's or in a class, only that part is taken.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from pipelines.landing.raw import RawStore
 from pipelines.records import REPLACEMENT, UNREADABLE, as_id, cut_nesting, replace_lone_surrogates
 from pipelines.tables import SETS, TABLES, of_set
 
-# The key of what a student's records are about, and the sets whose records have it.
+# The key of student records, and the sets whose records have it.
 KEY = SETS["students"].key
 OF_STUDENTS = tuple(s.name for s in SETS.values() if s.key == KEY)
 LISTED = tuple(s.name for s in SETS.values() if s.walked)
 
 LEFT_OUT = "left out: another person's record"
-# Fields that only a person's record has. Class titles are called `name` in some services, so that is not one of them.
+# Fields that only a person's record has. Not `name`: some services use it for class titles.
 _OF_PERSONS = {
     step for t in of_set("students") for c in t.columns if c.personal and (step := c.path[-1]) != "name"
 }  # fmt: skip
@@ -36,7 +35,7 @@ _OF_PERSONS = {
 
 @dataclass(frozen=True)
 class Excerpt:
-    """One record as it was received. `set_name` and `kind` say what was asked for, `where` what it was a part of."""
+    """One record as received. `set_name` and `kind` describe the request, `where` the record that it was nested in."""
 
     snapshot_date: date
     landing: int
@@ -53,7 +52,7 @@ class Excerpt:
 
 @dataclass(frozen=True)
 class Search:
-    """One search for the student by name, since a walk no longer showed the record. `answer` is what came of it."""
+    """One search for the student by name, after a walk no longer listed the record. `answer` is its result."""
 
     snapshot_date: date
     landing: int
@@ -63,7 +62,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Refused:
-    """One refusal of a record of the student's, as kept beside its landing."""
+    """One reject of the student's record, as kept beside its landing."""
 
     snapshot_date: date
     landing: int
@@ -77,46 +76,47 @@ class Refused:
 
 @dataclass(frozen=True)
 class Landings:
-    """What all landings hold about one student. `unnamed` counts refused records whose id nobody can read."""
+    """What all landings hold about one student. `unnamed` counts rejects without a readable id."""
 
     excerpts: list[Excerpt]
     searches: list[Search]
     refused: list[Refused]
     unnamed: int
-    landings: int
 
 
-def look_through(raw: RawStore, student: int, progress: Callable[[int, int], None]) -> Landings:
-    """Look for a student in every landing, those set aside among them. `progress` is told how many of how many.
+def search(raw: RawStore, student: int, progress: Callable[[int, int], None]) -> Landings:
+    """Search every landing for a student, including discarded ones. Calls `progress` with (landings done, landings).
 
-    Raises DamagedError for a landing that cannot be read: an answer must not pass over it in silence.
+    Raises DamagedError for a landing that cannot be read: the answer must not silently skip it.
     """
     manifests = [(m, m.verdict.value if m.verdict else "without a verdict") for m in raw.manifests()]
     manifests += [(m, "discarded") for m, _ in raw.discarded()]
-    found = Landings([], [], [], 0, len(manifests))
+    excerpts: list[Excerpt] = []
+    searches: list[Search] = []
+    refused: list[Refused] = []
     unnamed = 0
-    for number, (manifest, what) in enumerate(sorted(manifests, key=_place)):
+    for number, (manifest, landing_is) in enumerate(sorted(manifests, key=_place)):
         progress(number, len(manifests))
-        found.excerpts.extend(_excerpts(raw, manifest, what, student))
-        found.searches.extend(
+        excerpts.extend(_excerpts(raw, manifest, landing_is, student))
+        searches.extend(
             Search(manifest.snapshot_date, manifest.landing, ", ".join(a.asked_by), a.answer)
             for a in manifest.absences
             if a.set in OF_STUDENTS and a.id == student
         )
         for r in raw.rejects(manifest):
             if r.set in OF_STUDENTS and r.id == student:
-                at = (manifest.snapshot_date, manifest.landing, what)
+                at = (manifest.snapshot_date, manifest.landing, landing_is)
                 record = without_others(r.record, student)
-                found.refused.append(Refused(*at, r.set, r.page, r.position, r.reason, record))
+                refused.append(Refused(*at, r.set, r.page, r.position, r.reason, record))
             unnamed += r.set in OF_STUDENTS and r.id is None
     progress(len(manifests), len(manifests))
-    return Landings(found.excerpts, found.searches, found.refused, unnamed, len(manifests))
+    return Landings(excerpts, searches, refused, unnamed)
 
 
 def without_others(text: str, student: int, *, is_own: bool = True) -> str:
-    """A record's JSON without the records of others in it. What is no JSON, or holds none, is returned as it is.
+    """A record's JSON with other people's nested records redacted; text that is not JSON is returned unchanged.
 
-    Unless it `is_own` by the id it was found by, the record itself may turn out to be another's.
+    Unless the record `is_own` (matched by its id), it may be another person's itself and is then redacted whole.
     """
     try:
         value = msgspec.json.decode(cut_nesting(text.encode()))
@@ -130,7 +130,7 @@ def _place(landing: tuple[Manifest, str]) -> tuple[date, int]:
     return landing[0].snapshot_date, landing[0].landing
 
 
-def _excerpts(raw: RawStore, manifest: Manifest, what: str, student: int) -> Iterator[Excerpt]:
+def _excerpts(raw: RawStore, manifest: Manifest, landing_is: str, student: int) -> Iterator[Excerpt]:
     for set_name in (*LISTED, *(s for s in OF_STUDENTS if s not in LISTED)):
         looks_within = _may_hold_more_than_declared(manifest, set_name)
         for body, received in raw.everything(manifest, set_name):
@@ -138,13 +138,13 @@ def _excerpts(raw: RawStore, manifest: Manifest, what: str, student: int) -> Ite
             of_body = _listed if set_name in LISTED else _single
             for position, where, record in of_body(body, content, student, looks_within=looks_within):
                 yield Excerpt(
-                    manifest.snapshot_date, manifest.landing, what, set_name, body.kind, body.walk, body.page, position,
-                    body.received_at, where, record,
+                    manifest.snapshot_date, manifest.landing, landing_is, set_name, body.kind, body.walk, body.page,
+                    position, body.received_at, where, record,
                 )  # fmt: skip
 
 
 def _may_hold_more_than_declared(manifest: Manifest, set_name: str) -> bool:
-    """Whether records of a set may hold other records: the declared fields hold none."""
+    """Whether records of a set may hold nested records; declared fields never do."""
     if manifest.verdict is None or manifest.rejected.get(set_name):
         return True
     return any(d.set == set_name and d.type in ("array", "object") for d in manifest.drift)
@@ -154,7 +154,7 @@ Found = tuple[int | None, str, str]
 
 
 def _listed(body: Body, content: bytes, student: int, *, looks_within: bool) -> Iterator[Found]:
-    """What a page holds of the student."""
+    """The student's records in a page."""
     of = shape(body.set)
     is_about_students = body.set in OF_STUDENTS
     for position, raw in enumerate(of.raws(content), start=1):
@@ -167,7 +167,7 @@ def _listed(body: Body, content: bytes, student: int, *, looks_within: bool) -> 
 
 
 def _single(body: Body, content: bytes, student: int, *, looks_within: bool) -> Iterator[Found]:  # noqa: ARG001 - as above
-    """What the answer to a request for one student holds of the student."""
+    """The student's records in the response to a request for one student."""
     envelope = _decoded(content)
     data = envelope.get("data", envelope) if isinstance(envelope, dict) else envelope
     named = as_id(data.get(KEY) or data.get("id")) if isinstance(data, dict) else None
@@ -187,7 +187,7 @@ def _decoded(content: bytes) -> Any:
 
 
 def _person(value: dict[str, Any]) -> int | None:
-    """Whose record this object is, by its id, if it is a pupil's; None for anything else."""
+    """The student id of an object that is a pupil's record; None for anything else."""
     if (found := as_id(value.get(KEY))) is not None:
         return found
     return as_id(value.get("id")) if _OF_PERSONS & value.keys() else None
@@ -204,7 +204,7 @@ def _redacted(value: Any, student: int, *, is_own: bool = False) -> Any:
 
 
 def _parts(value: Any, student: int) -> Iterator[str]:
-    """The outermost objects in a value that are the student's record."""
+    """The outermost objects in a value that are the student's record, as JSON."""
     if isinstance(value, dict):
         if _person(value) == student:
             yield msgspec.json.encode(_redacted(value, student)).decode()
@@ -215,5 +215,5 @@ def _parts(value: Any, student: int) -> Iterator[str]:
             yield from _parts(item, student)
 
 
-# A column of a table that holds whole records.
+# Columns that hold whole records.
 WHOLE_RECORDS = {c.name for t in TABLES.values() for c in t.columns if c.type == "JSON"} | {"record"}

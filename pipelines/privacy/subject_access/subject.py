@@ -1,8 +1,8 @@
-"""All that is held about one student, as sections of rows: what a person may ask for (GDPR Art. 15, FERPA 99.10).
+"""A subject access request: all that is held about one student, as sections of rows (GDPR Art. 15, FERPA 99.10).
 
-Of the published file, that is every table and view with rows about single students: they are found by their columns, so
-a new one is never forgotten. With them come the records in the raw landings (`excerpts`), and who got copies, as far as
-that is known (`copies`). `bundle` makes files of it.
+Every table and view of the published file with rows about single students is included. They are found by their columns,
+so a new one is never forgotten. Also included are the records in the raw landings (`excerpts`), known copies (`copies`)
+and entries in `private/` (`traces`). `bundle` writes the files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pipelines.privacy.subject_access.excerpts import (
     Landings,
     Refused,
     Search,
-    look_through,
+    search,
     without_others,
 )
 from pipelines.store.database import connect
@@ -38,18 +38,18 @@ sql = statements("pipelines.privacy")
 
 RAW = "raw"
 
-# The page's parts, in order, and what each is for.
+# The page's parts, in order, and what each shows.
 NOW, WORDS, VERSIONS, DAYS, RECEIVED, COPIES, INTERNAL = (
     "Now", "What changed", "History", "Day by day", "As the records service sent it", "Who got it", "Bookkeeping",
 )  # fmt: skip
 PARTS = {
     NOW: "What the warehouse says at present.",
     WORDS: "Each change since the first night, in words and field by field.",
-    VERSIONS: "What was so, from when to when, and why the student was on the list of students to watch.",
+    VERSIONS: "What was recorded, from when to when, and why the student was on the list of students to watch.",
     DAYS: "The state on each day that is kept.",
-    RECEIVED: "The student's own records in the answers that are kept as they came. Of other pupils they hold nothing.",
-    COPIES: "What is known of copies. A query's values are not logged, so whom an export named is not known either.",
-    INTERNAL: "What Rollbook keeps for itself: the same records, as runs of days.",
+    RECEIVED: "The student's own records in the service's responses, as received, without anything of other pupils.",
+    COPIES: "Copies, as far as they are known. Values in queries are not logged, so neither is whom an export named.",
+    INTERNAL: "What Rollbook keeps for its own work: the same records as ranges of days, and entries in private files.",
 }
 _PART_OF_SCHEMA = {"history": VERSIONS, "snapshots": DAYS, "ops": RECEIVED, "spans": INTERNAL}
 _PART_OF = {
@@ -63,7 +63,7 @@ _PART_OF = {
     "snapshots.observed": INTERNAL,
 }
 
-# What a reader shall see first in its part; the rest follows by name.
+# The first sections of each part; the rest follow by name.
 _FIRST = (
     "main.student_progress", "main.students_to_watch", "main.student_timeline", "main.enrollment_spans",
     "main.watch_daily", "main.student_daily", "raw.records",
@@ -72,7 +72,7 @@ _FIRST = (
 
 @dataclass(frozen=True)
 class Field:
-    """One column of a section: its name, DuckDB's type and what it means."""
+    """One column of a section: its name, DuckDB type and meaning."""
 
     name: str
     type: str
@@ -81,7 +81,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Section:
-    """The rows of one table or view about the student, or of another source. `name` names its files."""
+    """The rows of one table, view or other source about the student. `name` becomes the names of its files."""
 
     part: str
     name: str
@@ -101,30 +101,30 @@ class Subject:
     remarks: list[str]
 
     def of(self, part: str) -> list[Section]:
-        """The sections of one part."""
+        """The sections of one part, in display order."""
         ranks = {name: rank for rank, name in enumerate(_FIRST)}
         found = (section for section in self.sections if section.part == part)
         return sorted(found, key=lambda section: (ranks.get(section.name, len(ranks)), section.name))
 
 
 def gather(root: Path, student: int, progress: Callable[[int, int], None] = lambda *_: None) -> Subject:
-    """Gather all that the warehouse at `root` holds about a student. `progress` is told how many landings of how many.
+    """Gather all that the warehouse at `root` holds about a student. Calls `progress` with (landings done, landings).
 
     Raises ArgumentError when there is nothing, DamagedError for a file that cannot be read.
     """
     published = root / PUBLISHED
-    found = look_through(RawStore(root / RAW), student, progress)
+    found = search(RawStore(root / RAW), student, progress)
     school, sections = _published(published, root / BUILD, student) if published.exists() else ("", [])
     known = traces.find(root, student)
     received = found.excerpts or found.searches or found.refused
     if not (any(section.rows for section in sections) or received or known):
         raise ArgumentError(
-            f"Nothing is held about a student {student}: neither the published file nor raw/ knows that id. It is the"
+            f"Nothing is held about a student {student}: neither the published file nor raw/ has that id. Give the"
             f" {KEY} of the table students, not the institution's own reference"
         )
     sections += _received(found)
     sections += _copies(root, _traits(published, root / BUILD, student))
-    meaning = "One row per place in the owner's own files: the code that stands for the student, figures released."
+    meaning = "One row per entry in private/: the code that stands for the student, released figures."
     sections.append(_section(INTERNAL, "private.traces", meaning, traces.Trace, known))
     return Subject(student, datetime.now(UTC), school, sections, list(_remarks(found, published)))
 
@@ -147,7 +147,7 @@ def _published(published: Path, build: Path, student: int) -> tuple[str, list[Se
 
 
 def _own(columns: Sequence[Field], rows: list[tuple[Any, ...]], student: int) -> list[tuple[Any, ...]]:
-    """The rows without other people's records, which a record that is kept whole may hold."""
+    """The rows, with other people's records redacted in columns that hold whole records."""
     at = {n: column.type == "JSON" for n, column in enumerate(columns) if column.name in WHOLE_RECORDS}
     return [
         tuple(
@@ -159,10 +159,10 @@ def _own(columns: Sequence[Field], rows: list[tuple[Any, ...]], student: int) ->
 
 
 def _received(found: Landings) -> list[Section]:
-    """Sections of what the landings hold."""
+    """The sections from the landings."""
     return [
         _section(
-            RECEIVED, "raw.records", "One row per record as it was received, on each day and in each answer.", Excerpt,
+            RECEIVED, "raw.records", "One row per record as received, on each day and in each response.", Excerpt,
             found.excerpts,
         ),
         _section(
@@ -200,7 +200,7 @@ def _copies(root: Path, traits: Traits) -> list[Section]:
 
 
 def _section(part: str, name: str, meaning: str, of: type[Any], rows: Iterable[Any]) -> Section:
-    """A section of dataclass values."""
+    """A section with one row per dataclass instance."""
     columns = tuple(Field(f.name, _TYPES.get(str(f.type), "VARCHAR")) for f in fields(of))
     return Section(part, name, meaning, columns, [astuple(row) for row in rows])
 
@@ -210,17 +210,17 @@ _TYPES = {"date": "DATE", "datetime": "TIMESTAMP WITH TIME ZONE", "int": "BIGINT
 
 def _remarks(found: Landings, published: Path) -> Iterable[str]:
     if not published.exists():
-        yield "Nothing is published yet, so this is what the landings hold."
+        yield "Nothing is published yet, so this holds only what was landed."
     yield (
         "Records are matched by the student's id alone. What the school keeps elsewhere, what people exported with"
-        " other tools, and backups are not in here."
+        " other tools, and backups are not included."
     )
     yield (
-        "In fields that nobody declared the service may have sent anything. Records of other pupils were left out of"
-        " them; a name within a text cannot be told. Read them before you hand this over."
+        "Undeclared fields may hold anything. Other pupils' records in them were left out, but names within a text"
+        " cannot be detected. Read these fields before you hand this over."
     )
     if found.unnamed:
         yield (
-            f"{found.unnamed:,} refused records of students have no id that can be read: whose they are is not known,"
-            " so they are left out."
+            f"{found.unnamed:,} refused records of students have no id that can be read. It is not known whose they"
+            " are, so they are left out."
         )

@@ -1,7 +1,7 @@
-"""Where the files in `private/` know a student by the id: which code stands for whom, whose figures were released.
+"""Entries about a student in the files of `private/`: the code, and the released figures that counted the student.
 
-They are read as JSON, whoever wrote them: an id is the name of a field, or one in a list of numbers. Of a list nothing
-but what stands beside it is shown, for its other ids are other pupils'.
+Any JSON file is searched, without knowledge of its schema: an id is a field's name, or an item in a list of numbers. Of
+such a list only the values beside it are shown, since its other ids are other pupils'.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENDINGS = (".json", ".json.gz")
 
 @dataclass(frozen=True)
 class Trace:
-    """One place where a file knows the student: the steps to it, and what it says."""
+    """One place where a file names the student: the path of keys to it, and its value."""
 
     file: str
     where: str
@@ -30,7 +30,7 @@ class Trace:
 
 
 def find(root: Path, student: int) -> list[Trace]:
-    """Every such place. Raises DamagedError for a file that cannot be read."""
+    """Find every such place. Raises DamagedError for a file that cannot be read."""
     return [
         Trace(str(path.relative_to(root)), ".".join(steps), says)
         for path in sorted((root / PRIVATE).rglob("*"))

@@ -1,4 +1,4 @@
--- For the morning page that names: the first students to speak to, by class; in a class the new ones first.
+-- For the morning page with names: the first students to speak to, by class; in a class the new ones first.
 WITH first AS (
     SELECT student_id, name, reason, severity, COALESCE(change = 'newly to watch', FALSE) AS is_new
     FROM to_watch WHERE severity IS NOT NULL

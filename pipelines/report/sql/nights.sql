@@ -1,4 +1,4 @@
--- For the morning page: the last nights and what became of them, the newest first.
+-- For the morning page: the last nights and their outcomes, newest first.
 SELECT
     snapshot_date, CASE WHEN outcome = 'synced' AND NOT proven THEN 'unproven' ELSE outcome END,
     said, seconds, students, classes

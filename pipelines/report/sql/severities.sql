@@ -1,4 +1,4 @@
--- For the morning page: how many students to watch have each whole severity, and how many of them newly. Worst first.
+-- For the morning page: students to watch per whole severity, all and newly, worst first.
 SELECT
     LEAST(CAST(FLOOR(severity) AS INTEGER), {{ most }}) AS at_least,
     COUNT(*),

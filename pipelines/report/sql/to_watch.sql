@@ -1,4 +1,4 @@
--- For the morning page: the newest day's students who are or were to watch; by name only if asked.
+-- For the morning page: the newest day's students who are or were to watch; names only if requested.
 CREATE OR REPLACE TEMP TABLE to_watch AS
 SELECT
     student_id, change, severity, reason_count,

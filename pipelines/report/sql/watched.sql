@@ -1,4 +1,4 @@
--- For the morning page: per class the students in it, those to watch, and those newly so. The most to watch first.
+-- For the morning page: each class's students, those to watch and those newly to watch; the most to watch first.
 SELECT
     e.class_id, ANY_VALUE(COALESCE(c.class_title, e.class_title)), COUNT(*),
     COUNT(w.student_id) AS watched, COUNT(*) FILTER (w.change = 'newly to watch') AS new

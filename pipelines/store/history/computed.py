@@ -1,4 +1,4 @@
-"""Histories that were computed elsewhere: of many lakes at once, by an engine that is larger than this machine."""
+"""Histories that were computed elsewhere: for many lakes at once, by an engine larger than this machine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pipelines.tables import Column, Table
 
 @dataclass(frozen=True)
 class Computed:
-    """One institution's histories: the folder of its Parquet files by table, and the days they were computed of.
+    """One institution's histories: the folder of its Parquet files by table, and the days they were computed from.
 
-    A table is called `spans.students` or `history.students`; one without a folder has no rows. `days` has the digest
-    of each day's content.
+    Table names are such as `spans.students` or `history.students`; a table without a folder has no rows. `days` has the
+    digest of each day's content.
     """
 
     folders: Mapping[str, Path]

@@ -1,4 +1,4 @@
-"""What a day changes: found when it is compared with what is published, and used again when it is merged."""
+"""A day's delta: found when the day is compared with the published file, and reused when it is merged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pipelines.tables import Table
 class Delta:
     """The records that state something else on a day than their runs say: per table a Parquet file of ids.
 
-    It holds for a day with this content, merged next after these days. `digest` is None until the day is committed.
+    It is valid only for merging a `day` with this `digest` into a history of the days `merged` (day to digest).
+    `digest` is None until the day is committed.
     """
 
     day: date
@@ -24,9 +25,9 @@ class Delta:
     digest: str | None = None
 
     def path(self, table: Table) -> Path:
-        """Return the file of one table: a column `id`."""
+        """Return the file of one table, which has the column `id`."""
         return self.folder / f"{table.name}.parquet"
 
     def is_of(self, days: Sequence[DayRecord], merged: Mapping[date, str]) -> bool:
-        """Whether it says what merging these days would find, in a history of the days `merged`."""
+        """Whether it is the delta of merging these days into a history of the days `merged`."""
         return [(d.snapshot_date, d.digest) for d in days] == [(self.day, self.digest)] and self.merged == merged

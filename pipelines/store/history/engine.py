@@ -1,13 +1,13 @@
 """History as a function of the landed days (G7), and the fast way to the same rows.
 
-The function is `sql/definition.sql`. It reads runs of days on which a record was observed alike; of the lake itself,
-each day is a run (`definition`). The schema `spans` keeps the longest such runs. `rebuild` makes them from the lake and
-computes everything. Night by night, a day is merged between its neighbours: that touches only the records that state
-something else than their runs say, and of those only what follows that day is computed again. So the merge of a night
-hardly grows with the year. All ways run the same definition, and give the same rows.
+The function is `sql/definition.sql`. It reads runs of days on which a record stated the same. On the lake itself, each
+day is a run (`definition`). The schema `spans` stores the longest runs. `rebuild` makes them from the lake and computes
+everything. A nightly merge inserts a day between its neighbours: it touches only the records that state something else
+than their runs say, and recomputes only their history from that day on. So a night's merge hardly grows with the year.
+All ways run the same definition and give the same rows.
 
-The merged days are noted here; then the tables are brought up to them two at a time (`table`). It all happens in a file
-that nobody reads yet: the transaction that readers see is the swap.
+The merged days are recorded here; then the tables are updated two at a time (`table`). All this happens in a file that
+nobody reads yet: for readers, the swap is the transaction.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pipelines.tables import TABLES, Table
 
 sql = statements("pipelines.store.history")
 
-# Splicing a day costs about reading two; from this share of all days on, folding the whole lake is cheaper.
+# Merging a day costs about as much as reading two; from this share of all days, folding the whole lake is cheaper.
 REBUILD_SHARE = 0.3
 REBUILD_LEAST = 12
 
@@ -48,7 +48,7 @@ class History:
         return dict(self.con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall())
 
     def behind(self) -> list[date]:
-        """The days of the lake that the history does not hold yet, or holds otherwise."""
+        """The days of the lake that the history lacks, or holds with another digest."""
         merged = self.merged_days()
         return [d for d, record in self.records.items() if merged.get(d) != record.digest]
 
@@ -58,17 +58,14 @@ class History:
         return not self.merged_days().keys() <= self.records.keys()
 
     def refold(self) -> list[TableCounts]:
-        """Compute all history again from the runs of days: for declarations that changed after days had expired.
+        """Recompute all history from the runs: for declarations that changed after days had expired.
 
-        A column that is new is NULL on every day but those that the caller merges again afterwards.
+        A new column is NULL except on the days that the caller merges again afterwards.
         """
         return self._each(TableHistory.refold)
 
     def catch_up(self, days: Iterable[date]) -> list[TableCounts]:
-        """Bring these days of the lake into the history. Any order, any number.
-
-        Returns what changed in the current tables.
-        """
+        """Merge these days of the lake, any number in any order; returns the changes in each current table."""
         days = sorted(days)
         if not days:
             return []
@@ -86,9 +83,9 @@ class History:
         return self._each(lambda table: table.merge(places, delta))
 
     def forget(self, days: Iterable[date]) -> list[TableCounts]:
-        """Remove days from the history, as if nothing had ever been landed on them: their landings were discarded.
+        """Remove days whose landings were discarded from the history, as if nothing had ever been landed on them.
 
-        The lake is not read for it, so that days which the history alone still holds stay in it.
+        The lake is not read, so days that only the history still holds stay in it.
         """
         places = []
         with transaction(self.con):
@@ -98,9 +95,9 @@ class History:
         return self._each(lambda table: table.forget(places)) if places else []
 
     def rebuild(self, computed: Computed | None = None) -> list[TableCounts]:
-        """Full refresh: compute the history of the whole lake by the definition, from nothing but the lake.
+        """Full refresh: compute the history by the definition, from the whole lake alone.
 
-        With `computed` that was done elsewhere, and its runs and versions are taken over.
+        With `computed`, uses the runs and versions that were computed elsewhere.
         """
         with transaction(self.con):
             self.con.execute("DELETE FROM spans.days")
@@ -123,13 +120,13 @@ class History:
         return each_table(self.con, piece, TABLES.values())
 
     def _place(self, record: DayRecord) -> Place:
-        """Note a day, and say where among the others it goes."""
+        """Record a day as merged; returns its place among the others."""
         was = self._around(record.snapshot_date)
         self._note(record)
         return replace(was, turned=was.turned ^ set(record.proven))
 
     def _around(self, day: date) -> Place:
-        """Between which merged days a day is, and the sets that it proves complete, if it is merged itself."""
+        """A day's merged neighbours, and the sets that it proves complete, if it is merged itself."""
         parameters = {"day": day}
         before, after = self.con.execute(sql("neighbours"), parameters).fetchall()[0]
         proven = self.con.execute("SELECT set_name FROM spans.proven WHERE day = $day", parameters).fetchall()

@@ -1,4 +1,4 @@
-{#- Lists of names, and comparisons of rows, made from the declarations in tables.py. A column is a Column or a name. -#}
+{#- Column lists and row comparisons, from the declarations in tables.py. A column is a Column or a name. -#}
 
 {%- macro name(column) -%}
 {{ column if column is string else column.name }}
@@ -13,7 +13,7 @@
 {%- for c in columns %}{{ a }}.{{ name(c) }} = {{ b }}.{{ name(c) }}{{ " AND " if not loop.last }}{% endfor -%}
 {%- endmacro -%}
 
-{#- Two rows have the same values, NULLs being alike. -#}
+{#- Two rows have the same values; NULLs are equal. -#}
 {%- macro alike(columns, a, b) -%}
 {%- for c in columns %}{{ a }}.{{ name(c) }} IS NOT DISTINCT FROM {{ b }}.{{ name(c) }}{{ " AND " if not loop.last }}
 {%- else %}TRUE{% endfor -%}
@@ -34,17 +34,17 @@
 ROUND({{ value }}, 2) + 0
 {%- endmacro -%}
 
-{#- What was observed of a record says nothing of its rows in a table: it was refused, or silent about that table (G5).
+{#- A record's observation says nothing about its rows in a table: it was refused, or silent about that table (G5).
 
-    This decides what removes a row, for the change guard (compare.sql) and for the history (observations.sql) alike. A
-    record that was observed and says something removes the rows that it does not show; one that was not observed is
+    This decides which rows are removed, both for the change guard (compare.sql) and the history (observations.sql). An
+    observed record that states the table removes its rows that it does not show; a record that was not observed is
     absent, with all its rows, if the set was proven complete (G1). -#}
 {%- macro says_nothing(observed, table) -%}
 ({{ observed }}.state = 'rejected' OR ({{ observed }}.state = 'silent' AND {{ observed }}.table_name = '{{ table.name }}'))
 {%- endmacro -%}
 
-{#- An analyst's macro finds its tables in the database that the analyst is connected to, also when the macro is that of
-    an attached one. So each macro knows the version of the file that it was made for, and gives a value only there. -#}
+{#- A macro of an attached file reads the tables of the database that the analyst is connected to. So each macro knows
+    the version of its own file, and returns a value only there. -#}
 {%- macro own(version, value) -%}
 (
     SELECT CASE WHEN id = '{{ version }}' THEN {{ value }}
@@ -53,7 +53,7 @@ ROUND({{ value }}, 2) + 0
 )
 {%- endmacro -%}
 
-{#- A number rounded, halves up. ROUND itself rounds 2.675 up on Spark, which goes by its digits, and down elsewhere. -#}
+{#- A number rounded, halves up. ROUND(2.675, 2) rounds up on Spark, by its decimal digits, and down elsewhere. -#}
 {%- macro rounded(value, places=2) -%}
 CAST(FLOOR(({{ value }}) * {{ 10 ** places }} + 0.5) AS DOUBLE) / {{ 10 ** places }}
 {%- endmacro -%}

@@ -1,4 +1,4 @@
--- Records received per set, from the columns that ops.syncs had for them: for landings whose raw bodies have expired.
+-- Records received per set, from former columns of ops.syncs: for landings whose raw bodies have expired.
 INSERT INTO ops.sync_sets BY NAME
 SELECT snapshot_date, landing, 'students' AS set_name, students AS received, students AS records, proven FROM ops.syncs_was
 UNION ALL

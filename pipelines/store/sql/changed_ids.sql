@@ -1,4 +1,4 @@
--- The records that state other rows of {{ table.name }} than are current: rows more, rows less, rows with another value.
+-- The records whose stated rows of {{ table.name }} differ from the current ones: added, removed or changed rows.
 WITH stating AS (
     SELECT id FROM observed AS o WHERE set_name = '{{ table.set }}' AND id IS NOT NULL
     GROUP BY id HAVING NOT BOOL_OR({{ m.says_nothing("o", table) }})

@@ -1,4 +1,4 @@
--- How many records have other current rows in {{ table.name }} than open versions in its history; of some records.
+-- How many sampled records have current rows in {{ table.name }} that differ from their open versions.
 WITH current_rows AS (SELECT {{ m.names(table.versioned) }} FROM main.{{ table.name }} WHERE {{ some }}),
 open_versions AS (SELECT {{ m.names(table.versioned) }} FROM history.{{ table.name }} WHERE valid_to IS NULL AND {{ some }})
 SELECT COUNT(DISTINCT COALESCE(c.{{ table.parent_key }}, o.{{ table.parent_key }}))

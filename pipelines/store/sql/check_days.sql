@@ -1,7 +1,7 @@
--- How many records have other rows in the history of {{ table.name }}, on some days, than those days' snapshots state; per day.
+-- How many sampled records' rows in the history of {{ table.name }} differ from the snapshots, per sampled day.
 --
--- A record that was silent about the table, or refused, on a day says nothing: what was known of it stands. One that a
--- proven day did not show has no rows.
+-- A record that was silent about the table, or refused, on a day keeps its earlier rows. A record that a proven day did
+-- not show has no rows.
 WITH sample_days AS (SELECT UNNEST($days) AS snapshot_date),
 seen AS MATERIALIZED (
     SELECT snapshot_date, id, state, table_name FROM ({{ observed }})

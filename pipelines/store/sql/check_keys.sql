@@ -1,7 +1,7 @@
--- How many keys stand twice in {{ table.name }}.
+-- How many keys of {{ table.name }} are not unique.
 {% if since %}
 --
--- Of the records whose versions begin or end since a day, and of some others: the rest is as it was when it was checked.
+-- Only records whose versions begin or end since a day, and a sample: the rest is unchanged since its own check.
 {% endif %}
 SELECT COUNT(*) FROM (
     SELECT 1 FROM main.{{ table.name }} AS t

@@ -1,7 +1,7 @@
 -- How many versions of {{ table.name }} overlap with the next one of their key, or end before they begin.
 {% if since %}
 --
--- Of the records whose versions begin or end since a day, and of some others: the rest is as it was when it was checked.
+-- Only records whose versions begin or end since a day, and a sample: the rest is unchanged since its own check.
 {% endif %}
 WITH examined AS (
     SELECT {{ m.names(table.key) }}, valid_from, valid_to FROM history.{{ table.name }} AS h

@@ -1,9 +1,9 @@
--- How many rows of {{ table.name }} a new day adds, changes and removes against what is current, and a few of the ids.
+-- How many current rows of {{ table.name }} a new day adds, changes and removes, and a few of their ids.
 --
--- Most rows are as they were; only the rest is looked for among what the day observed.
+-- Most rows are unchanged; only the others are looked up among the day's observations.
 WITH
 {% if by_delta %}
--- Of the other records, what the day states is what the day before stated, which is what is current.
+-- All other records state the same as on the day before, which is current.
 possible AS (
     SELECT id FROM delta
     UNION
@@ -32,7 +32,7 @@ proven AS (SELECT COUNT(*) > 0 AS is_proven FROM observed WHERE set_name = '{{ t
 evaluated AS (
     SELECT
         o.*,
-        -- As in the history: observed, it goes when the record says something and does not show it; else by a proof.
+        -- As in the history: an observed record's row goes if the record states the table without it; else by proof.
         o.is_gone AND CASE WHEN s.id IS NULL THEN (SELECT is_proven FROM proven) ELSE NOT s.says_nothing END AS is_removed
     FROM other AS o LEFT JOIN seen AS s USING (id)
 )

@@ -1,4 +1,4 @@
--- One table's rows of a day: those of each record's latest statement that was not silent about them.
+-- One table's rows of a day: those of each record's latest statement that was not silent about the table.
 WITH speaking AS (
     SELECT s.id, MAX(s.ord) AS ord
     FROM seen AS s

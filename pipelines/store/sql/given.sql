@@ -1,4 +1,4 @@
--- What an institution's parts are made from: the version of its published file, and which school it is.
+-- The source of an institution's parts: the version of its published file, and the school.
 SELECT
     v.id, v.published_at,
     (SELECT MAX(snapshot_date) FROM spans.days),

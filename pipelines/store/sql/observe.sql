@@ -1,4 +1,5 @@
--- One set's part of a day: a record is stated when any landing states it, refused when all do, silent when none speaks.
+-- One set's observations of a day: a record is stated if any landing states it, else refused; it is silent about a
+-- table if every statement is.
 INSERT INTO observed
 WITH states AS (
     SELECT id, BOOL_OR(state = 'stated') AS is_stated FROM seen WHERE state IN ('stated', 'rejected') GROUP BY id

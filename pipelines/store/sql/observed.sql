@@ -1,2 +1,2 @@
--- What was observed of each record on one day: stated or rejected; silent, with the table it was silent about; proven, per set.
+-- The observations of one day, per record: stated or rejected; silent, with the table; and per set: proven.
 CREATE OR REPLACE TABLE observed (set_name VARCHAR, id BIGINT, state VARCHAR, table_name VARCHAR)

@@ -1,4 +1,4 @@
--- students_to_watch_as_of(day): students_to_watch as it was on the last landed day on or before that day.
+-- students_to_watch_as_of(day): the students to watch on the last landed day on or before that day.
 {% import "_watch.sql" as watch with context %}
 CREATE OR REPLACE MACRO main.students_to_watch_as_of(day) AS TABLE
 WITH asked AS (

@@ -1,13 +1,13 @@
--- fleet_daily: One row per day on which any institution was landed: all institutions together, as they stood that day.
+-- fleet_daily: One row per day on which any institution was landed: the state of all institutions together on that day.
 -- key: snapshot_date
 --
 -- An institution that was not landed on the day counts with its last landed day before; one that began later does not
--- count yet. A student counts once per institution: who is in two of them counts twice.
+-- count yet. A student of two institutions counts twice.
 --
 --   snapshot_date             The day.
---   institutions              Institutions that had been landed by then.
---   landed_institutions       Those that were landed on that day.
---   oldest_day                The oldest of the days that they count with.
+--   institutions              Institutions landed on or before that day.
+--   landed_institutions       Institutions landed on that day itself.
+--   oldest_day                The oldest landed day that an institution counts with.
 --   students                  Students listed, each once per institution.
 --   classes                   Classes listed, active or not.
 --   active_classes            Active classes.
@@ -20,7 +20,7 @@ numbered AS (
     SELECT *, ROW_NUMBER() OVER (PARTITION BY institution ORDER BY snapshot_date) AS number
     FROM main.institutions_daily
 ),
--- How many days of each institution had been landed by each day.
+-- The number of landed days of each institution up to each day.
 grid AS (
     SELECT
         d.snapshot_date, i.institution,

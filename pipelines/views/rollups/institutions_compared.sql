@@ -1,8 +1,8 @@
--- institutions_compared: One row per institution on its newest landed day: itself, against all of them.
+-- institutions_compared: One row per institution on its newest landed day, compared with all institutions.
 -- key: institution
 --
--- Averages over institutions count each of them once, whatever its size. Ranks start at 1 for the highest; equals share
--- one. Each institution stands as it was on its own newest day: see snapshot_date.
+-- Averages over institutions count each of them once, regardless of its size. Ranks start at 1 for the highest; ties
+-- share a rank. Each institution is shown on its own newest landed day: see snapshot_date.
 --
 --   institution                   Which institution, by its name in institutions.toml.
 --   snapshot_date                 Its newest landed day.
@@ -13,7 +13,7 @@
 --   institutions_completion_rate  The average of average_completion_rate over all institutions.
 --   completion_vs_institutions    Points above (below: negative) that average.
 --   completion_rank               Place among all institutions by completion.
---   completion_change_in_week     Points of average_completion_rate gained since seven landed days before.
+--   completion_change_in_week     Points of average_completion_rate gained over the last seven landed days.
 --   average_score                 The average average_score over its students who have one.
 --   institutions_score            The average of average_score over all institutions.
 --   score_vs_institutions         Points above (below: negative) that average.

@@ -1,8 +1,8 @@
 -- institutions_daily: One row per institution and landed day: how many students and classes, and how they were doing.
 -- key: institution, snapshot_date
 --
--- The columns that progress_daily has too are the same here. An average over several institutions is the sum of the
--- points divided by the sum of the students that have them.
+-- Columns that progress_daily also has mean the same here. For an average over several institutions, divide the sum of
+-- completion_points or score_points by the sum of assigned_students or scored_students.
 --
 --   institution               Which institution, by its name in institutions.toml.
 --   snapshot_date             The landed day.
@@ -19,7 +19,7 @@
 --   average_score             The average average_score over the students who have one.
 --   never_logged_in_students  Students who had never logged in.
 --   changed_fields            Fields that changed on that day, over all records.
--- Each version counts from its first day until the day it ends; both are landed days.
+-- A running sum: each version is added on its first day and subtracted on the day it ends; both are landed days.
 WITH amounts AS (
     SELECT institution, valid_from, valid_to, 'students' AS measure, CAST(1 AS DECIMAL(18, 6)) AS amount
     FROM history.students

@@ -1,8 +1,8 @@
 -- institutions_weekly: One row per institution and ISO week with a landed day: its last one, and the change in a week.
 -- key: institution, week_begins
 --
--- A change is against the last landed day of the week before; NULL if nothing was landed in that week. The averages also
--- move when students come and go: progress_weekly has the change of the same students.
+-- Changes are against the last landed day of the week before; NULL if nothing was landed in that week. The averages
+-- also move when students come and go: progress_weekly has the change of the same students.
 --
 --   institution               Which institution, by its name in institutions.toml.
 --   week_begins               The Monday of the week.
@@ -13,9 +13,9 @@
 --   average_completion_rate   The average completion_rate over the students with assignments, percent.
 --   average_score             The average average_score over the students who have one.
 --   changed_fields            Fields that changed in the week, over all records.
---   students_change           Students more than the week before (fewer: negative).
---   completion_change         Points of average_completion_rate gained since (lost: negative).
---   score_change              Points of average_score gained since (lost: negative).
+--   students_change           Students gained since then (lost: negative).
+--   completion_change         Points of average_completion_rate gained since then (lost: negative).
+--   score_change              Points of average_score gained since then (lost: negative).
 WITH weeks AS (
     SELECT
         *,

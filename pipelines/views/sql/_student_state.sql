@@ -1,8 +1,8 @@
-{#- The students listed on each day of a relation, as they were on it: what student_daily and student_weekly share.
+{#- The state of the students listed on each day of a relation, shared by student_daily and student_weekly.
 
-    `landed` is a relation with the columns `keys`, of which each combination is one day, and `snapshot_date`. Each table
-    is cut to the days by itself and the cuts are joined by equality, so that a filter on a key reaches every table
-    before anything is joined: one day costs one day. -#}
+    `landed` is a relation with the columns `keys`, which identify a day, and `snapshot_date`. Each table is filtered to
+    the days first and then joined by equality, so DuckDB pushes a filter on a key down to every table: a query for one
+    day costs one day. -#}
 
 {#- The rows of a table's history that were valid on the days; `more` are further columns. -#}
 {%- macro on_days(landed, keys, table, more="") -%}
@@ -13,8 +13,8 @@
 )
 {%- endmacro -%}
 
-{#- CTEs: `listed`, how many classes a student lists on a day, and `in_none`, from when until when it is known of a
-    student that there is none: since the record said so, until the student left the institution. -#}
+{#- CTEs: `listed`, the number of classes of a student on a day, and `in_none`, the periods in which a student is known
+    to have no class: since the record said so, until the student left the institution. -#}
 {%- macro class_counts(landed, keys) -%}
 listed AS (
     SELECT {{ scope.id }}{{ m.names(keys) }}, student_id, COUNT(*) AS class_count
@@ -46,7 +46,7 @@ in_none AS (
 )
 {%- endmacro -%}
 
-{#- What was known of a student on the day: the columns that both views have. -#}
+{#- The columns of a student's state on the day that both views have. -#}
 {%- macro columns() -%}
     student_id,
     s.name,

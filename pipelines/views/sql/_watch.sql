@@ -1,25 +1,25 @@
-{#- Who is to watch, and why: the one place that says it, for students_to_watch, watch_daily and their macros.
+{#- Which students are to watch, and why: the only definition, for students_to_watch, watch_daily and their macros.
 
-    A statement imports this as `watch` and begins `WITH asked AS (...), {{ watch.watched() }}`, where `asked` has one row
-    per day to judge by, in the column `on_day`; its other columns are passed on. -#}
+    A statement imports this as `watch` and begins `WITH asked AS (...), {{ watch.watched() }}`. `asked` has one row per
+    day to evaluate, in the column `on_day`; its other columns are passed through. -#}
 
 {#- The five reasons. -#}
 {%- set flags = ("is_low_completion", "is_low_score", "is_inactive", "is_never_logged_in", "is_falling") -%}
 
-{#- The versions of some students alone, materialized: DuckDB would join all days with all versions first. -#}
+{#- The versions of some students only, materialized: otherwise DuckDB joins all days with all versions first. -#}
 {%- macro versions(whose) -%}
 {% for table in ("students", "student_summaries", "student_activity") %}
 their_{{ table }} AS MATERIALIZED (SELECT * FROM history.{{ table }} WHERE student_id IN ({{ whose }})),
 {% endfor %}
 {%- endmacro -%}
 
-{#- What a reason counts: from 1 where its threshold is just met, to 2 where it is met twice over. -#}
+{#- A reason's severity: from 1 where its threshold is just met, to 2 where it is met twice over. -#}
 {%- macro counts(flag, beyond, threshold) -%}
 CASE WHEN {{ flag }} THEN 1 + LEAST(COALESCE(({{ beyond }}) / NULLIF({{ threshold }}, 0), 1), 1) ELSE 0 END
 {%- endmacro -%}
 
-{#- The CTEs that end with `watched`, one row per asked day and student to watch on it. `whose` is a query of the ids of
-    the students that it is asked for; without, all. -#}
+{#- The CTEs that end with `watched`, one row per asked day and student to watch on it. `whose` is a query of the ids to
+    evaluate; by default all students. -#}
 {%- macro watched(whose="") -%}
 {%- set from = "their_" if whose else "history." -%}
 {{ versions(whose) if whose }}
@@ -33,7 +33,7 @@ limits AS (
         {% endfor %}
     FROM main.thresholds{{ scope.grouped }}
 ),
--- First what was valid on the day, then whose: of a year of versions, a day's are few.
+-- Filter by day first, then join by student: few of a year's versions were valid on one day.
 state AS (
     SELECT d.*, l.*{{ scope.others }}, v.*
     FROM asked AS d {{ scope.cross("limits AS l") }}, LATERAL (

@@ -1,4 +1,4 @@
-{#- Each ISO week with a landed day, its last one, and how many it has: what the views by week share. -#}
+{#- Each ISO week with a landed day, its last landed day, and its number of landed days; shared by the weekly views. -#}
 {%- macro landed() -%}
 SELECT
         {{ scope.id }}CAST(DATE_TRUNC('week', snapshot_date) AS DATE) AS week_begins,

@@ -2,15 +2,15 @@
 -- key: day
 --
 --   day             The date. Join it with snapshot_date.
---   iso_year        The year that its ISO week belongs to.
+--   iso_year        The year of its ISO week.
 --   iso_week        Its ISO week, 1 to 53.
 --   week_begins     The Monday of its week.
 --   weekday         1 = Monday, 7 = Sunday.
 --   weekday_name    Monday to Sunday.
 --   is_weekend      Whether it is a Saturday or a Sunday.
---   term            The term it is in, by terms.csv; NULL outside of all terms.
---   term_week       Which calendar week of the term it is in, from 1; NULL outside of all terms.
---   is_landed       Whether a landing of it counts. If not, it is a gap: nothing is known of that day by itself.
+--   term            Its term, from terms.csv; NULL outside all terms.
+--   term_week       Its calendar week within the term, from 1; NULL outside all terms.
+--   is_landed       Whether the day was landed. If not, it is a gap: nothing is known of that day itself.
 --   is_proven       Whether students and classes were both proven complete; if not, nothing was removed. NULL for a gap.
 WITH bounds AS (SELECT {{ scope.id }}MIN(snapshot_date) AS first_day, MAX(snapshot_date) AS newest FROM spans.days{{ scope.grouped }}),
 dates AS (

@@ -1,12 +1,12 @@
--- class_comparison: One row per active class: itself, against the active classes of its course and of the institution.
+-- class_comparison: One row per active class, compared with the active classes of its course and of the institution.
 -- key: class_id
 --
--- Averages are over classes, each counted once whatever its size. Ranks start at 1 for the highest; equals share one.
+-- Averages count each class once, regardless of its size. Ranks start at 1 for the highest; ties share a rank.
 --
 --   class_id                     The class's id at the records service.
 --   class_title                  Class name.
 --   class_code                   Class code or section identifier.
---   course_id                    The course's id; NULL when the class states none, and then nothing of the course is known.
+--   course_id                    The course's id; NULL when the class states none: then all columns of the course are NULL.
 --   course_name                  The course's name.
 --   teacher_id                   The primary teacher's id.
 --   teacher_name                 The primary teacher's name.

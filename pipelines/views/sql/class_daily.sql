@@ -1,4 +1,4 @@
--- class_daily: One row per landed day and class that was listed on it, active or not, from history.
+-- class_daily: One row per landed day and class listed on that day, active or not, from history.
 -- key: snapshot_date, class_id
 --
 --   snapshot_date                 The day of the snapshot.

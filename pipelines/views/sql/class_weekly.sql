@@ -1,10 +1,10 @@
 -- class_weekly: One row per ISO week and class listed on its last landed day: that state, and the change in a week.
 -- key: week_begins, class_id
 --
--- A class's own averages also move when students come and go. So the change is given for the same students, too: those
--- whose records list the class then and now. Their completion and score are over all of their classes, as the service
--- states them. Changes are against the last landed day of the week before; NULL if nothing was landed in that week. Ask
--- for one week or for some classes; write weeks as dates.
+-- A class's own averages also move when students come and go. The same_ columns show the change of the same students:
+-- those who are in the class then and now. Their completion and score are over all of their classes, as the service
+-- states them. Changes are against the last landed day of the week before; NULL if nothing was landed in that week.
+-- Filter by one week or some classes; write weeks as dates.
 --
 --   week_begins               The Monday of the week.
 --   snapshot_date             The last landed day of the week, whose state this is.
@@ -23,8 +23,8 @@
 --   score_change              Points of average_score gained since (lost: negative).
 --   minutes_change            Minutes of engagement since.
 --   same_students             Students whose records list the class then and now.
---   same_completion_change    The average gain in completion of these, in points; of those with assignments both times.
---   same_score_change         The average gain in average score of these, in points.
+--   same_completion_change    Average gain in completion of same_students, in points, with assignments both times.
+--   same_score_change         Average gain in average score of same_students, in points.
 {% import "_weeks.sql" as week with context %}
 WITH weeks AS NOT MATERIALIZED (
     {{ week.landed() }}
@@ -32,7 +32,7 @@ WITH weeks AS NOT MATERIALIZED (
 pairs AS NOT MATERIALIZED (
     SELECT w.*, b.snapshot_date AS before_date FROM weeks AS w LEFT JOIN weeks AS b ON {{ scope.same("b", "w") }}b.week_begins = w.week_begins - 7
 ),
--- One row a week, class and student in it then and now.
+-- One row per week, class and student in the class both then and now.
 same AS NOT MATERIALIZED (
     SELECT
         {{ scope.of("w") }}w.week_begins, now.class_id,

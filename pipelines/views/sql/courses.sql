@@ -1,13 +1,13 @@
--- courses: One row per course that a listed class belongs to.
+-- courses: One row per course of a listed class.
 -- key: course_id
 --
 --   course_id           The course's id.
 --   course_name         The course's name.
 --   class_count         Its classes, active or not.
 --   active_class_count  Its active classes.
---   teacher_count       The primary teachers of its classes.
+--   teacher_count       Number of primary teachers of its classes.
 --   student_count       Different students whose records list one of its classes.
---   student_places      The sum of student_count over its classes: who is in two of them counts twice.
+--   student_places      The sum of student_count over its classes: a student in two of them counts twice.
 WITH listed AS (
     SELECT {{ scope.of("c") }}c.course_id, COUNT(DISTINCT e.student_id) AS students
     FROM main.classes AS c INNER JOIN main.student_classes AS e USING ({{ scope.id }}class_id)

@@ -1,15 +1,14 @@
--- data_quality: One row per finding: what the service leaves out or contradicts, what was refused, which nights lack.
+-- data_quality: One row per finding: missing or contradictory data, refused records, missing or failed nights.
 -- key: kind, about (may be NULL), since, said
 --
--- Contradictions (count mismatch, unlisted class, more completed than given, submissions) are those that stand on the
--- newest landed day. What was left out, refused or not landed stays in the list, with the last day of it. It names ids,
--- never persons.
+-- Contradictions (count mismatch, unlisted class, more completed than given, submissions) are those of the newest
+-- landed day. Missing data, refused records and gaps stay in the list, with their last day. Texts hold ids, no names.
 --
---   kind       What kind of finding: unstated, count mismatch, reject, gap and so on.
---   about      The set or table that it is about; NULL where it is about whole nights.
+--   kind       The kind of finding: unstated, count mismatch, reject, gap and so on.
+--   about      The set or table that it is about; NULL if it is about whole nights.
 --   how_many   How many students, classes, records, days or syncs.
---   since      The first day of it; of several contradictions the first day of the oldest one.
---   last_seen  The last day of it.
+--   since      Its first day; for contradictions, the first day of the oldest one.
+--   last_seen  Its last day.
 --   said       What was found, in words.
 WITH landed AS (
     SELECT {{ scope.id }}snapshot_date AS day, LAG(snapshot_date) OVER w AS before, LEAD(snapshot_date) OVER w AS after
@@ -17,7 +16,7 @@ WITH landed AS (
 ),
 newest AS (SELECT {{ scope.id }}MAX(day) AS day FROM landed{{ scope.grouped }}),
 {% for table in unstated %}
--- The runs of days on which a record was refused, or said nothing of {{ table.name }}: cut at both ends to the latter.
+-- The spans in which records did not state {{ table.name }}, without the days at both ends on which they were refused.
 refused_{{ table.name }} AS (
     SELECT {{ scope.id }}{{ table.parent_key }} AS id, first_day, COALESCE(last_day, DATE 'infinity') AS last_day
     FROM spans.{{ table.set }} WHERE span_state = 'mute'
@@ -37,7 +36,7 @@ silent_{{ table.name }} AS (
     WHERE r.span_state = 'mute'
 ),
 {% endfor %}
--- The active classes whose student_count is not the number of students who list them, and since when.
+-- The active classes whose student_count differs from the number of students who list them, and since when.
 counts AS (SELECT {{ scope.id }}class_id, COUNT(*) AS listed FROM main.student_classes GROUP BY {{ scope.id }}class_id),
 differing AS (
     SELECT {{ scope.of("c") }}c.class_id

@@ -1,16 +1,16 @@
--- enrollment_changes: One row per student joining or leaving a class. What stood on the first landed day is no joining.
+-- enrollment_changes: One row per student joining or leaving a class. Enrollments on the first landed day do not count.
 -- key: snapshot_date, class_id, student_id
 --
---   snapshot_date      The snapshot that first showed it.
+--   snapshot_date      The landed day that first showed the change.
 --   change             joined or left.
 --   class_id           The class's id at the records service.
 --   class_title        Class name, as the student's record gave it then.
 --   course_name        Course name, as the student's record gave it then.
 --   student_id         The student's id at the records service.
---   name               The student's full name on that day; of one who left the institution, the last one.
---   is_student_listed  Whether the student was listed on that day: one who was not has left every class.
+--   name               The student's full name on that day, or the last known one after leaving the institution.
+--   is_student_listed  Whether the student was listed on that day. If not, the student left every class.
 --   is_class_listed    Whether the class was listed on that day, active or not.
--- A version of the same place that ends on the day on which another one begins has not been left, and the other not joined.
+-- Two adjacent versions of one enrollment (same student and class) are neither a leaving nor a joining.
 WITH moved AS (
     SELECT {{ scope.of("h") }}h.valid_from AS snapshot_date, 'joined' AS change, h.student_id, h.class_id, h.class_title, h.course_name
     FROM history.student_classes AS h

@@ -1,14 +1,14 @@
--- enrollment_spans: One row per unbroken time that a student was in a class: since when, until when, and why it ended.
+-- enrollment_spans: One row per unbroken period of a student in a class: since when, until when, and why it ended.
 -- key: student_id, class_id, joined_on
 --
 --   student_id       The student's id at the records service.
---   name             The student's full name at the end of that time.
+--   name             The student's full name at the end of the period.
 --   class_id         The class's id at the records service.
---   class_title      Class name, as the student's record gave it last.
---   course_name      Course name, as the student's record gave it last.
---   joined_on        The snapshot that first showed it.
---   is_from_before   Whether that was the first landed day: then it may have begun earlier.
---   left_on          The first snapshot that no longer showed it; NULL = still in the class.
+--   class_title      Class name, as the student's record last gave it.
+--   course_name      Course name, as the student's record last gave it.
+--   joined_on        The first landed day of the period.
+--   is_from_before   Whether joined_on is the first landed day of all: then the period may have begun earlier.
+--   left_on          The first landed day without the student in the class; NULL = still in the class.
 --   membership_days  Days from joined_on to the day before left_on, or to the newest landed day.
 --   end_reason       left the institution, class closed (no longer active or listed), or left the class; NULL = still in it.
 WITH versions AS (

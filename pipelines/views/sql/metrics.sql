@@ -1,12 +1,12 @@
--- metrics: One row per measure that the views share: what it means, its SQL, and what one value is about.
+-- metrics: One row per measure that the views share: its definition, its SQL and its grain.
 -- key: name
 --
 --   name        The measure's name.
 --   definition  What it means, in words.
 --   expression  Its SQL, over the columns of source.
---   grain       The columns of which each combination has one value.
---   source      What the expression is computed from: the SQL behind FROM.
---   shown_in    The view and column that give the same; NULL for a measure that is only a part of others.
+--   grain       The columns that each value belongs to, comma-separated.
+--   source      The FROM clause of the expression.
+--   shown_in    The view.column that shows the measure; NULL if it is only a part of other measures.
 SELECT name, definition, expression, grain, source, NULLIF(shown_in, '') AS shown_in
 FROM (
     VALUES

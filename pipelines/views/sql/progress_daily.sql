@@ -1,15 +1,16 @@
--- progress_daily: One row per landed day: the whole institution as it stood on that day, from history.
+-- progress_daily: One row per landed day: the whole institution on that day, from history.
 -- key: snapshot_date
 --
--- Versions that begin and end together are summed up first; each sum counts from its first day until the day it ends. So
--- the cost grows with what changed, not with days times students. Decimal sums are the same in whatever order.
+-- A running sum: versions with the same start and end are aggregated first, added on their first day and subtracted on
+-- the day they end, so the cost grows with the changes, not with days times students. Sums are DECIMAL, so that their
+-- order does not matter.
 --
 --   snapshot_date            The day of the snapshot.
 --   students                 Students listed.
 --   students_added           Students who were new or back on that day; NULL on the first landed day.
 --   students_removed         Students no longer listed since that day; NULL on the first landed day.
 --   average_completion_rate  The average completion_rate over the students with assignments, percent.
---   low_completion_students  Students under the present threshold completion_below, of those with least_assignments or more.
+--   low_completion_students  Students under the current completion_below threshold, with least_assignments or more.
 --   average_score            The average average_score over the students who have one.
 --   scored_students          Students who have a score.
 --   active_students          Students whose last activity was on that day or within the seven days before.
@@ -19,7 +20,7 @@
 {% macro limit(name) -%}
 (SELECT value FROM main.thresholds WHERE name = '{{ name }}'{{ " AND thresholds.institution = s.institution" if scope.column }})
 {%- endmacro %}
--- Activity wears off by itself: it counts until the eighth day after, or until the version ends.
+-- A student stays active for seven days after the last activity, or until the version ends.
 WITH by_summary AS MATERIALIZED (
     SELECT {{ scope.id }}student_id, valid_from AS since, LEAST(valid_to, last_activity_date + {{ active_days + 1 }}) AS until
     FROM history.student_summaries WHERE last_activity_date + {{ active_days + 1 }} > valid_from
@@ -28,8 +29,8 @@ by_activity AS MATERIALIZED (
     SELECT {{ scope.id }}student_id, valid_from AS since, LEAST(valid_to, last_activity_date + {{ active_days + 1 }}) AS until
     FROM history.student_activity WHERE last_activity_date + {{ active_days + 1 }} > valid_from
 ),
--- Of most students activity tracking adds nothing to the summary. Of the others the later last day counts, so their times
--- are put together.
+-- For most students, activity tracking adds nothing to the summary. For the others the later last day counts, so their
+-- periods are merged.
 differing AS MATERIALIZED (
     SELECT DISTINCT {{ scope.id }}student_id FROM by_activity ANTI JOIN by_summary USING ({{ scope.id }}student_id, since, until)
 ),

@@ -1,9 +1,8 @@
 -- progress_weekly: One row per ISO week with a landed day: the institution on its last one, and the change in a week.
 -- key: week_begins
 --
--- The institution's averages also move when students come and go. So the change is that of the same students: those who
--- are listed on the last landed day of the week before and on this one. It is NULL if nothing was landed in the week
--- before.
+-- The institution's averages also move when students come and go, so changes are those of the same students: those
+-- listed on the last landed day of the week before and on this one. NULL if nothing was landed in the week before.
 --
 --   week_begins               The Monday of the week.
 --   snapshot_date             The last landed day of the week, whose state this is.
@@ -21,8 +20,8 @@
 WITH weeks AS (
     {{ week.landed() }}
 ),
--- Versions begin and end on landed days, so the last landed day of a week shows those that begin in it or before, and
--- end after it. The weeks from `since` until before `until` show this one.
+-- Versions begin and end on landed days, so the last landed day of a week shows the versions that begin in the week or
+-- before, and end after it. A version is shown in the weeks from `since` (inclusive) to `until` (exclusive).
 shown AS (
     SELECT
         {{ scope.id }}student_id,
@@ -34,7 +33,7 @@ shown AS (
     FROM history.student_summaries
     WHERE valid_to IS NULL OR DATE_TRUNC('week', valid_from) < DATE_TRUNC('week', valid_to)
 ),
--- Two versions of a student that meet: in the week of `since` the second one is new.
+-- Two adjacent versions of a student: the second one is new in the week of `since`.
 met AS (
     SELECT
         {{ scope.id }}since AS week_begins,
@@ -57,7 +56,7 @@ moved AS (
         SUM(CAST(minutes AS DECIMAL(18, 6))) AS minutes
     FROM met GROUP BY {{ scope.id }}week_begins
 ),
--- Who is shown by one version in a week and in the week before has changed by nothing.
+-- Students with the same version in a week and the week before: their change is zero.
 unmoved AS (
     SELECT {{ scope.id }}UNNEST([since + 7, until]) AS week_begins, UNNEST([1, -1]) AS n, students, completions, scores, times
     FROM (
@@ -77,7 +76,7 @@ stayed AS (
     FROM weeks AS w INNER JOIN unmoved AS u ON {{ scope.same("u", "w") }}u.week_begins <= w.week_begins
     GROUP BY {{ scope.of("w") }}w.week_begins
 ),
--- Of each week that follows a landed one.
+-- Only weeks whose week before was landed.
 same AS (
     SELECT
         {{ scope.of("w") }}w.week_begins,

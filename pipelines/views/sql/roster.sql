@@ -1,7 +1,7 @@
 -- roster: One row per class and student in it, with the names of both, the teacher and the course.
 -- key: class_id, student_id
 --
--- A class that is no longer listed keeps the title that its students' records give it, and has no teacher.
+-- A class that is not listed has the title that its students' records give it, and no teacher.
 --
 --   class_id        The class's id at the records service.
 --   class_title     Class name.

@@ -1,13 +1,13 @@
--- student_daily: One row per landed day and student listed on it, as the student was that day, from history.
+-- student_daily: One row per landed day and student listed on it: the student's state on that day, from history.
 -- key: snapshot_date, student_id
 --
--- It is the state: what a night left out or did not prove stands as it was known before. Ask for one day, some days or
--- some students. Write days as dates: a filter by a subquery makes all days before it chooses.
+-- What a night left unstated or unproven keeps its last known value. Filter by days or by students, and write days as
+-- date literals: with a subquery, DuckDB computes every day before it filters.
 --
 --   snapshot_date                The day of the snapshot.
 --   student_id                   Unique student user id.
 --   name                         Full name on that day.
---   class_count                  Active classes the student's record listed; NULL when it had never said.
+--   class_count                  Active classes the student's record listed; NULL when it had never stated them.
 --   total_assignments            Assignments given to the student.
 --   completed_assignments        Assignments the student had completed.
 --   completion_rate              Assignment completion, percent, 0 to 100.
@@ -16,7 +16,7 @@
 --   assignment_submission_count  Assignments submitted.
 --   assignment_missing_count     Assignments missing.
 --   has_ever_logged_in           Whether the student had ever logged in.
---   last_activity_date           Day of the last activity: the later one, where summary and activity tracking differ.
+--   last_activity_date           Day of the last activity: the later of the days in summary and activity tracking.
 --   days_inactive                Days from the last activity to that day.
 --   is_active                    Whether the last activity was on that day or within the seven days before; NULL = unknown.
 {% import "_student_state.sql" as state with context %}

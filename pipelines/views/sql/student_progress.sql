@@ -1,4 +1,4 @@
--- student_progress: One row per student: the whole current state of it.
+-- student_progress: One row per student: the student's whole current state.
 -- key: student_id
 --
 --   student_id                   Unique student user id.
@@ -10,8 +10,8 @@
 --   profile_image                URL of a picture.
 --   registration_date            Day of registration.
 --   is_registered                1 for every student the service returns.
---   class_count                  Active classes the student's record lists; NULL when it never said.
---   class_titles                 Their titles, in order of the alphabet, '; ' between them; NULL when there are none.
+--   class_count                  Active classes the student's record lists; NULL when it never stated them.
+--   class_titles                 Their titles, in alphabetical order, separated by '; '; NULL when there are none.
 --   total_assignments            Assignments given to the student.
 --   completed_assignments        Assignments the student completed.
 --   completion_rate              Assignment completion, percent, 0 to 100.
@@ -23,11 +23,11 @@
 --   assignment_missing_count     Assignments missing.
 --   has_ever_logged_in           Whether the student has ever logged in.
 --   first_login_date             Day of the first login.
---   last_activity_date           Day of the last activity: the later one, where summary and activity tracking differ.
+--   last_activity_date           Day of the last activity: the later of the days in summary and activity tracking.
 --   days_inactive                Days from the last activity to the newest landed day.
 --   is_active                    Whether the last activity was on that day or within the seven days before; NULL = unknown.
---   days_since_last_activity     The same as the service counted it, when it last stated it.
---   unchanged_since              The snapshot that first showed the present summary.
+--   days_since_last_activity     Days since the last activity, as the service last stated it.
+--   unchanged_since              The landed day that first showed the current summary.
 WITH listed AS (
     SELECT
         {{ scope.id }}student_id,
@@ -36,7 +36,7 @@ WITH listed AS (
     FROM main.student_classes
     GROUP BY {{ scope.id }}student_id
 ),
--- Of the students without a class: whose record has said so since the student was last new or back.
+-- Students without a class, then those whose record has said so since the student was last added or returned.
 without AS (SELECT {{ scope.id }}student_id FROM main.students ANTI JOIN main.student_classes USING ({{ scope.id }}student_id)),
 versions AS (
     SELECT {{ scope.id }}student_id, valid_from, LAG(valid_to) OVER (PARTITION BY {{ scope.id }}student_id ORDER BY valid_from) AS before_to

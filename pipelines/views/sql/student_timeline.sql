@@ -1,17 +1,17 @@
--- student_timeline: One row per change of a student, in words. What stood on the first landed day is no change.
+-- student_timeline: One row per change of a student, in words. The state on the first landed day is not a change.
 -- key: snapshot_date, student_id, what, said, class_id (may be NULL)
 --
--- Made to be filtered by student_id; sort it by snapshot_date. A value that is not known is "unknown"; without a scored
--- assignment the score is "none".
+-- Filter it by student_id and sort it by snapshot_date. An unknown value is "unknown"; without a scored assignment the
+-- score is "none".
 --
---   snapshot_date  The snapshot that first showed it.
+--   snapshot_date  The landed day that first showed it.
 --   student_id     The student's id at the records service.
 --   what           The kind: new, gone, back, joined, left, or what changed: completion, score, assignments, details ...
 --   said           What changed, in words.
---   class_id       The class's id, of a change about a class.
---   class_title    Class name, as the student's record gave it then, of a change about a class.
+--   class_id       The class's id, for a change about a class.
+--   class_title    Class name, as the student's record gave it then, for a change about a class.
 WITH bounds AS (SELECT {{ scope.id }}MIN(snapshot_date) AS first_day FROM spans.days{{ scope.grouped }}),
--- Each field that is told: its kind, and how a change of it is said.
+-- The fields whose changes are shown: the kind of change, and its wording.
 fields (column_name, what, label, unit, nothing, is_decimal) AS (
     VALUES
     ('completion_rate', 'completion', 'completion', ' %', 'unknown', TRUE),
@@ -41,11 +41,11 @@ changed AS (
     FROM main.changes AS c {{ scope.cross("bounds AS b") }}
     WHERE c.snapshot_date > b.first_day AND c.student_id IS NOT NULL
 ),
--- Summary and activity tracking may tell the same of the last activity: once is enough.
+-- Summary and activity tracking may report the same last activity: DISTINCT shows it once.
 told AS (
     SELECT DISTINCT
         {{ scope.of("c") }}c.snapshot_date, c.student_id, c.class_id, f.*,
-        -- As numbers are written everywhere: 75, not 75.0.
+        -- Numbers as people write them: 75, not 75.0.
         CASE WHEN f.is_decimal THEN FORMAT('{:.10g}', CAST(c.old_value AS DOUBLE)) ELSE c.old_value END AS old_value,
         CASE WHEN f.is_decimal THEN FORMAT('{:.10g}', CAST(c.new_value AS DOUBLE)) ELSE c.new_value END AS new_value
     FROM changed AS c INNER JOIN fields AS f USING (column_name)

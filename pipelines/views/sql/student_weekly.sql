@@ -1,15 +1,15 @@
 -- student_weekly: One row per ISO week and student listed on its last landed day: that state, and the change in a week.
 -- key: week_begins, student_id
 --
--- A change is against the last landed day of the week before; NULL if nothing was landed in that week or the student was
--- not listed then. Ask for one week or for some students; write weeks as dates.
+-- Changes are against the last landed day of the week before; NULL if nothing was landed in that week or the student
+-- was not listed then. Filter by one week or some students; write weeks as dates.
 --
 --   week_begins                  The Monday of the week.
 --   snapshot_date                The last landed day of the week, whose state this is.
 --   landed_days                  How many days of the week were landed.
 --   student_id                   Unique student user id.
 --   name                         Full name on that day.
---   class_count                  Active classes the student's record listed; NULL when it had never said.
+--   class_count                  Active classes the student's record listed; NULL when it had never stated them.
 --   total_assignments            Assignments given to the student.
 --   completed_assignments        Assignments the student had completed.
 --   completion_rate              Assignment completion, percent, 0 to 100.
@@ -18,14 +18,14 @@
 --   assignment_submission_count  Assignments submitted.
 --   assignment_missing_count     Assignments missing.
 --   has_ever_logged_in           Whether the student had ever logged in.
---   last_activity_date           Day of the last activity: the later one, where summary and activity tracking differ.
+--   last_activity_date           Day of the last activity: the later of the days in summary and activity tracking.
 --   days_inactive                Days from the last activity to that day.
 --   is_active                    Whether the last activity was on that day or within the seven days before; NULL = unknown.
 --   was_listed_before            Whether the student was listed on the last landed day of the week before.
---   completed_change             Assignments completed since.
+--   completed_change             Assignments completed since then.
 --   completion_change            Points of completion gained since (lost: negative); NULL without assignments then or now.
 --   score_change                 Points of average score gained since (lost: negative).
---   minutes_change               Minutes of learning time since.
+--   minutes_change               Minutes of learning time since then.
 {% import "_student_state.sql" as state with context %}
 {% import "_weeks.sql" as week with context %}
 WITH weeks AS NOT MATERIALIZED (

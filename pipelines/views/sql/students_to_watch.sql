@@ -1,30 +1,30 @@
--- students_to_watch: One row per student with at least one reason to look; the most severe first. See main.thresholds.
+-- students_to_watch: One row per student with at least one reason to watch; most severe first. See main.thresholds.
 -- key: student_id
 --
--- The reasons are joined on one row, so that counting rows counts students; each has a flag of its own to filter by.
--- A student with fewer assignments than least_assignments has no completion that could be low or fall: of three, one is
--- a third. Who never logged in is not also inactive.
+-- All of a student's reasons are in one row, so counting rows counts students; each reason has a flag to filter by.
+-- Completion is low or falling only with least_assignments or more: of three assignments, one is a third. A student who
+-- never logged in is not also inactive.
 --
--- severity sorts. Each reason counts from 1, where its threshold is just met, to 2, where it is met twice over: nothing
--- completed, no points, inactive or not logged in for twice as long, a fall twice as deep. It is their sum, 1 to 10.
+-- Each reason counts from 1, where its threshold is just met, to 2, where it is met twice over: nothing completed, no
+-- points, inactive or not logged in for twice as long, a fall twice as deep. severity is their sum, 1 to 10.
 --
 --   student_id               Unique student user id.
 --   name                     Full name.
 --   email                    Student email address.
 --   reference_id             The institution's own student id.
---   class_titles             The student's active classes, '; ' between them.
---   severity                 1 to 10: each reason counts 1 at its threshold, up to 2 at twice it or with nothing at all.
---   reason                   Why, in words, '; ' between several reasons.
---   reason_count             How many of the five reasons hold.
+--   class_titles             The student's active classes, separated by '; '.
+--   severity                 1 to 10, the sum over the reasons: each counts 1 at its threshold, up to 2 at twice that.
+--   reason                   The reasons in words, separated by '; '.
+--   reason_count             How many of the five reasons apply.
 --   is_low_completion        completion_rate is under completion_below, with least_assignments or more.
 --   is_low_score             average_score is under score_below.
 --   is_inactive              The last activity is inactive_days ago or longer.
 --   is_never_logged_in       Never logged in, though registered for never_logged_in_days or longer.
 --   is_falling               Completion (with least_assignments) or score fell by falling_points within falling_days.
 --   completion_rate          Assignment completion now, percent.
---   completion_rate_before   The same falling_days before the newest landed day; NULL if not known then.
+--   completion_rate_before   Completion falling_days before the newest landed day; NULL if not known then.
 --   average_score            Average score now.
---   average_score_before     The same falling_days before the newest landed day; NULL if not known then.
+--   average_score_before     Average score falling_days before the newest landed day; NULL if not known then.
 --   last_activity_date       Day of the last activity.
 --   days_inactive            Days from the last activity to the newest landed day.
 {% import "_watch.sql" as watch with context %}

@@ -1,4 +1,4 @@
--- sync_log: One row per night since the first sync: what became of it, in words. Of several syncs the last one counts.
+-- sync_log: One row per night since the first sync: its outcome, in words. The last sync of a night counts.
 -- key: snapshot_date
 --
 --   snapshot_date   The night, by the date of its snapshot.
@@ -6,8 +6,8 @@
 --   said            What happened, in words.
 --   syncs           Syncs of that date.
 --   proven          Whether both sets were proven complete; if not, nothing was removed.
---   students        Different student records that came.
---   classes         Different class records that came.
+--   students        Different student records received.
+--   classes         Different class records received.
 --   rows_added      Rows added, over all tables.
 --   rows_changed    Rows changed in a tracked column, over all tables.
 --   rows_removed    Rows removed, over all tables.
@@ -29,7 +29,7 @@ received AS (
 last AS (
     SELECT *, COUNT(*) OVER (PARTITION BY {{ scope.id }}snapshot_date) AS syncs
     FROM ops.syncs INNER JOIN received USING ({{ scope.id }}snapshot_date, landing)
-    -- Of several, one that was discarded is the night's outcome only where nothing else is left.
+    -- A discarded sync is the night's outcome only if all of the night's syncs were discarded.
     QUALIFY ROW_NUMBER() OVER (PARTITION BY {{ scope.id }}snapshot_date ORDER BY outcome = 'discarded', landing DESC) = 1
 )
 SELECT

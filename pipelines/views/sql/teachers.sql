@@ -7,7 +7,7 @@
 --   class_count         Classes, active or not.
 --   active_class_count  Active classes.
 --   student_count       Different students whose records list one of the classes.
---   student_places      The sum of student_count over the classes: who is in two of them counts twice.
+--   student_places      The sum of student_count over the classes: a student in two of them counts twice.
 WITH listed AS (
     SELECT {{ scope.of("c") }}c.teacher_id, COUNT(DISTINCT e.student_id) AS students
     FROM main.classes AS c INNER JOIN main.student_classes AS e USING ({{ scope.id }}class_id)

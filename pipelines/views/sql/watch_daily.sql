@@ -1,23 +1,23 @@
 -- watch_daily: One row per landed day and student to watch on it, or no longer to watch since the landed day before.
 -- key: snapshot_date, student_id
 --
--- By the present thresholds on every day. Ask it for a day (by its date: a subquery would read all days) or a student;
--- watch_daily_of_class(class) is for a class. All of it is long.
+-- Every day is evaluated by the current thresholds. Filter by a day, as a date literal (a subquery reads all days), or
+-- by a student; for a class, use watch_daily_of_class(class). Unfiltered, it is long.
 --
 --   snapshot_date       The landed day.
 --   student_id          The student's id at the records service.
---   name                The student's full name on that day; of one who is no longer listed, the one before.
+--   name                The student's full name on that day, or on the day before if no longer listed.
 --   change              newly, still or no longer to watch, against the landed day before; NULL on the first landed day.
 --   severity            As in students_to_watch, on that day; NULL when no longer to watch.
---   severity_before     The same on the landed day before; NULL when not to watch then.
+--   severity_before     Severity on the landed day before; NULL when not to watch then.
 --   reason              Why, in words; NULL when no longer to watch.
 --   reason_before       Why on the landed day before; NULL when not to watch then.
---   reason_count        How many of the five reasons hold on that day.
---   is_low_completion   Whether completion was low on that day; this flag and the next as in students_to_watch.
+--   reason_count        How many of the five reasons applied on that day.
+--   is_low_completion   Whether completion was low on that day; this and the following flags as in students_to_watch.
 --   is_low_score        Whether the score was low.
 --   is_inactive         Whether the student was inactive.
 --   is_never_logged_in  Whether the student had never logged in.
 --   is_falling          Whether completion or score was falling fast.
---   is_listed           Whether the student was listed on that day: who was not is no longer to watch.
+--   is_listed           Whether the student was listed on that day. If not, the student is no longer to watch.
 {% import "_watch.sql" as watch with context %}
 {{ watch.daily() }}

@@ -138,7 +138,7 @@ def test_a_column_that_a_file_lacks_is_null_and_a_missing_table_has_no_rows(case
 
 
 @pytest.mark.parametrize("name", ["spark", "sc://", "sc://host:99999", "sc://host:0", "sc://[", "sc://ho\x1bst", ""])
-def test_a_name_that_is_none_of_an_engine_is_refused(name: str) -> None:
+def test_a_name_that_is_not_an_engines_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="must be duckdb, sail, or the address"):
         engine_name(name)
 

@@ -23,6 +23,7 @@ from pipelines.views import catalog
 from pipelines.views import fleet as fleet_views
 from tests.support.models.states import Night
 from tests.support.nights import night, without_views
+from tests.support.reading import rows
 from tests.support.records import MISSING, school_class, student, students, within
 from tests.support.warehouses.district import District, InstitutionHouse, new_district
 from tests.support.warehouses.school import School
@@ -59,8 +60,7 @@ class Fleet:
         return self.district.warehouse / name / "rollbook.duckdb"
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        with duckdb.connect(str(self.file), read_only=True) as con:
-            return con.execute(query).fetchall()
+        return rows(self.file, query)
 
 
 def play(house: InstitutionHouse, nights: dict[int, Night]) -> None:
@@ -116,7 +116,7 @@ def names() -> list[str]:
 def compare(fleet: Fleet, name: str, institutions: Iterable[str], *, of_many: bool = False) -> dict[str, int]:
     """Compare one table or view of the fleet's file with that of each institution; returns how many rows each has.
 
-    A mean `of_many` may lie halfway between two hundredths. The order in which DuckDB adds up decides then, and it is
+    A mean `of_many` may be halfway between two hundredths. The order in which DuckDB adds up decides then, and it is
     another one in another file.
     """
     counts = {}
@@ -132,8 +132,8 @@ def compare(fleet: Fleet, name: str, institutions: Iterable[str], *, of_many: bo
             if of_many:
                 assert_alike(*found)
             else:
-                rows = [Counter(map(repr, each)) for each in found]
-                assert rows[0] == rows[1], f"{institution}: {rows[0] - rows[1]} instead of {rows[1] - rows[0]}"
+                mine, theirs = (Counter(map(repr, each)) for each in found)
+                assert mine == theirs, f"{institution}: {mine - theirs} instead of {theirs - mine}"
             con.execute("DETACH own")
         whole = con.sql(f"FROM fleet.{name}")
         assert (whole.columns[0], str(whole.types[0])) == ("institution", "VARCHAR")
@@ -142,7 +142,7 @@ def compare(fleet: Fleet, name: str, institutions: Iterable[str], *, of_many: bo
 
 
 def assert_alike(here: Iterable[tuple[Any, ...]], own: Iterable[tuple[Any, ...]]) -> None:
-    """The same rows, but for a hundredth in what is no whole number."""
+    """The same rows, up to a hundredth in numbers that are not whole."""
 
     def parted(row: tuple[Any, ...]) -> tuple[str, list[float]]:
         exact = [None if isinstance(value, float) else value for value in row]
@@ -175,7 +175,7 @@ def test_it_has_of_odd_nights_and_of_a_large_school_what_their_own_files_have(fo
 
 
 def in_its_own_way(number: int, like: Night) -> Night:
-    """A night of the scripted school, in another one: its classes are called, counted and closed otherwise."""
+    """A night of the scripted school at another one: its classes have other names, other counts and other last days."""
     listed = [
         school_class(501, student_count=number, class_title="Maths", **within("summary", average_score=60.0 + number)),
         school_class(
@@ -209,15 +209,14 @@ def test_the_macros_answer_for_each_institution_as_its_own_file_does(fleet: Flee
     compared = 0
     for institution in SYNCED:
         for call in calls:
-            with duckdb.connect(str(fleet.own(institution)), read_only=True) as con:
-                own = con.execute(f"FROM {call}").fetchall()
+            own = rows(fleet.own(institution), f"FROM {call}")
             here = fleet.rows(f"SELECT * EXCLUDE (institution) FROM {call} WHERE institution = '{institution}'")
             assert sorted(here, key=repr) == sorted(own, key=repr), f"{institution}: {call}"
             compared += bool(own)
     assert compared > 20
 
 
-def test_an_institution_is_told_by_its_name_however_that_looks(fleet: Fleet) -> None:
+def test_each_row_names_its_institution_even_if_the_name_looks_like_a_number(fleet: Fleet) -> None:
     assert fleet.rows("SELECT DISTINCT institution FROM students ORDER BY 1") == [(name,) for name in SYNCED]
     assert fleet.rows("SELECT DISTINCT institution FROM fleet.students_to_watch ORDER BY 1")[0] == ("007",)
 
@@ -282,10 +281,12 @@ def test_everything_in_it_has_a_comment(fleet: Fleet) -> None:
     }  # fmt: skip
 
 
-def test_a_key_of_each_rollup_is_one(fleet: Fleet) -> None:
+def test_the_key_of_each_rollup_is_unique(fleet: Fleet) -> None:
+    keys = {
+        "institutions_daily": "institution, snapshot_date",
+        "institutions_weekly": "institution, week_begins",
+        "fleet_daily": "snapshot_date",
+    }
     for name in fleet_views.ROLLUPS:
-        key = "institution, snapshot_date" if name == "institutions_daily" else None
-        key = key or {"institutions_weekly": "institution, week_begins", "fleet_daily": "snapshot_date"}.get(
-            name, "institution"
-        )
+        key = keys.get(name, "institution")
         assert fleet.rows(f"SELECT COUNT(*) - COUNT(DISTINCT ({key})) FROM {name}") == [(0,)]

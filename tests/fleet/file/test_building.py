@@ -1,4 +1,4 @@
-"""The building of the fleet's file: never half, one at a time, and no institution's trouble is another's."""
+"""Building the fleet's file: never half a file, one build at a time, and one institution's damage stays its own."""
 
 from __future__ import annotations
 
@@ -16,62 +16,40 @@ from pipelines.errors import BusyError, CheckError, NothingLandedError
 from pipelines.fleet.file import gathering
 from pipelines.store import parts
 from pipelines.store.fleet_file import FleetFile
-from tests.support.nights import night, without_views
+from tests.support.nights import night
+from tests.support.reading import rows
 from tests.support.records import classes, student, students
-from tests.support.warehouses.district import District, new_district
+from tests.support.tiers import daily
+from tests.support.warehouses.district import District, two_schools
 
 ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering, "WAIT_SECONDS", 0.01)
     monkeypatch.setattr("pipelines.views.catalog.create_views", lambda *_: None)
-    with without_views():
-        yield
 
 
 @pytest.fixture(scope="module")
 def played() -> Iterator[District]:
-    """Two institutions of one night, which share their students' ids. For copying."""
-    with new_district([ASH, BIRCH], CEDAR) as made, without_views():
-        made.house(ASH).night(1, students(4), classes(1))
-        made.house(BIRCH).night(1, students(3), classes(1))
+    """For copying."""
+    with two_schools(CEDAR) as made:
         yield made
-
-
-@pytest.fixture
-def district(played: District, tmp_path: Path) -> Iterator[District]:
-    """The same in a folder of its own."""
-    was, played.warehouse = played.warehouse, tmp_path / "warehouse"
-    shutil.copytree(was, played.warehouse, symlinks=True)
-    with played.in_environment():
-        yield played
-    played.warehouse = was
-    played.write()
 
 
 def counts(district: District) -> dict[str, int]:
     """How many students of each institution readers see."""
-    with duckdb.connect(str(district.warehouse / "fleet.duckdb"), read_only=True) as con:
-        return dict(
-            con.execute("SELECT institution, COUNT(*) FROM fleet.students GROUP BY ALL ORDER BY ALL").fetchall()
-        )
+    query = "SELECT institution, COUNT(*) FROM fleet.students GROUP BY ALL"
+    return dict(rows(district.warehouse / "fleet.duckdb", query))
 
 
 def listed(district: District, columns: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect(str(district.warehouse / "fleet.duckdb"), read_only=True) as con:
-        return con.execute(f"SELECT {columns} FROM institutions ORDER BY institution").fetchall()
+    return rows(district.warehouse / "fleet.duckdb", f"SELECT {columns} FROM institutions ORDER BY institution")
 
 
 def versions(district: District) -> int:
     return len(list((district.warehouse / "published").iterdir()))
-
-
-def rename(district: District, was: str, now: str) -> None:
-    """Give an institution another name in the registry."""
-    text = district.registry.read_text()
-    district.registry.write_text(text.replace(f"[{was}]", f"[{now}]"))
 
 
 def test_readers_get_the_new_file_as_a_whole_and_keep_the_one_they_have_open(district: District) -> None:
@@ -98,8 +76,7 @@ def test_a_build_that_fails_leaves_the_last_one(district: District, monkeypatch:
         with pytest.raises(CheckError):
             district.build()
     assert counts(district) == {ASH: 4, BIRCH: 3}
-    left = [p.name for p in (district.warehouse / "fleet" / "_build").rglob("*") if p.is_file()]
-    assert left == ["lock"], "half a file, or links that would keep an erased student"
+    assert district.left_by_builds() == [], "half a file, or links that would keep an erased student"
 
 
 def test_the_check_finds_rows_that_nobody_gave(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,9 +108,7 @@ def test_one_build_at_a_time(district: District) -> None:
     district.build()
 
 
-@pytest.mark.parametrize(
-    "harm", ["scrambled", *(pytest.param(harm, marks=pytest.mark.slow) for harm in ("lost", "cut"))]
-)
+@pytest.mark.parametrize("harm", daily(["scrambled", "lost", "cut"], "scrambled"))
 def test_an_institution_whose_files_are_damaged_is_left_out_until_its_next_sync(district: District, harm: str) -> None:
     district.build()
     fleet = district.warehouse / "fleet"
@@ -163,7 +138,7 @@ def test_an_institution_whose_files_are_damaged_is_left_out_until_its_next_sync(
 def test_an_institution_that_publishes_meanwhile_is_taken_as_a_whole(
     district: District, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house, link = district.house(ASH), gathering.same_file
+    house, link = district.house(ASH), gathering.link_or_copy
     nights = iter([2])
 
     def meanwhile(file: Path, name: Path) -> None:
@@ -172,7 +147,7 @@ def test_an_institution_that_publishes_meanwhile_is_taken_as_a_whole(
                 house.night(number, [*students(8), student(9, name="Latecomer")], classes(2))
         link(file, name)
 
-    monkeypatch.setattr(gathering, "same_file", meanwhile)
+    monkeypatch.setattr(gathering, "link_or_copy", meanwhile)
     assert district.build().left_out == {}
     assert counts(district) == {ASH: 9, BIRCH: 3}
     given = parts.note_of(district.warehouse / "fleet", ASH)
@@ -182,7 +157,7 @@ def test_an_institution_that_publishes_meanwhile_is_taken_as_a_whole(
 
 @pytest.mark.slow
 def test_who_left_the_registry_stays_until_it_is_forgotten(district: District) -> None:
-    district.registry.write_text(district.registry.read_text().replace("[ash]", "[dogwood]"))
+    district.rename(ASH, "dogwood")
     assert district.build().institutions == 2
     assert listed(district, "institution, in_registry, newest_day") == [
         (ASH, False, night(1)), (BIRCH, True, night(1)), (CEDAR, True, None), ("dogwood", True, None),
@@ -194,11 +169,7 @@ def test_who_left_the_registry_stays_until_it_is_forgotten(district: District) -
 
 @pytest.mark.slow
 def test_a_school_under_a_new_name_is_counted_once(district: District) -> None:
-    rename(district, ASH, "rowan")
-    (district.warehouse / ASH).rename(district.warehouse / "rowan")
-    house = district.house(ASH)
-    house.warehouse, house.over = district.warehouse / "rowan", {**house.over, "institution": "rowan"}
-    house.night(2, students(5))
+    district.move(ASH, "rowan").night(2, students(5))
     built = district.build()
     assert built.left_out == {ASH: "it is not in the registry, and its school is there under the name rowan"}
     assert counts(district) == {BIRCH: 3, "rowan": 5}
@@ -248,12 +219,11 @@ def test_parts_of_an_earlier_rollbook_are_read_for_what_they_have(district: Dist
     path = parts.path_of(fleet, "classes", ASH, given.tables["classes"])
     old = "SELECT * EXCLUDE (class_room) REPLACE (CAST(class_status AS VARCHAR) AS class_status), 1 AS unknown"
     with duckdb.connect() as con:
-        rows = con.execute(f"{old} FROM read_parquet('{path}', hive_partitioning = false)").to_arrow_table()
-    pq.write_table(rows, path)
+        table = con.execute(f"{old} FROM read_parquet('{path}', hive_partitioning = false)").to_arrow_table()
+    pq.write_table(table, path)
     size = path.stat().st_size
     note = fleet / "_parts" / "ash.json"
     note.write_text(note.read_text().replace(f'"size":{given.tables["classes"].size},', f'"size":{size},'))
     assert district.build().left_out == {}
-    with duckdb.connect(str(district.warehouse / "fleet.duckdb"), read_only=True) as con:
-        found = con.execute("SELECT institution, class_room, class_status FROM classes ORDER BY ALL").fetchall()
-    assert found == [(ASH, None, 1), (BIRCH, "B 12", 1)]
+    query = "SELECT institution, class_room, class_status FROM classes ORDER BY ALL"
+    assert rows(district.warehouse / "fleet.duckdb", query) == [(ASH, None, 1), (BIRCH, "B 12", 1)]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
 import pytest
 
-from pipelines.operations import erase as erasing
 from pipelines.store.parts import Parts
 from tests.support.nights import without_views
 from tests.support.processes import canary
 from tests.support.processes.commands import run_command
+from tests.support.reading import rows
 from tests.support.records import classes, students
 from tests.support.warehouses.district import District, new_district
+from tests.support.warehouses.erasures import erase
 
 ASH, BIRCH = "ash", "birch"
 
@@ -38,8 +38,7 @@ def shared(district: District) -> dict[str, list[str]]:
 
 
 def students_of(file: Path) -> dict[str, int]:
-    with duckdb.connect(str(file), read_only=True) as con:
-        return dict(con.execute("SELECT institution, COUNT(*) FROM fleet.students GROUP BY ALL").fetchall())
+    return dict(rows(file, "SELECT institution, COUNT(*) FROM fleet.students GROUP BY ALL"))
 
 
 def test_an_erased_student_is_in_no_file_of_the_fleet(district: District) -> None:
@@ -49,7 +48,7 @@ def test_an_erased_student_is_in_no_file_of_the_fleet(district: District) -> Non
     assert any(name.startswith("students/") for name in before)
     assert sum(name.endswith(".duckdb") for name in before) == 2, "both versions of the fleet's file"
     house = district.house(ASH)
-    certificate = erasing.erase(house.rollbook(), canary.ID, reason="case 12", confirm=lambda _: True)
+    certificate = erase(house)
     assert certificate.counts["fleet"] == 2
     assert "versions of fleet.duckdb" in certificate.text()
     assert canary.found(district.warehouse) == {}
@@ -71,7 +70,7 @@ def test_parts_that_cannot_be_written_without_the_student_are_removed(
     house = district.house(ASH)
     with monkeypatch.context() as patch:
         patch.setattr(Parts, "_part", full)
-        erasing.erase(house.rollbook(), canary.ID, reason="case 12", confirm=lambda _: True)
+        erase(house)
     assert shared(district) == {}
     district.build()
     assert students_of(district.warehouse / "fleet.duckdb") == {BIRCH: 3}
@@ -83,14 +82,11 @@ def test_parts_that_cannot_be_written_without_the_student_are_removed(
 
 @pytest.mark.slow
 def test_the_name_that_the_school_had_before_is_cleared_too(district: District) -> None:
-    district.registry.write_text(district.registry.read_text().replace("[ash]", "[rowan]"))
-    (district.warehouse / ASH).rename(district.warehouse / "rowan")
-    house = district.house(ASH)
-    house.warehouse, house.over = district.warehouse / "rowan", {**house.over, "institution": "rowan"}
+    house = district.move(ASH, "rowan")
     with house.rollbook().writer():
         pass
     assert any("institution=ash" in name for name in shared(district))
-    erasing.erase(house.rollbook(), canary.ID, reason="case 12", confirm=lambda _: True)
+    erase(house)
     assert canary.found(district.warehouse) == {}
 
 
@@ -99,6 +95,6 @@ def test_the_command_makes_the_file_again_without_the_student(district: District
     arguments = ("--institution", ASH, "erase", str(canary.ID), "--reason", "case 12", "--yes")
     done = run_command(*arguments, env=district.environment())
     assert done.returncode == 0, done.stderr
-    assert "fleet.duckdb was made again" in done.stdout
+    assert "fleet.duckdb was built again" in done.stdout
     assert students_of(district.warehouse / "fleet.duckdb") == {ASH: 4, BIRCH: 3}
     assert canary.found(district.warehouse) == {}

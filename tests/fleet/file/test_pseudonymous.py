@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -13,14 +12,13 @@ import pytest
 
 from pipelines.errors import BusyError, NothingLandedError
 from pipelines.fleet.file.build import Built
-from pipelines.operations import erase as erasing
 from pipelines.privacy import access
 from pipelines.store.fleet_file import FleetFile
 from pipelines.store.scope import MANY
-from pipelines.tables import TABLES
 from pipelines.views import catalog
 from pipelines.views import fleet as fleet_views
 from pipelines.views.pseudonymous import CODE, LEFT_OUT, RELEASE
+from tests.support import reading
 from tests.support.nights import night
 from tests.support.processes import canary
 from tests.support.warehouses.coded_district import (
@@ -28,38 +26,19 @@ from tests.support.warehouses.coded_district import (
     BIRCH,
     CEDAR,
     WITHOUT_NAMES,
-    coded_district,
     codes,
-    copied,
     counts,
     file_of,
-    of,
     reached,
     rows,
     run,
     texts,
 )
 from tests.support.warehouses.district import District
-from tests.support.warehouses.pseudonyms import Secrets, ident
+from tests.support.warehouses.erasures import erase
+from tests.support.warehouses.pseudonyms import Secrets, declare_personal, ident
 
 NO_FILE = "it makes no pseudonymous file (ROLLBOOK_PSEUDONYMOUS)"
-
-
-@pytest.fixture(scope="module")
-def secrets() -> Secrets:
-    return Secrets()
-
-
-@pytest.fixture(scope="module")
-def played(secrets: Secrets) -> Iterator[District]:
-    with coded_district(secrets) as made:
-        yield made
-
-
-@pytest.fixture
-def district(played: District, tmp_path: Path) -> Iterator[District]:
-    with copied(played, tmp_path) as made:
-        yield made
 
 
 def test_who_needs_no_names_asks_about_all_institutions_that_make_a_file_without_them(
@@ -75,13 +54,13 @@ def test_who_needs_no_names_asks_about_all_institutions_that_make_a_file_without
         (CEDAR, None, NO_FILE),
     ]
     version = "SELECT id, published_at FROM spans.version"
-    assert rows(district, version) == of(district.warehouse / "fleet.duckdb", version)
+    assert rows(district, version) == reading.rows(district.warehouse / "fleet.duckdb", version)
 
     # Nothing names anybody, in the file or in what it was made of; each code is its own institution's.
     assert secrets.in_bytes(file_of(district)) == set()
     assert secrets.in_rows(file_of(district)) == []
     assert set(canary.TEXTS) & texts(district) <= {"Canary Algebra", "Canary Course"}
-    assert [p.name for p in (district.warehouse / "fleet" / "_build").rglob("*") if p.is_file()] == ["lock"]
+    assert district.left_by_builds() == []
     for name in (ASH, BIRCH):
         known = {code for (code,) in rows(district, f"SELECT student_id FROM students WHERE institution = '{name}'")}
         assert known == set(codes(district, name).values())
@@ -92,9 +71,7 @@ def test_who_needs_no_names_asks_about_all_institutions_that_make_a_file_without
     assert reached(district.warehouse) == {"fleet-pseudonymous.duckdb", "pseudonymous"}
 
     # An erased student is gone from both at once, and stays away.
-    house = district.house(ASH)
-    certificate = erasing.erase(house.rollbook(), canary.ID, reason="case 12", confirm=lambda _: True)
-    assert certificate.counts["fleet"] == 2
+    assert erase(district.house(ASH)).counts["fleet"] == 2
     assert not file_of(district).exists()
     assert not (district.warehouse / "pseudonymous").exists()
     assert district.build().pseudonymous == Built(2, 14, night(2), {}, makes_none=(CEDAR,))
@@ -132,7 +109,7 @@ def test_what_it_has_besides_tells_of_no_change_of_a_name(district: District) ->
     changed = (
         f"SELECT changed_fields FROM institutions_daily WHERE institution = 'ash' AND snapshot_date = '{night(2)}'"
     )
-    assert (rows(district, changed), of(district.warehouse / "fleet.duckdb", changed)) == ([(2,)], [(14,)])
+    assert (rows(district, changed), reading.rows(district.warehouse / "fleet.duckdb", changed)) == ([(2,)], [(14,)])
     assert rows(district, f"SELECT changed_fields FROM institutions_weekly WHERE institution = '{ASH}'") == [(2,)]
 
 
@@ -160,9 +137,12 @@ def test_why_a_night_failed_and_why_somebody_is_paused_may_name_a_student_and_is
     district.write({**WITHOUT_NAMES, BIRCH: {**WITHOUT_NAMES[BIRCH], "paused": '"until Zaphod is back"'}})
     folder = district.warehouse / "fleet" / "state"
     folder.mkdir(exist_ok=True)
-    (folder / "ash.json").write_text(f'{{"last": {{"kind": "failed", "message": "student {ident(3)} is odd"}}}}')
+    last = {"kind": "failed", "at": "2026-11-21T03:00:00Z", "message": f"student {ident(3)} is odd"}
+    (folder / "ash.json").write_text(json.dumps({"last": last}))
     district.build()
-    named = of(district.warehouse / "fleet.duckdb", "SELECT said, paused FROM institutions ORDER BY institution")
+    named = reading.rows(
+        district.warehouse / "fleet.duckdb", "SELECT said, paused FROM institutions ORDER BY institution"
+    )
     assert named[:2] == [(f"student {ident(3)} is odd", None), (None, "until Zaphod is back")]
     assert rows(district, "SELECT DISTINCT said, paused FROM institutions") == [(None, None)]
     assert rows(district, "SELECT last_outcome FROM institutions WHERE institution = 'ash'") == [("failed",)]
@@ -176,9 +156,7 @@ def test_a_column_that_is_declared_personal_is_gone_with_the_next_build(
     """Before its institutions have made their own files again."""
     district.build()
     assert rows(district, "SELECT COUNT(class_room) > 0 FROM history.classes") == [(True,)]
-    table = TABLES["classes"]
-    changed = tuple(replace(c, personal=True) if c.name == "class_room" else c for c in table.columns)
-    monkeypatch.setitem(TABLES, "classes", replace(table, columns=changed))
+    declare_personal(monkeypatch, "classes", "class_room")
     district.build()
     assert rows(district, "SELECT COUNT(class_room) FROM history.classes") == [(0,)]
     assert rows(district, "SELECT COUNT(class_title) > 0 FROM history.classes") == [(True,)]
@@ -198,7 +176,7 @@ def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> N
     assert (district.warehouse / "fleet.duckdb").exists()
     district.build()
     said = run("--institution", BIRCH, "codes", "rotate", "--yes")
-    assert "fleet-pseudonymous.duckdb was made again." in said
+    assert "fleet-pseudonymous.duckdb was built again." in said
     now = {name: codes(district, name) for name in (ASH, BIRCH)}
     assert now[ASH] == before[ASH]
     assert not set(now[BIRCH].values()) & set(before[BIRCH].values())
@@ -230,7 +208,7 @@ def test_while_a_build_runs_no_new_codes_are_given(district: District, monkeypat
 def test_it_is_asked_with_an_option_and_the_log_says_so(district: District, tmp_path: Path) -> None:
     with pytest.raises(NothingLandedError, match="set ROLLBOOK_PSEUDONYMOUS=1 for an institution"):
         run("fleet", "sql", "--pseudonymous", "FROM students")
-    assert "Without a pseudonymous file, and so not in it: cedar." in run("fleet", "build")
+    assert "Not included, for lack of a pseudonymous file: cedar." in run("fleet", "build")
     asked = run("fleet", "sql", "--pseudonymous", "SELECT COUNT(*), COUNT(name) FROM students")
     assert "15" in asked
     target = tmp_path / "roster.csv"

@@ -1,11 +1,9 @@
-"""The building of the fleet's file without names: who is in it, who may read it, and what a failure leaves."""
+"""Building the fleet's file without names: who is in it, who may read it, and what a failure leaves."""
 
 from __future__ import annotations
 
 import shutil
 import stat
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -17,6 +15,7 @@ from pipelines.operations.discard import discard
 from pipelines.store import versions
 from pipelines.store.parts import Given
 from pipelines.sync import always
+from tests.support import reading
 from tests.support.nights import night
 from tests.support.processes import canary
 from tests.support.tiers import daily
@@ -25,11 +24,8 @@ from tests.support.warehouses.coded_district import (
     BIRCH,
     CEDAR,
     WITHOUT_NAMES,
-    coded_district,
-    copied,
     counts,
     file_of,
-    of,
     reached,
     rows,
     run,
@@ -37,20 +33,7 @@ from tests.support.warehouses.coded_district import (
     write,
 )
 from tests.support.warehouses.district import District
-from tests.support.warehouses.pseudonyms import Secrets, pupils
-
-
-@pytest.fixture(scope="module")
-def played() -> Iterator[District]:
-    with coded_district(Secrets()) as made:
-        yield made
-
-
-@pytest.fixture
-def district(played: District, tmp_path: Path) -> Iterator[District]:
-    with copied(played, tmp_path) as made:
-        yield made
-
+from tests.support.warehouses.pseudonyms import pupils
 
 # --- who is in it, and who may read it -------------------------------------------------------------------------------
 
@@ -73,7 +56,7 @@ def test_who_stops_making_a_file_is_out_of_it_with_the_next_build_and_the_last_t
 
 @pytest.mark.slow
 def test_who_left_the_registry_and_is_forgotten_is_out_of_it(district: District) -> None:
-    district.registry.write_text(district.registry.read_text().replace("[birch]", "[dogwood]"))
+    district.rename(BIRCH, "dogwood")
     district.build()
     assert counts(district) == {ASH: 9, BIRCH: 6}
     run("fleet", "forget", BIRCH)
@@ -84,12 +67,8 @@ def test_who_left_the_registry_and_is_forgotten_is_out_of_it(district: District)
 @pytest.mark.slow
 def test_its_mode_is_what_all_of_them_let(district: District) -> None:
     for modes, expected in ((("644", "640"), 0o640), (("600", "644"), 0o600), (("644", "644"), 0o644)):
-        district.write(
-            {
-                n: {"pseudonymous": "true", "pseudonymous_mode": f'"{m}"'}
-                for n, m in zip((ASH, BIRCH), modes, strict=True)
-            }
-        )
+        given = zip((ASH, BIRCH), modes, strict=True)
+        district.write({n: {"pseudonymous": "true", "pseudonymous_mode": f'"{m}"'} for n, m in given})
         for name in (ASH, BIRCH):
             write(district, name)
         district.build()
@@ -117,7 +96,7 @@ def test_an_institution_whose_file_is_damaged_is_left_out_until_its_next_sync(di
     said = run("fleet", "build", exits=1)
     assert "birch was left out: its pseudonymous file is damaged" in said
     assert counts(district) == {ASH: 9}
-    assert of(district.warehouse / "fleet.duckdb", "SELECT COUNT(*) FROM students") == [(18,)]
+    assert reading.rows(district.warehouse / "fleet.duckdb", "SELECT COUNT(*) FROM students") == [(18,)]
     write(district, BIRCH)
     run("fleet", "build")
     assert counts(district) == {ASH: 9, BIRCH: 6}
@@ -129,7 +108,7 @@ def test_where_none_can_be_read_the_last_one_stays_and_says_that_it_is_older(dis
     first = version(file_of(district))
     for name in (ASH, BIRCH):
         (district.warehouse / name / "rollbook-pseudonymous.duckdb").resolve().write_bytes(b"")
-    assert "fleet-pseudonymous.duckdb was not made: No institution" in run("fleet", "build", exits=1)
+    assert "fleet-pseudonymous.duckdb was not built: No institution" in run("fleet", "build", exits=1)
     assert version(file_of(district)) == first != version(district.warehouse / "fleet.duckdb")
 
 
@@ -145,10 +124,10 @@ def test_a_build_of_it_that_fails_leaves_the_last_one_and_the_other_is_made(
     with monkeypatch.context() as patch:
         patch.setattr("pipelines.views.pseudonymous.comment", refused)
         said = run("fleet", "build", exits=1)
-    assert "fleet-pseudonymous.duckdb was not made" in said
+    assert "fleet-pseudonymous.duckdb was not built" in said
     assert "Zaphod" not in said
     assert version(file_of(district)) == first != version(district.warehouse / "fleet.duckdb")
-    assert [p.name for p in (district.warehouse / "fleet" / "_build").rglob("*") if p.is_file()] == ["lock"]
+    assert district.left_by_builds() == []
     district.build()
     assert version(file_of(district)) == version(district.warehouse / "fleet.duckdb")
 

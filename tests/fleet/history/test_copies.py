@@ -9,15 +9,13 @@ from uuid import uuid4
 
 import pytest
 
-from pipelines import settings
-from pipelines.errors import NothingLandedError, RollbookError
+from pipelines.errors import NothingLandedError
 from pipelines.fleet.engine import DUCKDB, SAIL
 from pipelines.fleet.history.lakes import NEVER, NO_COPY
 from pipelines.fleet.history.rebuild import OTHER_DAYS, FleetRebuild
 from pipelines.mirror.bucket import Bucket, folder_of
-from pipelines.sync import Rollbook
 from tests.fleet.file.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
-from tests.fleet.history.test_rebuild import lose_and_make_again
+from tests.fleet.history.test_rebuild import lose_and_make_again, opened, outcomes, restored
 from tests.support.processes.commands import run_command
 from tests.support.warehouses.district import District
 from tests.support.wire.storage import CREDENTIALS, make_bucket, s3_server
@@ -70,10 +68,6 @@ def copied(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return url
 
 
-def opened(name: str) -> Rollbook:
-    return Rollbook(settings.load(institution=name, fetches=False))
-
-
 def rebuild(district: District, engine: str = DUCKDB, *only: str) -> FleetRebuild:
     return FleetRebuild(district.warehouse / "fleet", district.known, engine, only, copies=True)
 
@@ -94,7 +88,7 @@ def test_what_is_published_is_what_the_copies_say(district: District, copies: st
 
 @pytest.mark.parametrize("engine", [DUCKDB, SAIL])
 def test_it_is_the_copies_that_are_read(district: District, copies: str, engine: str) -> None:
-    """The snapshots here are gone. A copy of which a file is another one is left out."""
+    """The snapshots here are gone. A copy with a wrong file is left out."""
     mine, aside = district.warehouse / OTHER / "snapshots", district.warehouse / "aside"
     mine.rename(aside)
     try:
@@ -111,7 +105,7 @@ def test_a_lost_file_is_made_again_from_a_copy(district: District, in_bucket: st
 
 
 def test_a_copy_of_other_days_is_neither_compared_nor_taken_over(district: District, in_folder: str) -> None:
-    """As while a sync is copying, or where no copy was made since: the record of a day is of another content."""
+    """As while a sync is copying, or where no copy was made since: a day's record differs."""
     root = folder_of(in_folder)
     days = sorted((root / LATER / "snapshots" / "observed").iterdir())
     record, noted = days[-1] / "_day.json", (days[-1] / "_day.json").read_bytes()
@@ -119,19 +113,14 @@ def test_a_copy_of_other_days_is_neither_compared_nor_taken_over(district: Distr
     found = rebuild(district, DUCKDB, LATER, OTHER).verify()
     assert found.compared == (OTHER,)
     assert OTHERS in found.left_out[LATER]
-    with opened(LATER).writer():
-        mine = opened(LATER).lake.root / "observed" / days[-1].name / "_day.json"
-        here = mine.read_bytes()
-        mine.write_bytes(here.replace(b'"digest":"', b'"digest":"0'))
-    try:
+    mine = opened(LATER).lake.root / "observed" / days[-1].name / "_day.json"
+    with restored(mine):
+        with opened(LATER).writer():
+            mine.write_bytes(mine.read_bytes().replace(b'"digest":"', b'"digest":"0'))
         book = opened(LATER)
         book.mirror.update(book.clock())
         assert rebuild(district, DUCKDB, LATER).verify().left_out == {LATER: OTHER_DAYS}
-    finally:
-        mine.write_bytes(here)
-    done: dict[str, RollbookError | None] = {}
-    rebuild(district, DUCKDB, LATER).rebuild(done.__setitem__)
-    assert "have changed meanwhile" in str(done[LATER])
+    assert "have changed since" in str(outcomes(rebuild(district, DUCKDB, LATER))[LATER])
 
 
 def test_a_day_that_counts_no_longer_is_not_read(district: District, in_folder: str) -> None:
@@ -171,4 +160,4 @@ def test_the_command_reads_the_copies(district: District, in_folder: str) -> Non
         "fleet", "rebuild", "--verify", "--mirror", env={**district.environment(), "ROLLBOOK_LAKE": in_folder}
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "Equal. What 3 institutions published is what the snapshots say.\n"
+    assert done.stdout == "Equal. The published files of 3 institutions match the snapshots.\n"

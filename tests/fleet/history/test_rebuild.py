@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date
+from pathlib import Path
 
 import duckdb
 import msgspec
@@ -19,9 +21,10 @@ from pipelines.fleet.history.rebuild import OTHER_DAYS, FleetRebuild
 from pipelines.store import parts
 from pipelines.store.fleet_file import FleetFile
 from pipelines.store.history import Computed
-from pipelines.sync import Rollbook, always
+from pipelines.sync import Confirm, Rollbook, always
 from tests.fleet.file.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
 from tests.support.nights import night
+from tests.support.reading import rows
 from tests.support.warehouses.district import District
 from tests.views.test_scripted_school import NIGHTS
 
@@ -39,39 +42,55 @@ def rebuild(district: District, engine: str = DUCKDB, *only: str) -> FleetRebuil
     return FleetRebuild(district.warehouse / "fleet", district.known, engine, only)
 
 
+def outcomes(run: FleetRebuild, *confirm: Confirm) -> dict[str, RollbookError | None]:
+    """What a rebuild says of each institution: nothing, or why it was not done."""
+    done: dict[str, RollbookError | None] = {}
+    run.rebuild(done.__setitem__, *confirm)
+    return done
+
+
+@contextmanager
+def restored(*files: Path) -> Iterator[None]:
+    """Restore these files when the block is left."""
+    before = {file: file.read_bytes() for file in files}
+    try:
+        yield
+    finally:
+        for file, content in before.items():
+            file.write_bytes(content)
+
+
 def contents(district: District, name: str) -> dict[str, Counter[str]]:
-    """The rows of an institution's tables, but for the record of the work."""
-    with duckdb.connect(str(district.warehouse / name / "rollbook.duckdb"), read_only=True) as con:
-        return {
-            f"{r.schema}.{r.name}": Counter(map(repr, con.execute(f"FROM {r.schema}.{r.name}").fetchall()))
-            for r in parts.shared()
-            if r.schema != "ops"
-        }
+    """The rows of an institution's tables, except the record of the work."""
+    tables = [f"{r.schema}.{r.name}" for r in parts.shared() if r.schema != "ops"]
+    return {t: Counter(map(repr, rows(district.warehouse / name / "rollbook.duckdb", f"FROM {t}"))) for t in tables}
 
 
-def version(district: District, name: str) -> str:
-    return str(Rollbook(settings.load(institution=name, fetches=False)).warehouse.version())
+def opened(name: str) -> Rollbook:
+    """An institution's warehouse, as a command opens it."""
+    return Rollbook(settings.load(institution=name, fetches=False))
+
+
+def version(name: str) -> str:
+    return str(opened(name).warehouse.version())
 
 
 @pytest.mark.parametrize("engine", [DUCKDB, SAIL])
 def test_what_is_published_is_what_the_lakes_say(district: District, engine: str) -> None:
     found = rebuild(district, engine).verify()
     assert (set(found.compared), found.differences, found.left_out) == (set(SYNCED), (), {})
-    build = FleetFile(district.warehouse / "fleet").build
-    assert [p.name for p in build.rglob("*") if p.is_file() and p.name != "lock"] == [], "pupils' records are left"
+    assert district.left_by_builds() == [], "pupils' records are left"
 
 
 @pytest.mark.parametrize("engine", [DUCKDB, SAIL])
 def test_a_rebuild_publishes_the_same_rows_again(district: District, engine: str) -> None:
     before = {name: contents(district, name) for name in SYNCED}
-    versions = {name: version(district, name) for name in SYNCED}
-    done: dict[str, RollbookError | None] = {}
-    rebuild(district, engine).rebuild(done.__setitem__)
-    assert done == dict.fromkeys(SYNCED)
+    versions = {name: version(name) for name in SYNCED}
+    assert outcomes(rebuild(district, engine)) == dict.fromkeys(SYNCED)
     for name in SYNCED:
-        assert version(district, name) != versions[name]
+        assert version(name) != versions[name]
         assert contents(district, name) == before[name]
-        assert Rollbook(settings.load(institution=name, fetches=False)).recovery.is_current()
+        assert opened(name).recovery.is_current()
 
 
 def test_a_lost_file_is_made_again_from_the_snapshots(district: District) -> None:
@@ -83,70 +102,55 @@ def lose_and_make_again(district: District, run: FleetRebuild) -> None:
     before = contents(district, OTHER)
     for path in (district.warehouse / OTHER / "published").iterdir():
         path.unlink()
-    done: dict[str, RollbookError | None] = {}
-    run.rebuild(done.__setitem__)
-    assert done == {OTHER: None}
+    assert outcomes(run) == {OTHER: None}
     assert contents(district, OTHER) == before
 
 
 def test_what_would_be_lost_is_held_until_it_is_confirmed(district: District) -> None:
-    """Days of the lake are gone, as after a careless hand: most students would be removed."""
-    book = Rollbook(settings.load(institution=SHARING, fetches=False))
+    """Days of the lake were deleted by hand: most students would be removed."""
+    book = opened(SHARING)
     lost = [day for day in book.lake.days() if day > night(1)]
-    kept = {day: book.lake.root / "observed" / f"snapshot_date={day}" / "_day.json" for day in lost}
-    texts = {path: path.read_bytes() for path in kept.values()}
+    records = [book.lake.root / "observed" / f"snapshot_date={day}" / "_day.json" for day in lost]
     before = contents(district, SHARING)
-    for path in texts:
-        path.unlink()
-    try:
+    with restored(*records):
+        for record in records:
+            record.unlink()
         found = rebuild(district, DUCKDB, SHARING).verify()
         assert found.left_out == {SHARING: OTHER_DAYS}
-        done: dict[str, RollbookError | None] = {}
-        rebuild(district, DUCKDB, SHARING).rebuild(done.__setitem__)
-        assert isinstance(done[SHARING], HeldError)
+        assert isinstance(outcomes(rebuild(district, DUCKDB, SHARING))[SHARING], HeldError)
         assert contents(district, SHARING) == before
-    finally:
-        for path, text in texts.items():
-            path.write_bytes(text)
-    rebuild(district, DUCKDB, SHARING).rebuild(done.__setitem__, always)
-    assert done[SHARING] is None
+    assert outcomes(rebuild(district, DUCKDB, SHARING), always) == {SHARING: None}
     assert contents(district, SHARING) == before
 
 
 def test_snapshots_with_a_column_of_another_type_are_left_out_by_name(district: District) -> None:
     """As an earlier Rollbook may have written them; an engine would fail for all institutions."""
-    lake = Rollbook(settings.load(institution=OTHER, fetches=False)).lake
+    lake = opened(OTHER).lake
     day, record = next(iter(lake.days().items()))
     file, noted = lake.own("students", day), lake.own("observed", day).with_name("_day.json")
-    before = {path: path.read_bytes() for path in (file, noted)}
     aside = file.with_name("aside.parquet")
     with duckdb.connect() as con:
         con.execute(
             f"COPY (SELECT * REPLACE (CAST(is_registered AS VARCHAR) AS is_registered) FROM '{file}') TO '{aside}'"
         )
-    aside.replace(file)
-    sizes = record.sizes | {"students": file.stat().st_size}
-    try:
+    with restored(file, noted):
+        aside.replace(file)
+        sizes = record.sizes | {"students": file.stat().st_size}
         other = msgspec.structs.replace(record, fingerprint="of an earlier Rollbook", sizes=sizes)
         noted.write_bytes(msgspec.json.encode(other))
         found = rebuild(district).verify()
         assert (set(found.compared), found.left_out) == (set(SYNCED) - {OTHER}, {OTHER: RETYPED})
-    finally:
-        for path, content in before.items():
-            path.write_bytes(content)
 
 
 def test_a_lake_that_changes_meanwhile_is_not_taken_over(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, computed = version(district, LATER), Histories.computed
+    before, computed = version(LATER), Histories.computed
 
     def of_other_days(self: Histories, name: str, days: Mapping[date, str]) -> Computed:
         return computed(self, name, dict.fromkeys(days, "another digest"))
 
     monkeypatch.setattr(Histories, "computed", of_other_days)
-    done: dict[str, RollbookError | None] = {}
-    rebuild(district, DUCKDB, LATER).rebuild(done.__setitem__)
-    assert "have changed meanwhile" in str(done[LATER])
-    assert version(district, LATER) == before
+    assert "have changed since" in str(outcomes(rebuild(district, DUCKDB, LATER))[LATER])
+    assert version(LATER) == before
 
 
 def test_one_at_a_time_and_only_known_names(district: District) -> None:

@@ -1,4 +1,4 @@
-"""Killed at a step, a publish leaves parts that the next writer puts right, and a build leaves readers a whole file."""
+"""Killed at a step, a publish leaves parts that the next writer repairs, and a build leaves readers a whole file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from pipelines.fleet.engine import DUCKDB
@@ -18,9 +17,9 @@ from pipelines.fleet.history.rebuild import FleetRebuild
 from pipelines.settings import ROOT, load
 from pipelines.store.parts import Parts, forget, note_of
 from pipelines.sync import Rollbook
-from tests.support.nights import without_views
-from tests.support.records import classes, students
-from tests.support.warehouses.district import District, new_district
+from tests.support.reading import rows
+from tests.support.records import students
+from tests.support.warehouses.district import District, two_schools
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # a dozen processes, each of which imports everything
 
@@ -39,9 +38,7 @@ with book.writer():
 
 @pytest.fixture
 def district() -> Iterator[District]:
-    with new_district([ASH, BIRCH]) as made, without_views():
-        made.house(ASH).night(1, students(4), classes(1))
-        made.house(BIRCH).night(1, students(3), classes(1))
+    with two_schools() as made:
         yield made
 
 
@@ -65,14 +62,14 @@ def started(district: District, work: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def own(district: District, name: str) -> list[tuple[object, ...]]:
     """The history of the students that readers of an institution's own file see."""
-    with duckdb.connect(str(district.warehouse / name / "rollbook.duckdb"), read_only=True) as con:
-        return con.execute("SELECT student_id, valid_from, valid_to FROM history.students ORDER BY ALL").fetchall()
+    query = "SELECT student_id, valid_from, valid_to FROM history.students ORDER BY ALL"
+    return rows(district.warehouse / name / "rollbook.duckdb", query)
 
 
 def counts(district: District) -> dict[str, int]:
-    with duckdb.connect(str(district.warehouse / "fleet.duckdb"), read_only=True) as con:
-        con.execute("SELECT COUNT(*) FROM student_daily").fetchall()
-        return dict(con.execute("SELECT institution, COUNT(*) FROM students GROUP BY ALL").fetchall())
+    file = district.warehouse / "fleet.duckdb"
+    rows(file, "SELECT COUNT(*) FROM student_daily")
+    return dict(rows(file, "SELECT institution, COUNT(*) FROM students GROUP BY ALL"))
 
 
 def test_a_killed_build_leaves_the_last_file_or_the_new_one(district: District) -> None:
@@ -107,7 +104,7 @@ def test_a_build_by_sail_that_is_killed_leaves_the_last_file_or_the_new_one(dist
         assert process.returncode == -signal.SIGKILL
     district.build()
     assert counts(district) == after
-    assert [p.name for p in computing.parent.rglob("*") if p.is_file()] == ["lock"], "pupils' records are left"
+    assert district.left_by_builds() == [], "pupils' records are left"
 
 
 def test_a_rebuild_of_all_that_is_killed_leaves_each_institution_whole(district: District) -> None:
@@ -150,10 +147,10 @@ def test_a_killed_build_leaves_two_whole_files_of_which_one_may_say_that_it_is_o
     files = [district.warehouse / name for name in ("fleet.duckdb", "fleet-pseudonymous.duckdb")]
     district.build()
     given = [note_of(district.warehouse / "fleet", name) for name in (ASH, BIRCH)]
-    links = sum(len(g.tables) for g in given if g is not None)
+    earlier = sum(len(g.tables) for g in given if g is not None)
     before, seen = versions(files), []
     for step in range(1, 6):  # before and after each of the four that move a version in or lead a link to it
-        killed = die(district, BUILD, links + step)
+        killed = die(district, BUILD, earlier + step)
         seen.append(versions(files))
         assert killed == (step < 5)
     assert seen[:2] == [before, before], "neither was shown"
@@ -161,15 +158,13 @@ def test_a_killed_build_leaves_two_whole_files_of_which_one_may_say_that_it_is_o
     assert seen[2][1] == seen[3][1] == before[1]
     assert len(set(seen[4])) == 1
     assert len(list((district.warehouse / "pseudonymous").iterdir())) <= 2
-    left = [p.name for p in (district.warehouse / "fleet" / "_build").rglob("*") if p.is_file()]
-    assert left == ["lock"]
+    assert district.left_by_builds() == []
 
 
 def versions(files: list[Path]) -> list[str]:
-    """Of which builds two files are; each can be read."""
+    """The builds that made these files; each can be read."""
     found = []
     for file in files:
-        with duckdb.connect(str(file), read_only=True) as con:
-            con.execute("SELECT COUNT(*) FROM student_daily").fetchall()
-            found += [str(row[0]) for row in con.execute("SELECT id FROM spans.version").fetchall()]
+        rows(file, "SELECT COUNT(*) FROM student_daily")
+        found += [str(version) for (version,) in rows(file, "SELECT id FROM spans.version")]
     return found

@@ -62,7 +62,7 @@ def test_a_damaged_state_is_begun_again(tmp_path: Path, caplog: pytest.LogCaptur
     outcomes.record(tmp_path, "ash", outcome(1))
     (tmp_path / "state" / "ash.json").write_bytes(b"\x00half")
     assert outcomes.load(tmp_path, "ash") == State()
-    assert "cannot be read (DecodeError); it is begun again" in caplog.text
+    assert "cannot be read (DecodeError); the next night replaces it" in caplog.text
     assert outcomes.record(tmp_path, "ash", outcome(2)).since == AT + timedelta(days=1)
 
 

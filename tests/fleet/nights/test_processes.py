@@ -31,20 +31,23 @@ def children(pid: int) -> set[int]:
     """The processes that a process has started, and those that they have."""
     found: set[int] = set()
     for task in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((task / "stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, IndexError):
-            continue
-        if parent == pid:
-            found |= {int(task.name)} | children(int(task.name))
+        number = int(task.name)
+        if stat(number)[1:2] == [str(pid)]:
+            found |= {number} | children(number)
     return found
 
 
-def environment(pid: int) -> bytes:
+def proc(pid: int, name: str) -> str:
+    """What the kernel says of a process; nothing once it is gone."""
     try:
-        return (Path("/proc") / str(pid) / "environ").read_bytes()
+        return Path("/proc", str(pid), name).read_text(errors="replace")
     except OSError:
-        return b""
+        return ""
+
+
+def stat(pid: int) -> list[str]:
+    """Its state, its parent and more."""
+    return proc(pid, "stat").rpartition(")")[2].split()
 
 
 def test_no_process_has_a_key_in_its_environment_and_a_killed_one_costs_itself(district: District) -> None:
@@ -52,17 +55,17 @@ def test_no_process_has_a_key_in_its_environment_and_a_killed_one_costs_itself(d
     district.hosts[1].on(faults.hang(60), path="auth", times=1)
     seen: set[int] = set()
     others = children(os.getpid())  # of earlier tests: Python's own tracker has the environment that it was started in
-    keys = {school.key.encode() for school in district.schools.values()}
+    keys = {school.key for school in district.schools.values()}
     shown: list[int] = []
 
     def look() -> None:
         until(lambda: district.asked()["cedar"], 100, 0.05)  # cedar's worker waits for its answer
         found = children(os.getpid()) - others
         seen.update(found)
-        shown.extend(pid for pid in found if any(key in environment(pid) for key in keys))
-        workers = [pid for pid in found if is_worker(pid)]
-        for pid in workers:
-            if connected_to(pid, district.hosts[1].port):
+        shown.extend(pid for pid in found if any(key in proc(pid, "environ") for key in keys))
+        for pid in found:
+            is_worker = proc(pid, "oom_score_adj").strip() == "500"
+            if is_worker and connected_to(pid, district.hosts[1].port):
                 os.kill(pid, signal.SIGKILL)
 
     watcher = threading.Thread(target=look)
@@ -82,19 +85,12 @@ def test_no_process_has_a_key_in_its_environment_and_a_killed_one_costs_itself(d
     assert [name for name, o in again.items() if o.asked] == ["cedar"]
 
 
-def is_worker(pid: int) -> bool:
-    try:
-        return (Path("/proc") / str(pid) / "oom_score_adj").read_text().strip() == "500"
-    except OSError:
-        return False
-
-
 def connected_to(pid: int, port: int) -> bool:
     """Whether a process has a connection to this port of loopback."""
     wanted = f"0100007F:{port:04X}"
+    rows = proc(pid, "net/tcp").splitlines()[1:]
     try:
-        rows = (Path("/proc") / str(pid) / "net" / "tcp").read_text().splitlines()[1:]
-        sockets = {str(fd.readlink()) for fd in (Path("/proc") / str(pid) / "fd").iterdir()}
+        sockets = {str(fd.readlink()) for fd in Path("/proc", str(pid), "fd").iterdir()}
     except OSError:
         return False
     return any(f"socket:[{row.split()[9]}]" in sockets for row in rows if row.split()[2] == wanted)
@@ -119,17 +115,10 @@ def test_a_run_that_is_ended_leaves_no_process_behind(number: signal.Signals) ->
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
         assert time.monotonic() - began < 30
-        until(lambda: not any(is_alive(pid) for pid in family), 30, 0.1)
+        until(lambda: all(stat(pid)[:1] in ([], ["Z"]) for pid in family), 30, 0.1)
         if number is not signal.SIGKILL:
             assert process.returncode == 130, said
-            assert said.strip().endswith("Stopped. The next run goes on where this one ended.")
+            assert said.strip().endswith("Stopped. The next run continues where this one stopped.")
         assert not list(district.warehouse.glob("*/rollbook.duckdb"))
         again = subprocess.Popen([*COMMAND, "fleet", "sync"], env={**os.environ, **district.environment()})
         assert again.wait(100) == 0
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

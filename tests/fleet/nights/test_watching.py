@@ -1,14 +1,14 @@
-"""An institution whose night did not happen is told of once, and so is the first good one after: not one by one."""
+"""A missed night is alerted once, and so is the first good one after it: institutions together, not one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, time, timedelta
 
 import pytest
 
 from pipelines.notify import together
-from pipelines.notify.alerts import Kind, Outcome
+from pipelines.notify.alerts import Alerts, Kind, Outcome
 from tests.support.nights import night, without_views
 from tests.support.processes.clocks import At
 from tests.support.processes.commands import run_command
@@ -46,6 +46,11 @@ def watched(district: District, number: int, at: time) -> dict[str, datetime]:
     return fleet.watch()
 
 
+def alerts_of_both(clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> dict[str, Alerts]:
+    """The alerts of ash and birch."""
+    return {name: found for name in ("ash", "birch") if (found := together.alerts_of(name, clock))}
+
+
 @pytest.mark.slow
 def test_a_night_that_did_not_happen_is_told_once_and_so_is_the_first_good_one(
     district: District, hook: Webhook
@@ -56,7 +61,7 @@ def test_a_night_that_did_not_happen_is_told_once_and_so_is_the_first_good_one(
     assert sorted(watched(district, 2, time(4, 16))) == ["ash", "birch", "elm"]
     assert watched(district, 2, time(9)) == {}
     due = "It was due at 02:15 (UTC), and no sync has ended since. Check that the machine was on and that"
-    assert [text.splitlines()[0] for text in hook.texts] == [
+    assert hook.heads == [
         "Rollbook, 2 institutions: 2 late",
         f"Rollbook, elm: the sync of {night(2)} is late",
     ]
@@ -67,7 +72,7 @@ def test_a_night_that_did_not_happen_is_told_once_and_so_is_the_first_good_one(
     hook.posted.clear()
     district.night(3)
     district.night(4)
-    assert [text.splitlines()[0] for text in hook.texts] == [
+    assert hook.heads == [
         "Rollbook, 2 institutions: 2 good again",
         f"Rollbook, elm: the sync of {night(3)} is good again",
     ]
@@ -92,7 +97,7 @@ def test_the_next_run_tells_of_a_night_that_nobody_looked_at(district: District,
 
 
 def test_one_cause_is_told_in_one_paragraph_with_each_name(district: District, hook: Webhook) -> None:
-    alerts = {name: found for name in ("ash", "birch") if (found := together.alerts_of(name))}
+    alerts = alerts_of_both()
     for name, of_one in alerts.items():
         said = f"The service gave no answer. Run `rollbook --institution {name} sync`"
         of_one.report(Outcome(f"{name} 1", Kind.FAILED, night(1), said))
@@ -114,7 +119,7 @@ def test_one_cause_is_told_in_one_paragraph_with_each_name(district: District, h
 
 def test_where_they_come_one_by_one_they_wait_for_each_other(district: District, hook: Webhook) -> None:
     now = datetime.now(UTC)
-    alerts = {name: found for name in ("ash", "birch") if (found := together.alerts_of(name, lambda: now))}
+    alerts = alerts_of_both(lambda: now)
     alerts["ash"].report(Outcome("1", Kind.FAILED, night(1), "It failed"))
     together.deliver(alerts, wait=True)
     now += together.COMPANY - timedelta(seconds=1)
@@ -123,12 +128,12 @@ def test_where_they_come_one_by_one_they_wait_for_each_other(district: District,
     assert hook.texts == []
     now += timedelta(seconds=1)
     together.deliver(alerts, wait=True)
-    assert [text.splitlines()[0] for text in hook.texts] == ["Rollbook, 2 institutions: 2 failed"]
+    assert hook.heads == ["Rollbook, 2 institutions: 2 failed"]
 
 
 def test_what_was_not_delivered_is_sent_later_and_nothing_twice(district: District, hook: Webhook) -> None:
     now = datetime.now(UTC)
-    alerts = {name: found for name in ("ash", "birch") if (found := together.alerts_of(name, lambda: now))}
+    alerts = alerts_of_both(lambda: now)
     for name, of_one in alerts.items():
         of_one.report(Outcome(name, Kind.FAILED, night(1), "It failed"))
     hook.statuses = [503]
@@ -137,7 +142,7 @@ def test_what_was_not_delivered_is_sent_later_and_nothing_twice(district: Distri
     assert (hook.texts, len(hook.requests)) == ([], 1)
     now += timedelta(minutes=1)
     together.deliver(alerts)
-    assert [text.splitlines()[0] for text in hook.texts] == ["Rollbook, 2 institutions: 2 failed"]
+    assert hook.heads == ["Rollbook, 2 institutions: 2 failed"]
     now += timedelta(days=1)
     together.deliver(alerts)
     assert len(hook.requests) == 2
@@ -155,4 +160,4 @@ def test_the_command_says_who_is_late(district: District) -> None:
     again = run_command("fleet", "watch", env=env)
     assert (first.returncode, again.returncode) == (0, 0), first.stderr + again.stderr
     assert [line.split()[:2] for line in first.stdout.splitlines()] == [["late", "ash"], ["late", "birch"]]
-    assert again.stdout == "Nobody is late who was not told of already.\n"
+    assert again.stdout == "No institution is newly late.\n"

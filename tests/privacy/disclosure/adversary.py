@@ -1,6 +1,6 @@
 """An adversary who gets what was released and who was in which group, and calculates. Shares no code with what it attacks.
 
-Puzzle         what is known of unknown values from 0 to 1: sums of some of them lie between bounds
+Puzzle         what is known of unknown values from 0 to 1: sums of some of them are between bounds
 isolated       fewer than k students of whom some combination of exact sums is made
 """
 

@@ -96,7 +96,7 @@ def test_a_week_is_released_when_it_is_over(school: School) -> None:
 
 
 @pytest.mark.slow
-def test_weeks_released_at_once_are_as_those_released_one_by_one(tmp_path: Path) -> None:
+def test_weeks_released_at_once_are_the_same_as_those_released_one_by_one(tmp_path: Path) -> None:
     weeks = [{s: p for s, p in WEEK.items() if s > gone} for gone in (0, 1, 3, 12)]
     at_once, one_by_one = (School(tmp_path / name).publish(*weeks) for name in ("a", "b"))
     at_once.release()
@@ -105,7 +105,7 @@ def test_weeks_released_at_once_are_as_those_released_one_by_one(tmp_path: Path)
     assert contents(at_once.out) == contents(one_by_one.out)
 
 
-def test_a_released_week_stays_when_the_records_are_others_since_and_the_command_says_so(school: School) -> None:
+def test_a_released_week_stays_when_the_records_have_changed_since_and_the_command_says_so(school: School) -> None:
     school.release()
     before = contents(school.out)
     moved = {s: replace(p, completion=90.0) if s == 5 else p for s, p in WEEK.items() if s != 7}
@@ -249,7 +249,7 @@ def test_the_command_tells_what_it_released_and_warns_of_what_changed(
     second = CliRunner().invoke(app, ["aggregates"])
     assert second.exit_code == 0
     assert "nothing new was released" in second.output
-    assert "The records of 2026-W37 are others now" in second.output
+    assert "The records of 2026-W37 have changed since" in second.output
     assert contents(school.out) == contents(tmp_path / "given")
 
 

@@ -37,9 +37,9 @@ def rows_of(school: School, k: int = K) -> list[Any]:
     return [row for release in school.release(k=k).released for row in release.rows]
 
 
-def narrowest(school: School, rows: list[Any], measure: str, *, is_exact: bool, in_whole_numbers: bool = True) -> float:
-    """The least that stays open of any student's value, in points."""
-    known = puzzle(school, rows, measure, exact=is_exact)
+def narrowest(school: School, rows: list[Any], measure: str, *, in_whole_numbers: bool = True) -> float:
+    """The least that stays open of any student's value, in points, to who knows the exact sums."""
+    known = puzzle(school, rows, measure, exact=True)
     known.whole = known.whole and in_whole_numbers
     return min(100 * (most - least) for s in known.students for least, most in [known.range_of([s])])
 
@@ -51,7 +51,7 @@ def test_a_class_of_about_k_students_of_a_larger_school(tmp_path: Path, size: in
     school = School(tmp_path / "w").publish(class_of(size) | others)
     rows = rows_of(school)
     assert (("class", 101) in shown(rows, "completion")) == (size >= K)
-    assert narrowest(school, rows, "completion", is_exact=True) > OPEN
+    assert narrowest(school, rows, "completion") > OPEN
     if size < K:
         least, most = puzzle(school, rows, "completion", exact=True).range_of(
             members(school.weeks[0], "class", 101, "")
@@ -73,8 +73,8 @@ def test_one_student_who_moves_is_not_given_away(tmp_path: Path, move: str) -> N
     school = School(tmp_path / "w").publish(first, second)
     rows = rows_of(school)
     assert shown(rows, "completion").count(("class", 101)) == 2
-    assert narrowest(school, rows, "completion", is_exact=True) > OPEN
-    assert narrowest(school, rows, "active", is_exact=True) == 100
+    assert narrowest(school, rows, "completion") > OPEN
+    assert narrowest(school, rows, "active") == 100
 
 
 @pytest.mark.usefixtures("exact")
@@ -86,7 +86,7 @@ def test_without_cohorts_the_attack_finds_the_one_who_left(tmp_path: Path, monke
     monkeypatch.setattr(cohorts, "choose", of_the_day)
     first = class_of(25)
     school = School(tmp_path / "w").publish(first, {s: p for s, p in first.items() if s != 7})
-    assert narrowest(school, rows_of(school), "completion", is_exact=True) < 0.01
+    assert narrowest(school, rows_of(school), "completion") < 0.01
 
 
 @pytest.mark.usefixtures("exact")
@@ -97,18 +97,18 @@ def test_a_class_begins_anew_once_k_students_are_others(tmp_path: Path) -> None:
     rows = rows_of(school)
     since = [r["members_since"] for r in rows if r["level"] == "class" and r["measure"] == "completion"]
     assert since == ["2026-09-07", "2026-09-07", "2026-09-21"]
-    assert narrowest(school, rows, "completion", is_exact=True) > OPEN
+    assert narrowest(school, rows, "completion") > OPEN
 
 
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("active", [0, 1, K - 1, K, 30 - K, 29, 30])
-def test_all_none_and_nearly_so(tmp_path: Path, active: int) -> None:
+def test_classes_in_which_all_or_none_or_nearly_so_are_active(tmp_path: Path, active: int) -> None:
     pupils = {n: Pupil((101,), 100.0 if n < active else 0.0, None, n < active) for n in range(30)}
     school = School(tmp_path / "w").publish(pupils)
     rows = rows_of(school)
     assert bool(shown(rows, "active")) == (K <= active <= 30 - K)
-    assert narrowest(school, rows, "active", is_exact=True) == 100
-    assert narrowest(school, rows, "completion", is_exact=True) > OPEN
+    assert narrowest(school, rows, "active") == 100
+    assert narrowest(school, rows, "completion") > OPEN
 
 
 @pytest.mark.usefixtures("exact")
@@ -118,7 +118,7 @@ def test_a_group_of_everybody_and_its_complement(tmp_path: Path) -> None:
     school = School(tmp_path / "w").publish(pupils)
     rows = rows_of(school)
     assert shown(rows, "completion") == [("school", 41)]
-    assert narrowest(school, rows, "completion", is_exact=True) > OPEN
+    assert narrowest(school, rows, "completion") > OPEN
 
 
 SEEDS = range(10)
@@ -130,9 +130,9 @@ def test_random_schools_over_weeks_without_rounding(tmp_path: Path, seed: int) -
     rng = random.Random(seed)
     school = School(tmp_path / "w").publish(*random_weeks(rng, rng.randint(20, 70), 3))
     rows = rows_of(school, k=3)
-    assert narrowest(school, rows, "completion", is_exact=True) > OPEN
+    assert narrowest(school, rows, "completion") > OPEN
     # In whole numbers it takes the rounding, too: of a few schools exact counts would leave only one answer.
-    assert narrowest(school, rows, "active", is_exact=True, in_whole_numbers=False) > OPEN
+    assert narrowest(school, rows, "active", in_whole_numbers=False) > OPEN
 
 
 @pytest.mark.parametrize("seed", daily(SEEDS, 5))

@@ -63,7 +63,7 @@ def test_a_group_that_one_student_leaves_or_joins_is_not_shown_beside_the_earlie
     assert kept(later, fixed=[span(1, 25)]) == []
 
 
-def test_a_group_that_k_students_left_is() -> None:
+def test_a_group_that_k_students_left_is_shown_beside_the_earlier_one() -> None:
     assert kept(span(1, 20), fixed=[span(1, 30)]) == [0]
 
 
@@ -149,7 +149,7 @@ def test_an_exposure_is_what_the_projection_says_or_on_the_same_side_of_the_limi
         assert exposure >= true - 1e-3 if exposure < enough else exposure <= true + 1e-3
 
 
-def test_what_cells_leave_open_is_what_the_projection_says_whoever_was_taken_out(
+def test_what_cells_leave_open_is_what_the_projection_says_after_some_were_taken_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rng = random.Random(1)

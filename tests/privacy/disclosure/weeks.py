@@ -144,7 +144,7 @@ def puzzle(
 
 
 def exactly(total: float, size: int, *, counted: bool) -> dict[str, Any]:
-    """What stands in a row if nothing is rounded."""
+    """What a row says if nothing is rounded."""
     return {"students": size, "count": round(total)} if counted else {"students": size, "average": 100 * total / size}
 
 

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, time
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-import dagster as dg
 import pytest
-import time_machine
 
-from pipelines.operations import erase as erasing
 from tests.support import graph
-from tests.support.graph import Job
 from tests.support.nights import House, new_house, night
 from tests.support.processes import canary
 from tests.support.processes.kills import killed_or_done
 from tests.support.records import classes, students
+from tests.support.warehouses.erasures import erase
 from tests.support.wire.service import Asked, Reply
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_200)]
 
-SYNC = {"rollbook/sync": "nightly"}
 OTHERS = 30
-
-
-def run(job: Job, house: House, number: int) -> dg.ExecuteInProcessResult:
-    house.at(number)
-    with time_machine.travel(datetime.combine(night(number), time(2, 15), UTC), tick=True):
-        return job.run(night(number), tags=SYNC)
 
 
 def received(house: House, number: int) -> list[tuple[object, ...]]:
@@ -48,19 +37,19 @@ def test_nights_around_an_erasure_are_green_and_hold_nothing_of_the_student(tmp_
         new_house([*students(OTHERS), canary.canary()], classes(2), hold_changed_percent="75") as house,
         graph.job(house, home) as job,
     ):
-        assert run(job, house, 1).success
+        assert job.nightly(house, 1).success
         assert canary.found(home)  # the id, in a preview
-        erasing.erase(house.rollbook(), 5, reason="case 1", confirm=lambda _: True, home=home)
-        assert run(job, house, 2).success
+        erase(house, 5, home=home)
+        assert job.nightly(house, 2).success
         assert house.query("SELECT COUNT(*), COUNT(*) FILTER (student_id = 5) FROM history.students") == [(OTHERS, 0)]
         house.service.on(erase_meanwhile, path="classes")
-        assert run(job, house, 3).success
+        assert job.nightly(house, 3).success
         (process,) = waiting
         assert not killed_or_done(process)
         assert canary.found(house.warehouse) == {}
-        assert run(job, house, 4).success
+        assert job.nightly(house, 4).success
         assert canary.found(house.warehouse) == {}
         assert {k: v for k, v in house.examined().items() if v} == {}
         assert house.query("SELECT COUNT(*) FROM students") == [(OTHERS - 1,)]
-        # Who is erased is not among those received, on the nights before and after alike.
+        # An erased student does not count as received, on the nights before and after alike.
         assert [received(house, n) for n in (1, 2, 3, 4)] == [[("students", OTHERS - 1), ("classes", 2)]] * 4

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import duckdb
 import pytest
 
-from pipelines.operations import erase as erasing
 from pipelines.privacy.codes import Codes
 from pipelines.privacy.disclosure import aggregates
 from pipelines.privacy.disclosure.releases import Releases
@@ -15,6 +13,8 @@ from pipelines.sync import always
 from tests.support.nights import House, new_house, night
 from tests.support.processes import canary
 from tests.support.records import classes, student, students
+from tests.support.warehouses.erasures import erase
+from tests.support.warehouses.pseudonyms import rows
 
 
 @pytest.fixture
@@ -31,19 +31,10 @@ def house() -> Iterator[House]:
         yield made
 
 
-def erase(house: House) -> dict[str, int]:
-    """Erase the canary; returns the certificate's counts."""
-    certificate = erasing.erase(house.rollbook(), canary.ID, reason="case 12", confirm=lambda _: True)
-    return dict(certificate.counts)
-
-
 def coded(house: House) -> set[int]:
     """The students of the pseudonymous file, by their codes, now and ever."""
-    with duckdb.connect(str(house.warehouse / "rollbook-pseudonymous.duckdb"), read_only=True) as con:
-        return {
-            code for table in ("students", "student_classes")
-            for (code,) in con.execute(f"SELECT DISTINCT student_id FROM history.{table}").fetchall()
-        }  # fmt: skip
+    query = "SELECT student_id FROM history.students UNION SELECT student_id FROM history.student_classes"
+    return {code for (code,) in rows(house, query)}
 
 
 def released_ids(house: House) -> set[int]:
@@ -61,7 +52,7 @@ def test_code_file_and_released_figures_forget_the_student_and_nobody_else(house
     assert release.codes[canary.ID] in coded(house)
     assert any(name.startswith("private/") for name in canary.found(house.warehouse))
 
-    counts = erase(house)
+    counts = erase(house).counts
     assert counts["codes"] == 1
     assert counts["releases"] >= 1
     others = {s: code for s, code in release.codes.items() if s != canary.ID}

@@ -7,8 +7,7 @@ import io
 import json
 import re
 import stat
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from pipelines.store.relations import KEPT, OBSERVED
 from pipelines.tables import TABLES
 from pipelines.views import catalog
 from tests.support.nights import House, new_house, night, without_views
-from tests.support.processes.commands import run_command
+from tests.support.processes.commands import run_at
 from tests.support.records import MISSING, classes, school_class, student
 from tests.support.warehouses.subjects import EVIL, ME, OTHERS, column, me, neighbour
 from tests.support.wire import faults
@@ -115,7 +114,7 @@ def test_it_holds_each_row_about_the_student_of_every_table_and_view(house: Hous
 
 
 def test_no_table_names_students_by_a_column_that_is_not_looked_at() -> None:
-    """A column of a new name that holds students' ids must be told to `about_students.sql`."""
+    """A column with a new name that holds students' ids must be added to `about_students.sql`."""
     names = {c.name for t in TABLES.values() for c in t.columns} | {
         c.name for r in (*KEPT, OBSERVED) for c in r.columns
     }
@@ -208,32 +207,20 @@ def test_the_page_shows_names_as_text_and_loads_nothing(files: dict[str, bytes])
 # --- the file --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def run(house: House) -> Callable[..., subprocess.CompletedProcess[str]]:
-    def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        own = {"ROLLBOOK_WAREHOUSE": str(house.warehouse), "COLUMNS": "250"}
-        return run_command(*arguments, env=own | env, cwd=Path("/"))
-
-    return command
-
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def test_the_command_writes_a_private_file_once_and_logs_it(house: House, run: Run, tmp_path: Path) -> None:
+def test_the_command_writes_a_private_file_once_and_logs_it(house: House, tmp_path: Path) -> None:
     out = tmp_path / "me.zip"
-    done = run("subject", str(ME), "--out", str(out))
+    done = run_at(house.warehouse, "subject", str(ME), "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert f"rows about the student to {out}." in done.stdout
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     with ZipFile(out) as zipped:
         assert {info.external_attr >> 16 for info in zipped.infolist()} == {0o600}
     written = out.read_bytes()
-    again = run("subject", str(ME), "--out", str(out))
+    again = run_at(house.warehouse, "subject", str(ME), "--out", str(out))
     assert (again.returncode, again.stdout) == (2, "")
     assert "is there already: name another file, or write over it with --replace" in " ".join(again.stderr.split())
     assert out.read_bytes() == written
-    assert run("subject", str(ME), "--out", str(out), "--replace").returncode == 0
+    assert run_at(house.warehouse, "subject", str(ME), "--out", str(out), "--replace").returncode == 0
     logged = [(e.kind, e.students, e.what) for e in access.entries(house.warehouse).entries]
     assert logged == [("subject", 1, "")] * 2
     assert str(ME) not in (house.warehouse / "private" / "access.jsonl").read_text()
@@ -241,8 +228,8 @@ def test_the_command_writes_a_private_file_once_and_logs_it(house: House, run: R
 
 
 @pytest.mark.parametrize("ident", ["999", "4712", "9223372036854775807"])
-def test_an_unknown_student_is_an_error_and_leaves_no_file(run: Run, tmp_path: Path, ident: str) -> None:
-    done = run("subject", ident, "--out", str(tmp_path / "f.zip"))
+def test_an_unknown_student_is_an_error_and_leaves_no_file(house: House, tmp_path: Path, ident: str) -> None:
+    done = run_at(house.warehouse, "subject", ident, "--out", str(tmp_path / "f.zip"))
     assert (done.returncode, done.stdout) == (2, "")
     assert f"Nothing is held about a student {ident}" in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -250,9 +237,9 @@ def test_an_unknown_student_is_an_error_and_leaves_no_file(run: Run, tmp_path: P
 
 @pytest.mark.parametrize(("out", "said"), [("no/f.zip", "is not a folder: make it first"), (".", "is a folder")])
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_read(
-    run: Run, tmp_path: Path, out: str, said: str
+    house: House, tmp_path: Path, out: str, said: str
 ) -> None:
-    done = run("subject", str(ME), "--out", str(tmp_path / out))
+    done = run_at(house.warehouse, "subject", str(ME), "--out", str(tmp_path / out))
     assert done.returncode == 2
     assert said in " ".join(done.stderr.split())
 

@@ -15,7 +15,7 @@ from pipelines.privacy.subject_access import bundle, traces
 from pipelines.privacy.subject_access.excerpts import LEFT_OUT
 from pipelines.privacy.subject_access.subject import gather
 from tests.support.nights import House, new_house, night
-from tests.support.processes.commands import run_command
+from tests.support.processes.commands import run_at
 from tests.support.records import Records, classes
 from tests.support.tiers import daily
 from tests.support.warehouses.subjects import ME, OTHERS, column, me, neighbour, section
@@ -29,9 +29,8 @@ def fresh() -> Iterator[House]:
 
 
 @pytest.mark.slow
-def test_exports_that_hold_the_student_are_named_whatever_their_format(fresh: House) -> None:
+def test_exports_that_hold_the_student_are_named_in_every_format(fresh: House) -> None:
     fresh.sync()
-    env = {"ROLLBOOK_WAREHOUSE": str(fresh.warehouse)}
     folder = fresh.warehouse / "exports"
     for question, name in [
         ("students", "students.csv"), ("students", "s.parquet"), ("students", "s.xlsx"), ("classes", "classes.csv"),
@@ -39,7 +38,7 @@ def test_exports_that_hold_the_student_are_named_whatever_their_format(fresh: Ho
         (f"FROM students WHERE student_id <> {ME}", "others.parquet"),
     ]:  # fmt: skip
         folder.mkdir(exist_ok=True)
-        done = run_command("export", question, "--out", str(folder / name), env=env, cwd=Path("/"))
+        done = run_at(fresh.warehouse, "export", question, "--out", str(folder / name))
         assert done.returncode == 0, done.stderr
     for name in ("damaged.parquet", "damaged.xlsx"):
         (folder / name).write_bytes(b"PAR1")
@@ -95,7 +94,7 @@ def test_before_anything_is_published_the_landings_answer(fresh: House) -> None:
     fresh.lose_published()
     got = gather(fresh.warehouse, ME)
     assert [s.name for s in got.sections if s.rows] == ["raw.records"]
-    assert got.remarks[0] == "Nothing is published yet, so this is what the landings hold."
+    assert got.remarks[0] == "Nothing is published yet, so this holds only what was landed."
     with pytest.raises(ArgumentError, match="Nothing is held about a student 7"):
         gather(fresh.warehouse, 7)
 
@@ -118,7 +117,7 @@ def test_a_damaged_landing_is_not_passed_over(fresh: House) -> None:
 
 @pytest.mark.slow
 def test_a_record_that_no_decoder_reads_is_found_by_its_id(fresh: House) -> None:
-    """Half an emoji in the name, or bytes that are no UTF-8."""
+    """Half an emoji in the name, or bytes that are not UTF-8."""
     for number, odd in ((1, rb"half \ud83d"), (2, b"odd \xff\xfe"), (3, b"fine")):
         fresh.service.on(faults.rewritten({b"ODD NAME": odd}), path="students", times=None)
         records: Records = [me(name="ODD NAME"), *OTHERS]

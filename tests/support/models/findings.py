@@ -35,7 +35,7 @@ def _unstated(states: States, silent: list[tuple[str, int, date]]) -> Iterator[R
 
 
 def _since(states: States, holds: Callable[[Any], bool]) -> date:
-    """The first day of the unbroken time until now in which it holds."""
+    """The first day since when it holds without a break until now."""
     back = takewhile(lambda day: holds(states[day]), sorted(states, reverse=True))
     return list(back)[-1]
 

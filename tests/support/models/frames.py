@@ -11,7 +11,7 @@ from tests.support.warehouses.school import DAYS, School
 
 
 def text(value: Any) -> Any:
-    """A cell as plain Python, so that every way to say nothing is the same one."""
+    """A cell as plain Python: NULL, NaN and NaT are all None."""
     if value is None or value is pd.NaT or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
         return None
     if isinstance(value, pd.Timestamp):

@@ -23,7 +23,7 @@ Version = tuple[Row, Row, date, date | None]
 
 
 def only(watched: Mapping[str, Table], patch: pytest.MonkeyPatch) -> None:
-    """Give Rollbook these tables only: the others take the same code, and as much time again."""
+    """Give Rollbook these tables only: the others run the same code and take as much time again."""
     for module in ("history.engine", "lake", "schema", "compare"):
         patch.setattr(f"pipelines.store.{module}.TABLES", watched)
     for module in ("store.lake", "store.compare", "store.warehouse", "flatten.rows"):

@@ -1,10 +1,9 @@
-"""A pupil with a distinctive text in every field, and a scan of whatever files there are for any of them."""
+"""A pupil with a distinctive text in every field, and a scan of files for any of these texts."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import multiprocessing
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,7 +20,7 @@ from pipelines.landing.manifest import Body
 from pipelines.operations import erase as erasing
 from pipelines.settings import load
 from pipelines.sync import Rollbook
-from tests.support.processes.kills import die_at_step, killed_or_done
+from tests.support.processes.kills import die_at_step, forked, killed_or_done
 from tests.support.records import Record, student
 
 ID = 739184620571
@@ -71,21 +70,22 @@ def killed(warehouse: Path, die_at: int) -> bool:
 
 def started(warehouse: Path, die_at: int | None = None) -> BaseProcess:
     """Erase the pupil in a process of its own, which may be killed at any instant, or kills itself before a step."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.support.processes.canary"])
-    process = context.Process(target=erase, args=(warehouse, die_at), daemon=True)
-    process.start()
-    return process
+    return forked(erase, warehouse, die_at)
 
 
 def found(*folders: Path) -> dict[str, list[str]]:
-    """The texts in each file that holds any of them: in its name, its bytes, and whatever it says when it is read."""
+    """The texts in each file that holds any of them: in its name, its bytes, and its content as it is read."""
     there = {}
     for folder in folders:
         for path in sorted(p for p in folder.rglob("*") if p.is_file()):
             if hits := _hits(path):
                 there[str(path.relative_to(folder))] = sorted(hits)
     return there
+
+
+def contents(path: Path) -> str:
+    """All that a file says: its bytes, and what they are when they are unpacked."""
+    return b"\n".join(_pieces(path, path.read_bytes())).decode(errors="replace")
 
 
 def _hits(path: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""A clock that stands still, for other processes too."""
+"""A stopped clock, for other processes too."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Rollbook's command in a process of its own, and the Dagster home that it works in.
 
-The process is forked from one that has imported what all commands stand on: to start a Python and import it takes a
+The process is forked from one that has imported what all commands need: to start a Python and import it takes a
 second of a core, ten times as long as most commands take.
 """
 
@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pipelines.settings import ROOT
@@ -63,6 +64,12 @@ def run_command(
         return subprocess.CompletedProcess([*COMMAND, *arguments], process.exitcode, out, err)
 
 
+def run_at(warehouse: Path, *arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the command over a warehouse, without a key and from another folder: those who read need neither."""
+    own = {"ROLLBOOK_WAREHOUSE": str(warehouse), "COLUMNS": "250"}
+    return run_command(*arguments, env=own | env, cwd=Path("/"), stdin=stdin)
+
+
 def _run(arguments: tuple[str, ...], variables: dict[str, str], cwd: Path, streams: list[Path]) -> None:
     """Be the command: with its arguments, its variables, its folder and its three streams."""
     for number, (stream, how) in enumerate(zip(streams, (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY), strict=True)):
@@ -83,3 +90,39 @@ def dagster_home(home: Path) -> Path:
     home.mkdir(exist_ok=True)
     shutil.copyfile(ROOT / "dagster_home" / "dagster.yaml", home / "dagster.yaml")
     return home
+
+
+class Program:
+    """A Python program in a process of its own, which is told lines and answers with lines."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process, self._input, self._output = process, process.stdin, process.stdout
+
+    def read(self) -> str:
+        """The next line that it says."""
+        return self._output.readline().rstrip("\n")
+
+    def ask(self, line: object) -> str:
+        """Tell it a line; returns its answer."""
+        self._input.write(f"{line}\n")
+        self._input.flush()
+        return self.read()
+
+    def end(self) -> list[str]:
+        """End its input and wait for it; returns what else it said. It must have met no error."""
+        said, _ = self.process.communicate(timeout=60)
+        assert self.process.returncode == 0
+        return said.splitlines()
+
+
+@contextmanager
+def program(*arguments: object) -> Iterator[Program]:
+    """Run Python with these arguments for as long as the block lasts."""
+    command = [sys.executable, *map(str, arguments)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Program(process)
+        finally:
+            process.kill()

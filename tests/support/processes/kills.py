@@ -56,9 +56,14 @@ class Job:
 
 def start(job: Job, *, die_at: int | None = None) -> BaseProcess:
     """Start a writer; with `die_at`, it kills itself just before its n-th step."""
+    return forked(_work, job, die_at)
+
+
+def forked(work: Callable[..., None], *arguments: Any) -> BaseProcess:
+    """Start some work in a process that is forked from one that has imported it."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.support.processes.kills"])
-    process = context.Process(target=_work, args=(job, die_at), daemon=True)
+    context.set_forkserver_preload([work.__module__])
+    process = context.Process(target=work, args=arguments, daemon=True)
     process.start()
     return process
 
@@ -74,7 +79,7 @@ def killed_or_done(process: BaseProcess, *, after: float | None = None) -> bool:
 
 
 class RandomKills:
-    """Kills writers at random instants of their work, and keeps up with how long the work takes on this machine."""
+    """Kills writers at random instants of their work, and measures how long the work takes on this machine."""
 
     def __init__(self, seed: int) -> None:
         self.seconds = 1.0
@@ -89,7 +94,7 @@ class RandomKills:
         self.seconds = max(0.2, time.monotonic() - began)
 
     def kill(self, process: BaseProcess) -> None:
-        """Kill a writer before it is done. If it was done earlier, the work takes less time by now."""
+        """Kill a writer before it is done. If it was done earlier, the work now takes less time."""
         if killed_or_done(process, after=self._random.uniform(0, 0.8 * self.seconds)):
             self.killed += 1
         else:

@@ -25,7 +25,7 @@ NOBODY = 65534
 
 
 class Disk:
-    """A disk of its own. `full` fills it up to some bytes; `read_only` makes it so."""
+    """A disk of its own. `full` fills it up to some bytes; `read_only` mounts it read-only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -37,7 +37,7 @@ class Disk:
         return stat.f_bavail * stat.f_frsize
 
     def fill(self, leave: int = 0) -> None:
-        """Fill it, but for so many bytes."""
+        """Fill it up to so many bytes."""
         with self._ballast.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, max(self.free - leave, 1))
 
@@ -106,9 +106,7 @@ def no_file_above(size: int) -> Callable[[], None]:
     return limit
 
 
-def in_another_process(
-    work: Callable[[], Any], *, first: Callable[[], None] = lambda: None, seconds: float = 60
-) -> Any:
+def in_another_process(work: Callable[[], Any], *, first: Callable[[], None] = lambda: None) -> Any:
     """Do some work in a forked process, after `first`; returns what it returned, or the exception it raised."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
@@ -116,7 +114,7 @@ def in_another_process(
     process.start()
     theirs.close()
     try:
-        if not ours.poll(seconds):
+        if not ours.poll(60):
             raise TimeoutError("the other process did not answer")
         return ours.recv()
     finally:
@@ -130,7 +128,7 @@ def _work(work: Callable[[], Any], first: Callable[[], None], results: Connectio
     try:
         first()
         result = work()
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it is what the test is about
+    except BaseException as error:  # noqa: BLE001 - it is what the test is about
         result = error
         result.__cause__ = result.__context__ = None
         if not hasattr(error, "message"):
@@ -139,7 +137,7 @@ def _work(work: Callable[[], Any], first: Callable[[], None], results: Connectio
     results.close()
 
 
-# --- what is left over -----------------------------------------------------------------------------------------------
+# --- what files there are -----------------------------------------------------------------------------------------------
 
 
 def open_below(root: Path) -> list[str]:
@@ -153,6 +151,17 @@ def open_below(root: Path) -> list[str]:
         if target.startswith(f"{root}/"):
             found.append(target)
     return sorted(found)
+
+
+def reached(warehouse: Path, bit: int) -> set[str]:
+    """The files and folders in which others (0o004) or the group (0o040) can open a file: all folders let them in."""
+    found = set()
+    for path in (p for p in warehouse.rglob("*") if p.is_file()):
+        real = path.resolve()
+        above = [p for p in real.parents if p == warehouse or warehouse in p.parents]
+        if real.stat().st_mode & bit and all(p.stat().st_mode & bit >> 2 for p in above):
+            found.add(path.relative_to(warehouse).parts[0])
+    return found
 
 
 def left_over(warehouse: Path) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -15,6 +16,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import dagster as dg
+
+from pipelines.runs import PROCESS_TAG
 from pipelines.settings import ROOT
 from tests.support.processes.commands import COMMAND, dagster_home
 
@@ -22,6 +26,7 @@ T = TypeVar("T")
 
 # A busy machine takes long to import Dagster four times.
 START_WITHIN = 240.0
+RUNS = "query { runsOrError { ... on Runs { results { runId status startTime tags { key value } } } } }"
 
 
 def until(look: Callable[[], T | None], seconds: float, every: float = 0.3) -> T:
@@ -36,10 +41,15 @@ def until(look: Callable[[], T | None], seconds: float, every: float = 0.3) -> T
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-    return port
+    """A port that nobody listens on, for a server that is about to start.
+
+    The kernel assigns ports from 32768 on to any socket that asks for none in particular. One of those could be given
+    to another test before the server is there.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 class Served:
@@ -52,14 +62,14 @@ class Served:
         self.log = log
 
     def family(self) -> set[int]:
-        """The ids of all processes that carry this server's DAGSTER_HOME, whoever their parent is by now."""
+        """The ids of all processes that carry this server's DAGSTER_HOME, no matter who their parent is now."""
         mark = f"DAGSTER_HOME={self.log.parent}\0".encode()
         found = set()
         for folder in Path("/proc").iterdir():
             try:
                 if folder.name.isdecimal() and mark in (folder / "environ").read_bytes() + b"\0":
                     found.add(int(folder.name))
-            except OSError:  # somebody else's, or gone by now
+            except OSError:  # somebody else's, or already gone
                 continue
         return found - {os.getpid()}
 
@@ -78,6 +88,18 @@ class Served:
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})  # noqa: S310
         with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - loopback
             return json.load(answer)["data"]
+
+    def runs(self) -> list[dict[str, Any]]:
+        """The id, status, start and tags of all runs, the newest first."""
+        found = self.ask(RUNS)["runsOrError"]["results"]
+        return [{**run, "tags": {tag["key"]: tag["value"] for tag in run["tags"]}} for run in found]
+
+    def worker_of(self, run_id: str) -> int | None:
+        """The process that does a run's work, once it has said so."""
+        with dg.DagsterInstance.from_config(str(self.log.parent)) as instance:
+            run = instance.get_run_by_id(run_id)
+        tag = run.tags.get(PROCESS_TAG, "").split(":") if run else [""]
+        return int(tag[2]) if tag[0] == run_id else None
 
     def answers(self) -> bool:
         """Whether the UI is up; fails when the command ended instead."""
@@ -118,9 +140,9 @@ def served_bare(env: Mapping[str, str], port: int, *arguments: str) -> Iterator[
         try:
             until(served.answers, START_WITHIN)
         except AssertionError as error:
-            raise AssertionError(
-                f"not up within {START_WITHIN:g} seconds; its log: {log.read_text()[-4000:]}"
-            ) from error
+            ended = process.poll()
+            state = "still starting" if ended is None else f"ended with {ended}"
+            raise AssertionError(f"not up ({state}); its log: {log.read_text()[-4000:]}") from error
         yield served
     finally:
         if process.poll() is None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import duckdb
 from typer.testing import CliRunner
 
 from pipelines import settings
 from pipelines.cli import app
 from pipelines.privacy.codes import Codes
+from tests.support import reading
 from tests.support.nights import without_views
-from tests.support.processes import canary
+from tests.support.processes import canary, machines
 from tests.support.records import within
 from tests.support.warehouses.district import District, new_district
 from tests.support.warehouses.pseudonyms import Secrets, pupil, pupils, taught
@@ -43,17 +42,6 @@ def coded_district(secrets: Secrets) -> Iterator[District]:
         yield made
 
 
-@contextmanager
-def copied(played: District, folder: Path) -> Iterator[District]:
-    """The same in a folder of its own."""
-    was, played.warehouse = played.warehouse, folder / "warehouse"
-    shutil.copytree(was, played.warehouse, symlinks=True)
-    with played.in_environment(), without_views():
-        yield played
-    played.warehouse = was
-    played.write(WITHOUT_NAMES)
-
-
 def file_of(district: District) -> Path:
     """The file under test."""
     return district.warehouse / "fleet-pseudonymous.duckdb"
@@ -61,13 +49,7 @@ def file_of(district: District) -> Path:
 
 def rows(district: District, query: str) -> list[tuple[Any, ...]]:
     """What an analyst would get from it."""
-    return of(file_of(district), query)
-
-
-def of(file: Path, query: str) -> list[tuple[Any, ...]]:
-    """The same from another file."""
-    with duckdb.connect(file, read_only=True) as con:
-        return con.execute(query).fetchall()
+    return reading.rows(file_of(district), query)
 
 
 def codes(district: District, name: str) -> dict[int, int]:
@@ -98,8 +80,8 @@ def write(district: District, name: str) -> None:
 
 
 def version(file: Path) -> str:
-    """Of which build a file is."""
-    ((found,),) = of(file, "SELECT id FROM spans.version")
+    """The build that made a file."""
+    ((found,),) = reading.rows(file, "SELECT id FROM spans.version")
     return str(found)
 
 
@@ -109,16 +91,5 @@ def texts(district: District) -> set[str]:
 
 
 def reached(warehouse: Path) -> set[str]:
-    """What lies in the common folder and can be opened by accounts that are not in the group."""
-    found = set()
-    for path in (p for p in warehouse.rglob("*") if p.is_file()):
-        first = path.relative_to(warehouse).parts[0]
-        real = path.resolve()
-        above = [p for p in real.parents if p == warehouse or warehouse in p.parents]
-        if (
-            first not in (ASH, BIRCH, CEDAR)
-            and real.stat().st_mode & 0o004
-            and all(p.stat().st_mode & 1 for p in above)
-        ):
-            found.add(first)
-    return found
+    """What of the common folder can be opened by accounts that are not in the group."""
+    return machines.reached(warehouse, 0o004) - {ASH, BIRCH, CEDAR}

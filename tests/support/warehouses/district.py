@@ -1,4 +1,4 @@
-"""A district: several made-up schools on loopback, told apart by their keys, on one host or on several.
+"""A district: several made-up schools on loopback, each with a key of its own, on one host or on several.
 
 Each school is a `Service` of its own that nobody serves directly: its `Host` does, so that a test can give faults to
 one school (`district["ash"].on(...)`) or to all of a host, and see how many requests a host got at a time.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, time
@@ -27,10 +28,10 @@ from pipelines.fleet.file.build import Built, FleetBuild
 from pipelines.fleet.nights.outcomes import Outcome
 from pipelines.fleet.nights.runner import Fleet
 from pipelines.institutions import Registry
-from tests.support.nights import House, folder, night
+from tests.support.nights import House, folder, night, without_views
 from tests.support.processes.clocks import At
 from tests.support.processes.commands import dagster_home
-from tests.support.records import school_class, students
+from tests.support.records import classes, school_class, students
 from tests.support.wire.service import Asked, Reply, Service
 
 
@@ -88,7 +89,7 @@ class Host(Service):
 
 
 class InstitutionHouse(House):
-    """The house of one institution: its warehouse lies in the district's."""
+    """The house of one institution, whose warehouse is in the district's."""
 
     def __init__(self, common: Path, school: School) -> None:
         self.common = common
@@ -120,6 +121,18 @@ class District:
             table = {**given, **(over or {}).get(name, {})}
             lines += ["", f"[{name}]", *(f"{key} = {value}" for key, value in table.items())]
         self.registry.write_text("\n".join(lines) + "\n")
+
+    def rename(self, was: str, now: str) -> None:
+        """Give an institution another name in the registry."""
+        self.registry.write_text(self.registry.read_text().replace(f"[{was}]", f"[{now}]"))
+
+    def move(self, was: str, now: str) -> InstitutionHouse:
+        """Give an institution and its folder another name; returns its house."""
+        self.rename(was, now)
+        (self.warehouse / was).rename(self.warehouse / now)
+        house = self.house(was)
+        house.warehouse, house.over = self.warehouse / now, {**house.over, "institution": now}
+        return house
 
     def environment(self) -> dict[str, str]:
         """The variables that a command needs: where the registry and the warehouses are, and all keys."""
@@ -171,6 +184,17 @@ class District:
         """Build the files of all institutions."""
         return FleetBuild(self.warehouse / settings.FLEET, self.known).build()
 
+    def left_by_builds(self) -> list[str]:
+        """The files in the folder that builds work in, apart from its lock: none once a build has ended."""
+        folder = self.warehouse / "fleet" / "_build"
+        return [p.name for p in folder.rglob("*") if p.is_file() and p.name != "lock"]
+
+    def files_with_a_key(self) -> list[Path]:
+        """The files in the district's folder, Dagster's own among them, that hold the key of a school."""
+        keys = [school.key.encode() for school in self.schools.values()]
+        files = [path for path in self.root.rglob("*") if path.is_file()]
+        return [path for path in files if any(key in path.read_bytes() for key in keys)]
+
     def asked(self) -> dict[str, int]:
         """How many requests each school has got so far."""
         return {name: len(school.requests) for name, school in self.schools.items()}
@@ -191,6 +215,27 @@ def new_district(*hosts: str | Sequence[str]) -> Iterator[District]:
         stop_forkserver()
         stack.callback(stop_forkserver)
         yield district
+
+
+@contextmanager
+def two_schools(*others: str) -> Iterator[District]:
+    """Ash and birch, of one night each, which share their students' ids; the others never synced."""
+    with new_district(["ash", "birch"], *others) as made, without_views():
+        made.house("ash").night(1, students(4), classes(1))
+        made.house("birch").night(1, students(3), classes(1))
+        yield made
+
+
+@contextmanager
+def copied(played: District, folder: Path) -> Iterator[District]:
+    """The same district with its warehouse and registry copied into another folder, as long as the block lasts."""
+    was = played.warehouse, played.registry
+    played.warehouse, played.registry = folder / "warehouse", folder / "institutions.toml"
+    shutil.copytree(was[0], played.warehouse, symlinks=True)
+    shutil.copy(was[1], played.registry)
+    with played.in_environment(), without_views():
+        yield played
+    played.warehouse, played.registry = was
 
 
 def stop_forkserver() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pipelines.operations import discard as discards
+from pipelines.operations import erase as erasing
+from pipelines.privacy.erasure.certificate import Certificate
 from pipelines.sync import always
 from tests.support.nights import House, night, without_views
 from tests.support.processes import canary
 from tests.support.records import Records, classes, student, students
 
-# What says how a file or a landing was made, and so is another afterwards.
+# What says how a file or a landing was made, and so changes with an erasure.
 MADE = (
     ("spans", "version"),
     ("spans", "days"),
@@ -23,6 +27,12 @@ def everybody(number: int) -> Records:
     """A night's students, the canary among them: one changes, one comes, one leaves."""
     changed = student(5, name=f"Night {number}")
     return [*students(4), changed, *students(6, first=6 + number), canary.canary()]
+
+
+def erase(house: House, student: int = canary.ID, **how: Any) -> Certificate:
+    """Erase a student, the canary unless told otherwise."""
+    given: dict[str, Any] = {"reason": "case 12", "confirm": lambda _: True, **how}
+    return erasing.erase(house.rollbook(), student, **given)
 
 
 def live(house: House) -> None:

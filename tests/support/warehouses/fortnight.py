@@ -24,6 +24,7 @@ from pipelines.settings import load
 from pipelines.sync import Rollbook
 from pipelines.tables import TABLES
 from tests.support.nights import folder
+from tests.support.reading import rows as rows
 
 FIRST = date(2026, 9, 14)
 DAYS = tuple(FIRST + timedelta(days=n) for n in range(14))
@@ -114,12 +115,6 @@ def export(published: Path, schemas: Iterable[str] = DATA) -> dict[str, str]:
                 con.execute(f"COPY (SELECT * FROM {name} ORDER BY ALL) TO '{path}' (FORMAT {kind})")
                 digests[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return digests
-
-
-def rows(published: Path, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-    """What an analyst would get."""
-    with duckdb.connect(published, read_only=True) as con:
-        return con.execute(query, list(parameters)).fetchall()
 
 
 def lake(warehouse: Path) -> dict[str, str]:

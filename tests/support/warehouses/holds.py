@@ -20,7 +20,7 @@ def first_night(house: House, records: Records) -> Expected:
 
 
 def is_held(house: House, number: int, records: Records, **arguments: Any) -> Hold:
-    """Sync a night that is held: exit 3, and not a byte of what readers see is another."""
+    """Sync a night that is held: exit 3, and not a byte of what readers see changes."""
     before = house.at(number).state()
     with pytest.raises(HeldError) as caught:
         house.night(number, records, **arguments)

@@ -1,20 +1,24 @@
-"""A school whose every personal value is found again, some nights of it, and the search of a file for them."""
+"""Some nights of a school whose every personal value can be recognised, and the search of a file for them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pytest
 
 from pipelines.operations.status import load_status
+from pipelines.tables import TABLES
+from tests.support import reading
 from tests.support.nights import House, new_house
 from tests.support.records import Record, Records, entry, school_class, student, within
 from tests.support.wire import faults
 
-# Ids so long and odd that no other number in a file is one of them by chance.
+# Ids so long and odd that no other number in a file equals one by chance.
 FIRST_ID, STEP = 7_310_554_908_117_003, 104_729
 STUDENTS, CLASSES = 24, (501, 502, 503)
 VERSION, DAYS = "SELECT id FROM spans.version", "SELECT * FROM spans.days"
@@ -28,7 +32,7 @@ def ident(number: int) -> int:
 
 
 def pupil(number: int, word: str = "", **over: Any) -> Record:
-    """The n-th student: each value is one of its own, which `word` makes another one."""
+    """The n-th student: each value is unique, and `word` changes it."""
     named = {
         "email": f"zaphod{word}.{number}x@pupils.example",
         "name": f"Zaphod{word} O'Beeblebrox-{number}x",
@@ -54,7 +58,7 @@ def taught() -> Records:
 
 
 class Secrets:
-    """What may stand in no pseudonymous file: WORDS, and every id that the service ever sent."""
+    """What must not be in a pseudonymous file: WORDS, and every id that the service ever sent."""
 
     def __init__(self) -> None:
         self.numbers: set[int] = set()
@@ -64,19 +68,30 @@ class Secrets:
         self.numbers |= {r["id"] for r in records}
 
     def in_bytes(self, path: Path) -> set[str]:
-        """Those that a file's bytes hold: as text (UTF-8, UTF-16) and, of ids, as numbers, too. Of an id the digits and
-        bytes are searched that it shares with others: a file may hold the rest apart.
+        """Those that a file's bytes hold: as text (UTF-8, UTF-16) and, for ids, as numbers, too, with where they are.
+
+        Of an id the digits and bytes are searched that it shares with the others: a file may store the rest elsewhere.
         """
         content = path.read_bytes()
         texts = {*WORDS, *(str(n)[:9] for n in self.numbers)}
         found = {t for t in texts for code in ("utf-8", "utf-16-le", "utf-16-be") if t.encode(code) in content}
-        shared = {n.to_bytes(8, "big")[:5] for n in self.numbers}
-        return found | {s.hex() for s in shared if s in content or s[::-1] in content}
+        for shared in {n.to_bytes(8, "big")[:5] for n in self.numbers}:
+            at = next((at for s in (shared, shared[::-1]) if (at := content.find(s)) >= 0), None)
+            if at is not None:
+                found.add(f"{shared.hex()} at byte {at}, in {content[max(at - 32, 0) : at + 32].hex()}")
+        return found
 
     def in_rows(self, path: Path) -> list[str]:
         """Those that its rows, views, macros' texts and comments show."""
         shown = "\n".join(everything(path))
         return [t for t in (*WORDS, *map(str, self.numbers)) if t in shown]
+
+
+def declare_personal(patch: pytest.MonkeyPatch, table: str, column: str) -> None:
+    """Declare that a column is personal."""
+    declared = TABLES[table]
+    changed = tuple(replace(c, personal=True) if c.name == column else c for c in declared.columns)
+    patch.setitem(TABLES, table, replace(declared, columns=changed))
 
 
 def everything(path: Path) -> Iterator[str]:
@@ -101,8 +116,7 @@ def pseudonymous(house: House) -> Path:
 
 def rows(house: House, query: str) -> list[tuple[Any, ...]]:
     """What an analyst would get from it."""
-    with duckdb.connect(pseudonymous(house), read_only=True) as con:
-        return con.execute(query).fetchall()
+    return reading.rows(pseudonymous(house), query)
 
 
 def codes(house: House) -> dict[int, int]:
@@ -129,7 +143,7 @@ def lived(secrets: Secrets) -> Iterator[House]:
         secrets.add(renamed)
         house.night(2, renamed, retaught, details="changed")
 
-        # One is gone, one has come, one is refused (its words stand in the reject), a field is unknown.
+        # One is gone, one has come, one is refused (its words are in the reject), a field is unknown.
         odd = pupil(5, registration_date="Zaphod's day") | {f"of {pupil(5)['name']}": 1}
         listed = [pupil(1, "Q"), *pupils()[1:3], odd, *pupils()[5:], pupil(STUDENTS + 1)]
         secrets.add(listed)

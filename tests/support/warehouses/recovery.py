@@ -25,7 +25,7 @@ def two_nights(house: House) -> House:
 
 
 def recovered(house: House, expected: Expected) -> None:
-    """The next sync needs no hand, and leaves nothing behind."""
+    """The next sync needs no help and leaves nothing behind."""
     house.sync()
     assert house.tables() == expected.tables()
     assert left_over(house.warehouse) == []

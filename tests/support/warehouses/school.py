@@ -22,6 +22,7 @@ from pipelines.sandbox import Sandbox
 from pipelines.settings import load
 from pipelines.sync import Rollbook
 from tests.support.nights import without_views
+from tests.support.reading import rows
 
 FIRST = date(2026, 9, 24)
 DAYS = tuple(FIRST + timedelta(days=n) for n in range(14))
@@ -63,8 +64,7 @@ class School:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """What an analyst would get, as rows."""
-        with duckdb.connect(self.published, read_only=True) as con:
-            return con.sql(query).fetchall()
+        return rows(self.published, query)
 
     def copy(self, target: Path) -> School:
         """A copy to write to, published again so that its views name its own files."""

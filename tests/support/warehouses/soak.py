@@ -12,13 +12,13 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from pipelines.errors import (
     ArgumentError,
@@ -189,7 +189,8 @@ class Soak:
         self.attempt(self.house.sync, UnreachableError)
 
     def do_other_institution(self) -> None:
-        with self.changed(self.service, school={"id": 42, "name": "Another", "key": "another"}):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.service, "school", {"id": 42, "name": "Another", "key": "another"})
             self.attempt(self.house.sync, OtherInstitutionError)
 
     def do_spoiled_walk(self) -> None:
@@ -214,7 +215,8 @@ class Soak:
                 left[0] -= 1
                 students.append(students.pop(0) | {"id": 900_000 + self.number * 10 + left[0]})
 
-        with self.changed(self.service, before=before):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.service, "before", before)
             self.sync()
 
     def do_slipped(self) -> None:
@@ -284,10 +286,10 @@ class Soak:
     def do_clock_set_back(self) -> None:
         now, newest = self.house.now, self.house.rollbook().newest()
         assert newest is not None
-        self.house.now = newest.started_at - timedelta(days=2)
-        with self.changed(self.service, now=lambda: now):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.house, "now", newest.started_at - timedelta(days=2))
+            patch.setattr(self.service, "now", lambda: now)
             self.attempt(self.house.sync, MachineError, ArgumentError)
-        self.house.now = now
 
     def do_torn_published(self) -> None:
         """The published file is cut short, zeroed or scratched."""
@@ -339,15 +341,6 @@ class Soak:
         foreseen = diff(self.house.rollbook())
         if foreseen.outcome == "synced":
             assert self.house.sync().manifest.counts == foreseen.counts
-
-    @contextmanager
-    def changed(self, of: Any, **values: Any) -> Iterator[None]:
-        before = {name: getattr(of, name) for name in values}
-        for name, value in values.items():
-            setattr(of, name, value)
-        yield
-        for name, value in before.items():
-            setattr(of, name, value)
 
     # -- what must be in it ----------------------------------------------------------------------------------------
 

@@ -37,6 +37,11 @@ class Webhook:
         """The titles and texts that were accepted."""
         return [f"{p['title']}\n{p['message']}" for p in self.posted]
 
+    @property
+    def heads(self) -> list[str]:
+        """The titles alone."""
+        return [p["title"] for p in self.posted]
+
 
 @contextmanager
 def webhook() -> Iterator[Webhook]:
@@ -105,8 +110,8 @@ class Mailbox:
 
 
 @contextmanager
-def mailbox(*, account: bool = False, tls: ssl.SSLContext | None = None) -> Iterator[Mailbox]:
-    """A mail server; with `account` it wants a login, with `tls` it offers encryption and wants it."""
+def mailbox(tls: ssl.SSLContext | None = None) -> Iterator[Mailbox]:
+    """A mail server that wants a login; with `tls` it offers encryption and wants that, too."""
     box = Mailbox()
 
     def authenticate(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
@@ -117,8 +122,8 @@ def mailbox(*, account: bool = False, tls: ssl.SSLContext | None = None) -> Iter
         box,
         hostname="127.0.0.1",
         port=0,
-        authenticator=authenticate if account else None,
-        auth_required=account,
+        authenticator=authenticate,
+        auth_required=True,
         auth_require_tls=False,
         tls_context=tls,
         require_starttls=tls is not None,

@@ -8,7 +8,7 @@ It serves lists of records as the contract says, remembers every request, and ha
         assert [r.page for r in service.asked("students")] == [1, 2, 2, 2, 3]
 
 `service.students` and `service.classes` may be changed at any time; `service.before`, called with each request before
-it is answered, may change them while they are walked. The sandbox is another thing: an institution that lives.
+it is answered, may change them while they are walked. (The sandbox is not this: it simulates an institution over many days.)
 """
 
 from __future__ import annotations
@@ -128,12 +128,7 @@ class Service:
     @property
     def url(self) -> str:
         """The base address, known once it serves."""
-        return f"http://127.0.0.1:{self._port}"
-
-    @property
-    def port(self) -> int:
-        """The port that it serves on, known once it does."""
-        return self._port
+        return f"http://127.0.0.1:{self.port}"
 
     def on(
         self,
@@ -172,7 +167,7 @@ class Service:
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._socket = socket.create_server(("127.0.0.1", 0))
-        self._port: int = self._socket.getsockname()[1]
+        self.port: int = self._socket.getsockname()[1]
         self._thread.start()
         return self
 

@@ -7,7 +7,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.settings import ROOT
+from tests.support.processes.servers import free_port, until
 from tests.support.wire import environments
 
 PINS = Path(__file__).with_name("spark.txt")
@@ -24,7 +24,7 @@ MEMORY = 640  # MB, of the driver and of each worker
 
 
 def needs_java() -> None:
-    """Without Java a test fails in CI, and elsewhere is skipped aloud."""
+    """Without Java a test fails in CI, and is skipped elsewhere."""
     if shutil.which("java") is None:
         message = "Spark needs Java: install the package openjdk-17-jre-headless, or run `make java` as root"
         if os.environ.get("CI"):
@@ -43,8 +43,7 @@ def spark_server(folder: Path) -> Iterator[str]:
     needs_java()
     python = environments.interpreter(PINS, PLACE)
     home = next((python.parents[1] / "lib").glob("python*/site-packages/pyspark"))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     options = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": port,
@@ -68,10 +67,17 @@ def spark_server(folder: Path) -> Iterator[str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": str(python),
     }
-    with (folder / "spark.log").open("wb") as log:
+    log_file = folder / "spark.log"
+
+    def is_up() -> bool:
+        assert process.poll() is None, f"Spark ended: {log_file.read_text(errors='replace')[-2000:]}"
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    with log_file.open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
         try:
-            _wait_for(port, process, folder / "spark.log")
+            until(is_up, START_WITHIN, 0.5)
             yield f"sc://127.0.0.1:{port}"
         finally:
             os.killpg(process.pid, signal.SIGTERM)
@@ -80,14 +86,3 @@ def spark_server(folder: Path) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_WITHIN
-    while True:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        assert process.poll() is None, f"Spark ended: {log.read_text(errors='replace')[-2000:]}"
-        assert time.monotonic() < deadline, f"Spark did not start: {log.read_text(errors='replace')[-2000:]}"
-        time.sleep(0.5)

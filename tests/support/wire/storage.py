@@ -8,13 +8,17 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.request import urlopen
 
+from pipelines.mirror import restore
 from pipelines.settings import ROOT
+from tests.support.nights import House
+from tests.support.processes.servers import free_port, until
 from tests.support.wire import environments
+from tests.support.wire.listeners import listening
 
 PINS = Path(__file__).with_name("s3.txt")
 PLACE = ROOT / ".venv-s3"
@@ -33,24 +37,23 @@ Fault = Callable[[str, str, int], str | None]
 def s3_server() -> Iterator[str]:
     """Yield the address of a server that is empty and accepts any credentials."""
     python = environments.interpreter(PINS, PLACE)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+
+    def is_up() -> bool:
+        assert process.poll() is None, "the S3 server ended"
+        with suppress(OSError):
+            urlopen(f"{url}/moto-api/", timeout=5).close()  # noqa: S310 - loopback
+            return True
+        return False
+
     process = subprocess.Popen(
         [str(python), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
-        url = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + START_WITHIN
-        while True:
-            try:
-                urlopen(f"{url}/moto-api/", timeout=5).close()  # noqa: S310 - loopback
-                break
-            except OSError:
-                assert process.poll() is None, "the S3 server ended"
-                assert time.monotonic() < deadline, "the S3 server did not start"
-                time.sleep(0.2)
+        until(is_up, START_WITHIN)
         yield url
     finally:
         process.terminate()
@@ -63,6 +66,15 @@ def make_bucket(url: str, name: str) -> None:
     host.request("PUT", f"/{name}")
     assert host.getresponse().status == 200
     host.close()
+
+
+def restored(house: House, into: Path) -> House:
+    """The warehouse that a restore of a house's copy and a rebuild make."""
+    restore(house.over["lake"], "", into)
+    again = House(into, house.service, lake="")
+    again.now = house.now
+    again.rollbook().rebuild()
+    return again
 
 
 class Between:
@@ -119,16 +131,11 @@ class Between:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
-        self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
+        self._listening = listening(Handler)
 
     def __enter__(self) -> Between:
-        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._listening.__enter__()}"
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join(10)
+        self._listening.__exit__(None, None, None)

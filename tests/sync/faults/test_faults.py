@@ -78,7 +78,7 @@ def test_a_disk_that_is_full_in_a_stage_is_said_and_the_next_sync_makes_it_good(
     recovered(house, expected)
 
 
-def test_wherever_a_sync_runs_out_of_room_it_says_so_and_the_next_one_makes_it_good(
+def test_a_sync_that_runs_out_of_room_anywhere_says_so_and_the_next_one_makes_it_good(
     small: tuple[House, Disk], expected: Expected
 ) -> None:
     """With a little more room each time, the sync gets a little further, until at last there is enough.
@@ -210,7 +210,7 @@ def test_a_second_writer_that_waited_long_enough_is_refused_in_a_sentence(
 
 
 def test_a_published_file_that_an_analyst_opened_for_writing_is_said(house: House, expected: Expected) -> None:
-    """They need not have: readers of a read-only connection are never in the way."""
+    """Readers with a read-only connection are never in the way."""
     context = multiprocessing.get_context("fork")
     ready, over = context.Event(), context.Event()
     analyst = context.Process(target=_hold_open, args=(house.published, ready, over), daemon=True)
@@ -272,7 +272,7 @@ def test_a_clock_that_ran_ahead_lands_nothing_and_the_next_right_night_is_as_eve
         MachineError, match=f"It is {house.now.date()} by .* and {right.date()} by that of the"
     ) as caught:
         house.sync(over=over)
-    assert caught.value.message.count("clock") == 2
+    assert "so one clock is wrong. Nothing was fetched" in caught.value.message
     assert (house.state(), house.rollbook().raw.days()) == (before, days)
     house.now = right
     recovered(house, expected)

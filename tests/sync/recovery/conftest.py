@@ -9,24 +9,25 @@ from pathlib import Path
 import pytest
 
 from tests.support.nights import Expected, House, new_house, without_views
-from tests.support.records import classes, student, students
+from tests.support.records import classes, students
+from tests.sync.recovery.losses import LISTED
 
 
 @pytest.fixture(scope="package")
 def three_nights() -> Iterator[Path]:
-    """Three nights of sixty students; on the third, number 100 is new. To be copied, not changed."""
+    """Three nights of sixty students, and one more on the third. To be copied, not changed."""
     with new_house(students(60), classes(4)) as made:
         with without_views():
             made.night(1)
             made.night(2)
-            made.night(3, [*students(60), student(100)])
+            made.night(3, LISTED)
         yield made.warehouse
 
 
 @pytest.fixture
 def house(three_nights: Path) -> Iterator[House]:
     """Those nights, in a warehouse of the test's own, on the fourth."""
-    with without_views(), new_house([*students(60), student(100)], classes(4)) as made:
+    with without_views(), new_house(LISTED, classes(4)) as made:
         shutil.copytree(three_nights, made.warehouse, symlinks=True)
         yield made.at(4)
 
@@ -34,4 +35,4 @@ def house(three_nights: Path) -> Iterator[House]:
 @pytest.fixture
 def expected() -> Expected:
     expected = Expected().night(1, students(60), classes(4)).night(2, students(60), classes(4))
-    return expected.night(3, [*students(60), student(100)], classes(4))
+    return expected.night(3, LISTED, classes(4))

@@ -1,4 +1,4 @@
-"""What may become of the published file, and of the folder of older ones."""
+"""Who is listed, and what may happen to the published file and to the folder of older ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import Callable
 import duckdb
 
 from tests.support.nights import House
+from tests.support.records import student, students
+
+# Who is listed on the third night; number 100 is new.
+LISTED = [*students(60), student(100)]
 
 
 def delete(house: House) -> None:
@@ -56,7 +60,7 @@ def put_an_older_copy_there(house: House) -> None:
 
 
 def change_rows(house: House) -> None:
-    """An analyst opens it for writing, and lets sixty students be nobody's."""
+    """An analyst opens it for writing, deletes most students and renames the others."""
     with duckdb.connect(str(house.published)) as con:
         con.execute("DELETE FROM main.students WHERE student_id <= 55")
         con.execute("UPDATE history.students SET name = 'Mine Now'")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -13,12 +13,13 @@ import pytest
 from pipelines.errors import ExpiredError
 from pipelines.operations.prune import prune as prune_now
 from tests.support.nights import Expected, House, new_house, night, without_views
-from tests.support.records import Records, classes, student, students
-from tests.sync.recovery.losses import change_rows, delete
+from tests.support.records import Records, classes, student
+from tests.support.tiers import daily
+from tests.sync.recovery.losses import LISTED, change_rows, delete
 
 
 def tonight(number: int) -> Records:
-    return [*students(60), student(100), student(100 + number)]
+    return [*LISTED, student(100 + number)]
 
 
 @pytest.fixture(scope="module")
@@ -45,24 +46,15 @@ def expired(house: House, expected: Expected, eight_nights: Path) -> Expected:
     return expected
 
 
-def test_expired_days_come_back_from_a_kept_file(house: House, expired: Expected) -> None:
-    delete(house)
-    house.sync()
-    assert house.tables() == expired.night(9, house.service.students, classes(4)).tables()
-
-
-@pytest.mark.slow
-def test_expired_days_come_back_though_the_published_file_was_changed(house: House, expired: Expected) -> None:
-    change_rows(house)
-    house.sync()
-    assert house.tables() == expired.night(9, house.service.students, classes(4)).tables()
-
-
-@pytest.mark.slow
-def test_expired_days_of_a_warehouse_without_notes_are_taken_from_its_sound_file(
-    house: House, expired: Expected
-) -> None:
+def lose_the_notes(house: House) -> None:
     (house.warehouse / "build" / "versions.json").unlink()
+
+
+@pytest.mark.parametrize("loss", daily([delete, change_rows, lose_the_notes], delete))
+def test_expired_days_come_back_from_a_file_that_holds_them(
+    house: House, expired: Expected, loss: Callable[[House], None]
+) -> None:
+    loss(house)
     house.sync()
     assert house.tables() == expired.night(9, house.service.students, classes(4)).tables()
 
@@ -73,10 +65,9 @@ def test_where_expired_days_would_be_lost_a_sync_lands_fails_and_says_so(house: 
     with pytest.raises(ExpiredError) as lost:
         house.sync()
     assert lost.value.exit_code == 1
-    assert f"The history of 5 days ({night(1)} to {night(5)}) was only in a published file that is gone" in str(
-        lost.value
-    )
-    assert "rollbook rebuild --accept-loss" in str(lost.value)
+    gone = f"The history of 5 days ({night(1)} to {night(5)}) was only in a published file that is gone"
+    assert gone in lost.value.message
+    assert "rollbook rebuild --accept-loss" in lost.value.message
     assert [m.verdict for m in house.landings(night(9))] == [None]
     assert not house.published.exists()
     with pytest.raises(ExpiredError):
@@ -87,7 +78,7 @@ def test_where_expired_days_would_be_lost_a_sync_lands_fails_and_says_so(house: 
     assert list(done.rebuilt) == [night(6), night(7), night(8)]
     left = Expected()
     for number in (6, 7, 8):
-        left.night(number, [*students(60), student(100), student(100 + number)], classes(4))
+        left.night(number, tonight(number), classes(4))
     left.night(9, house.service.students, classes(4), unproven=["students", "classes"])
     assert house.tables() == left.tables()
     house.at(10).sync()
@@ -114,9 +105,9 @@ def test_readers_get_the_newest_kept_file_which_is_no_longer_rotated_away(house:
 
 @pytest.mark.slow
 def test_refused_records_of_expired_days_are_in_no_file_any_more(house: House) -> None:
-    house.service.students = [*students(60), student(100), student(101, email=None, name="Zebedee Canary")]
+    house.service.students = [*LISTED, student(101, email=None, name="Zebedee Canary")]
     house.sync()
-    house.service.students = [*students(60), student(100)]
+    house.service.students = LISTED
     house.over = {"keep_days": 2}
     for number in range(5, 9):
         house.at(number).sync()

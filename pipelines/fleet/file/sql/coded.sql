@@ -1,4 +1,4 @@
--- What an institution's pseudonymous file is made from, and which school it is.
+-- The version of an institution's pseudonymous file, and its school.
 SELECT
     r.version, r.published_at, r.newest_day,
     (SELECT MAX(school_id) FROM main.institution),

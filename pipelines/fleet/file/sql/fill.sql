@@ -1,4 +1,4 @@
--- Fills a table of the fleet's file with what the institutions give of it.
+-- Fills a table of the fleet's file from the institutions' parts.
 INSERT INTO {{ into }} BY NAME
 SELECT
     institution,

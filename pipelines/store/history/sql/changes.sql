@@ -1,10 +1,10 @@
--- The changes of {{ table.name }}: one row for each field that changed, and one each for added, removed and returned.
+-- The changes of {{ table.name }}: one row per changed field, and one each for added, removed and returned.
 {% set ids %}
 {%- for key in change_keys %}{{ key if key in table.key else "CAST(NULL AS BIGINT)" }} AS {{ key }}, {% endfor -%}
 {% endset %}
 WITH
 {% if touched %}
--- The touched records' versions from a day on, and of each key the one before.
+-- The touched records' versions from a day on, and the version before it per key.
 kept AS (
     SELECT * FROM history.{{ table.name }}
     WHERE {{ table.parent_key }} IN (SELECT id FROM touched)

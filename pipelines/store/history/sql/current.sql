@@ -1,4 +1,4 @@
--- The current rows of {{ table.name }}: the open versions, with the untracked values that were stated last.
+-- The current rows of {{ table.name }}: the open versions, with the untracked values stated last.
 SELECT
     {{ scope.of("h") }}
     {%- for c in table.columns %}

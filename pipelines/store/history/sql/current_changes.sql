@@ -1,4 +1,4 @@
--- How the current rows of {{ table.name }} differ from the open versions, of the touched records.
+-- How the touched records' current rows of {{ table.name }} differ from their open versions.
 CREATE OR REPLACE TEMP TABLE current_changes AS
 WITH wanted AS (
     SELECT {{ m.names(table.versioned) }} FROM history.{{ table.name }}

@@ -1,8 +1,8 @@
 -- The history of {{ table.name }}: a slowly changing dimension, type 2. This is the definition (G7).
 --
--- Gaps and islands: statements are numbered per record; a row whose statement follows the one before it with the same
--- tracked values continues a version, any other begins one.
--- Of many institutions (`scope`) each has its own records and days. It is in the SQL that all engines share.
+-- Gaps and islands: statements are numbered per record; a row that repeats the tracked values of the record's previous
+-- statement continues a version, any other row begins one.
+-- With many institutions (`scope`), each has its own records and days. Only SQL that all engines share is used.
 WITH
 {% if lake %}
 -- Each landed day by itself.
@@ -14,7 +14,7 @@ seen AS (
 stated AS (SELECT *, snapshot_date AS first_day FROM ({{ rows }}) AS t),
 {% else %}
 {% if touched %}
--- The runs of the touched records since their last statement before a day: what they stated earlier still holds.
+-- The touched records' runs from their last statement before a day on: that statement is still valid on the day.
 reach AS (
     SELECT t.id, COALESCE(MAX(s.first_day), $since) AS first_day
     FROM touched AS t
@@ -30,7 +30,7 @@ recent AS MATERIALIZED (
 {% endif %}
 {% set runs = "recent" if touched else "spans." ~ table.name %}
 newest AS (SELECT {{ scope.id }}MAX(snapshot_date) AS newest_day FROM spans.days{{ scope.grouped }}),
--- Runs of landed days on which a record was observed alike.
+-- Runs of landed days on which a record was observed with the same statement.
 seen AS (
     SELECT DISTINCT {{ scope.of("s") }}s.{{ table.parent_key }} AS id, s.first_day,
         COALESCE(s.last_day, newest.newest_day) AS last_day, s.span_state <> 'mute' AS is_statement

@@ -1,4 +1,4 @@
--- The records that state something else of {{ table.name }} on one day than their runs say.
+-- The records whose statements about {{ table.name }} on one day differ from their runs.
 WITH old AS (
     SELECT * FROM {{ spans }}.{{ table.name }} WHERE first_day <= $day AND (last_day IS NULL OR last_day >= $day)
 )

@@ -1,4 +1,4 @@
--- The changes of {{ table.name }} on the first landed day of all: every row is added.
+-- The changes of {{ table.name }} on the very first landed day: every row is added.
 INSERT INTO main.changes BY NAME
 SELECT
     {% for key in change_keys if key in table.key %}

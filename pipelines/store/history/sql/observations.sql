@@ -1,4 +1,4 @@
--- What each record stated of {{ table.name }}, one landed day a row (several for a list): its rows, none, or nothing.
+-- What each record stated about {{ table.name }} per landed day: its rows, an empty list, or nothing (mute).
 {% macro without_values() -%}
 {%- for c in table.versioned -%}
 {{ "o.id AS " ~ c.name if c.name == table.parent_key else "CAST(NULL AS " ~ c.type ~ ") AS " ~ c.name }}

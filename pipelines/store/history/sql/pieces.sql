@@ -1,7 +1,7 @@
--- The runs of {{ table.name }} around one day, of the records in delta: up to the day before, the day itself, from the
--- day after on; joined where they are alike.
+-- The delta records' runs of {{ table.name }} around one day: up to the day before, the day itself, from the day after
+-- on; merged where they are alike.
 {% if observations is none %}
--- Nothing is stated on the day any more: what led up to it adjoins what follows, and may be all there is.
+-- The day is forgotten: the runs before and after it adjoin; if no day follows, the run before it becomes open.
 {% endif %}
 CREATE OR REPLACE TEMP TABLE pieces AS
 WITH near AS (

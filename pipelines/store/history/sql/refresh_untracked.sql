@@ -1,7 +1,6 @@
 -- Set the untracked values of the current rows of {{ table.name }}.
 --
--- From a table, not from the query that makes it: an update whose rows come in the file's order takes a tenth of the
--- time.
+-- From a table, not directly from its query: an update in the order of the file takes a tenth of the time.
 UPDATE main.{{ table.name }} AS m
 SET {% for c in table.untracked %}{{ c.name }} = s.{{ c.name }}{{ ", " if not loop.last }}{% endfor %}
 

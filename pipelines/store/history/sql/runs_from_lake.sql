@@ -1,7 +1,7 @@
--- The runs of {{ table.name }} from the whole lake: consecutive landed days on which a record stated the same, as one.
+-- The runs of {{ table.name }} from the whole lake: consecutive landed days on which a record stated the same.
 --
--- Rows are wide and days are many, so what a record stated on a day is first made one number (of a list regardless of
--- its order). The rows themselves are read again for the days on which a run begins, and for no other.
+-- Rows are wide and days are many, so a record's statement on a day is first hashed (a list regardless of its order).
+-- The rows themselves are then read only for the days on which a run begins.
 WITH days AS (
     SELECT
         {{ scope.id }}snapshot_date, ROW_NUMBER() OVER ({{ scope.by }}ORDER BY snapshot_date) AS ord,

@@ -1,5 +1,5 @@
--- Touch the records of {{ table.name }} that were there on one day and were not observed: the day proves them absent now
--- and did not before, or the other way round.
+-- Touch the records of {{ table.name }} that existed on a day but were not observed: it newly proves them absent, or no
+-- longer does.
 INSERT INTO touched
 SELECT DISTINCT h.{{ table.parent_key }}
 FROM history.{{ table.name }} AS h

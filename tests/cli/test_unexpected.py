@@ -1,4 +1,4 @@
-"""An error that nobody foresaw: its kind and its place are said, and never its text, which may quote a record."""
+"""An unexpected error: its kind and place are shown, and never its text, which may quote a record."""
 
 from __future__ import annotations
 
@@ -44,21 +44,23 @@ def run(environment: dict[str, str], broken: str, *arguments: str, **more: str) 
 
 
 @pytest.mark.slow
-def test_a_stage_that_fails_so_says_its_kind_and_where_its_log_is(environment: dict[str, str]) -> None:
+def test_a_stage_that_fails_unexpectedly_says_the_kind_of_error_and_where_its_log_is(
+    environment: dict[str, str],
+) -> None:
     done = run(environment, IN_A_STAGE, "sync")
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(
-        r"Error: It ended with an unforeseen error \(ValueError\)\. Its log is in the UI \(run [0-9a-f-]{36}\)",
+        r"Error: It ended with an unexpected error \(ValueError\)\. Its log is in the UI \(run [0-9a-f-]{36}\)",
         done.stderr.strip(),
     )
 
 
-def test_a_command_that_fails_so_says_its_kind_and_its_place(environment: dict[str, str]) -> None:
+def test_a_command_that_fails_unexpectedly_says_the_kind_of_error_and_its_place(environment: dict[str, str]) -> None:
     done = run(environment, IN_A_COMMAND, "sql", "SELECT 1")
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(
-        r"Error: It ended with an unforeseen error \(KeyError in pipelines/export/query\.py, line \d+\)\. Run it again with"
-        r" ROLLBOOK_DEBUG=1 to see all of it, which may quote pupils' records: read it before you pass it on\n",
+        r"Error: It ended with an unexpected error \(KeyError in pipelines/export/query\.py, line \d+\)\. Run it again with"
+        r" ROLLBOOK_DEBUG=1 to see the traceback. It may quote pupils' records: read it before you share it\n",
         done.stderr,
     )
 
