@@ -15,11 +15,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from pipelines import files
+from pipelines.errors import MachineError
 from pipelines.operations.diff import diff
 from pipelines.settings import ROOT
+from pipelines.store import clean_copy
+from pipelines.store.clean_copy import clean
 from pipelines.store.warehouse import Warehouse
 from tests.support.nights import House, new_house
 from tests.support.processes.commands import dagster_home
@@ -208,3 +212,52 @@ def test_two_diffs_at_once_and_a_sync_beside_them_do_not_disturb_each_other(hous
             thread.join(60)
     assert [(d.outcome, {c.table: c.removed for c in d.counts}["students"]) for d in found] == [("synced", 1)] * 2
     assert list((house.warehouse / "build").glob("aside-*")) == []
+
+
+def test_a_file_that_cannot_be_copied_stays_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "other.duckdb"
+    file.write_bytes(b"Zaphod is not a database")
+    with pytest.raises(MachineError, match="other.duckdb could not be copied \\(IOException\\)") as error:
+        clean(file, tmp_path / "scratch")
+    assert "Zaphod" not in str(error.value)
+    assert file.read_bytes() == b"Zaphod is not a database"
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".copy"]
+
+
+def test_a_copy_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "other.duckdb"
+    duckdb.connect(file).close()
+    before = file.read_bytes()
+    monkeypatch.setattr(clean_copy, "_SECONDS", 0.001)
+    with pytest.raises(MachineError, match="not done within 0 s"):
+        clean(file, tmp_path / "scratch")
+    assert file.read_bytes() == before
+
+
+REMAINS = """
+import sys
+import duckdb
+
+with duckdb.connect(config={"threads": 2}) as con:
+    con.execute("CREATE TABLE t AS SELECT repeat('Zaphod', 50) || i AS long, 'Zaphod' AS short, i FROM range(200000) r(i)")
+    con.execute("SELECT COUNT(DISTINCT long), MAX(short) FROM t").fetchall()
+    con.execute("SELECT long FROM t ORDER BY hash(i) LIMIT 100000").fetchall()
+    con.execute("DROP TABLE t")
+    con.execute("ATTACH $1 AS other (STORAGE_VERSION 'v1.4.0')", [sys.argv[1]])
+    words = ", ".join(f"'ab' || (i % {m}) || repeat('c', {m % 8}) AS w{m}" for m in range(1, 25))
+    for n in range(60):
+        con.execute(f"CREATE TABLE other.t{n} AS SELECT {words} FROM range({n + 3}) r(i)")
+    con.execute("CHECKPOINT other")
+"""
+
+
+def test_a_clean_copy_has_no_remains_of_what_was_in_memory_before(tmp_path: Path) -> None:
+    """DuckDB aligns what it writes and leaves the gaps as they are: pieces of a name, up to seven bytes each."""
+    file = tmp_path / "other.duckdb"
+    subprocess.run([sys.executable, "-c", REMAINS, str(file)], check=True, timeout=60, cwd=ROOT)
+    clean(file, tmp_path / "scratch")
+    assert {path.name for path in tmp_path.iterdir()} == {file.name, "scratch"}
+    content = file.read_bytes()
+    pieces = {("Zaphod" * 2)[at : at + 3].encode() for at in range(6)}
+    assert content.count(b"ab1") > 10
+    assert {piece: content.count(piece) for piece in pieces if piece in content} == {}

@@ -5,6 +5,7 @@ the id (`codes`), and nothing shows that a personal value changed: versions that
 out are raw records (rejects, undeclared fields, bodies) and the lake, which has names.
 
 It is always written into an empty file, never by deleting from a copy: deleted data would stay in DuckDB's free pages.
+That file is then copied by a process that never saw a name (`store.clean_copy`).
 Students' rows are ordered by code, not in their original order.
 """
 
@@ -24,6 +25,7 @@ from pipelines import machine
 from pipelines.errors import DamagedError, RollbookError
 from pipelines.privacy.codes import Codes, Release, begin
 from pipelines.store import schema
+from pipelines.store.clean_copy import clean, remove
 from pipelines.store.database import connect, each, literal, transaction
 from pipelines.store.fleet_file import WAIT_FOR_BUILD, FleetFile
 from pipelines.store.relations import CHANGE_KEYS, CHANGES, SYNCS
@@ -138,8 +140,7 @@ class Pseudonymous:
 
     def drop_next(self) -> None:
         """Remove the next file without showing it."""
-        for leftover in (self.next, self.next.with_name(f"{self.next.name}.wal")):
-            leftover.unlink(missing_ok=True)
+        remove(self.next)
 
     @contextmanager
     def _warning(self) -> Iterator[None]:
@@ -228,6 +229,7 @@ class Pseudonymous:
                 contents.comment(con, schema.declared(), catalog.views())
             con.execute("DETACH named")
             con.execute("CHECKPOINT")
+        clean(self.next, self.warehouse.scratch)
         self.codes.save(release)
 
     def _show(self) -> None:

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 
 from pipelines import files
 from pipelines.errors import BusyError
+from pipelines.store.clean_copy import remove
 from pipelines.store.versions import FOLDER, PSEUDONYMOUS_FOLDER, Versions
 
 FILE, PSEUDONYMOUS = "fleet.duckdb", "fleet-pseudonymous.duckdb"
@@ -55,8 +56,7 @@ class FleetFile:
 
     def sweep(self) -> None:
         """Remove what a killed build left half-done."""
-        for leftover in (self.next, self.next.with_name(f"{self.next.name}.wal")):
-            leftover.unlink(missing_ok=True)
+        remove(self.next)
         for folder in (self.sources, self.scratch, self.rollups, self.lakes, self.histories):
             files.empty(folder)
         self.versions.sweep()

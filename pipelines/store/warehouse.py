@@ -20,6 +20,7 @@ from pipelines import files
 from pipelines.errors import BusyError, DamagedError
 from pipelines.landing.manifest import TableCounts
 from pipelines.store import compare, ops, schema, versions
+from pipelines.store.clean_copy import remove
 from pipelines.store.database import connect, count, literal, transaction
 from pipelines.store.lake import Lake
 from pipelines.store.own_files import OwnFiles
@@ -277,8 +278,7 @@ class Warehouse:
     def drop_next(self) -> None:
         """Remove the next files, unpublished."""
         for leftover in (self.next, self.next_pseudonymous):
-            leftover.unlink(missing_ok=True)
-            leftover.with_name(f"{leftover.name}.wal").unlink(missing_ok=True)
+            remove(leftover)
 
     def bound_to(self) -> int | None:
         """The published file's institution id; None without a file."""

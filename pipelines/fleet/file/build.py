@@ -25,6 +25,7 @@ from pipelines.fleet.file.gathering import DAMAGED, Gathered, gather
 from pipelines.fleet.file.pseudonymous import MAKES_NONE
 from pipelines.institutions import Registry
 from pipelines.store import parts
+from pipelines.store.clean_copy import clean
 from pipelines.store.database import connect, literal, transaction
 from pipelines.store.fleet_file import FleetFile
 from pipelines.store.scope import INSTITUTION, MANY
@@ -158,6 +159,8 @@ class FleetBuild:
                     rollups.compute(computing, file.sources, file.rollups)
                 with connect(file.next, scratch=file.scratch) as con:
                     _finish(con, file, stamp)
+                if file.is_pseudonymous:
+                    clean(file.next, file.scratch)
                 return _Next(file, found, students)
             except _DamagedPartsError as damaged:
                 file.next.unlink(missing_ok=True)
