@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +45,10 @@ def show_app(port: int, *, edit: bool) -> None:
             server.edit(port, Path.cwd(), _say_where)
         else:
             server.serve(port, _say_where)
+    if not edit:
+        # A page's thread may be in the middle of a query: the interpreter would wait for it, or crash below it.
+        out.file.flush()
+        os._exit(0)
 
 
 def _say_where(address: str) -> None:

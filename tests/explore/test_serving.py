@@ -6,6 +6,7 @@ import http.client
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -117,6 +118,15 @@ def test_sigterm_stops_it_with_success_though_pages_are_open(fortnight: School, 
         assert explored.log.read_text().splitlines()[-1] == "Stopping."
         assert explored.asks_elsewhere() == []
         assert "socket.bind" in explored.asked.read_text()  # the record was kept
+
+
+def test_it_does_not_wait_for_a_page_that_is_still_at_work(fortnight: School) -> None:
+    """An interpreter that ends below a query may crash."""
+    served = "lambda *_: threading.Thread(target=time.sleep, args=(100,)).start()"
+    script = "import threading, time; from pipelines.cli import app; from pipelines.explore import server"
+    script = f"{script}; server.serve = {served}; app(['explore'])"
+    env = {**os.environ, "ROLLBOOK_WAREHOUSE": str(fortnight.warehouse)}
+    assert subprocess.run([sys.executable, "-c", script], env=env, timeout=60, check=False).returncode == 0
 
 
 def test_a_copy_to_edit_is_made_once_and_never_overwritten(tmp_path: Path) -> None:
