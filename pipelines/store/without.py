@@ -1,8 +1,7 @@
 """Rewrites days of the lake and database files without some students.
 
 A row that is deleted from a database leaves its bytes in the file until the space is reused. So the other rows are
-copied into a new file, in their order, and that file by a process that never saw the students. Files of the lake are
-small enough to be rewritten.
+copied into a new file, in their order. Files of the lake are small enough to be rewritten.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import msgspec
 
 from pipelines import files
 from pipelines.store import schema as schemas
-from pipelines.store.clean_copy import clean
 from pipelines.store.database import CATALOG, connect, count, literal
 from pipelines.store.lake import COPY, OBSERVED, DayRecord, Lake, digest_of
 from pipelines.store.statements import statements
@@ -119,7 +117,6 @@ def file_without(
         for was, now in digests.items():
             con.execute("UPDATE spans.days SET digest = $1 WHERE digest = $2", [now, was])
         con.execute(f"DETACH {_BEFORE}")
-    clean(target, scratch)
 
 
 def _read(path: str) -> str:

@@ -21,7 +21,7 @@ def finish(rollbook: Rollbook, *, full_refresh: Callable[[], object]) -> Certifi
     """
     keep = rollbook.settings.keep_days
     shown_from = rollbook.retention.kept_from(keep) if keep else None
-    publish = partial(rollbook.publisher.publish, shown_from=shown_from)
+    publish = partial(rollbook.publisher.publish, shown_from=shown_from, cleaned=True)
 
     def checked() -> bool:
         try:

@@ -15,6 +15,7 @@ from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.report import Report
 from pipelines.settings import Settings
 from pipelines.store import checks, ops
+from pipelines.store.clean_copy import clean
 from pipelines.store.database import transaction
 from pipelines.store.parts import Parts
 from pipelines.store.warehouse import Warehouse
@@ -35,10 +36,13 @@ class Publisher:
         self.pseudonymous = Pseudonymous(warehouse, wanted=settings.pseudonymous)
         self.parts = Parts(warehouse)
 
-    def publish(self, *, shown_from: date | None = None, merged_since: date | None = None) -> Report | None:
+    def publish(
+        self, *, shown_from: date | None = None, merged_since: date | None = None, cleaned: bool = False
+    ) -> Report | None:
         """Check the next file, then swap it in; its views show the lake from the day `shown_from` on (None: all of it).
 
         `merged_since` is the first day that the merge changed in a file that was checked before (None: all of it).
+        `cleaned` swaps in a clean copy, without remains of what this process handled before (`store.clean_copy`).
 
         If the pseudonymous file cannot be made, the published file is still swapped in, with a warning in the log.
         Returns the morning page, or None if none could be made. Raises CheckError, or SettingError for a malformed
@@ -59,6 +63,8 @@ class Publisher:
             found = checks.examine(con, lake, days, merged_since)
             if broken := [sentence for sentences in found.values() for sentence in sentences]:
                 raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
+        if cleaned:
+            clean(warehouse.next, warehouse.scratch)
         prepared = self.pseudonymous.prepare(warehouse.next, self.clock())
         warehouse.swap()
         if prepared:  # prepared before the first swap, so that the two swaps are only a moment apart

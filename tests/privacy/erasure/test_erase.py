@@ -21,6 +21,7 @@ from pipelines.operations import erase as erasing
 from pipelines.operations.diff import diff
 from pipelines.privacy.erasure.erasure import Holdings
 from pipelines.privacy.erasure.holders import HOLDERS
+from pipelines.store import clean_copy
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import always
 from tests.support.nights import House, asked, folder, new_house, night, without_views
@@ -66,6 +67,18 @@ def whole_house(lived: House) -> Iterator[House]:
         yield made
 
 
+def catalog(house: House) -> list[tuple[Any, ...]]:
+    """The tables, views and macros that readers find, with their comments."""
+    with duckdb.connect(house.published, read_only=True) as con:
+        found = con.execute("SELECT schema_name, table_name, comment FROM duckdb_tables()").fetchall()
+        found += con.execute("SELECT schema_name, view_name, comment FROM duckdb_views() WHERE NOT internal").fetchall()
+        columns = "schema_name, table_name, column_name, data_type, comment FROM duckdb_columns() WHERE NOT internal"
+        found += con.execute(f"SELECT {columns}").fetchall()
+        macros = "schema_name, function_name, parameters, comment FROM duckdb_functions() WHERE NOT internal"
+        found += con.execute(f"SELECT {macros}").fetchall()
+    return sorted(found, key=str)
+
+
 @pytest.fixture
 def house(whole_house: House) -> Iterator[House]:
     """A copy that publishes its tables only, in half the time."""
@@ -95,14 +108,27 @@ def assert_gone(house: House) -> None:
     assert {k: v for k, v in house.examined().items() if v} == {}
 
 
+def test_the_published_file_is_a_clean_copy_byte_for_byte(whole_house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a gap among what is written after the copy could hold a piece of a name (`store.clean_copy`)."""
+    copies = []
+
+    def copied(path: Path, scratch: Path) -> None:
+        clean_copy.clean(path, scratch)
+        copies.append(path.read_bytes())
+
+    monkeypatch.setattr("pipelines.sync.publisher.clean", copied)
+    erase(whole_house)
+    assert copies == [whole_house.published.read_bytes()]
+
+
 def test_a_student_is_in_no_file_after_the_erasure_and_everybody_else_is_as_before(whole_house: House) -> None:
     house, reason = whole_house, "asked for by the family, case 12"
-    before, there = others(house), canary.found(house.warehouse)
+    before, shown, there = others(house), catalog(house), canary.found(house.warehouse)
     assert {p.split("/")[0] for p in there} >= {*PLACES, "report.html", "exports"}
     assert {t for hits in there.values() for t in hits} == set(canary.TEXTS)
     certificate = erase(house, reason=reason)
     assert_gone(house)
-    assert others(house) == before
+    assert (others(house), catalog(house)) == (before, shown)
     assert [p.name for p in (house.warehouse / "exports").iterdir()] == ["classes.csv"]
     assert (certificate.counts["landings"], certificate.counts["exports"]) == (6, 3)
     assert certificate.path(house.warehouse / "private" / "erasures").read_text() == certificate.text()
