@@ -9,9 +9,11 @@ from __future__ import annotations
 import codecs
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import unescape
+from io import BytesIO
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +21,14 @@ import pyarrow.parquet as pq
 
 EXPORTS = "exports"
 
+# In a workbook's XML. A spreadsheet program keeps texts in a part of their own, and a cell has a text's number.
+_SHARED = "xl/sharedStrings.xml"
 _ENDS_ROW = re.compile(r"</row>")
+_ENDS_TEXT = re.compile(r"</si>")
+_REFERS = re.compile(r"""<c\b[^>]*\bt=["']s["'][^>]*>\s*<v>(\d+)</v>""")
+_TAG = re.compile(r"<[^>]*>")
+# A damaged file; RuntimeError for one that is encrypted or compressed in another way.
+_UNREADABLE = (OSError, pa.ArrowException, zipfile.BadZipFile, zlib.error, RuntimeError, EOFError)
 _BATCH = 10_000
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", codecs.BOM_UTF8: "utf-8-sig"}
 
@@ -47,29 +56,46 @@ def traits_of(student: int, names: Iterable[Sequence[str | None]]) -> Traits:
 
 def holding(warehouse: Path, traits: Traits) -> list[Path]:
     """The files in the export folder that hold a student, sorted."""
-    found = (p for p in sorted((warehouse / EXPORTS).rglob("*")) if p.is_file() and not p.is_symlink())
-    return [path for path in found if holds(path, traits)]
+    return [path for path in _exports(warehouse) if holds(path, traits)]
+
+
+def damaged(warehouse: Path) -> list[Path]:
+    """The files in the export folder that `is_damaged`, sorted."""
+    return [path for path in _exports(warehouse) if is_damaged(path)]
+
+
+def _exports(warehouse: Path) -> list[Path]:
+    return [p for p in sorted((warehouse / EXPORTS).rglob("*")) if p.is_file() and not p.is_symlink()]
 
 
 def holds(path: Path, traits: Traits) -> bool:
-    """Whether a file holds a student. A file that does not match its suffix is searched as text."""
-    names, has_id, by_id = _names(traits), _has_id(traits.student), False
-    for number, line in enumerate(_lines(path)):
-        if number == 0:
-            by_id = re.search(r"student_?id|\bid\b", line, re.IGNORECASE) is not None
-        if names(line) or (by_id and has_id(line)):
-            return True
-    return False
+    """Whether a file holds a student. One that cannot be read as what its suffix says is searched as text."""
+    names, has_id = _names(traits), _has_id(traits.student)
+
+    def found(lines: Iterable[str]) -> bool:
+        by_id = False
+        for number, line in enumerate(lines):
+            if number == 0:
+                by_id = re.search(r"student_?id|\bid\b", line, re.IGNORECASE) is not None
+            if names(line) or (by_id and has_id(line)):
+                return True
+        return False
+
+    try:
+        return any(found(lines) for lines in _parts(path.name, path))
+    except _UNREADABLE:
+        return found(_lines(path.read_bytes()))
 
 
 def is_damaged(path: Path) -> bool:
-    """Whether a file does not match its suffix: `holds` then searched it as text, and may have missed something."""
+    """Whether a file cannot be read as what its suffix says: `holds` then searched it as text, and may have missed
+    something.
+    """
     try:
-        if path.suffix.lower() == ".parquet":
-            pq.ParquetFile(path).close()
-        elif path.suffix.lower() in (".xlsx", ".zip"):
-            zipfile.ZipFile(path).close()
-    except (OSError, pa.ArrowException, zipfile.BadZipFile):
+        for lines in _parts(path.name, path):
+            for _ in lines:
+                pass
+    except _UNREADABLE:
         return True
     return False
 
@@ -95,24 +121,34 @@ def _token(text: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){re.escape(text.strip())}(?!\w)", re.IGNORECASE)
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """The lines of a file, or the rows of a sheet or Parquet file, as text. The first is the heading."""
-    try:
-        if path.suffix.lower() == ".parquet":
-            yield from _rows(path)
-            return
-        if zipfile.is_zipfile(path):
-            yield from _sheets(path)
-            return
-    except (OSError, pa.ArrowException, zipfile.BadZipFile):
-        pass
-    content = path.read_bytes()
+def _parts(name: str, file: Path | BytesIO) -> Iterator[Iterable[str]]:
+    """The lines of each part of a file, as text: a sheet's or Parquet file's are its rows, the first is the heading."""
+    suffix = Path(name).suffix.lower()
+    if suffix == ".parquet":
+        yield _rows(file)
+    elif suffix in (".xlsx", ".zip") or zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as zipped:
+            names = zipped.namelist()
+            shared = _texts(zipped.read(_SHARED).decode(errors="replace")) if _SHARED in names else []
+            for part in names:
+                content = zipped.read(part)
+                if part == _SHARED:  # also texts that no cell refers to any more
+                    yield map(unescape, shared)
+                elif part.endswith((".xml", ".rels")):
+                    yield _sheet_rows(content.decode(errors="replace"), shared)
+                else:
+                    yield from _parts(part, BytesIO(content))
+    else:
+        yield _lines(file.read_bytes() if isinstance(file, Path) else file.getvalue())
+
+
+def _lines(content: bytes) -> list[str]:
     encoding = next((name for mark, name in _MARKS.items() if content.startswith(mark)), "utf-8")
-    yield from content.decode(encoding, errors="replace").replace('""', '"').splitlines()
+    return content.decode(encoding, errors="replace").replace('""', '"').splitlines()
 
 
-def _rows(path: Path) -> Iterator[str]:
-    with pq.ParquetFile(path) as file:
+def _rows(source: Path | BytesIO) -> Iterator[str]:
+    with pq.ParquetFile(source) as file:
         yield " ".join(file.schema_arrow.names)
         for batch in file.iter_batches(_BATCH):
             yield from _joined(batch.columns)
@@ -122,11 +158,15 @@ def _joined(columns: Sequence[pa.Array]) -> Iterable[str]:
     return (" | ".join(map(str, row)) for row in zip(*(c.to_pylist() for c in columns), strict=True))
 
 
-def _sheets(path: Path) -> Iterator[str]:
-    with zipfile.ZipFile(path) as book:
-        parts = sorted(book.namelist(), key=lambda name: "worksheets/" not in name)
-        for name in parts:
-            yield from (
-                re.sub(r"<[^>]*>", " ", unescape(row))
-                for row in _ENDS_ROW.split(book.read(name).decode(errors="replace"))
-            )
+def _texts(part: str) -> list[str]:
+    """The texts that cells refer to by number; a text with fonts is in several pieces."""
+    return [_TAG.sub("", text) for text in _ENDS_TEXT.split(part)]
+
+
+def _sheet_rows(part: str, shared: Sequence[str]) -> Iterator[str]:
+    def text(cell: re.Match[str]) -> str:
+        number = int(cell[1])
+        return shared[number] if number < len(shared) else ""
+
+    for row in _ENDS_ROW.split(part):
+        yield unescape(_TAG.sub(" ", _REFERS.sub(text, row)))

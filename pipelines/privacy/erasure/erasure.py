@@ -30,13 +30,14 @@ from pipelines.landing.rewriting import Found, find, rewrite
 from pipelines.privacy.erasure import dagster_home
 from pipelines.privacy.erasure.certificate import Certificate
 from pipelines.privacy.erasure.holders import HOLDERS
-from pipelines.privacy.exported import EXPORTS, NAMES, Traits, holding, identifies, traits_of
+from pipelines.privacy.exported import EXPORTS, NAMES, Traits, damaged, holding, identifies, traits_of
 from pipelines.store import ops, without
 from pipelines.store.database import connect, count
 from pipelines.store.lake import DayRecord
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import Warehouse
 from pipelines.tables import SETS
+from pipelines.text import count_of
 
 log = logging.getLogger(__name__)
 sql = statements("pipelines.privacy")
@@ -263,6 +264,11 @@ class Erasure:
         for path in sorted((warehouse.root / EXPORTS).rglob("*")):
             if path.is_file() and _file_hash(key, path.relative_to(warehouse.root)) in pending.exports:
                 path.unlink()
+        if unread := damaged(warehouse.root):
+            left_open.append(
+                f"{count_of(len(unread), 'file')} in exports/ cannot be read, being damaged or encrypted: look for the"
+                " student there, and delete what holds the student."
+            )
         alerts = warehouse.build / ALERTS
         if alerts.is_file():
             text = alerts.read_text(encoding="utf-8")

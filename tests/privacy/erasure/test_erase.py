@@ -123,13 +123,15 @@ def test_the_published_file_is_a_clean_copy_byte_for_byte(whole_house: House, mo
 
 def test_a_student_is_in_no_file_after_the_erasure_and_everybody_else_is_as_before(whole_house: House) -> None:
     house, reason = whole_house, "asked for by the family, case 12"
+    (house.warehouse / "exports" / "sent.zip").write_bytes(b"no ZIP file")
     before, shown, there = others(house), catalog(house), canary.found(house.warehouse)
     assert {p.split("/")[0] for p in there} >= {*PLACES, "report.html", "exports"}
     assert {t for hits in there.values() for t in hits} == set(canary.TEXTS)
     certificate = erase(house, reason=reason)
     assert_gone(house)
     assert (others(house), catalog(house)) == (before, shown)
-    assert [p.name for p in (house.warehouse / "exports").iterdir()] == ["classes.csv"]
+    assert sorted(p.name for p in (house.warehouse / "exports").iterdir()) == ["classes.csv", "sent.zip"]
+    assert "- 1 file in exports/ cannot be read, being damaged or encrypted: look" in certificate.text()
     assert (certificate.counts["landings"], certificate.counts["exports"]) == (6, 3)
     assert certificate.path(house.warehouse / "private" / "erasures").read_text() == certificate.text()
     assert reason in certificate.text()

@@ -1,0 +1,91 @@
+"""Exports that somebody edited: a spreadsheet program writes other files than Rollbook does."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import xlsxwriter
+
+from pipelines.privacy.exported import Traits, holds, is_damaged
+
+ANN = Traits(1042, texts=("ann@example.org", "Ann Lee"), pairs=(("Ann", "Lee"),))
+HEADINGS = ("student_id", "first_name", "last_name", "score")
+
+
+def saved(path: Path, *sheets: Sequence[Sequence[object]], cut: tuple[str, ...] = ()) -> Path:
+    """A workbook as a spreadsheet program saves it: cells refer to texts in a part of their own. `cut`: a text in two
+    fonts, below the rows."""
+    with xlsxwriter.Workbook(path) as book:
+        for rows in sheets:
+            sheet = book.add_worksheet()
+            for number, row in enumerate(rows):
+                sheet.write_row(number, 0, row)
+            if cut:
+                sheet.write_rich_string(len(rows), 0, cut[0], book.add_format({"bold": True}), cut[1])
+    assert "xl/sharedStrings.xml" in zipfile.ZipFile(path).namelist()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("row", "held"),
+    [
+        ((1042, None, None, 7), True),
+        ((7, "Ann", "Lee", 5), True),
+        ((7, "Ann", "Moss", 1042.5), False),
+        ((7, "Bob", "Moss", "ann@example.org"), True),
+        ((7, "Joanne", "Leeds", "1042-3"), False),
+    ],
+)
+def test_a_workbook_that_was_saved_again_is_read_row_by_row(
+    tmp_path: Path, row: tuple[object, ...], held: bool
+) -> None:
+    others = [(8, "Ann", "Moss", 1), (9, "Bob", "Lee", 2)]
+    assert holds(saved(tmp_path / "saved.xlsx", [HEADINGS, *others, row]), ANN) == held
+
+
+def test_a_text_in_two_fonts_is_one_text(tmp_path: Path) -> None:
+    assert holds(saved(tmp_path / "bold.xlsx", [HEADINGS], cut=("An", "n Lee")), ANN)
+
+
+def test_each_sheet_has_headings_of_its_own(tmp_path: Path) -> None:
+    marks, ids = [("room", "score"), ("A1", 1042)], [("student_id", "score"), (1042, 1)]
+    assert holds(saved(tmp_path / "both.xlsx", marks, ids), ANN)
+    assert not holds(saved(tmp_path / "marks.xlsx", marks), ANN)
+
+
+def test_each_file_in_a_zip_is_read_line_by_line_with_headings_of_its_own(tmp_path: Path) -> None:
+    marks, names = "room,score\r\nA1,1042\r\n", "first_name,last_name\r\nAnn,Moss\r\nBob,Lee\r\n"
+    for content, held in (({"a.csv": marks, "b.csv": names}, False), ({"a.csv": marks, "b.csv": "id\n1042\n"}, True)):
+        with zipfile.ZipFile(tmp_path / "files.zip", "w") as zipped:
+            for name, text in content.items():
+                zipped.writestr(name, text)
+        assert holds(tmp_path / "files.zip", ANN) == held
+
+
+def test_a_workbook_in_a_zip_is_read_as_a_workbook(tmp_path: Path) -> None:
+    saved(tmp_path / "inner.xlsx", [HEADINGS, (1042, "", "", 1)])
+    with zipfile.ZipFile(tmp_path / "sent.zip", "w") as zipped:
+        zipped.write(tmp_path / "inner.xlsx", "report/inner.xlsx")
+    assert holds(tmp_path / "sent.zip", ANN)
+    assert not is_damaged(tmp_path / "sent.zip")
+
+
+@pytest.mark.parametrize("bit", ["encrypted", "cut"])
+def test_a_file_that_cannot_be_read_stops_nothing_and_is_named_damaged(tmp_path: Path, bit: str) -> None:
+    path = saved(tmp_path / "odd.xlsx", [HEADINGS, *[(n, "Bob", "Lee", n * 7) for n in range(500)]])
+    content = bytearray(path.read_bytes())
+    if bit == "encrypted":
+        for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # the flags of each member
+            start = content.find(mark)
+            while start >= 0:
+                content[start + at] |= 1
+                start = content.find(mark, start + 4)
+    else:
+        middle = content.find(b"xl/worksheets/sheet1.xml") + 200
+        content[middle : middle + 40] = bytes(40)
+    path.write_bytes(content)
+    assert not holds(path, ANN)
+    assert is_damaged(path)
