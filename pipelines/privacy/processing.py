@@ -197,7 +197,11 @@ def _receivers(settings: Settings) -> Iterator[Receiver]:
         f"searches for records that it no longer lists ({searched}), and requests for single students by id",
     )
     for address in settings.notify_names:
-        yield Receiver(f"alerts, {markdown(address)}", "that a sync failed, was held or is late: days and counts")
+        yield Receiver(
+            f"alerts, {markdown(address)}",
+            "that a sync failed, was held, is late or is good again: the institution's name, days, counts and the"
+            " reason, which may hold ids but no names of students",
+        )
     if not settings.notify_names:
         yield Receiver("alerts", "nobody: `ROLLBOOK_NOTIFY` is not set")
     opened = Place(settings.warehouse_path, "", settings.file_mode, "").readers
