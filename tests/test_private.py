@@ -22,8 +22,8 @@ from pipelines import files
 from pipelines.errors import MachineError
 from pipelines.operations.diff import diff
 from pipelines.settings import ROOT
-from pipelines.store import clean_copy
-from pipelines.store.clean_copy import clean
+from pipelines.store.published import clean_copy
+from pipelines.store.published.clean_copy import clean
 from pipelines.store.warehouse import Warehouse
 from tests.support.nights import House, new_house
 from tests.support.processes.commands import dagster_home

@@ -7,25 +7,16 @@ import gc
 
 gc.set_threshold(100_000)  # imports leave no garbage: looking for it took a sixth of the start-up time
 
-from pipelines.cli import (  # noqa: E402, F401 - importing a module registers its commands
-    aggregates,
-    codes,
-    demo,
-    diagnostics,
-    erase,
-    explore,
-    fleet,
-    fleet_build,
-    fleet_rebuild,
-    mirror,
-    prune,
-    read,
-    run,
-    serve,
-    subject,
-)
-from pipelines.cli.app import app, main, unwrap_help  # noqa: E402
+# Importing a module registers its commands, in the order of `rollbook --help`.
+from pipelines.cli import run, serve  # noqa: E402, F401
+
+# isort: split
+from pipelines.cli import demo, diagnostics, explore, mirror, prune, read  # noqa: E402, F401
+from pipelines.cli.app import app, main, sort_commands, unwrap_help  # noqa: E402
+from pipelines.cli.fleet import build, institutions, rebuild  # noqa: E402, F401
+from pipelines.cli.privacy import aggregates, codes, erase, subject  # noqa: E402, F401
 
 __all__ = ["app", "main"]
 
+sort_commands()
 unwrap_help(app)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
+from enum import StrEnum
 from inspect import getdoc
 from pathlib import Path
 from traceback import extract_tb
@@ -38,6 +39,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+class Panel(StrEnum):
+    """The headings of `rollbook --help`, in their order."""
+
+    TRY = "Try it"
+    SYNC = "Sync and repair"
+    ASK = "See how it is doing"
+    READ = "Read the data"
+    PRIVACY = "Data protection"
+    SEVERAL = "Several institutions"
 
 
 class Terminal(Console):
@@ -111,6 +123,11 @@ def _options(
 ) -> None:
     if named is not None:
         os.environ[INSTITUTION] = named
+
+
+def sort_commands() -> None:
+    """Have `rollbook --help` show the panels in their order, and each panel's commands as they were registered."""
+    app.registered_commands.sort(key=lambda command: list(Panel).index(Panel(str(command.rich_help_panel))))
 
 
 def unwrap_help(group: typer.Typer) -> None:

@@ -16,7 +16,7 @@ import typer
 
 from pipelines import files
 from pipelines.cli import job
-from pipelines.cli.app import app, err, out, safe, table
+from pipelines.cli.app import Panel, app, err, out, safe, table
 from pipelines.errors import OtherInstitutionError
 from pipelines.settings import DEMO, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, Settings, common_path, load
 from pipelines.store.statements import statements
@@ -34,7 +34,7 @@ DAYS, SCHOOLS_DAYS = 14, 4
 VIEWS = ("to_watch", "best", "before")
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.TRY)
 def demo(
     students: Annotated[int, typer.Option(min=50, help="How many students a made-up school has.")] = 500,
     days: Annotated[

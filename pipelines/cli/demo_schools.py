@@ -15,14 +15,14 @@ from typing import Any
 
 from pipelines import files
 from pipelines.cli.app import err, out, safe, table
-from pipelines.cli.fleet import fleet_registry
-from pipelines.cli.fleet_build import fleet_folder
+from pipelines.cli.fleet.build import fleet_folder
+from pipelines.cli.fleet.institutions import fleet_registry
 from pipelines.errors import CheckError
 from pipelines.export.query import run_query
 from pipelines.fleet.engine import DUCKDB, SAIL
 from pipelines.institutions import Registry
 from pipelines.settings import DEMO, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, common_path
-from pipelines.store.fleet_file import FILE
+from pipelines.store.published.fleet_file import FILE
 from pipelines.text import count_of
 
 FOLDER = "demo-schools"

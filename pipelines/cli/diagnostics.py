@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from pipelines.cli.app import app, err, open_rollbook, out, received, safe, table
+from pipelines.cli.app import Panel, app, err, open_rollbook, out, received, safe, table
 from pipelines.cli.demo import choose_warehouse
 from pipelines.machine import in_bytes
-from pipelines.store.versions import PSEUDONYMOUS
+from pipelines.store.published.versions import PSEUDONYMOUS
 from pipelines.text import count_of, printable
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def home() -> Path | None:
     return path if path.is_absolute() and path.is_dir() else None
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.ASK)
 def status(
     as_json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object to standard output, and nothing else.")
@@ -60,7 +60,7 @@ def status(
         _print_status(known)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.ASK)
 def doctor() -> None:
     """Check whether a sync could run here and now, and say what to do if not.
 
@@ -87,7 +87,7 @@ def doctor() -> None:
     out.print("[bold green]A sync could run.[/]")
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.ASK)
 def diff() -> None:
     """Show what a sync would do now, without doing it: fetch everything, compare, write nothing.
 

@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli.app import app, out, safe
+from pipelines.cli.app import Panel, app, out, safe
 from pipelines.cli.demo import choose_warehouse
 from pipelines.cli.serve import stopping_on_signals
 from pipelines.errors import NothingLandedError
 from pipelines.settings import place
-from pipelines.store.versions import PUBLISHED
+from pipelines.store.published.versions import PUBLISHED
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.READ)
 def explore(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 3001,
     edit: Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.app import app, open_rollbook, out, progress_bars, safe
+from pipelines.cli.app import Panel, app, open_rollbook, out, progress_bars, safe
 from pipelines.errors import MirrorError, SettingError
 from pipelines.machine import in_bytes
 from pipelines.settings import load
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 mirror_app = typer.Typer(
     help="The copy of the warehouse in an object store or another folder (ROLLBOOK_LAKE).", no_args_is_help=True
 )
-app.add_typer(mirror_app, name="mirror")
+app.add_typer(mirror_app, name="mirror", rich_help_panel=Panel.SYNC)
 
 
 @mirror_app.command()

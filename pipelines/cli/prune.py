@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli.app import app, err, open_rollbook, out
+from pipelines.cli.app import Panel, app, err, open_rollbook, out
 from pipelines.cli.diagnostics import home
 from pipelines.machine import in_bytes
 from pipelines.text import count_of
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.SYNC)
 def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
     keep_days: Annotated[

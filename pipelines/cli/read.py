@@ -14,13 +14,13 @@ import typer
 from rich.table import Table
 
 from pipelines import files
-from pipelines.cli.app import Terminal, app, err, open_rollbook, out, safe, table
+from pipelines.cli.app import Panel, Terminal, app, err, open_rollbook, out, safe, table
 from pipelines.errors import ArgumentError
 from pipelines.export import Format
 from pipelines.privacy import access
 from pipelines.privacy.queries import without_values
 from pipelines.settings import ROOT, load, place
-from pipelines.store.versions import PUBLISHED
+from pipelines.store.published.versions import PUBLISHED
 from pipelines.text import count_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _NAME = re.compile(r"\w+(\.\w+)?")
 NEWEST = "SELECT MAX(snapshot_date) FROM spans.days"
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.READ)
 def sql(
     query: Annotated[str, typer.Argument(help="The query; - reads it from standard input.")],
     rows: Annotated[int, typer.Option(min=1, help="How many rows to show at most.")] = 50,
@@ -79,7 +79,7 @@ def _print(answer: Answer) -> None:
             out.print(table(f"row {number}", ("column", "value"), zip(answer.columns, row, strict=True)))
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.READ)
 def export(
     question: Annotated[str, typer.Argument(help="A view or table (roster, history.students), or a query in SQL.")],
     target: Annotated[
@@ -138,7 +138,7 @@ def _format_of(target: Path) -> Format:
     return Format(extension)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.SYNC)
 def restore(
     which: Annotated[
         str | None, typer.Argument(help="The number or name of the file to restore. Without it, the files are listed.")
@@ -160,7 +160,7 @@ def restore(
     out.print("The file it replaced is kept. The next sync brings the restored one up to date.")
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.SYNC)
 def relocate() -> None:
     """Point the views of the daily snapshots to the files' new location, after the warehouse was moved or copied.
 
@@ -209,7 +209,7 @@ def _chosen(which: str, kept: list[Path], erasures: int) -> Path:
     return by_name[which.removesuffix(".duckdb")]
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.READ)
 def docs(
     target: Annotated[
         Path | None, typer.Option("--out", metavar="F", help="Where to write it.", show_default=str(DICTIONARY))

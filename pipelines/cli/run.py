@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from pipelines.cli import job
-from pipelines.cli.app import app, err, open_rollbook, out, parse_day, progress_bars, received, safe, table
+from pipelines.cli.app import Panel, app, err, open_rollbook, out, parse_day, progress_bars, received, safe, table
 from pipelines.errors import ArgumentError, HeldError, NothingLandedError
 from pipelines.settings import Details
 from pipelines.tables import SETS
@@ -27,7 +27,7 @@ Day = Annotated[date, typer.Argument(parser=parse_day, metavar="DAY")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Publish without asking.")]
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.SYNC)
 def sync(
     day: Annotated[
         date | None,
@@ -68,7 +68,7 @@ def sync(
         out.print(f"This was fetched at {at:%H:%M}, and is used again. To fetch it anew: rollbook sync --fresh")
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.SYNC)
 def backfill(first: Day, last: Day, yes: Yes = False) -> None:
     """Rebuild the days FIRST to LAST from their landings, and update the history with them.
 
@@ -103,7 +103,7 @@ def _partitions(rollbook: Rollbook, days: Sequence[date]) -> tuple[date, date]:
     return rollbook.partition(first), rollbook.partition(days[-1])
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.SYNC)
 def rebuild(
     yes: Yes = False,
     accept_loss: Annotated[
@@ -131,7 +131,7 @@ def rebuild(
     _print_backfill(done)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.SYNC)
 def discard(
     day: Day,
     landing: Annotated[
@@ -168,7 +168,7 @@ def discard(
     out.print(f"[bold green]Discarded[/] landing {gone.landing} of {day}. {advice}")
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.TRY)
 def sandbox(
     students: Annotated[int, typer.Option(min=1, help="How many students the made-up institution has.")] = 500,
     day: Annotated[

@@ -20,7 +20,7 @@ from typing import Annotated
 import typer
 
 from pipelines import settings
-from pipelines.cli.app import app, err, out
+from pipelines.cli.app import Panel, app, err, out
 from pipelines.errors import RollbookError
 from pipelines.machine import listening
 from pipelines.settings import DEMO, ROOT
@@ -33,7 +33,7 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _SET_PARENT_DEATH_SIGNAL = 1
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.SYNC)
 def serve(
     host: Annotated[
         str,

@@ -23,10 +23,10 @@ from pipelines.export.formats import export
 from pipelines.privacy import access
 from pipelines.privacy.queries import without_values
 from pipelines.settings import FLEET, for_all, is_of_all, place
-from pipelines.store import fleet_file
 from pipelines.store.database import connect
+from pipelines.store.published import fleet_file
+from pipelines.store.published.versions import PUBLISHED
 from pipelines.store.statements import statements
-from pipelines.store.versions import PUBLISHED
 from pipelines.store.warehouse import BUILD
 
 sql = statements("pipelines.explore")

@@ -18,8 +18,8 @@ from typing import Any
 import duckdb
 
 from pipelines.errors import ArgumentError, NothingLandedError
-from pipelines.store import fleet_file
 from pipelines.store.database import MEMORY_LIMIT, literal, translate_errors
+from pipelines.store.published import fleet_file
 from pipelines.store.statements import statements
 from pipelines.views.catalog import VIEWS, macros
 

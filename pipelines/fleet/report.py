@@ -22,7 +22,7 @@ from pipelines.export.query import run_query
 from pipelines.fleet.file import standing
 from pipelines.institutions import Registry
 from pipelines.store import parts
-from pipelines.store.fleet_file import FleetFile
+from pipelines.store.published.fleet_file import FleetFile
 from pipelines.store.statements import statements
 from pipelines.text import count_of, printable
 

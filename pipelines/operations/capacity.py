@@ -14,7 +14,7 @@ from datetime import date
 import msgspec
 
 from pipelines import machine
-from pipelines.store.versions import KEPT
+from pipelines.store.published.versions import KEPT
 from pipelines.sync import Rollbook
 
 YEAR = 365

@@ -17,10 +17,10 @@ from pipelines import __version__, files
 from pipelines.privacy import access
 from pipelines.privacy.exported import EXPORTS
 from pipelines.settings import Settings
-from pipelines.store import fleet_file
+from pipelines.store.published import fleet_file
+from pipelines.store.published.versions import FOLDER, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED
+from pipelines.store.published.versions import KEPT as VERSIONS_KEPT
 from pipelines.store.relations import KEPT, OBSERVED
-from pipelines.store.versions import FOLDER, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED
-from pipelines.store.versions import KEPT as VERSIONS_KEPT
 from pipelines.store.warehouse import BUILD, Warehouse
 from pipelines.tables import SETS, TABLES, Column
 from pipelines.text import count_of, markdown

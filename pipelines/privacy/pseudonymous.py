@@ -5,7 +5,7 @@ the id (`codes`), and nothing shows that a personal value changed: versions that
 out are raw records (rejects, undeclared fields, bodies) and the lake, which has names.
 
 It is always written into an empty file, never by deleting from a copy: deleted data would stay in DuckDB's free pages.
-That file is then copied by a process that never saw a name (`store.clean_copy`).
+That file is then copied by a process that never saw a name (`store.published.clean_copy`).
 Students' rows are ordered by code, not in their original order.
 """
 
@@ -25,12 +25,12 @@ from pipelines import machine
 from pipelines.errors import DamagedError, RollbookError
 from pipelines.privacy.codes import Codes, Release, begin
 from pipelines.store import schema
-from pipelines.store.clean_copy import clean, remove
 from pipelines.store.database import connect, each, literal, transaction
-from pipelines.store.fleet_file import WAIT_FOR_BUILD, FleetFile
+from pipelines.store.published.clean_copy import clean, remove
+from pipelines.store.published.fleet_file import WAIT_FOR_BUILD, FleetFile
+from pipelines.store.published.versions import PSEUDONYMOUS
 from pipelines.store.relations import CHANGE_KEYS, CHANGES, SYNCS
 from pipelines.store.statements import statements
-from pipelines.store.versions import PSEUDONYMOUS
 from pipelines.store.warehouse import Warehouse
 from pipelines.tables import TABLES, Column, Relation
 from pipelines.views import catalog

@@ -19,13 +19,14 @@ import duckdb
 from pipelines import files
 from pipelines.errors import BusyError, DamagedError
 from pipelines.landing.manifest import TableCounts
-from pipelines.store import compare, ops, schema, versions
-from pipelines.store.clean_copy import remove
+from pipelines.store import compare, ops, schema
 from pipelines.store.database import connect, count, literal, transaction
 from pipelines.store.lake import Lake
-from pipelines.store.own_files import OwnFiles
+from pipelines.store.published import versions
+from pipelines.store.published.clean_copy import remove
+from pipelines.store.published.own_files import OwnFiles
+from pipelines.store.published.versions import KEPT, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED, Versions
 from pipelines.store.statements import statements
-from pipelines.store.versions import KEPT, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED, Versions
 from pipelines.tables import SETS, of_set
 
 sql = statements("pipelines.store")

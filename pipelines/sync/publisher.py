@@ -15,9 +15,9 @@ from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.report import Report
 from pipelines.settings import Settings
 from pipelines.store import checks, ops
-from pipelines.store.clean_copy import clean
 from pipelines.store.database import transaction
 from pipelines.store.parts import Parts
+from pipelines.store.published.clean_copy import clean
 from pipelines.store.warehouse import Warehouse
 from pipelines.views import catalog, terms, thresholds
 
@@ -42,7 +42,7 @@ class Publisher:
         """Check the next file, then swap it in; its views show the lake from the day `shown_from` on (None: all of it).
 
         `merged_since` is the first day that the merge changed in a file that was checked before (None: all of it).
-        `cleaned` swaps in a clean copy, without remains of what this process handled before (`store.clean_copy`).
+        `cleaned` swaps in a copy without remains of what this process handled before (`store.published.clean_copy`).
 
         If the pseudonymous file cannot be made, the published file is still swapped in, with a warning in the log.
         Returns the morning page, or None if none could be made. Raises CheckError, or SettingError for a malformed

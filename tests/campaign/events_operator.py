@@ -13,7 +13,7 @@ from pipelines.errors import BehindError, DamagedError, ExpiredError, HeldError,
 from pipelines.operations import discard as discards
 from pipelines.operations.diff import diff
 from pipelines.operations.prune import prune
-from pipelines.store import own_files
+from pipelines.store.published import own_files
 from pipelines.sync import always, within_hold
 from tests.campaign import damage
 from tests.campaign.campaign import KEEP_DAYS, Campaign, event

@@ -210,7 +210,9 @@ def killed(*_: Any, **__: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", ["pipelines.privacy.codes.Codes.save", "pipelines.store.versions.Versions.retire"])
+@pytest.mark.parametrize(
+    "step", ["pipelines.privacy.codes.Codes.save", "pipelines.store.published.versions.Versions.retire"]
+)
 def test_a_kill_at_another_step_is_repaired_too(house: House, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     house.night(1)
     known = codes(house)
@@ -231,7 +233,7 @@ def test_a_kill_of_a_rotation_is_repaired_by_the_next_writer(house: House, monke
     house.night(1)
     rollbook = house.rollbook()
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.store.versions.Versions.show", killed)
+        patch.setattr("pipelines.store.published.versions.Versions.show", killed)
         with pytest.raises(SystemExit), rollbook.writer():
             rollbook.publisher.pseudonymous.rotate(house.now)
     assert not is_current_by_status(house)

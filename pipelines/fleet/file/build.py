@@ -25,9 +25,9 @@ from pipelines.fleet.file.gathering import DAMAGED, Gathered, gather
 from pipelines.fleet.file.pseudonymous import MAKES_NONE
 from pipelines.institutions import Registry
 from pipelines.store import parts
-from pipelines.store.clean_copy import clean
 from pipelines.store.database import connect, literal, transaction
-from pipelines.store.fleet_file import FleetFile
+from pipelines.store.published.clean_copy import clean
+from pipelines.store.published.fleet_file import FleetFile
 from pipelines.store.scope import INSTITUTION, MANY
 from pipelines.store.statements import statements
 from pipelines.tables import Column, Relation

@@ -15,14 +15,15 @@ import duckdb
 from pipelines import files
 from pipelines.errors import BusyError, DamagedError
 from pipelines.fleet.file.gathering import TRIES, Gathered
-from pipelines.store import parts, schema, versions
+from pipelines.store import parts, schema
 from pipelines.store.database import connect, literal, names, reuse_instances
-from pipelines.store.fleet_file import FleetFile
 from pipelines.store.parts import Given, Part
+from pipelines.store.published import versions
+from pipelines.store.published.fleet_file import FleetFile
+from pipelines.store.published.versions import PSEUDONYMOUS, PSEUDONYMOUS_FOLDER
 from pipelines.store.relations import CHANGES
 from pipelines.store.scope import INSTITUTION
 from pipelines.store.statements import statements
-from pipelines.store.versions import PSEUDONYMOUS, PSEUDONYMOUS_FOLDER
 from pipelines.tables import Column, Relation
 from pipelines.views import pseudonymous as contents
 

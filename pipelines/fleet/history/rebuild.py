@@ -22,7 +22,7 @@ from pipelines.fleet.history import lakes
 from pipelines.fleet.history.histories import Difference, Histories
 from pipelines.institutions import Registry
 from pipelines.settings import load
-from pipelines.store.fleet_file import FleetFile
+from pipelines.store.published.fleet_file import FleetFile
 from pipelines.sync import Confirm, Rollbook, within_hold
 from pipelines.sync.adopting import adopt
 

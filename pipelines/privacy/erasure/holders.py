@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pipelines.privacy.codes import Codes
 from pipelines.privacy.disclosure.releases import Releases
 from pipelines.privacy.pseudonymous import Pseudonymous
-from pipelines.store import fleet_file
 from pipelines.store.parts import Parts
+from pipelines.store.published import fleet_file
 from pipelines.store.warehouse import Warehouse
 
 Gone = Callable[[int], bool]

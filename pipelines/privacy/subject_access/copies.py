@@ -18,7 +18,7 @@ from pipelines.errors import RollbookError
 from pipelines.privacy import access
 from pipelines.privacy.exported import EXPORTS, Traits, holds, is_damaged
 from pipelines.store.database import connect, count
-from pipelines.store.versions import FOLDER, PSEUDONYMOUS
+from pipelines.store.published.versions import FOLDER, PSEUDONYMOUS
 from pipelines.store.warehouse import BUILD
 
 # The kinds of access in the log that write a file.

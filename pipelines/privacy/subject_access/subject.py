@@ -30,8 +30,8 @@ from pipelines.privacy.subject_access.excerpts import (
     without_others,
 )
 from pipelines.store.database import connect
+from pipelines.store.published.versions import PUBLISHED
 from pipelines.store.statements import statements
-from pipelines.store.versions import PUBLISHED
 from pipelines.store.warehouse import BUILD
 
 sql = statements("pipelines.privacy")

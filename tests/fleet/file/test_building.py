@@ -15,7 +15,7 @@ import pytest
 from pipelines.errors import BusyError, CheckError, NothingLandedError
 from pipelines.fleet.file import gathering
 from pipelines.store import parts
-from pipelines.store.fleet_file import FleetFile
+from pipelines.store.published.fleet_file import FleetFile
 from tests.support.nights import night
 from tests.support.reading import rows
 from tests.support.records import classes, student, students

@@ -13,7 +13,7 @@ import pytest
 from pipelines.errors import BusyError, NothingLandedError
 from pipelines.fleet.file.build import Built
 from pipelines.privacy import access
-from pipelines.store.fleet_file import FleetFile
+from pipelines.store.published.fleet_file import FleetFile
 from pipelines.store.scope import MANY
 from pipelines.views import catalog
 from pipelines.views import fleet as fleet_views

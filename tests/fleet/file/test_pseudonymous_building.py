@@ -12,8 +12,8 @@ import pytest
 from pipelines.fleet.file import pseudonymous
 from pipelines.fleet.file.build import Built
 from pipelines.operations.discard import discard
-from pipelines.store import versions
 from pipelines.store.parts import Given
+from pipelines.store.published import versions
 from pipelines.sync import always
 from tests.support import reading
 from tests.support.nights import night

@@ -19,8 +19,8 @@ from pipelines.fleet.history.histories import Histories
 from pipelines.fleet.history.lakes import RETYPED
 from pipelines.fleet.history.rebuild import OTHER_DAYS, FleetRebuild
 from pipelines.store import parts
-from pipelines.store.fleet_file import FleetFile
 from pipelines.store.history import Computed
+from pipelines.store.published.fleet_file import FleetFile
 from pipelines.sync import Confirm, Rollbook, always
 from tests.fleet.file.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
 from tests.support.nights import night

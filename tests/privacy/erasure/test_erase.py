@@ -21,7 +21,7 @@ from pipelines.operations import erase as erasing
 from pipelines.operations.diff import diff
 from pipelines.privacy.erasure.erasure import Holdings
 from pipelines.privacy.erasure.holders import HOLDERS
-from pipelines.store import clean_copy
+from pipelines.store.published import clean_copy
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import always
 from tests.support.nights import House, asked, folder, new_house, night, without_views
@@ -109,7 +109,7 @@ def assert_gone(house: House) -> None:
 
 
 def test_the_published_file_is_a_clean_copy_byte_for_byte(whole_house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a gap among what is written after the copy could hold a piece of a name (`store.clean_copy`)."""
+    """Else a gap among what is written after the copy could hold a piece of a name (`store.published.clean_copy`)."""
     copies = []
 
     def copied(path: Path, scratch: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from pipelines import files
-from pipelines.store.versions import target
+from pipelines.store.published.versions import target
 
 FILE = "versions.json"
 # More versions than are ever kept: older files were deleted long ago.

@@ -10,7 +10,7 @@ import pytest
 import time_machine
 
 from pipelines import files
-from pipelines.store.versions import KEPT, Versions, target
+from pipelines.store.published.versions import KEPT, Versions, target
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from filelock import FileLock, Timeout
 
 from pipelines import files
 from pipelines.errors import BusyError
-from pipelines.store.clean_copy import remove
-from pipelines.store.versions import FOLDER, PSEUDONYMOUS_FOLDER, Versions
+from pipelines.store.published.clean_copy import remove
+from pipelines.store.published.versions import FOLDER, PSEUDONYMOUS_FOLDER, Versions
 
 FILE, PSEUDONYMOUS = "fleet.duckdb", "fleet-pseudonymous.duckdb"
 BUILD, LOCK = "_build", "lock"

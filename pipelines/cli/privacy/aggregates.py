@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli.app import app, err, out, safe, table
+from pipelines.cli.app import Panel, app, err, out, safe, table
 from pipelines.cli.run import shown_progress
 from pipelines.settings import load
-from pipelines.store.versions import PUBLISHED
+from pipelines.store.published.versions import PUBLISHED
 from pipelines.text import count_of
 
 FOLDER = "aggregates"
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.PRIVACY)
 def aggregates(
     target: Annotated[
         Path | None,

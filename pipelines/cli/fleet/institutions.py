@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.app import app, err, out, parse_day, progress_bars, received, safe, table
+from pipelines.cli.app import Panel, app, err, out, parse_day, progress_bars, received, safe, table
 from pipelines.cli.serve import stopping_on_signals
 from pipelines.errors import ArgumentError, SettingError
 from pipelines.institutions import FILE, Registry
@@ -38,7 +38,7 @@ MARKS = {
 LEVELS = {"warning": "[yellow]warning[/]", "failed": "[bold red]failed[/]"}
 
 fleet_app = typer.Typer(help="Work with all institutions of institutions.toml.", no_args_is_help=True)
-app.add_typer(fleet_app, name="fleet")
+app.add_typer(fleet_app, name="fleet", rich_help_panel=Panel.SEVERAL)
 
 Only = Annotated[
     str | None, typer.Option("--only", metavar="NAMES", help="Only these institutions, separated by commas.")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.app import app, err, open_rollbook, out, safe, table
+from pipelines.cli.app import Panel, app, err, open_rollbook, out, safe, table
 from pipelines.cli.diagnostics import home
-from pipelines.cli.fleet_build import build_again
+from pipelines.cli.fleet.build import build_again
 from pipelines.cli.run import shown_progress
 from pipelines.errors import ArgumentError
 from pipelines.privacy import access
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Student = Annotated[int, typer.Argument(metavar="STUDENT", help="The student's id at the records service.")]
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.PRIVACY)
 def erase(
     student: Student,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown in the certificate. No names.")] = "",
@@ -75,7 +75,7 @@ def erase(
         )
 
 
-@app.command("hold-erasure")
+@app.command("hold-erasure", rich_help_panel=Panel.PRIVACY)
 def hold_erasure(
     student: Student,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown when an erasure is refused. No names.")] = "",

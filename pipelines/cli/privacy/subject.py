@@ -11,14 +11,14 @@ from typing import Annotated
 import typer
 
 from pipelines import machine
-from pipelines.cli.app import Terminal, app, err, out, parse_day, progress_bars, safe, table
+from pipelines.cli.app import Panel, Terminal, app, err, out, parse_day, progress_bars, safe, table
 from pipelines.privacy import access as log
 from pipelines.records import MAX_ID
 from pipelines.settings import place
 from pipelines.text import count_of
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.PRIVACY)
 def subject(
     student: Annotated[
         int, typer.Argument(min=1, max=MAX_ID, help="The student's id at the records service (student_id).")
@@ -56,7 +56,7 @@ def _shown_progress() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
-@app.command()
+@app.command(rich_help_panel=Panel.PRIVACY)
 def access(
     since: Annotated[date | None, typer.Option(parser=parse_day, metavar="DAY", help="From this day (UTC) on.")] = None,
     rows: Annotated[int, typer.Option(min=1, help="Show at most this many entries, the newest.")] = 50,

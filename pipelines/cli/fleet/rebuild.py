@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.cli.app import err, out, safe, table
-from pipelines.cli.fleet import Only, fleet_app, fleet_registry, names_of
-from pipelines.cli.fleet_build import EngineOption, fleet_folder
+from pipelines.cli.fleet.build import EngineOption, fleet_folder
+from pipelines.cli.fleet.institutions import Only, fleet_app, fleet_registry, names_of
 from pipelines.errors import HeldError, RollbookError
 from pipelines.settings import for_all
 from pipelines.text import count_of

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.app import app, open_rollbook, out, safe
-from pipelines.cli.fleet_build import build_again
+from pipelines.cli.app import Panel, app, open_rollbook, out, safe
+from pipelines.cli.fleet.build import build_again
 from pipelines.errors import ArgumentError
 from pipelines.privacy import access
-from pipelines.store.fleet_file import FleetFile
+from pipelines.store.published.fleet_file import FleetFile
 from pipelines.text import count_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ codes = typer.Typer(
     help="Find the student behind a code of the pseudonymous file, or replace all codes.",
     no_args_is_help=True,
 )
-app.add_typer(codes, name="codes")
+app.add_typer(codes, name="codes", rich_help_panel=Panel.PRIVACY)
 
 
 @codes.command()

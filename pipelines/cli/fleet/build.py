@@ -11,13 +11,13 @@ import typer
 from pipelines import files
 from pipelines.cli.app import err, out, safe
 from pipelines.cli.explore import show_app
-from pipelines.cli.fleet import fleet_app, fleet_registry
+from pipelines.cli.fleet.institutions import fleet_app, fleet_registry
 from pipelines.cli.read import show_answer, write_export
 from pipelines.errors import ArgumentError, NothingLandedError, RollbookError
 from pipelines.export import Format
 from pipelines.setting_types import engine_name
 from pipelines.settings import FLEET, for_all, is_of_all, registry
-from pipelines.store import fleet_file
+from pipelines.store.published import fleet_file
 from pipelines.text import count_of, listed
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.store.own_files import OwnFiles
+from pipelines.store.published.own_files import OwnFiles
 
 
 @pytest.fixture

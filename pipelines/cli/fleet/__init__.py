@@ -1,0 +1,1 @@
+"""The commands over several institutions: `rollbook fleet`."""
