@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +16,8 @@ from pipelines.cli.serve import stopping_on_signals
 from pipelines.errors import NothingLandedError
 from pipelines.settings import place
 from pipelines.store.published.versions import PUBLISHED
+
+LAST_QUERIES = 5  # seconds
 
 
 @app.command(rich_help_panel=Panel.READ)
@@ -46,7 +50,12 @@ def show_app(port: int, *, edit: bool) -> None:
         else:
             server.serve(port, _say_where)
     if not edit:
-        # A page's thread may be in the middle of a query: the interpreter would wait for it, or crash below it.
+        # A page's thread may be in the middle of a query, with a folder of its own: let it end and remove that. The
+        # interpreter would wait for a long query without limit, or crash below it.
+        until = time.monotonic() + LAST_QUERIES
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, until - time.monotonic()))
         out.file.flush()
         os._exit(0)
 

@@ -43,7 +43,11 @@ def serve(port: int, ready: Callable[[str], None]) -> None:
         app = marimo.create_asgi_app(quiet=True, token=token).with_app(path="/", root=str(notebook)).build()
         config = uvicorn.Config(_guard(app, port), log_level="error", timeout_graceful_shutdown=STOP_WITHIN)
         ready(f"http://{HOST}:{port}/?access_token={token}")
-        uvicorn.Server(config).run(sockets=[opened])
+        try:
+            uvicorn.Server(config).run(sockets=[opened])
+        finally:
+            for mounted in app.routes:  # the thread of each open page then ends after its current query
+                mounted.app.state.session_manager.close_all_sessions()
 
 
 def edit(port: int, folder: Path, ready: Callable[[str], None]) -> None:

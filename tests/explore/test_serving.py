@@ -120,7 +120,7 @@ def test_sigterm_stops_it_with_success_though_pages_are_open(fortnight: School, 
         assert "socket.bind" in explored.asked.read_text()  # the record was kept
 
 
-def test_it_does_not_wait_for_a_page_that_is_still_at_work(fortnight: School) -> None:
+def test_it_does_not_wait_long_for_a_page_that_is_still_at_work(fortnight: School) -> None:
     """An interpreter that ends below a query may crash."""
     served = "lambda *_: threading.Thread(target=time.sleep, args=(100,)).start()"
     script = "import threading, time; from pipelines.cli import app; from pipelines.explore import server"
