@@ -122,22 +122,30 @@ def _token(text: str) -> re.Pattern[str]:
 
 
 def _parts(name: str, file: Path | BytesIO) -> Iterator[Iterable[str]]:
-    """The lines of each part of a file, as text: a sheet's or Parquet file's are its rows, the first is the heading."""
+    """The lines of each part of a file, as text: a sheet's or Parquet file's are its rows, the first is the heading.
+
+    Raises one of _UNREADABLE, in a ZIP file after all other parts.
+    """
     suffix = Path(name).suffix.lower()
     if suffix == ".parquet":
         yield _rows(file)
     elif suffix in (".xlsx", ".zip") or zipfile.is_zipfile(file):
+        failed: BaseException | None = None
         with zipfile.ZipFile(file) as zipped:
             names = zipped.namelist()
             shared = _texts(zipped.read(_SHARED).decode(errors="replace")) if _SHARED in names else []
             for part in names:
-                content = zipped.read(part)
-                if part == _SHARED:  # also texts that no cell refers to any more
-                    yield map(unescape, shared)
-                elif part.endswith((".xml", ".rels")):
-                    yield _sheet_rows(content.decode(errors="replace"), shared)
-                else:
-                    yield from _parts(part, BytesIO(content))
+                try:
+                    if part == _SHARED:  # also texts that no cell refers to any more
+                        yield map(unescape, shared)
+                    elif part.endswith((".xml", ".rels")):
+                        yield _sheet_rows(zipped.read(part).decode(errors="replace"), shared)
+                    else:
+                        yield from _parts(part, BytesIO(zipped.read(part)))
+                except _UNREADABLE as error:  # the other parts are read
+                    failed = error
+        if failed is not None:
+            raise failed
     else:
         yield _lines(file.read_bytes() if isinstance(file, Path) else file.getvalue())
 

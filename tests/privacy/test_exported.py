@@ -65,6 +65,14 @@ def test_each_file_in_a_zip_is_read_line_by_line_with_headings_of_its_own(tmp_pa
         assert holds(tmp_path / "files.zip", ANN) == held
 
 
+def test_a_damaged_file_in_a_zip_does_not_hide_the_others(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "sent.zip", "w") as zipped:
+        zipped.writestr("damaged.xlsx", b"PK and no more")
+        zipped.writestr("ids.csv", "id\n1042\n", zipfile.ZIP_DEFLATED)
+    assert holds(tmp_path / "sent.zip", ANN)
+    assert is_damaged(tmp_path / "sent.zip")
+
+
 def test_a_workbook_in_a_zip_is_read_as_a_workbook(tmp_path: Path) -> None:
     saved(tmp_path / "inner.xlsx", [HEADINGS, (1042, "", "", 1)])
     with zipfile.ZipFile(tmp_path / "sent.zip", "w") as zipped:
