@@ -21,13 +21,15 @@ import pyarrow.parquet as pq
 
 EXPORTS = "exports"
 
+# Above a heading, somebody may have put a title.
+_HEADING_WITHIN = 10  # lines
 # In a workbook's XML. A spreadsheet program keeps texts in a part of their own, and a cell has a text's number.
-_SHARED = "xl/sharedStrings.xml"
-_ENDS_ROW = re.compile(r"</row>")
-_ENDS_TEXT = re.compile(r"</si>")
-_REFERS = re.compile(r"""<c\b[^>]*\bt=["']s["'][^>]*>\s*<v>(\d+)</v>""")
+_TYPES, _SHARED = "[Content_Types].xml", "xl/sharedStrings.xml"
+_ENDS_ROW = re.compile(r"</(?:\w+:)?(?:table-)?row>")
+_ENDS_TEXT = re.compile(r"</(?:\w+:)?si>")
+_REFERS = re.compile(r"""<(?:\w+:)?c\b[^>]*\bt=["']s["'][^>]*>\s*<(?:\w+:)?v>(\d+)<""")
 _TAG = re.compile(r"<[^>]*>")
-# A damaged file; RuntimeError for one that is encrypted or compressed in another way.
+# A damaged file; RuntimeError for one that is encrypted, compressed in another way, or neither text nor a known kind.
 _UNREADABLE = (OSError, pa.ArrowException, zipfile.BadZipFile, zlib.error, RuntimeError, EOFError)
 _BATCH = 10_000
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", codecs.BOM_UTF8: "utf-8-sig"}
@@ -59,9 +61,9 @@ def holding(warehouse: Path, traits: Traits) -> list[Path]:
     return [path for path in _exports(warehouse) if holds(path, traits)]
 
 
-def damaged(warehouse: Path) -> list[Path]:
-    """The files in the export folder that `is_damaged`, sorted."""
-    return [path for path in _exports(warehouse) if is_damaged(path)]
+def unreadable(warehouse: Path) -> list[Path]:
+    """The files in the export folder that `is_unreadable`, sorted."""
+    return [path for path in _exports(warehouse) if is_unreadable(path)]
 
 
 def _exports(warehouse: Path) -> list[Path]:
@@ -69,13 +71,13 @@ def _exports(warehouse: Path) -> list[Path]:
 
 
 def holds(path: Path, traits: Traits) -> bool:
-    """Whether a file holds a student. One that cannot be read as what its suffix says is searched as text."""
+    """Whether a file holds a student. One that `is_unreadable` is searched as text."""
     names, has_id = _names(traits), _has_id(traits.student)
 
     def found(lines: Iterable[str]) -> bool:
         by_id = False
         for number, line in enumerate(lines):
-            if number == 0:
+            if number < _HEADING_WITHIN and not by_id:
                 by_id = re.search(r"student_?id|\bid\b", line, re.IGNORECASE) is not None
             if names(line) or (by_id and has_id(line)):
                 return True
@@ -87,8 +89,8 @@ def holds(path: Path, traits: Traits) -> bool:
         return found(_lines(path.read_bytes()))
 
 
-def is_damaged(path: Path) -> bool:
-    """Whether a file cannot be read as what its suffix says: `holds` then searched it as text, and may have missed
+def is_unreadable(path: Path) -> bool:
+    """Whether a file is damaged, encrypted or of an unknown kind: `holds` then searched it as text, and may have missed
     something.
     """
     try:
@@ -140,18 +142,27 @@ def _parts(name: str, file: Path | BytesIO) -> Iterator[Iterable[str]]:
                         yield map(unescape, shared)
                     elif part.endswith((".xml", ".rels")):
                         yield _sheet_rows(zipped.read(part).decode(errors="replace"), shared)
-                    else:
+                    elif not (_TYPES in names and _is_binary(zipped.read(part))):  # a workbook's settings for a printer
                         yield from _parts(part, BytesIO(zipped.read(part)))
                 except _UNREADABLE as error:  # the other parts are read
                     failed = error
         if failed is not None:
             raise failed
     else:
-        yield _lines(file.read_bytes() if isinstance(file, Path) else file.getvalue())
+        content = file.read_bytes() if isinstance(file, Path) else file.getvalue()
+        yield _lines(content)
+        if _is_binary(content):
+            raise RuntimeError("neither text nor a known kind of file")
+
+
+def _is_binary(content: bytes) -> bool:
+    return b"\0" in content and not content.startswith(tuple(_MARKS))
 
 
 def _lines(content: bytes) -> list[str]:
     encoding = next((name for mark, name in _MARKS.items() if content.startswith(mark)), "utf-8")
+    if _is_binary(content):  # such as a workbook of before 2007, which has a zero after each letter
+        content = content.replace(b"\0", b"")
     return content.decode(encoding, errors="replace").replace('""', '"').splitlines()
 
 

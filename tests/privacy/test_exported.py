@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import xlsxwriter
 
-from pipelines.privacy.exported import Traits, holds, is_damaged
+from pipelines.privacy.exported import Traits, holds, is_unreadable
 
 ANN = Traits(1042, texts=("ann@example.org", "Ann Lee"), pairs=(("Ann", "Lee"),))
 HEADINGS = ("student_id", "first_name", "last_name", "score")
@@ -70,7 +70,7 @@ def test_a_damaged_file_in_a_zip_does_not_hide_the_others(tmp_path: Path) -> Non
         zipped.writestr("damaged.xlsx", b"PK and no more")
         zipped.writestr("ids.csv", "id\n1042\n", zipfile.ZIP_DEFLATED)
     assert holds(tmp_path / "sent.zip", ANN)
-    assert is_damaged(tmp_path / "sent.zip")
+    assert is_unreadable(tmp_path / "sent.zip")
 
 
 def test_a_workbook_in_a_zip_is_read_as_a_workbook(tmp_path: Path) -> None:
@@ -78,7 +78,49 @@ def test_a_workbook_in_a_zip_is_read_as_a_workbook(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "sent.zip", "w") as zipped:
         zipped.write(tmp_path / "inner.xlsx", "report/inner.xlsx")
     assert holds(tmp_path / "sent.zip", ANN)
-    assert not is_damaged(tmp_path / "sent.zip")
+    assert not is_unreadable(tmp_path / "sent.zip")
+
+
+@pytest.mark.parametrize(
+    ("lines", "held"),
+    [
+        ("Marks of October\n\nstudent_id,score\n1042,1\n", True),
+        ("room,score\nA1,1042\n" * 9 + "id\n1042\n", False),
+        ('[{"student_id": 1042}]', True),
+    ],
+)
+def test_a_title_may_stand_above_the_headings(tmp_path: Path, lines: str, held: bool) -> None:
+    (tmp_path / "marks.csv").write_text(lines)
+    assert holds(tmp_path / "marks.csv", ANN) == held
+
+
+PREFIXED = {
+    "[Content_Types].xml": "<Types/>",
+    "xl/sharedStrings.xml": "<x:sst>" + "".join(f"<x:si><x:t>{text}</x:t></x:si>" for text in HEADINGS) + "</x:sst>",
+    "xl/worksheets/sheet1.xml": "<x:row><x:c t='s'><x:v>0</x:v></x:c></x:row><x:row><x:c><x:v>{id}</x:v></x:c></x:row>",
+    "xl/printerSettings1.bin": "\0\1042\0",
+}
+OPEN_DOCUMENT = {
+    "content.xml": "<table:table-row><text:p>student_id</text:p></table:table-row>"
+    "<table:table-row><text:p>Ann</text:p><text:p>{id}</text:p></table:table-row>"
+    "<table:table-row><text:p>Lee</text:p></table:table-row>",
+}
+
+
+@pytest.mark.parametrize(("name", "parts"), [("prefixed.xlsx", PREFIXED), ("open.ods", OPEN_DOCUMENT)])
+def test_a_workbook_of_another_program_is_read_row_by_row(tmp_path: Path, name: str, parts: dict[str, str]) -> None:
+    for student, held in ((1042, True), (7, False)):
+        with zipfile.ZipFile(tmp_path / name, "w") as zipped:
+            for part, text in parts.items():
+                zipped.writestr(part, text.replace("{id}", str(student)))
+        assert (holds(tmp_path / name, ANN), is_unreadable(tmp_path / name)) == (held, False)
+
+
+def test_a_file_of_an_unknown_kind_is_searched_and_said_to_be_unread(tmp_path: Path) -> None:
+    for text, held in (("ann@example.org", True), ("bob@example.org", False)):
+        (tmp_path / "old.xls").write_bytes(b"\xd0\xcf\x11\xe0\0" + text.encode("utf-16-le"))
+        assert holds(tmp_path / "old.xls", ANN) == held
+        assert is_unreadable(tmp_path / "old.xls")
 
 
 @pytest.mark.parametrize("bit", ["encrypted", "cut"])
@@ -96,4 +138,4 @@ def test_a_file_that_cannot_be_read_stops_nothing_and_is_named_damaged(tmp_path:
         content[middle : middle + 40] = bytes(40)
     path.write_bytes(content)
     assert not holds(path, ANN)
-    assert is_damaged(path)
+    assert is_unreadable(path)

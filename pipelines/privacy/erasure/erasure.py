@@ -30,7 +30,7 @@ from pipelines.landing.rewriting import Found, find, rewrite
 from pipelines.privacy.erasure import dagster_home
 from pipelines.privacy.erasure.certificate import Certificate
 from pipelines.privacy.erasure.holders import HOLDERS
-from pipelines.privacy.exported import EXPORTS, NAMES, Traits, damaged, holding, identifies, traits_of
+from pipelines.privacy.exported import EXPORTS, NAMES, Traits, holding, identifies, traits_of, unreadable
 from pipelines.store import ops, without
 from pipelines.store.database import connect, count
 from pipelines.store.lake import DayRecord
@@ -264,10 +264,10 @@ class Erasure:
         for path in sorted((warehouse.root / EXPORTS).rglob("*")):
             if path.is_file() and _file_hash(key, path.relative_to(warehouse.root)) in pending.exports:
                 path.unlink()
-        if unread := damaged(warehouse.root):
+        if unread := unreadable(warehouse.root):
             left_open.append(
-                f"{count_of(len(unread), 'file')} in exports/ cannot be read, being damaged or encrypted: look for the"
-                " student there, and delete what holds the student."
+                f"{count_of(len(unread), 'file')} in exports/ cannot be read (damaged, encrypted or of an unknown kind)"
+                ": look for the student there, and delete what holds the student."
             )
         alerts = warehouse.build / ALERTS
         if alerts.is_file():

@@ -16,7 +16,7 @@ import duckdb
 from pipelines import files
 from pipelines.errors import RollbookError
 from pipelines.privacy import access
-from pipelines.privacy.exported import EXPORTS, Traits, holds, is_damaged
+from pipelines.privacy.exported import EXPORTS, Traits, holds, is_unreadable
 from pipelines.store.database import connect, count
 from pipelines.store.published.versions import FOLDER, PSEUDONYMOUS
 from pipelines.store.warehouse import BUILD
@@ -87,7 +87,7 @@ def _in_export(path: Path, traits: Traits) -> str:
     try:
         if holds(path, traits):
             return "yes"
-        return f"{UNKNOWN}: it cannot be read as what it is called" if is_damaged(path) else "no"
+        return f"{UNKNOWN}: it cannot be read" if is_unreadable(path) else "no"
     except (OSError, ValueError):
         return f"{UNKNOWN}: it cannot be read"
 

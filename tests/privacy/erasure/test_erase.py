@@ -131,7 +131,7 @@ def test_a_student_is_in_no_file_after_the_erasure_and_everybody_else_is_as_befo
     assert_gone(house)
     assert (others(house), catalog(house)) == (before, shown)
     assert sorted(p.name for p in (house.warehouse / "exports").iterdir()) == ["classes.csv", "sent.zip"]
-    assert "- 1 file in exports/ cannot be read, being damaged or encrypted: look" in certificate.text()
+    assert "- 1 file in exports/ cannot be read (damaged, encrypted or of an unknown kind): look" in certificate.text()
     assert (certificate.counts["landings"], certificate.counts["exports"]) == (6, 3)
     assert certificate.path(house.warehouse / "private" / "erasures").read_text() == certificate.text()
     assert reason in certificate.text()

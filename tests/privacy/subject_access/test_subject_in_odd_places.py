@@ -55,8 +55,8 @@ def test_exports_that_hold_the_student_are_named_in_every_format(fresh: House) -
     assert held == {
         "students.csv": "yes", "s.parquet": "yes", "s.xlsx": "yes", "zipped.zip": "yes", "names.csv": "yes",
         "classes.csv": "no", "others.csv": "no", "others.parquet": "no", "odd.csv": "no", "empty.csv": "no",
-        "damaged.parquet": "not known: it cannot be read as what it is called",
-        "damaged.xlsx": "not known: it cannot be read as what it is called", version: "yes",
+        "damaged.parquet": "not known: it cannot be read",
+        "damaged.xlsx": "not known: it cannot be read", version: "yes",
         "rollbook-pseudonymous.duckdb": "the same records, without names and under a code",
     }  # fmt: skip
     assert column(got, "copies.exports", "kind", "students", "question") == [
