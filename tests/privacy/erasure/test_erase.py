@@ -30,7 +30,7 @@ from tests.support.processes.commands import run_command
 from tests.support.processes.kills import RandomKills, killed_or_done
 from tests.support.records import classes, student
 from tests.support.tiers import daily
-from tests.support.warehouses.erasures import MADE, erase, everybody, live
+from tests.support.warehouses.erasures import MADE, catalog, erase, everybody, live
 
 PLACES = ("raw", "snapshots", "rollbook.duckdb", "published")
 # The columns of what the record of the work must still say.
@@ -65,18 +65,6 @@ def whole_house(lived: House) -> Iterator[House]:
     lived.service.students = everybody(6)
     with copied(lived) as made:
         yield made
-
-
-def catalog(house: House) -> list[tuple[Any, ...]]:
-    """The tables, views and macros that readers find, with their comments."""
-    with duckdb.connect(house.published, read_only=True) as con:
-        found = con.execute("SELECT schema_name, table_name, comment FROM duckdb_tables()").fetchall()
-        found += con.execute("SELECT schema_name, view_name, comment FROM duckdb_views() WHERE NOT internal").fetchall()
-        columns = "schema_name, table_name, column_name, data_type, comment FROM duckdb_columns() WHERE NOT internal"
-        found += con.execute(f"SELECT {columns}").fetchall()
-        macros = "schema_name, function_name, parameters, comment FROM duckdb_functions() WHERE NOT internal"
-        found += con.execute(f"SELECT {macros}").fetchall()
-    return sorted(found, key=str)
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import duckdb
+
 from pipelines.operations import discard as discards
 from pipelines.operations import erase as erasing
 from pipelines.privacy.erasure.certificate import Certificate
@@ -50,3 +52,15 @@ def live(house: House) -> None:
         discards.discard(house.rollbook(), night(5), reason="on trial", confirm=always)
     behind = {"total_assignments": 20, "completed_assignments": 2, "completion_rate": 10.0, "average_score": 12.0}
     house.night(6, [*everybody(6)[:-1], canary.canary(summary=behind)])  # on the list of whom to watch
+
+
+def catalog(house: House) -> list[tuple[Any, ...]]:
+    """The tables, views and macros that readers find, with their comments."""
+    with duckdb.connect(house.published, read_only=True) as con:
+        found = con.execute("SELECT schema_name, table_name, comment FROM duckdb_tables()").fetchall()
+        found += con.execute("SELECT schema_name, view_name, comment FROM duckdb_views() WHERE NOT internal").fetchall()
+        columns = "schema_name, table_name, column_name, data_type, comment FROM duckdb_columns() WHERE NOT internal"
+        found += con.execute(f"SELECT {columns}").fetchall()
+        macros = "schema_name, function_name, parameters, comment FROM duckdb_functions() WHERE NOT internal"
+        found += con.execute(f"SELECT {macros}").fetchall()
+    return sorted(found, key=str)
