@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import re
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import unescape
@@ -25,12 +24,12 @@ EXPORTS = "exports"
 _HEADING_WITHIN = 10  # lines
 # In a workbook's XML. A spreadsheet program keeps texts in a part of their own, and a cell has a text's number.
 _TYPES, _SHARED = "[Content_Types].xml", "xl/sharedStrings.xml"
+_NO_RECORDS = re.compile(r"printerSettings\d*\.bin$|\.(jpe?g|png|emf)$|/$", re.IGNORECASE)
 _ENDS_ROW = re.compile(r"</(?:\w+:)?(?:table-)?row>")
-_ENDS_TEXT = re.compile(r"</(?:\w+:)?si>")
-_REFERS = re.compile(r"""<(?:\w+:)?c\b[^>]*\bt=["']s["'][^>]*>\s*<(?:\w+:)?v>(\d+)<""")
+_ENDS_TEXT = re.compile(r"</(?:\w+:)?si>|<(?:\w+:)?si\s*/>")
+_SOUND = re.compile(r"<(?:\w+:)?rPh\b.*?</(?:\w+:)?rPh>", re.DOTALL)
+_REFERS = re.compile(r"""<(?:\w+:)?c\b[^>]*\bt=["']s["'][^>]*>\s*<(?:\w+:)?v>(\d+)(?=<)""")
 _TAG = re.compile(r"<[^>]*>")
-# A damaged file; RuntimeError for one that is encrypted, compressed in another way, or neither text nor a known kind.
-_UNREADABLE = (OSError, pa.ArrowException, zipfile.BadZipFile, zlib.error, RuntimeError, EOFError)
 _BATCH = 10_000
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", codecs.BOM_UTF8: "utf-8-sig"}
 
@@ -85,8 +84,11 @@ def holds(path: Path, traits: Traits) -> bool:
 
     try:
         return any(found(lines) for lines in _parts(path.name, path))
-    except _UNREADABLE:
-        return found(_lines(path.read_bytes()))
+    except Exception:  # noqa: BLE001 - whatever a damaged file makes its reader raise must not stop an erasure
+        try:
+            return found(_lines(path.read_bytes()))
+        except OSError:
+            return False
 
 
 def is_unreadable(path: Path) -> bool:
@@ -97,7 +99,7 @@ def is_unreadable(path: Path) -> bool:
         for lines in _parts(path.name, path):
             for _ in lines:
                 pass
-    except _UNREADABLE:
+    except Exception:  # noqa: BLE001 - as in `holds`
         return True
     return False
 
@@ -115,7 +117,7 @@ def _names(traits: Traits) -> Callable[[str], bool]:
 
 def _has_id(student: int) -> Callable[[str], bool]:
     # A number by itself: not part of a date, a decimal, a reference or an address.
-    ident = re.compile(rf"(?<![\w.@-]){student}(?![\w@-]|\.\d)")
+    ident = re.compile(rf"(?<![\w.@-]){student}(?:\.0+)?(?![\w@-]|\.\d)")
     return lambda line: ident.search(line) is not None
 
 
@@ -126,13 +128,15 @@ def _token(text: str) -> re.Pattern[str]:
 def _parts(name: str, file: Path | BytesIO) -> Iterator[Iterable[str]]:
     """The lines of each part of a file, as text: a sheet's or Parquet file's are its rows, the first is the heading.
 
-    Raises one of _UNREADABLE, in a ZIP file after all other parts.
+    Raises what its reader raises for a damaged or encrypted file, and RuntimeError for an unknown kind; in a ZIP file
+    after all other parts.
     """
     suffix = Path(name).suffix.lower()
     if suffix == ".parquet":
-        yield _rows(file)
+        # A file in a ZIP file is read whole, so that its errors are known before the next part.
+        yield _rows(file) if isinstance(file, Path) else list(_rows(file))
     elif suffix in (".xlsx", ".zip") or zipfile.is_zipfile(file):
-        failed: BaseException | None = None
+        failed: Exception | None = None
         with zipfile.ZipFile(file) as zipped:
             names = zipped.namelist()
             shared = _texts(zipped.read(_SHARED).decode(errors="replace")) if _SHARED in names else []
@@ -142,9 +146,9 @@ def _parts(name: str, file: Path | BytesIO) -> Iterator[Iterable[str]]:
                         yield map(unescape, shared)
                     elif part.endswith((".xml", ".rels")):
                         yield _sheet_rows(zipped.read(part).decode(errors="replace"), shared)
-                    elif not (_TYPES in names and _is_binary(zipped.read(part))):  # a workbook's settings for a printer
+                    elif not (_TYPES in names and _NO_RECORDS.search(part)):
                         yield from _parts(part, BytesIO(zipped.read(part)))
-                except _UNREADABLE as error:  # the other parts are read
+                except Exception as error:  # noqa: BLE001 - the other parts are read
                     failed = error
         if failed is not None:
             raise failed
@@ -161,9 +165,14 @@ def _is_binary(content: bytes) -> bool:
 
 def _lines(content: bytes) -> list[str]:
     encoding = next((name for mark, name in _MARKS.items() if content.startswith(mark)), "utf-8")
-    if _is_binary(content):  # such as a workbook of before 2007, which has a zero after each letter
-        content = content.replace(b"\0", b"")
-    return content.decode(encoding, errors="replace").replace('""', '"').splitlines()
+    try:
+        if _is_binary(content):  # such as a workbook of before 2007, which has a zero after each letter
+            text = content.replace(b"\0", b"").decode(errors="replace")
+        else:
+            text = content.decode(encoding)
+    except UnicodeDecodeError:  # a spreadsheet program on Windows saves CSV so
+        text = content.decode("cp1252", errors="replace")
+    return text.replace('""', '"').splitlines()
 
 
 def _rows(source: Path | BytesIO) -> Iterator[str]:
@@ -179,7 +188,7 @@ def _joined(columns: Sequence[pa.Array]) -> Iterable[str]:
 
 def _texts(part: str) -> list[str]:
     """The texts that cells refer to by number; a text with fonts is in several pieces."""
-    return [_TAG.sub("", text) for text in _ENDS_TEXT.split(part)]
+    return [_TAG.sub("", _SOUND.sub("", text)) for text in _ENDS_TEXT.split(part)]
 
 
 def _sheet_rows(part: str, shared: Sequence[str]) -> Iterator[str]:

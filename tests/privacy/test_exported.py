@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import duckdb
 import pytest
 import xlsxwriter
 
@@ -98,7 +99,7 @@ PREFIXED = {
     "[Content_Types].xml": "<Types/>",
     "xl/sharedStrings.xml": "<x:sst>" + "".join(f"<x:si><x:t>{text}</x:t></x:si>" for text in HEADINGS) + "</x:sst>",
     "xl/worksheets/sheet1.xml": "<x:row><x:c t='s'><x:v>0</x:v></x:c></x:row><x:row><x:c><x:v>{id}</x:v></x:c></x:row>",
-    "xl/printerSettings1.bin": "\0\1042\0",
+    "xl/printerSettings/printerSettings1.bin": "\0\1042\0",
 }
 OPEN_DOCUMENT = {
     "content.xml": "<table:table-row><text:p>student_id</text:p></table:table-row>"
@@ -139,3 +140,35 @@ def test_a_file_that_cannot_be_read_stops_nothing_and_is_named_damaged(tmp_path:
     path.write_bytes(content)
     assert not holds(path, ANN)
     assert is_unreadable(path)
+
+
+def test_a_file_that_its_reader_chokes_on_stops_nothing(tmp_path: Path) -> None:
+    with duckdb.connect() as con:
+        con.execute(f"COPY (SELECT 1042 AS student_id, 'infinity'::TIMESTAMP AS at) TO '{tmp_path / 'odd.parquet'}'")
+    assert not holds(tmp_path / "odd.parquet", ANN)
+    assert is_unreadable(tmp_path / "odd.parquet")
+
+
+def test_a_damaged_parquet_file_in_a_zip_does_not_hide_the_next_file(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "sent.zip", "w") as zipped:
+        zipped.writestr("damaged.parquet", b"PAR1")
+        zipped.writestr("ids.csv", "id\n1042\n", zipfile.ZIP_DEFLATED)
+    assert holds(tmp_path / "sent.zip", ANN)
+
+
+def test_a_binary_part_of_a_workbook_is_searched_or_said_to_be_unread(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "odd.xlsb", "w") as zipped:
+        zipped.writestr("[Content_Types].xml", "<Types/>")
+        zipped.writestr("xl/worksheets/sheet1.bin", b"\0\1bin")
+    assert is_unreadable(tmp_path / "odd.xlsb")
+
+
+@pytest.mark.parametrize("content", [b"student_id\n1042.0\n", "name\nAnn Lee\nJos\u00e9\n".encode("cp1252")])
+def test_ids_as_decimals_and_files_of_windows_are_found(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    assert holds(tmp_path / "a.csv", ANN)
+
+
+def test_a_name_with_an_accent_is_found_in_a_file_of_windows(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("first,last\nJos\u00e9,M\u00fcller\n".encode("cp1252"))
+    assert holds(tmp_path / "a.csv", Traits(1, pairs=(("Jos\u00e9", "M\u00fcller"),)))
