@@ -7,7 +7,7 @@ import gc
 
 gc.set_threshold(100_000)  # imports leave no garbage: looking for it took a sixth of the start-up time
 
-# Importing a module registers its commands, in the order of `rollbook --help`.
+# Importing a module registers its commands; those of one panel are shown in this order, so `sync` comes first.
 from pipelines.cli import run, serve  # noqa: E402, F401
 
 # isort: split

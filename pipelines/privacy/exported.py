@@ -24,9 +24,11 @@ EXPORTS = "exports"
 _HEADING_WITHIN = 10  # lines
 # In a workbook's XML. A spreadsheet program keeps texts in a part of their own, and a cell has a text's number.
 _TYPES, _SHARED = "[Content_Types].xml", "xl/sharedStrings.xml"
+# Parts that every spreadsheet program adds: they cannot be searched, and need not be.
 _NO_RECORDS = re.compile(r"printerSettings\d*\.bin$|\.(jpe?g|png|emf)$|/$", re.IGNORECASE)
 _ENDS_ROW = re.compile(r"</(?:\w+:)?(?:table-)?row>")
 _ENDS_TEXT = re.compile(r"</(?:\w+:)?si>|<(?:\w+:)?si\s*/>")
+# How a text is spoken, which Japanese workbooks have between its pieces.
 _SOUND = re.compile(r"<(?:\w+:)?rPh\b.*?</(?:\w+:)?rPh>", re.DOTALL)
 _REFERS = re.compile(r"""<(?:\w+:)?c\b[^>]*\bt=["']s["'][^>]*>\s*<(?:\w+:)?v>(\d+)(?=<)""")
 _TAG = re.compile(r"<[^>]*>")

@@ -84,12 +84,9 @@ def _written(path: Path) -> datetime:
 
 
 def _in_export(path: Path, traits: Traits) -> str:
-    try:
-        if holds(path, traits):
-            return "yes"
-        return f"{UNKNOWN}: it cannot be read" if is_unreadable(path) else "no"
-    except (OSError, ValueError):
-        return f"{UNKNOWN}: it cannot be read"
+    if holds(path, traits):
+        return "yes"
+    return f"{UNKNOWN}: it cannot be read" if is_unreadable(path) else "no"
 
 
 def _in_version(root: Path, path: Path, student: int) -> str:

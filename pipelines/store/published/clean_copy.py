@@ -1,8 +1,9 @@
 """Copies a database file in a process that handles nothing else: the copy holds its rows, and no remains (G12).
 
 DuckDB aligns what it writes and leaves the gaps as they are in memory: up to seven bytes each, of anything that the
-process handled before, such as a name. In the process that copies, DuckDB's allocator clears all memory. In
-every process, that would make a night a third slower: only files that must not hold a name are copied this way.
+process handled before, such as a name. In the process that copies, DuckDB's allocator clears all memory. In every
+process, that would make a night a third slower, so only two kinds of files are copied this way: those without names,
+and the published file after an erasure.
 """
 
 from __future__ import annotations
