@@ -26,6 +26,7 @@ from pipelines.records import REPLACEMENT, make_readable, replace_lone_surrogate
 log = logging.getLogger(__name__)
 
 BODIES, PAGES, MANIFEST = "bodies.zst", "pages.jsonl", "manifest.json"
+_CHECKSUM = b',\n  "checksum": "'
 # Prefixes of hidden folders during `swap`: the one that replaces a landing's folder, and the one it replaces.
 _NEW, _OLD = "new", "old"
 
@@ -242,8 +243,17 @@ def landed(body: Received, content: bytes) -> Landed:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """Return the content of a manifest's file."""
-    return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+    """Return the content of a manifest's file: JSON whose last field is the checksum of all before it."""
+    body = msgspec.json.format(msgspec.json.encode(manifest), indent=2).removesuffix(b"\n}")
+    return body + _CHECKSUM + sha256(body).hexdigest().encode() + b'"\n}\n'
+
+
+def decode(content: bytes) -> Manifest:
+    """Return the manifest in a file's content. Raises ValueError if it is not as it was written."""
+    body, _, checksum = content.rpartition(_CHECKSUM)
+    if checksum[:64] != sha256(body).hexdigest().encode():
+        raise ValueError("the checksum differs")
+    return msgspec.json.decode(content, type=Manifest)
 
 
 def drop_if_empty(day: Path) -> None:

@@ -63,9 +63,9 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     """How one set was read: the number of walks, and the proof if one of them was complete.
 
     `counted` has the numbers of the walks whose pages count: the proven walk, or all of them if none was proven (they
-    only add and update). `received` counts the records on these pages, `distinct` each record once (None in manifests
-    of earlier versions). `erased` of the distinct records belong to erased students and are not kept: they count as
-    seen, so that the proof holds. `spoiled` gives the reason for each walk that was not proven.
+    only add and update). `received` counts the records on these pages, `distinct` each record once. `erased` of the
+    distinct records belong to erased students and are not kept: they count as seen, so that the proof holds. `spoiled`
+    gives the reason for each walk that was not proven.
     """
 
     set: str
@@ -74,16 +74,15 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     proof: Proof | None = None
     total_count: int = 0
     received: int = 0
-    distinct: int | None = None
+    distinct: int = 0
     repeated: int = 0
     erased: int = 0
     spoiled: tuple[str, ...] = ()
 
     @property
     def records(self) -> int:
-        """How many distinct records were received and kept; in earlier manifests, the average per walk."""
-        came = (self.received - self.repeated) // len(self.counted) if self.distinct is None else self.distinct
-        return came - self.erased
+        """How many distinct records were received and kept."""
+        return self.distinct - self.erased
 
 
 class Absence(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from pipelines.landing.bodies import (
     LandingPlace,
     LandingWriter,
     damaged,
+    decode,
     drop_if_empty,
     encode,
     name,
@@ -50,7 +51,7 @@ class RawStore:
         """`memory` lists the erased students (default: that of the warehouse which owns `root`)."""
         self.root = root
         # A night reads every manifest several times.
-        self._manifests = files.Decoded(msgspec.json.Decoder(Manifest).decode)
+        self._manifests = files.Decoded(decode)
         self.memory = memory or Memory(root.parent / PRIVATE / ERASURES)
 
     def begin(self, snapshot_date: date) -> LandingWriter:
@@ -72,8 +73,11 @@ class RawStore:
         return [day for day, folder in self._days() if any(_landings(folder))]
 
     def all_days(self) -> frozenset[date]:
-        """Return the days on which anything was ever landed, including expired days."""
-        return frozenset(day for day, _ in self._days()) | self.expired()
+        """Return the days on which anything was ever landed, including expired days if their list can be read."""
+        expired: frozenset[date] = frozenset()
+        with suppress(DamagedError):  # whoever relies on the list reports it
+            expired = self.expired()
+        return frozenset(day for day, _ in self._days()) | expired
 
     def manifests(self, day: date | None = None) -> list[Manifest]:
         """Return the manifests of all landings, or of one day's, in the order of landing. Raises DamagedError."""
@@ -82,6 +86,14 @@ class RawStore:
             for day_folder in ([self.root / f"{_DAY}{day}"] if day else [folder for _, folder in self._days()])
             for _, folder in _landings(day_folder)
         ]
+
+    def readable(self, day: date) -> list[Manifest]:
+        """Return the manifests of one day that can be read, in the order of landing."""
+        found = []
+        for _, folder in _landings(self.root / f"{_DAY}{day}"):
+            with suppress(DamagedError):
+                found.append(self._manifest(folder))
+        return found
 
     def manifest(self, day: date, landing: int) -> Manifest:
         """Return one landing's manifest. Raises DamagedError if it is missing or damaged."""
@@ -180,10 +192,13 @@ class RawStore:
             files.write(path, lines)
 
     def rejects(self, manifest: Manifest) -> list[Reject]:
-        """Return the refused records of a landing, in order."""
+        """Return the refused records of a landing, in order. Raises DamagedError."""
         path = self._folder(manifest.snapshot_date, manifest.landing) / REJECTS
         decoder = msgspec.json.Decoder(Reject)
-        return [decoder.decode(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+        try:
+            return [decoder.decode(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+        except (OSError, ValueError) as error:
+            raise damaged(path.parent, REJECTS, type(error).__name__) from None
 
     def expired(self) -> frozenset[date]:
         """Return the expired days that the history holds. Raises DamagedError."""

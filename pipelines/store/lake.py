@@ -10,7 +10,7 @@ import os
 import shutil
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
@@ -36,8 +36,8 @@ LAKE = "rollbook_lake"
 # The landed days and the sets proven complete on them: for engines that read the lake directly.
 DAYS = "days"
 PART, _DAY = "part-0.parquet", "snapshot_date="
-# Engines skip files whose names begin with an underscore. Before 0.2 the name was day.json.
-DAY_RECORD, OLD_DAY_RECORD = "_day.json", "day.json"
+# Engines skip files whose names begin with an underscore.
+DAY_RECORD = "_day.json"
 
 COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 122880)"
 
@@ -60,27 +60,28 @@ class DayRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Staged:
-    """Staged rows of one set: their folder, and the offset of their positions."""
+    """Staged rows of one set: their folder, the landing they came with, and the offset of their positions."""
 
     folder: Path
-    offset: int
+    landing: int
+    offset: int = 0
 
     def scan(self, name: str) -> str:
-        """The rows of a table as SQL, each with its position `ord` among all staged rows of the set."""
-        path = literal(staged_file(self.folder, name))
-        return f"SELECT * EXCLUDE seq, seq + {self.offset} AS ord FROM read_parquet({path})"
+        """The rows of a table as SQL, each with its `landing` and its position `ord` among the set's staged rows."""
+        rows = f"read_parquet({literal(staged_file(self.folder, name))}, hive_partitioning = false)"
+        return f"SELECT * EXCLUDE seq, seq + {self.offset} AS ord, {self.landing} AS landing FROM {rows}"
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one set contributes to a day: staged rows, of which later ones win, and the proof, if it is proven.
+    """What one set contributes to a day: the staged rows of its landings, and the proofs, by landing.
 
     `once`: no record came twice, so that no row can contradict another.
     """
 
     set: str
     staged: tuple[Staged, ...]
-    proof: Proof | None
+    proofs: Mapping[int, Proof] = field(default_factory=dict)
     once: bool = False
 
     def scan(self, name: str) -> str:
@@ -116,9 +117,10 @@ class Candidate:
 def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], folder: Path) -> Candidate:
     """Compose a day's state from its landings into `folder`; `con` is a connection in memory.
 
-    Each record's latest landed statement counts. If a later landing leaves the record unstated, or refuses it, the
-    earlier statement stays. Rows are sorted by key, so that equal states make equal files. What was observed stays in
-    `con` as the table `observed`.
+    The day is the fold of its landings, in their order (G7): each overlays what it states, and a proven one states all
+    records absent that it does not show. What a later landing leaves unstated, or refuses, stays as an earlier one
+    stated it. Rows are sorted by key, so that equal states make equal files. What was observed stays in `con` as the
+    table `observed`.
     """
     candidate = Candidate(day, files.empty(folder))
     for name in (*TABLES, OBSERVED):
@@ -131,8 +133,8 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
             con.execute(f"INSERT INTO observed {seen}", of_this)
         else:
             _compose_overlaid(con, candidate, part)
-        if part.proof is not None:
-            _state_absences(con, part.proof)
+        if (proof := next(iter(part.proofs.values()), None)) is not None:
+            _state_absences(con, proof)
     queries = {
         table.name: f"SELECT {names(table.columns)} FROM ({part.scan(table.name)}) ORDER BY {names(table.key)}"
         for part in parts
@@ -148,7 +150,7 @@ def _compose_overlaid(con: duckdb.DuckDBPyConnection, candidate: Candidate, part
     """Compose the tables of a set whose records may have come more than once."""
     # Filtered by set: a student, a class and an institution may have the same id.
     of_this = {"set_name": part.set}
-    con.execute(f"CREATE OR REPLACE TABLE seen AS FROM ({part.scan(OBSERVED)}) WHERE set_name = $set_name", of_this)
+    con.execute(sql("seen", observed=part.scan(OBSERVED)), of_this | {"proven": [*part.proofs]})
     con.execute(sql("observe"), of_this)
 
     def compose(con: duckdb.DuckDBPyConnection, table: Table) -> None:
@@ -184,22 +186,6 @@ class Lake:
             for path in (*self.root.rglob("*"), self.root):  # the root last: its mode marks all below as done
                 path.chmod(self.folder_mode if path.is_dir() else self.mode)
 
-    def upgrade(self) -> None:
-        """Rewrite the day records of earlier versions; the tables' files stay as they are."""
-        for old in sorted(self.root.glob(f"{OBSERVED}/snapshot_date=*/{OLD_DAY_RECORD}")):
-            try:
-                record = msgspec.json.decode(old.read_bytes(), type=DayRecord)
-            except msgspec.DecodeError:
-                old.unlink()  # the day then counts as missing and is composed again
-                continue
-            written = _write_proven(self.own(DAYS, record.snapshot_date), record.proven, self.folder_mode)
-            written.chmod(self.mode)
-            files.sync(written)
-            sizes = record.sizes | {DAYS: written.stat().st_size}
-            upgraded = msgspec.structs.replace(record, sizes=sizes)
-            files.write(old.with_name(DAY_RECORD), msgspec.json.encode(upgraded), self.mode)
-            old.unlink()
-
     def days(self) -> dict[date, DayRecord]:
         """The complete days of the lake, in order; a day with a missing or truncated file is left out.
         Checks every file's size, so call it once per stage.
@@ -208,7 +194,7 @@ class Lake:
         for folder in sorted(n for n in files.names(self.root / OBSERVED) if n.startswith(_DAY)):
             try:
                 # Thousands of files a year, several times a night: a str costs a tenth of a Path.
-                record = self._record(f"{root}/{OBSERVED}/{folder}")
+                record = self._records.read(f"{root}/{OBSERVED}/{folder}/{DAY_RECORD}")
                 part = f"{_day_folder(record.snapshot_date)}/{PART}"
                 sizes = ((os.stat(f"{root}/{n}/{part}").st_size, s) for n, s in record.sizes.items())  # noqa: PTH116
                 whole = all(there == noted for there, noted in sizes)
@@ -218,20 +204,13 @@ class Lake:
                 found[record.snapshot_date] = record
         return found
 
-    def _record(self, folder: str) -> DayRecord:
-        """The record in a day's folder. Raises OSError and msgspec.DecodeError."""
-        try:
-            return self._records.read(f"{folder}/{DAY_RECORD}")
-        except FileNotFoundError:  # written by an earlier version and not upgraded yet
-            return self._records.read(f"{folder}/{OLD_DAY_RECORD}")
-
     def commit(
         self, candidate: Candidate, landings: Iterable[int], parts: Iterable[Part], erased: int = 0
     ) -> DayRecord:
         """Move a composed day in. Until `_day.json` is written again, the day is not complete."""
         paths = {name: candidate.path(name) for name in (*TABLES, OBSERVED)}
         digest = digest_of({name: files.digest(path) for name, path in paths.items()})
-        proven = tuple(sorted(p.set for p in parts if p.proof is not None))
+        proven = tuple(sorted(p.set for p in parts if p.proofs))
         paths[DAYS] = _write_proven(candidate.path(DAYS), proven)
         record = DayRecord(
             snapshot_date=candidate.day,

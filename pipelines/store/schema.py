@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import duckdb
 
-from pipelines.store import upgrade
 from pipelines.store.database import literal
 from pipelines.store.relations import KEPT, SPAN, VALID
 from pipelines.store.statements import statements
@@ -49,7 +48,7 @@ def declared() -> Iterator[Relation]:
 
 
 def ensure(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """Create missing tables and upgrade the others. Returns the schemas with tables whose declaration has changed.
+    """Create missing tables and adapt the others. Returns the schemas with tables whose declaration has changed.
 
     Such a table is made again from its old rows, as far as they have its columns; new columns must be filled from the
     lake or `raw/`, as far as they reach back. Comment-only changes apply in place.
@@ -66,8 +65,6 @@ def ensure(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
             _make(con, relation, have)
             have = Existing()
         _comment(con, relation, have)
-    if changed:
-        upgrade.carry_over(con, there)
     _drop_replaced(con)
     return frozenset(changed)
 

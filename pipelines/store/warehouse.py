@@ -82,9 +82,8 @@ class Warehouse:
         entered = self.lake.folder_mode | self.pseudonymous.folder_mode
         files.folder(self.root, entered)
         self.root.chmod(entered)
-        self.lake.upgrade()
         self.lake.open_up()
-        self.versions.prepare(earlier=self.build / "previous")
+        self.versions.prepare()
         for path in (self.build, self.scratch):
             files.folder(path)
 
@@ -255,7 +254,7 @@ class Warehouse:
         """
         found = versions.target(self.published)
         if self.own.recognises(self.published):
-            if self.versions.newest() is None:  # not a link: published by an earlier Rollbook, or from a backup
+            if self.versions.newest() is None:  # not a link: a copy from a backup
                 self.versions.again(self.published)
             return None
         if not self.published.exists():  # missing, or a dangling link

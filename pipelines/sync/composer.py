@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +35,10 @@ class Composed:
     erasures: int
     delta: Delta | None = None
 
+    def into(self, lake: Lake) -> DayRecord:
+        """Move the day into a lake."""
+        return lake.commit(self.candidate, self.landings, self.parts, self.erasures)
+
 
 class Composer:
     """Composes days in the build folder; `commit` moves a day into the lake."""
@@ -46,6 +51,7 @@ class Composer:
         # The last committed day's delta, if known.
         self.delta: Delta | None = None
         self._day_aside = warehouse.build / "day"
+        self._copy_aside = self._aside / "copy"
         self._delta_aside = warehouse.build / "delta"
 
     def flatten(self, manifest: Manifest) -> Flattened:
@@ -59,24 +65,26 @@ class Composer:
     def evaluate(self, manifests: Sequence[Manifest], flattened: Flattened) -> tuple[Composed, tuple[TableCounts, ...]]:
         """Compose the day of these landings, in their order (G7); returns it and its changes to the published tables.
 
-        The last landing is the one to decide on; `flattened` holds its rows.
+        `flattened` holds the rows of the landing to decide on.
         """
-        latest = manifests[-1]
-        parts = self._parts(manifests, {latest.landing: flattened})
+        parts = self._parts(manifests, {flattened.landing: flattened})
         published = "published" if self.warehouse.published.is_file() else None
         with self.warehouse.reading() as con:
-            candidate = compose(con, latest.snapshot_date, parts, self._day_aside)
+            candidate = compose(con, manifests[0].snapshot_date, parts, self._day_aside)
             counts, delta = compare.compare(con, candidate, published, self._delta_aside)
         return Composed(candidate, parts, _numbers(manifests), _erasures(manifests), delta), counts
 
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
         """Move a day into `lake` (default: the warehouse's)."""
-        record = (lake or self.warehouse.lake).commit(
-            composed.candidate, composed.landings, composed.parts, composed.erasures
-        )
+        record = composed.into(lake or self.warehouse.lake)
         self.delta = replace(composed.delta, digest=record.digest) if composed.delta else None
         self.intake.clear()
         return record
+
+    def copy(self, composed: Composed, lake: Lake) -> None:
+        """Copy a day into another lake; it can still be committed."""
+        folder = shutil.copytree(composed.candidate.folder, files.empty(self._copy_aside), dirs_exist_ok=True)
+        replace(composed, candidate=Candidate(composed.candidate.day, folder)).into(lake)
 
     def drop_delta(self) -> None:
         """Drop the last day's delta: it is merged."""
@@ -105,25 +113,20 @@ class Composer:
         if not self.warehouse.published.is_file():
             return sorted(draft.ids["students"])
         staged = stage("students", draft.bodies("students"), self._aside / "draft")
-        part = Part("students", (Staged(Path(staged.folder), 0),), None)
+        part = Part("students", (Staged(Path(staged.folder), draft.manifest.landing),))
         with self.warehouse.reading() as con:
             candidate = compose(con, draft.manifest.snapshot_date, [part], self._day_aside)
             return compare.changed_ids(con, candidate, "students", "published")
 
     def _parts(self, manifests: Sequence[Manifest], flattened: dict[int, Flattened]) -> list[Part]:
-        """Return each set's part of these landings' day, flattening the landings that it needs."""
+        """Return each set's part of these landings' day, flattening the landings that are not flattened yet."""
+        rows = {m.landing: flattened.get(m.landing) or self.flatten(m) for m in manifests}
         parts = []
-        for name, declared in SETS.items():
-            proven = [i for i, m in enumerate(manifests) if declared.walked and m.proof(name) is not None]
-            base = proven[-1] if proven else 0
-            staged: list[Staged] = []
-            for m in manifests[base:]:
-                if m.landing not in flattened:
-                    flattened[m.landing] = self.flatten(m)
-                for part in flattened[m.landing].of(name):
-                    staged.append(Staged(Path(part.folder), STEP * len(staged)))
-            proof = manifests[base].proof(name) if proven else None
-            parts.append(Part(name, tuple(staged), proof, once=_came_once(name, manifests[base:])))
+        for name in SETS:
+            folders = [(m.landing, Path(part.folder)) for m in manifests for part in rows[m.landing].of(name)]
+            staged = tuple(Staged(folder, landing, STEP * i) for i, (landing, folder) in enumerate(folders))
+            proofs = {m.landing: proof for m in manifests if (proof := m.proof(name)) is not None}
+            parts.append(Part(name, staged, proofs, once=_came_once(name, manifests)))
         return parts
 
 

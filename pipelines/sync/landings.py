@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 
 from pipelines.errors import ArgumentError, NothingLandedError
-from pipelines.landing.manifest import Manifest
+from pipelines.landing.manifest import Manifest, Verdict
 from pipelines.landing.raw import RawStore
 from pipelines.store.lake import DayRecord
 from pipelines.sync import messages
@@ -15,7 +15,9 @@ from pipelines.sync.results import Backfilled
 
 
 class Landings:
-    """Queries over the manifests in `raw/`. All raise DamagedError for a manifest that cannot be read."""
+    """Queries over the manifests in `raw/`. They raise DamagedError for a manifest that cannot be read, except
+    `newest` and `school_id`: whatever is damaged, tonight is fetched.
+    """
 
     def __init__(self, raw: RawStore) -> None:
         self.raw = raw
@@ -45,24 +47,24 @@ class Landings:
         return found
 
     def pending(self, day: date) -> Manifest:
-        """The day's last landing that counts or has no verdict yet: the input of a stage that runs by itself.
+        """The day's last landing that did not fail: the input of a stage that runs by itself.
 
         Raises NothingLandedError if there is none.
         """
         manifests = self.raw.manifests(day)
-        waiting = [m for m in manifests if m.verdict is None or m.counts_for_its_day]
+        waiting = [m for m in manifests if m.verdict is not Verdict.FAILED]
         if not waiting:
             raise NothingLandedError(messages.nothing_counts(day, manifests, self.raw.expired()), [day])
         return waiting[-1]
 
-    def deferred(self) -> list[Manifest]:
-        """The landings that could not be evaluated when they were fetched, except on days that were fetched again."""
-        last = (self.raw.manifests(day)[-1] for day in self.raw.days())
-        return [m for m in last if m.deferred and m.verdict is None]
+    def undecided(self) -> list[Manifest]:
+        """The landings without a verdict, in order: their sync was killed, or could not compare them with anything."""
+        return [m for m in self.raw.manifests() if m.verdict is None]
 
     def newest(self) -> Manifest | None:
-        """The newest day's last landing that counts; None before the first."""
-        return next((landings[-1] for d in reversed(self.raw.days()) if (landings := self.counted(d))), None)
+        """The newest day's last landing that counts and can be read; None if there is none."""
+        readable = (counted(self.raw.readable(day)) for day in reversed(self.raw.days()))
+        return next((landings[-1] for landings in readable if landings), None)
 
     def reusable(self, day: date, now: datetime, minutes: float) -> Manifest | None:
         """The day's last landing, if it may replace another fetch (`policy.is_reusable`)."""
@@ -79,12 +81,9 @@ class Landings:
         return [d for d in self.raw.days() if d > day and self.counted(d)]
 
     def school_id(self) -> int | None:
-        """The institution of the first counted landing; None before it."""
-        for day in self.raw.days():
-            for manifest in self.counted(day):
-                if manifest.school_id is not None:
-                    return manifest.school_id
-        return None
+        """The institution of the first counted landing that can be read; None if there is none."""
+        readable = (manifest for day in self.raw.days() for manifest in counted(self.raw.readable(day)))
+        return next((m.school_id for m in readable if m.school_id is not None), None)
 
     def discarded_days(self) -> frozenset[date]:
         """The days without a counted landing because theirs were discarded."""

@@ -26,7 +26,7 @@ from pipelines.store.lake import DayRecord
 from pipelines.store.staged_lake import StagedLake
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import erasing, messages, policy
-from pipelines.sync.composer import Composer
+from pipelines.sync.composer import Composed, Composer
 from pipelines.sync.details import chosen
 from pipelines.sync.landings import Landings
 from pipelines.sync.lock import writer_lock
@@ -131,7 +131,7 @@ class Rollbook:
             if expired:
                 self.raw.forget_expired(expired)
             self.publish(confirm=always)
-            self._decide_deferred(self.landings.deferred())
+            self._decide(self.landings.undecided())
             return done
 
     def restore(self, kept: Path) -> None:
@@ -195,7 +195,7 @@ class Rollbook:
                     raise
                 self._merge(Base(None), full_refresh=True)  # the file's content is wrong, so start from the lake alone
                 self.publish()
-        self._decide_deferred(self.landings.deferred())
+        self._decide(self.landings.undecided())
 
     def finish_erasure(self) -> Certificate | None:
         """Finish removing erased students; returns the certificate of the erasure in progress, if any."""
@@ -217,7 +217,7 @@ class Rollbook:
         day = self.partition(day or self.today())
         minutes = 0 if fresh or self._blocked or details != "none" else self.settings.cache_minutes
         try:
-            if (last := self.landings.reusable(day, self.clock(), minutes)) is not None:
+            if minutes and (last := self.landings.reusable(day, self.clock(), minutes)) is not None:
                 log.info("%s was fetched minutes ago, as landing %d; the service is not asked again", day, last.landing)
                 return last
             manifest = self._fetch(day, details)
@@ -279,8 +279,11 @@ class Rollbook:
     def _evaluate(self, manifest: Manifest, flattened: Flattened, *, approve: bool = False) -> Evaluation:
         if refused := policy.check_reject_rate(flattened.rejects, flattened.records):
             raise ContractChangedError(messages.contract_changed(refused))
-        earlier = [m for m in self.landings.counted(manifest.snapshot_date) if m.landing != manifest.landing]
-        composed, counts = self.composer.evaluate([*earlier, manifest], flattened)
+        day = manifest.snapshot_date
+        others = [m for m in self.landings.counted(day) if m.landing != manifest.landing]
+        composed, counts = self.composer.evaluate(sorted([*others, manifest], key=lambda m: m.landing), flattened)
+        if day < max(self.lake.days(), default=day):
+            counts = self._counts_once_merged(composed)
         return Evaluation(flattened, composed, policy.decide(manifest, counts, self.settings, approve=approve))
 
     @stage
@@ -351,18 +354,28 @@ class Rollbook:
         if self._blocked is not None:
             raise self._blocked
 
-    def _decide_deferred(self, landings: Iterable[Manifest]) -> None:
-        """Decide on landings that could not be compared when fetched. They prove nothing: they only add and update."""
-        merged = False
-        for manifest in landings:
+    def _counts_once_merged(self, composed: Composed) -> tuple[TableCounts, ...]:
+        """What a day before the newest one would change for readers: only its merge shows what later days leave of it.
+
+        Requires the writer lock, or a build folder of one's own. The lake stays as it is.
+        """
+        staged = StagedLake(self.lake, self.warehouse.staged_lake)
+        self.composer.copy(composed, staged)
+        self.merger.merge(self.recovery.published(), staged, frozenset(), None, full_refresh=False)
+        counts, _ = self.recovery.lost()
+        self.warehouse.drop_next()
+        return counts
+
+    def _decide(self, undecided: Iterable[Manifest]) -> None:
+        """Decide on landings whose sync could not, in their order; each is published before the next is compared."""
+        for manifest in undecided:
             try:
                 self.snapshot(manifest)
-                merged = True
             except (HeldError, ContractChangedError) as error:
                 log.warning("%s", error.message)
-        if merged:
-            self.merge()
-            self.publish()
+            else:
+                self.merge()
+                self.publish()
 
     def change_day(
         self, day: date, manifests: Sequence[Manifest], change: Callable[[], None], confirm: Confirm

@@ -127,7 +127,9 @@ class Year:
                 f"""COPY (SELECT {columns} FROM ({query.replace("$each", str(CLASSES_PER_STUDENT))}) ORDER BY {order})
                 TO '{candidate.path(name)}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3)"""
             )
-        book.lake.commit(candidate, [1], [Part(name, (), self._proof(name)) for name in SETS])
+        book.lake.commit(
+            candidate, [1], [Part(name, (), {1: proof} if (proof := self._proof(name)) else {}) for name in SETS]
+        )
 
     def _make_day(self, number: int, extra: tuple[int, ...]) -> None:
         """The pupils and classes of a day. Days before it are counted, not replayed: any day can be made at once.

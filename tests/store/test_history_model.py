@@ -53,6 +53,7 @@ landing = st.tuples(st.booleans(), shown.map(lambda s: {n: stated for n, stated 
 stories = st.lists(st.tuples(st.integers(0, 6), landing), min_size=5, max_size=12)
 
 PLAIN = ("x@e", 0, [(1, "a")])
+OTHER = ("y@e", 1, [(1, "b"), (2, "a")])
 # Where the simple splice between table-wide neighbours goes wrong: each key has neighbours of its own.
 TRAPS: dict[str, Story] = {
     "an unproven day hides it, a proven one ends it": [(0, (True, {1: PLAIN})), (1, (False, {})), (2, (True, {}))],
@@ -70,6 +71,24 @@ TRAPS: dict[str, Story] = {
         (3, (True, {1: ("x@e", None, None)})),
     ],
     "a proof that a correction brings": [(0, (True, {1: PLAIN})), (1, (False, {})), (2, (False, {})), (1, (True, {}))],
+    "unstated on the same day": [
+        (0, (True, {1: PLAIN})),
+        (1, (True, {1: OTHER})),
+        (1, (True, {1: ("z@e", None, None)})),
+    ],
+    "refused on the same day": [(1, (True, {1: OTHER, 2: PLAIN})), (1, (True, {1: "refused", 2: PLAIN}))],
+    "absent, then silent on the same day": [
+        (0, (True, {1: PLAIN})),
+        (1, (True, {})),
+        (1, (False, {1: ("x@e", None, None)})),
+        (2, (True, {1: ("x@e", None, None)})),
+    ],
+    "absent, then refused on the same day": [(0, (True, {1: PLAIN})), (1, (True, {})), (1, (True, {1: "refused"}))],
+    "gone by a proof of the same day": [
+        (0, (True, {2: PLAIN})),
+        (1, (False, {1: PLAIN, 2: PLAIN})),
+        (1, (True, {2: PLAIN})),
+    ],
     "a neighbour's statement comes late": [(0, (True, {1: PLAIN})), (4, (True, {1: PLAIN})), (2, (True, {}))],
 }
 
@@ -117,7 +136,7 @@ class World:
         self.lake = Lake(folder / "snapshots")
         self.con = duckdb.connect()
         schema.ensure(self.con)
-        self.staged: dict[date, list[tuple[int, Staged, bool, int]]] = {}
+        self.staged: dict[date, dict[int, tuple[Staged, Proof | None]]] = {}
 
     def land(self, day: date, number: int, *, proven: bool, records: dict[int, Any]) -> None:
         """Put one landing into its day of the lake."""
@@ -126,17 +145,14 @@ class World:
         for batch in flatten("students", [Landed("students", "walk", 1, body.encode())]):
             staging.add(batch.tables)
         staging.close()
-        staged = Staged(staging.folder, number * 2**40)
-        self.staged.setdefault(day, []).append((number, staged, proven, len(records)))
-        landings = sorted(self.staged[day], key=lambda s: s[0])
-        base = max((i for i, (_, _, p, _) in enumerate(landings) if p), default=None)
-        proof = None
-        if base is not None:
-            n = landings[base][3]
-            proof = Proof(set="students", walk=1, total_count=n, unique_ids=n, pages=1, limit=100)
-        parts = [Part("students", tuple(s for _, s, _, _ in landings[base or 0 :]), proof)]
+        n = len(records)
+        proof = Proof(set="students", walk=1, total_count=n, unique_ids=n, pages=1, limit=100) if proven else None
+        landings = self.staged.setdefault(day, {})
+        landings[number] = (Staged(staging.folder, number, number * 2**40), proof)
+        proofs = {number: proof for number, (_, proof) in landings.items() if proof}
+        parts = [Part("students", tuple(staged for staged, _ in landings.values()), proofs)]
         candidate = compose(self.con, day, parts, self.folder / "day")
-        self.lake.commit(candidate, [n for n, _, _, _ in landings], parts)
+        self.lake.commit(candidate, landings, parts)
 
     def catch_up(self) -> None:
         """Bring the history up to the lake, the fast way."""
@@ -205,14 +221,11 @@ def _clocks(shown: list[model.Shown]) -> dict[int, int]:
     clocks: dict[int, tuple[date, int]] = {}
     days = model.days_of(shown)
     for when, day in sorted(days.items()):
-        for name, number in day.stated:
-            if name == "student_activity":
+        for (name, number), rows in day.items():
+            if name == "student_activity" and rows:
                 counted = [s for s in shown if s.day == when]
-                base = max((s.landing for s in counted if s.proven), default=0)
                 stating = [
-                    s.landing
-                    for s in counted
-                    if s.landing >= base and (s.records.get(number) or {}).get("student_activity") is not None
+                    s.landing for s in counted if (s.records.get(number) or {}).get("student_activity") is not None
                 ]
                 clocks[number] = (when, max(stating) + when.day)
     return {number: clock for number, (_, clock) in clocks.items()}
@@ -250,9 +263,8 @@ def follow(story: Story, now: Callable[[], bool]) -> None:
         world.catch_up()
         check(world, shown)
         day, proven, records = arriving[-1]
-        if proven:  # what the day's last landing showed, shown once more, is the day's statement as it is
-            world.land(day, numbers[day], proven=proven, records=records)
-            assert History(world.con, world.lake).behind() == []
+        world.land(day, numbers[day], proven=proven, records=records)  # again: the day stays as it is
+        assert History(world.con, world.lake).behind() == []
         clocks = dict(world.rows("SELECT student_id, days_since_last_activity FROM main.student_activity"))
         assert clocks == {n: c for n, c in _clocks(shown).items() if n in clocks}
         live = {name: world.rows(f"FROM spans.{name}") for name in WATCHED}

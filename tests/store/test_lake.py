@@ -37,7 +37,7 @@ def stage(folder: Path, landing: int, *bodies: Landed) -> Staged:
         for batch in flatten(name, [b for b in bodies if b.set == name]):
             staging.add(batch.tables)
     staging.close()
-    return Staged(staging.folder, landing * 2**40)
+    return Staged(staging.folder, landing, landing * 2**40)
 
 
 def proof(name: str, count: int) -> Proof:
@@ -45,7 +45,8 @@ def proof(name: str, count: int) -> Proof:
 
 
 def parts(*staged: Staged, **proofs: int) -> list[Part]:
-    return [Part(n, staged, proof(n, proofs[n]) if n in proofs else None) for n in SETS]
+    first = staged[0].landing
+    return [Part(n, staged, {first: proof(n, proofs[n])} if n in proofs else {}) for n in SETS]
 
 
 def rows(con: duckdb.DuckDBPyConnection, path: Path, columns: str = "*") -> list[tuple[Any, ...]]:

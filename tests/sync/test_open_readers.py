@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ from pipelines.store.lake import LAKE
 from tests.support.nights import House, new_house, without_views
 from tests.support.processes.commands import Program, program
 from tests.support.records import classes, students
-from tests.support.tiers import daily
 from tests.support.warehouses.begun import begin
 
 # A notebook or a dashboard: it keeps one connection, and makes another one whenever it is told to.
@@ -89,22 +87,17 @@ def test_it_keeps_its_night_when_that_version_is_removed(house: House, reader: P
     assert connects(reader) == [5, 11]
 
 
-@pytest.mark.parametrize("links", daily([True, False], True))
-def test_a_file_that_was_not_a_link_becomes_one_and_its_content_is_kept(house: House, links: bool) -> None:
-    """As earlier Rollbooks published, and as a copy from a backup is: a plain file."""
+def test_a_file_that_was_not_a_link_becomes_one_and_its_content_is_kept(house: House) -> None:
+    """As a copy from a backup is: a plain file."""
     begin(house)
     plain = house.published.read_bytes()
     shutil.rmtree(house.warehouse / "published")
     house.published.unlink()
     house.published.write_bytes(plain)
-    if links:
-        earlier = house.warehouse / "build" / "previous"
-        earlier.mkdir()
-        os.link(house.published, earlier / "2026-11-01T02-15-00.000000.duckdb")
     house.night(2, students(7))
     assert house.published.is_symlink()
     kept = house.rollbook().warehouse.kept()
-    assert [path.read_bytes() for path in kept] == [plain] * (2 if links else 1)
+    assert [path.read_bytes() for path in kept] == [plain]
     assert house.query("SELECT COUNT(*) FROM students") == [(7,)]
 
 

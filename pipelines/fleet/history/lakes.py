@@ -23,7 +23,7 @@ from pipelines.fleet.engine import Engine
 from pipelines.fleet.file.gathering import TRIES, link_or_copy
 from pipelines.mirror.lake import copied_lake
 from pipelines.settings import load
-from pipelines.store.lake import DAYS, DayRecord, Lake
+from pipelines.store.lake import DayRecord, Lake
 from pipelines.store.relations import SNAPSHOT_DATE
 from pipelines.store.scope import INSTITUTION
 from pipelines.sync import Rollbook
@@ -31,8 +31,7 @@ from pipelines.tables import TABLES, Column
 from pipelines.views.fleet import WHICH
 
 LEFT = "its lake changed again and again meanwhile: run `rollbook fleet rebuild` again when its sync is done"
-RETYPED = "some of its snapshots have a column of another type, of an earlier Rollbook: run `rollbook rebuild` for it"
-OLD = "its snapshots are of an earlier Rollbook: its next sync upgrades them"
+RETYPED = "some of its snapshots have a column of another type: run `rollbook rebuild` for it"
 EXPIRED = "the history of some of its days is in its published file alone, since their snapshots have expired"
 EMPTY = "its lake holds no day, though it has published"
 NEVER = "nothing of it was ever copied to ROLLBOOK_LAKE: run `rollbook mirror sync`"
@@ -117,8 +116,6 @@ def _link(book: Rollbook, name: str, found: Linked) -> str:
         records = lake.days()
         if not records:
             return EMPTY if book.warehouse.published.exists() else ""
-        if any(DAYS not in record.sizes for record in records.values()):
-            return OLD
         if _are_retyped(lake, records.values()):
             return RETYPED
         try:
@@ -139,8 +136,6 @@ def _find_copy(book: Rollbook, name: str, found: Copied) -> str:
     lake = copied_lake(book.mirror.url, book.mirror.folder)
     if lake is None:
         return NEVER if book.warehouse.published.exists() else ""
-    if any(DAYS not in record.sizes for record in lake.days.values()):
-        return OLD
     if lake.days:
         found.places[name] = lake.places
         found.days[name] = {day: record.digest for day, record in lake.days.items()}

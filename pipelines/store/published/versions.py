@@ -41,15 +41,10 @@ class Versions:
         self.mode = mode
         self.folder_mode = folder_mode
 
-    def prepare(self, earlier: Path | None = None) -> None:
-        """Make the folder, apply the current modes, and move in the versions of an `earlier` Rollbook's folder."""
+    def prepare(self) -> None:
+        """Make the folder, and apply the current modes."""
         files.folder(self.folder, self.folder_mode)
         self.folder.chmod(self.folder_mode)
-        if earlier is not None:
-            for kept in earlier.glob("*.duckdb"):
-                kept.rename(self.folder / f"{self.stem}.{kept.stem.replace('.', '-')}.duckdb")
-            with suppress(OSError):  # not there, or not empty
-                earlier.rmdir()
         for version in self.all():
             version.chmod(self.mode)
         if self.link.is_file() and not self.link.is_symlink():  # a copy on a disk without symlinks

@@ -1,14 +1,18 @@
 -- One set's observations of a day: a record is stated if any landing states it, else refused; it is silent about a
--- table if every statement is.
+-- table if every statement is. A record that was absent earlier on the day had no rows, so what is unstated or refused
+-- since then has none.
 INSERT INTO observed
 WITH states AS (
-    SELECT id, BOOL_OR(state = 'stated') AS is_stated FROM seen WHERE state IN ('stated', 'rejected') GROUP BY id
+    SELECT id, BOOL_OR(state = 'stated') AS is_stated
+    FROM seen
+    WHERE state = 'stated' OR (state = 'rejected' AND NOT was_absent)
+    GROUP BY id
 ),
 statements AS (SELECT id, ord FROM seen WHERE state = 'stated'),
 silences AS (
     SELECT s.id, s.table_name
     FROM seen AS s
-    WHERE s.state = 'silent'
+    WHERE s.state = 'silent' AND NOT s.was_absent
     GROUP BY s.id, s.table_name
     HAVING COUNT(DISTINCT s.ord) = (SELECT COUNT(DISTINCT t.ord) FROM statements AS t WHERE t.id = s.id)
 )

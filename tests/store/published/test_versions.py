@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 import time_machine
 
-from pipelines import files
 from pipelines.store.published.versions import KEPT, Versions, target
 
 
 @pytest.fixture
 def versions(tmp_path: Path) -> Versions:
     made = Versions(tmp_path, 0o640, 0o750)
-    made.prepare(earlier=tmp_path / "build" / "previous")
+    made.prepare()
     return made
 
 
@@ -77,15 +76,6 @@ def test_a_version_that_a_killed_writer_did_not_show_is_removed(versions: Versio
     assert contents(versions.kept()) == []
     versions.sweep()
     assert versions.all() == [shown]
-
-
-def test_what_earlier_rollbooks_kept_is_moved_in(tmp_path: Path) -> None:
-    earlier = files.folder(tmp_path / "build" / "previous")
-    (earlier / "2026-11-01T02-15-00.000000.duckdb").write_text("an earlier night")
-    versions = Versions(tmp_path, 0o600, 0o700)
-    versions.prepare(earlier)
-    assert contents(versions.kept()) == ["an earlier night"]
-    assert not earlier.exists()
 
 
 def test_where_the_disk_knows_no_links_readers_get_a_copy_and_a_pointer_names_the_version(

@@ -7,7 +7,7 @@ table's days into versions, key by key, with a loop that a person can read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -40,42 +40,33 @@ class Shown:
     records: dict[int, dict[str, Stated] | None]
 
 
-@dataclass
-class Day:
-    """One day's statement: which records were seen, what each stated, whether the rest is absent."""
-
-    proven: bool = False
-    seen: set[int] = field(default_factory=set)
-    stated: dict[tuple[str, int], dict[Row, Row]] = field(default_factory=dict)
+# One day: what it states of each table and record; no rows where the record is absent.
+Day = dict[tuple[str, int], dict[Row, Row]]
 
 
 def days_of(shown: list[Shown]) -> dict[date, Day]:
-    """The last proven landing of each day, overlaid by the later unproven ones."""
+    """Each day as the fold of its landings: each overlays what it states; a proven one states the rest absent."""
     days: dict[date, Day] = {}
+    tables = {table for one in shown for stated in one.records.values() for table in stated or ()}
+    everyone = {number for one in shown for number in one.records}
     for one in sorted(shown, key=lambda s: (s.day, s.landing)):
-        day = days.setdefault(one.day, Day())
+        day = days.setdefault(one.day, {})
         if one.proven:
-            day = days[one.day] = Day(proven=True)
-        for number, tables in one.records.items():
-            day.seen.add(number)
-            for table, rows in (tables or {}).items():
-                if rows is not None:
-                    day.stated[table, number] = rows
+            day |= {(table, number): {} for table in tables for number in everyone - one.records.keys()}
+        for number, stated in one.records.items():
+            day |= {(table, number): rows for table, rows in (stated or {}).items() if rows is not None}
     return days
 
 
 def versions(days: dict[date, Day], table: str) -> set[Version]:
     """Every version of one table."""
     found: set[Version] = set()
-    for number in {n for day in days.values() for t, n in day.stated if t == table}:
+    for number in {n for day in days.values() for t, n in day if t == table}:
         open_rows: dict[Row, tuple[Row, date]] = {}
         for when, day in sorted(days.items()):
-            if (table, number) in day.stated:
-                rows = day.stated[table, number]
-            elif day.proven and number not in day.seen:
-                rows = {}
-            else:
+            if (table, number) not in day:
                 continue
+            rows = day[table, number]
             for key, (value, since) in list(open_rows.items()):
                 if rows.get(key) != value:
                     found.add((key, value, since, when))

@@ -45,7 +45,7 @@ class SmallLake:
             staging.close()
             n = len(shown)
             proof = Proof(set=name, walk=1, total_count=n, unique_ids=n, pages=1, limit=100) if name in proven else None
-            landed.append(Part(name, (Staged(staging.folder, 0),), proof))
+            landed.append(Part(name, (Staged(staging.folder, 1),), {1: proof} if proof else {}))
         self.lake.commit(compose(self.con, day, landed, self.folder / "day"), [1], landed)
 
     def catch_up(self) -> None:

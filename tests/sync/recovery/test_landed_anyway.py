@@ -1,0 +1,59 @@
+"""Whatever is damaged in `raw/`, tonight is fetched and kept; once the file is put back, it counts (G4)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import DamagedError
+from tests.support.nights import Expected, House, night
+from tests.support.records import classes, students
+from tests.support.tiers import daily
+
+MANIFESTS = [f"raw/snapshot_date={night(n)}/landing=1/manifest.json" for n in (1, 2, 3)]
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:1])
+
+
+def make_a_folder_of_it(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+CASES = [(name, damage) for name in MANIFESTS for damage in (flip, cut, Path.unlink, make_a_folder_of_it)]
+CASES += [("raw/thinned.json", cut), ("raw/thinned.json", make_a_folder_of_it)]
+
+
+@pytest.mark.parametrize(("name", "damage"), daily(CASES, (MANIFESTS[0], flip), (MANIFESTS[2], cut), CASES[-1]))
+def test_a_night_is_fetched_and_kept_whatever_is_damaged(
+    house: House, expected: Expected, name: str, damage: Callable[[Path], None]
+) -> None:
+    path = house.warehouse / name
+    if not path.exists():
+        path.write_bytes(b"[]")
+    kept = path.with_name("kept")
+    shutil.copyfile(path, kept)
+    damage(path)
+    house.service.students = students(59)
+    house.service.requests.clear()
+    with pytest.raises(DamagedError, match=path.name):
+        house.sync()
+    assert house.service.requests
+    (landed,) = house.landings(night(4))
+    assert landed.verdict is None
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    kept.rename(path)
+    house.at(5).sync()
+    expected.night(4, students(59), classes(4), unproven=["students", "classes"])
+    assert house.tables() == expected.night(5, students(59), classes(4)).tables()

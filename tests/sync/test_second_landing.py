@@ -1,0 +1,114 @@
+"""A day is the fold of its counted landings, in their order: each overlays what it states (G7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pipelines.errors import HeldError
+from pipelines.landing.manifest import Verdict
+from tests.support.nights import House, night
+from tests.support.records import Records, classes, student, students
+from tests.support.warehouses.holds import first_night, is_held
+from tests.support.wire import faults
+
+
+def unstated(records: Records) -> Records:
+    """The records without the fields that may be missing."""
+    return [student(r["id"], classes=None, activity_tracking=None) for r in records]
+
+
+def refused(records: Records) -> Records:
+    """The records, of which the first three cannot be read."""
+    return [student(r["id"], email=None) if r["id"] <= 3 else r for r in records]
+
+
+def rows_changed(house: House) -> tuple[int, ...]:
+    """What the newest sync says it added, changed and removed."""
+    query = (
+        "SELECT rows_added, rows_changed, rows_removed FROM ops.syncs ORDER BY snapshot_date DESC, landing DESC LIMIT 1"
+    )
+    return house.query(query)[0]
+
+
+@pytest.mark.parametrize(("again", "bad"), [(unstated, ()), (refused, (1, 2, 3))], ids=["unstated", "refused"])
+def test_a_second_landing_takes_back_nothing_that_it_leaves_unstated_or_has_refused(
+    house: House, again: Callable[[Records], Records], bad: tuple[int, ...]
+) -> None:
+    expected = first_night(house, students(30))
+    first = expected.tables()
+    house.night(1, again(students(30)))
+    assert (
+        house.tables() == expected.night(1, again(students(30)), house.service.classes, refused=bad).tables() == first
+    )
+    assert rows_changed(house) == (0, 0, 0)
+    house.rollbook().rebuild()
+    assert house.tables() == first
+
+
+def test_a_proven_second_landing_removes_what_the_first_one_added(house: House) -> None:
+    expected = first_night(house, students(30))
+    for listed in (students(31), students(29)):
+        house.night(2, listed)
+        expected.night(2, listed, house.service.classes)
+        assert house.tables() == expected.tables()
+    assert rows_changed(house) == (0, 0, 2 * 4)
+    house.rollbook().backfill(night(2), night(2))
+    assert house.tables() == expected.tables()
+
+
+def test_a_record_that_was_absent_earlier_on_the_day_comes_back_with_what_it_states(house: House) -> None:
+    expected = first_night(house, students(30))
+    for listed in (students(29), [*students(29), *unstated(students(1, first=30))]):
+        house.night(2, listed)
+        expected.night(2, listed, house.service.classes)
+        assert house.tables() == expected.tables()
+    assert rows_changed(house) == (2, 0, 0)
+
+
+def test_a_landing_of_an_earlier_day_is_counted_by_what_it_changes_for_readers(house: House) -> None:
+    """Approved after the next day's sync, it changes the history only: what is current is the next day's."""
+    expected = first_night(house, students(30))
+    is_held(house, 2, students(20))
+    house.night(3, students(30))
+    held = house.approve(night(2)).manifest
+    assert [(c.added, c.changed, c.removed) for c in held.counts] == [(0, 0, 0)] * len(held.counts)
+    expected.night(2, students(20), house.service.classes).night(3, students(30), house.service.classes)
+    assert house.tables() == expected.tables()
+
+
+def test_a_landing_whose_sync_was_killed_before_its_verdict_is_decided_by_the_next_writer(house: House) -> None:
+    expected = first_night(house, students(30))
+    house.service.students = students(29)
+    book = house.at(2).rollbook()
+    with book.writer():
+        book.land()
+    house.night(2, [*students(28), student(40)])
+    for listed in (students(29), [*students(28), student(40)]):
+        expected.night(2, listed, house.service.classes)
+    assert house.tables() == expected.tables()
+    assert [m.verdict for m in house.landings(night(2))] == [Verdict.SYNCED] * 2
+
+
+def test_an_undecided_landing_that_removes_too_much_is_held_by_the_next_writer(house: House) -> None:
+    expected = first_night(house, students(30))
+    house.service.students = students(10)
+    book = house.at(2).rollbook()
+    with book.writer():
+        book.land()
+    book = house.rollbook()
+    with book.writer(), pytest.raises(HeldError):
+        book.snapshot(book.landings.pending(night(2)))
+    assert house.tables() == expected.tables()
+    house.approve()
+    assert house.tables() == expected.night(2, students(10), house.service.classes).tables()
+
+
+def test_an_unproven_second_landing_adds_and_updates_only(house: House) -> None:
+    expected = first_night(house, students(30))
+    house.service.classes = classes(1)
+    house.service.on(faults.stated(page=9), path="students", times=None)
+    listed = [student(2, name="Renamed"), student(99)]
+    house.night(1, listed)
+    assert house.tables() == expected.night(1, listed, classes(1), unproven=["students"]).tables()
