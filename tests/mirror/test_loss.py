@@ -12,6 +12,7 @@ from pipelines.errors import LostError
 from pipelines.operations.discard import discard, undo_discard
 from pipelines.sync import always
 from tests.mirror.test_mirror import command, copied_days, copy_of
+from tests.support import graph
 from tests.support.nights import ChangingNights, House, new_house, night, without_views
 from tests.support.records import classes, students
 from tests.support.warehouses.erasures import erase
@@ -83,6 +84,20 @@ def test_a_warehouse_set_back_to_its_backup_publishes_the_night_and_deletes_noth
     assert copied_days(house) == [night(n) for n in (1, 4, 5)]
     house.at(6).sync()
     assert copied_days(house) == [night(n) for n in (1, 4, 5, 6)]
+
+
+def test_the_nightly_job_publishes_and_fails(house: House, tmp_path: Path) -> None:
+    house.night(1)
+    shutil.copytree(house.warehouse, tmp_path / "backup", symlinks=True)
+    house.night(2)
+    shutil.rmtree(house.warehouse)
+    shutil.copytree(tmp_path / "backup", house.warehouse, symlinks=True)
+    with graph.job(house, tmp_path / "home") as job:
+        result = job.nightly(house, 3)
+    assert not result.success
+    (failed,) = [e.step_failure_data for e in result.all_events if e.is_step_failure]
+    assert "rollbook mirror restore --into FOLDER" in str(failed.user_failure_data)
+    assert house.query("SELECT MAX(snapshot_date) FROM spans.days") == [(night(3),)]
 
 
 def test_another_landing_under_the_number_of_a_lost_one_does_not_replace_it(house: House, tmp_path: Path) -> None:

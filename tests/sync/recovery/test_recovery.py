@@ -11,7 +11,15 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines.errors import BehindError, CheckError, ContractChangedError, DamagedError, HeldError, LostError, RollbookError
+from pipelines.errors import (
+    BehindError,
+    CheckError,
+    ContractChangedError,
+    DamagedError,
+    HeldError,
+    LostError,
+    RollbookError,
+)
 from pipelines.flatten import shapes
 from pipelines.landing.manifest import Verdict
 from pipelines.operations.diff import diff
