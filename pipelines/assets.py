@@ -343,6 +343,7 @@ def publish(context: dg.OpExecutionContext, options: Options, writer: Writer) ->
     charts: Metadata = {title: dg.MetadataValue.md(chart) for title, chart in drawn.items()}
     shared["morning page"] = dg.MetadataValue.url(PARTITIONS.page(scope_of(context).institution))
     PUBLISH.log_materializations(context, days, lambda _name, day: {**shared, **(charts if day == max(days) else {})})
+    writer.close()  # here, since an error after the last step would not fail the run
 
 
 def _log_end(context: dg.OpExecutionContext, writer: Writer, checks: ModuleType, failure: Any = None) -> None:

@@ -19,6 +19,7 @@
     ├── MachineError                         a problem with this machine's disk, permissions, memory or clock
     ├── DeclarationError                     stored values do not fit the types that are declared now
     ├── ExpiredError                         a rebuild would lose history that raw/ no longer holds
+    ├── LostError                            what was landed here once is missing
     ├── UndeliveredError                     an alert could not be delivered
     ├── MirrorError                          the copy in the object store could not be written or read
     ├── EngineError                          the engine that computes over many institutions failed
@@ -143,6 +144,13 @@ class DeclarationError(RollbookError):
 
 class ExpiredError(RollbookError):
     """The command would lose history that `raw/` no longer holds. A retry does not help; nothing was changed."""
+
+
+class LostError(RollbookError):
+    """What was landed here once is missing, and was neither expired nor discarded. A retry does not help.
+
+    Restoring it does, or giving it up with `--accept-loss`.
+    """
 
 
 class UndeliveredError(RollbookError):

@@ -94,6 +94,11 @@ class Writer(dg.ConfigurableResource):  # type: ignore[type-arg]
         """Select the institution whose warehouse it is; empty for a single school."""
         self._institution = institution or None
 
+    def close(self) -> None:
+        """Release the writer lock at the end of a run's last stage. Raises LostError if the copy shows a loss here."""
+        self._lock.close()
+        self.rollbook.mirror.check()
+
     @contextmanager
     def key(self) -> Iterator[None]:
         """Load the institution's key for the block that fetches. A single school's key is always loaded."""

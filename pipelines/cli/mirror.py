@@ -27,7 +27,10 @@ app.add_typer(mirror_app, name="mirror", rich_help_panel=Panel.SYNC)
 
 @mirror_app.command()
 def status() -> None:
-    """Show what the copy holds, and whether it is behind. Exits 1 when it is behind or cannot be reached."""
+    """Show what the copy holds, and whether it is behind.
+
+    Exits 1 when it is behind or cannot be reached, or what it holds is missing here.
+    """
     rollbook = _rollbook()
     catalog, state = rollbook.mirror.status()
     if catalog is None:
@@ -37,6 +40,7 @@ def status() -> None:
     span = f" ({days[0]} to {days[-1]})" if days else ""
     out.print(f"{safe(rollbook.mirror.url)} holds {count_of(len(days), 'landed day')}{span}:")
     out.print(f"{count_of(len(catalog.files), 'file')}, {in_bytes(size)}, copied {catalog.made_at:%Y-%m-%d %H:%M} UTC.")
+    rollbook.mirror.check_sources()
     behind = sorted(set(rollbook.raw.days()) - set(days))
     if behind or state.failed:
         missing = f"It lacks {count_of(len(behind), 'day')}, such as {behind[-1]}. " if behind else ""
@@ -48,14 +52,20 @@ def sync(
     adopt: Annotated[
         bool, typer.Option("--adopt", help="Take over the copy of another warehouse that this one replaces.")
     ] = False,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Delete from the copy, too, what is missing here.")
+    ] = False,
 ) -> None:
-    """Bring the copy up to date now. Every sync, backfill and erasure does the same when it ends."""
+    """Bring the copy up to date now. Every sync, backfill and erasure does the same when it ends.
+
+    Exits 1 when something that was copied is missing here: the copy keeps it, until it is restored or given up.
+    """
     from pipelines.sync.lock import writer_lock
 
     rollbook = _rollbook()
     rollbook.warehouse.prepare()
     with writer_lock(rollbook.warehouse.build, rollbook.clock()), _progress() as progress:
-        done = rollbook.mirror.update(rollbook.clock(), adopt=adopt, progress=progress)
+        done = rollbook.mirror.update(rollbook.clock(), adopt=adopt, accept_loss=accept_loss, progress=progress)
     out.print(
         f"Copied {count_of(done.copied, 'file')} ({in_bytes(done.bytes)}), removed {done.removed}. The copy holds"
         f" {count_of(len(done.days), 'landed day')}."
@@ -64,7 +74,10 @@ def sync(
 
 @mirror_app.command()
 def verify() -> None:
-    """Read the whole copy back and compare every checksum. Exits 1 when a file is missing or differs."""
+    """Read the whole copy back and compare every checksum.
+
+    Exits 1 when a file is missing or differs there, or what the copy holds is missing here.
+    """
     rollbook = _rollbook()
     with _progress() as progress:
         wrong = rollbook.mirror.verify(progress)
@@ -74,6 +87,7 @@ def verify() -> None:
             " files there, then run `rollbook mirror sync`"
         )
     out.print("Every file of the copy is intact.")
+    rollbook.mirror.check_sources()
 
 
 @mirror_app.command()

@@ -109,15 +109,15 @@ def rebuild(
     accept_loss: Annotated[
         bool,
         typer.Option(
-            "--accept-loss", help="Rebuild without the days whose raw bodies have expired (ROLLBOOK_KEEP_DAYS)."
+            "--accept-loss", help="Give up what raw/ no longer holds: expired days, and landings that are missing."
         ),
     ] = False,
 ) -> None:
     """Rebuild the lake, the tables and the whole history from raw/ alone.
 
-    Asks before it publishes if a table would lose more rows than a sync may remove without a hold, or the history would
-    lose a day that raw/ does not hold. Exits 1 when too many records are refused, 3 when it was not confirmed; then
-    nothing has changed.
+    Asks before it publishes if a table would lose more rows than a sync may remove without a hold. Exits 1 when raw/
+    lacks what the history was made from (see --accept-loss) or too many records are refused, 3 when it was not
+    confirmed; then nothing has changed.
     """
     from pipelines.sync import within_hold
 

@@ -295,8 +295,9 @@ def name(folder: Path) -> str:
 def damaged(folder: Path, file: str, problem: str) -> DamagedError:
     """Return the error for a landing's file that cannot be used."""
     return DamagedError(
-        f"{name(folder)}/{file} cannot be used ({problem}). Restore {name(folder)} from a backup of raw/, or move it"
-        " out of raw/ to go on without this landing; after that, run `rollbook rebuild`."
+        f"{name(folder)}/{file} cannot be used ({problem}). Restore {name(folder)} from a backup of raw/ and run"
+        " `rollbook rebuild`. To go on without this landing, move it out of raw/ and run `rollbook rebuild"
+        " --accept-loss`."
     )
 
 

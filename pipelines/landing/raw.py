@@ -5,7 +5,7 @@
                                   manifest.json  `manifest.Manifest`
                                   rejects.jsonl  the records that flattening refused, if any
     raw/snapshot_date=D/discarded=N/             a discarded landing: as above, and discard.json says why
-    raw/thinned.json                             the expired days, which only the history still holds
+    raw/thinned.json                             the expired days, and whether the history still holds each
 
 A landing is written in a hidden folder beside its final name, fsynced, and renamed: a half-written one never looks
 like a landing. Afterwards only the manifest changes, when the landing gets its verdict; the erasure of a student
@@ -74,10 +74,19 @@ class RawStore:
 
     def all_days(self) -> frozenset[date]:
         """Return the days on which anything was ever landed, including expired days if their list can be read."""
-        expired: frozenset[date] = frozenset()
+        expired: Iterable[date] = ()
         with suppress(DamagedError):  # whoever relies on the list reports it
-            expired = self.expired()
-        return frozenset(day for day, _ in self._days()) | expired
+            expired = self._expired()
+        return frozenset((*(day for day, _ in self._days()), *expired))
+
+    def numbers(self) -> set[tuple[date, int]]:
+        """Return every landing, discarded or not, as day and number."""
+        return {
+            (day, number)
+            for day, folder in self._days()
+            for prefix in (_LANDING, _DISCARDED)
+            for number, _ in _landings(folder, prefix)
+        }
 
     def manifests(self, day: date | None = None) -> list[Manifest]:
         """Return the manifests of all landings, or of one day's, in the order of landing. Raises DamagedError."""
@@ -202,11 +211,19 @@ class RawStore:
 
     def expired(self) -> frozenset[date]:
         """Return the expired days that the history holds. Raises DamagedError."""
+        return frozenset(day for day, is_held in self._expired().items() if is_held)
+
+    def has_expired(self, day: date) -> bool:
+        """Whether a day has expired, even if nothing of it counted. Raises DamagedError."""
+        return day in self._expired()
+
+    def _expired(self) -> dict[date, bool]:
+        """The expired days, and whether the history holds each."""
         path = self.root / EXPIRED
         if not path.exists():
-            return frozenset()
+            return {}
         try:
-            return frozenset(msgspec.json.decode(path.read_bytes(), type=list[date]))
+            return msgspec.json.decode(path.read_bytes(), type=dict[date, bool])
         except (OSError, ValueError) as error:
             raise DamagedError(
                 f"raw/{EXPIRED} cannot be read ({type(error).__name__}). It lists the days that have expired:"
@@ -214,13 +231,12 @@ class RawStore:
             ) from None
 
     def expire(self, days: Iterable[date], *, noted: Container[date]) -> None:
-        """Delete everything landed on these days. Those in `noted` are listed as expired first.
+        """Delete everything landed on these days. They are listed as expired first; the history holds those in `noted`.
 
         A day is first renamed as a whole: a half-deleted day would look like a damaged landing.
         """
         days = sorted(days)
-        remembered = self.expired() | {d for d in days if d in noted}
-        files.write(self.root / EXPIRED, msgspec.json.encode(sorted(remembered)))
+        self._write_expired(self._expired() | {day: day in noted for day in days})
         for day in days:
             folder = self.root / f"{_DAY}{day}"
             if folder.exists():
@@ -228,9 +244,11 @@ class RawStore:
         files.sync(self.root)
 
     def forget_expired(self, days: Container[date]) -> None:
-        """Remove days from the list of expired ones: their loss was accepted."""
-        left = [d for d in self.expired() if d not in days]
-        files.write(self.root / EXPIRED, msgspec.json.encode(sorted(left)))
+        """Record that the history no longer holds these expired days: their loss was accepted."""
+        self._write_expired({day: is_held and day not in days for day, is_held in self._expired().items()})
+
+    def _write_expired(self, days: Mapping[date, bool]) -> None:
+        files.write(self.root / EXPIRED, msgspec.json.encode(days))
 
     def sweep(self) -> int:
         """Remove or complete killed writers' leftovers; returns how many. Requires the writer lock."""

@@ -10,6 +10,7 @@ because other engines read it; if a restore finds one that differs from the cata
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 
 import msgspec
@@ -18,9 +19,13 @@ from pipelines.errors import MirrorError
 from pipelines.mirror.bucket import Bucket, TakenError
 
 FOLDER = "_mirror"
-SNAPSHOTS = "snapshots/"
+SNAPSHOTS, RAW = "snapshots/", "raw/"
 _NUMBER = re.compile(rf"{FOLDER}/catalog-(\d{{8}})\.json")
 _DAY = re.compile(r"/snapshot_date=(\d{4}-\d\d-\d\d)/")
+_DISCARDED = re.compile(r"/discarded=(\d+)$")
+
+# A landing's files, by name: the path of each, and the file.
+Files = dict[str, tuple[str, "File"]]
 
 
 class File(msgspec.Struct, frozen=True):
@@ -78,10 +83,25 @@ def stored_as(path: str, file: File) -> str:
     return path if path.startswith(SNAPSHOTS) else f"{path}.{file.sha256[:16]}"
 
 
-def days_of(paths: dict[str, File]) -> list[date]:
+def days_of(paths: Iterable[str]) -> list[date]:
     """The landed days, in order."""
-    found = {m[1] for path in paths if path.startswith("raw/") and (m := _DAY.search(path))}
-    return sorted(map(date.fromisoformat, found))
+    return sorted({day for path in paths if path.startswith(RAW) and (day := day_of(path))})
+
+
+def day_of(path: str) -> date | None:
+    """The day of a file of a landing or of a snapshot; None for any other file."""
+    found = _DAY.search(path)
+    return date.fromisoformat(found[1]) if found else None
+
+
+def sources(paths: Mapping[str, File]) -> dict[str, Files]:
+    """What cannot be rebuilt: each landing by its folder, whether or not it is discarded, and each other file alone."""
+    found: dict[str, Files] = {}
+    for path, file in paths.items():
+        if not path.startswith(SNAPSHOTS):
+            folder, name = path.rsplit("/", 1) if day_of(path) else (path, path)
+            found.setdefault(_DISCARDED.sub(r"/landing=\1", folder), {})[name] = (path, file)
+    return found
 
 
 def is_old(name: str, newest: int) -> bool:

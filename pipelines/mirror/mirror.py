@@ -2,15 +2,16 @@
 
 Only what cannot be rebuilt is copied: `raw/`, the institution's own thresholds and terms, the records of erasures, and
 the codes of the pseudonymous file; also `snapshots/`, for engines that read them there. The published file, the report
-and the access log are not copied. The next writer deletes from the copy what was deleted here, such as an erased
-student's bodies: the object store must keep no old versions, or expire them.
+and the access log are not copied. The next writer deletes from the copy what was replaced or expired here, such as an
+erased student's bodies: the object store must keep no old versions, or expire them. What is lost here is not deleted
+there: a night that finds this fails, until somebody restores it or gives it up.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,10 +21,27 @@ from pathlib import Path
 import msgspec
 
 from pipelines import __version__, files
-from pipelines.errors import ArgumentError, MirrorError, RollbookError
+from pipelines.errors import ArgumentError, LostError, MirrorError, RollbookError
+from pipelines.landing.bodies import BODIES, MANIFEST, PAGES
+from pipelines.landing.erased import ERASURES, MEMORY, PRIVATE, Remembered
+from pipelines.landing.manifest import Manifest
+from pipelines.landing.raw import DISCARD, RawStore
 from pipelines.mirror.bucket import Bucket
-from pipelines.mirror.catalog import FOLDER, SNAPSHOTS, Catalog, File, days_of, is_old, newest, stored_as
+from pipelines.mirror.catalog import (
+    FOLDER,
+    SNAPSHOTS,
+    Catalog,
+    File,
+    Files,
+    day_of,
+    days_of,
+    is_old,
+    newest,
+    sources,
+    stored_as,
+)
 from pipelines.settings import Settings
+from pipelines.text import count_of
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +52,8 @@ RESTORING = ".restoring"
 AT_ONCE = 4  # parallel transfers
 _SINGLE = ("thresholds.csv", "terms.csv", "private/codes.json")
 _FOLDERS = ("raw", "snapshots", "private/erasures")
+_ERASURES = f"{PRIVATE}/{ERASURES}/{MEMORY}"
+_BODIES = frozenset({BODIES, PAGES})
 _OURS = (*_SINGLE, *(f"{folder}/" for folder in (*_FOLDERS, FOLDER)))
 
 Progress = Callable[[str, int, int], None]
@@ -80,6 +100,8 @@ class Mirror:
         self.url = settings.lake
         self.folder = settings.institution
         self.school_id = school_id
+        self.raw = RawStore(self.root / "raw")
+        self._lost: LostError | None = None
 
     @property
     def wanted(self) -> bool:
@@ -87,7 +109,8 @@ class Mirror:
         return bool(self.url)
 
     def keep_up(self, now: datetime) -> None:
-        """Update the copy, if one is wanted. A failure is logged as a warning, not raised."""
+        """Update the copy, if one is wanted. A failure is logged as a warning, not raised; but see `check`."""
+        self._lost = None
         if not self.wanted:
             return
         try:
@@ -95,8 +118,14 @@ class Mirror:
         except RollbookError as error:
             log.warning("%s", error.message)
             self._note(msgspec.structs.replace(self.state(), failed=error.message))
+            self._lost = error if isinstance(error, LostError) else None
         except OSError as error:
             log.warning("The warehouse could not be copied to %s (%s)", self.url, type(error).__name__)
+
+    def check(self) -> None:
+        """Raise LostError if the last update found that something is lost here. Ends a night, which is published."""
+        if self._lost is not None:
+            raise self._lost
 
     @contextmanager
     def kept_up(self, clock: Callable[[], datetime]) -> Iterator[None]:
@@ -108,21 +137,26 @@ class Mirror:
             raise
         self.keep_up(clock())
 
-    def update(self, now: datetime, *, adopt: bool = False, progress: Progress | None = None) -> Report:
+    def update(
+        self, now: datetime, *, adopt: bool = False, accept_loss: bool = False, progress: Progress | None = None
+    ) -> Report:
         """Copy what is new or differs, then write the next catalog, then delete what it does not list.
 
         Except for snapshots, no object of an earlier catalog is changed before the next one is written. With `adopt`,
-        another warehouse's copy becomes this one's. Raises MirrorError when the copy is another warehouse's, holds
-        landed days that this one lacks, or the object store fails.
+        another warehouse's copy becomes this one's. What is lost here stays in the copy, and LostError is raised at the
+        end, unless `accept_loss`. Raises MirrorError when the copy is another warehouse's, or the object store fails.
         """
         bucket = Bucket(self.url, self.folder)
         last = newest(bucket)
         local = self._digested()
-        self._check_owner(bucket, last, local, adopt=adopt)
-        missing = self._missing(bucket, bucket.sizes(), last, local)
+        lost = [] if last is None or accept_loss else self._lost_here(bucket, last, local)
+        self._check_owner(bucket, last, lost, adopt=adopt)
+        replaced = _files_of(local, lost)
+        own = {path: file for path, file in local.items() if path not in replaced}
+        missing = self._missing(bucket, bucket.sizes(), last, own)
         self._copy(bucket, missing, progress)
-        number = last.number if last else 0
-        if last is None or last.files != local or adopt:
+        number, listed = (last.number, _kept(last, lost, local) | own) if last else (0, own)
+        if last is None or last.files != listed or adopt:
             number += 1
             catalog = Catalog(
                 number=number,
@@ -130,16 +164,62 @@ class Mirror:
                 school_id=self.school_id(),
                 made_at=now,
                 rollbook=__version__,
-                files=local,
+                files=listed,
             )
             catalog.write(bucket)
-        listed = {stored_as(path, file) for path, file in local.items()}
-        ours = (name for name in bucket.sizes() if name.startswith(_OURS) and name not in listed)
+        names = {stored_as(path, file) for path, file in listed.items()}
+        ours = (name for name in bucket.sizes() if name.startswith(_OURS) and name not in names)
         gone = [name for name in ours if not name.startswith(f"{FOLDER}/") or is_old(name, number)]
         bucket.delete(gone)
         self._note(State(known=self.state().known, complete_at=now))
+        if lost:
+            raise _lost(bucket, lost)
         size = sum(file.size for _, _, file in missing)
-        return Report(len(missing), size, len(gone), tuple(days_of(local)))
+        return Report(len(missing), size, len(gone), tuple(days_of(listed)))
+
+    def check_sources(self) -> None:
+        """Raise LostError if something that the copy holds is lost here. Writes nothing."""
+        bucket = Bucket(self.url, self.folder)
+        last = newest(bucket)
+        if last is not None and (lost := self._lost_here(bucket, last, self._digested(noting=False))):
+            raise _lost(bucket, lost)
+
+    def _lost_here(self, bucket: Bucket, last: Catalog, local: dict[str, File]) -> list[str]:
+        """The landings and other files of the copy that are lost here, in order."""
+        here = sources(local)
+        copied = sources(last.files).items()
+        return sorted(name for name, there in copied if self._is_lost(bucket, name, there, here.get(name, {})))
+
+    def _is_lost(self, bucket: Bucket, name: str, there: Files, here: Files) -> bool:
+        """Whether a landing or another file of the copy is missing here, or something else is in its place.
+
+        It may have expired, and files of our own may change; a landing may be discarded, get its verdict, and be
+        rewritten by an erasure. A warehouse set back to a backup may even have another landing under the same number.
+        """
+        day = day_of(f"{name}/")
+        if day is not None and self.raw.has_expired(day):
+            return False
+        if there.keys() - here.keys() - {DISCARD}:
+            return True
+        changed = {each for each in there if each in here and here[each][1] != there[each][1]}
+        record = _ERASURES if name == _ERASURES else MANIFEST
+        if record not in changed:
+            return day is not None and not changed.isdisjoint(_BODIES)
+        path, file = there[record]
+        try:
+            theirs = bucket.read(stored_as(path, file))
+        except FileNotFoundError:  # only `verify` tells; what is here is copied again
+            return False
+        try:
+            ours = (self.root / here[record][0]).read_bytes()
+            if record == _ERASURES:
+                was, now = (msgspec.json.decode(each, type=Remembered) for each in (theirs, ours))
+                return len(now.erased) < len(was.erased)
+            before, after = (msgspec.json.decode(each, type=Manifest) for each in (theirs, ours))
+        except (OSError, ValueError):
+            return True
+        erased = after.erasures - before.erasures
+        return before.started_at != after.started_at or erased < (not changed.isdisjoint(_BODIES))
 
     def _missing(
         self, bucket: Bucket, there: dict[str, int], last: Catalog | None, local: dict[str, File]
@@ -209,8 +289,8 @@ class Mirror:
                 if progress is not None:
                     progress("files", done, len(missing))
 
-    def _check_owner(self, bucket: Bucket, last: Catalog | None, local: dict[str, File], *, adopt: bool) -> None:
-        """Raise MirrorError for another warehouse's copy, which may be all that is left of it."""
+    def _check_owner(self, bucket: Bucket, last: Catalog | None, lost: list[str], *, adopt: bool) -> None:
+        """Raise MirrorError for another warehouse's copy, and LostError if it may be all that is left of that."""
         if last is None:
             return
         school_id = self.school_id()
@@ -221,15 +301,14 @@ class Mirror:
             )
         if last.warehouse == self._identity().warehouse:
             return
-        lacking = sorted(set(last.days()) - set(days_of(local)))
-        if adopt and not lacking:
-            return
-        if lacking:
-            raise MirrorError(
-                f"{bucket.url} holds the copy of another warehouse, with {len(lacking)} landed days that this one lacks"
-                f" (such as {lacking[-1]}). Restore it first (`rollbook mirror restore --into FOLDER`), or set"
-                " ROLLBOOK_LAKE to another folder"
+        if lost:
+            raise LostError(
+                f"{bucket.url} holds the copy of another warehouse, and this one lacks {_named(lost)}. Nothing was"
+                " changed there. Restore it (`rollbook mirror restore --into FOLDER`) and go on with FOLDER as the"
+                " warehouse, or set ROLLBOOK_LAKE to another folder"
             )
+        if adopt:
+            return
         raise MirrorError(
             f"{bucket.url} holds the copy of another warehouse of this institution. If this warehouse replaces that"
             " one, run once: rollbook mirror sync --adopt"
@@ -245,7 +324,7 @@ class Mirror:
             files.write(path, msgspec.json.encode(made))
             return made
 
-    def _digested(self) -> dict[str, File]:
+    def _digested(self, *, noting: bool = True) -> dict[str, File]:
         """Every file to copy, by path in the warehouse. Only files that are new or changed are read."""
         known, now = self.state().known, {}
         for path in local_files(self.root):
@@ -254,8 +333,40 @@ class Mirror:
             if was is None or (was.size, was.mtime_ns, was.inode) != (stat.st_size, stat.st_mtime_ns, stat.st_ino):
                 was = Known(stat.st_size, stat.st_mtime_ns, stat.st_ino, files.digest(path))
             now[name] = was
-        self._note(msgspec.structs.replace(self.state(), known=now))
+        if noting:
+            self._note(msgspec.structs.replace(self.state(), known=now))
         return {name: File(each.size, each.sha256) for name, each in now.items()}
+
+
+def _files_of(files: Mapping[str, File], lost: list[str]) -> dict[str, File]:
+    """The files of these landings, and these other files."""
+    found = sources(files)
+    return {path: file for name in lost for path, file in found.get(name, {}).values()}
+
+
+def _kept(last: Catalog, lost: list[str], local: Mapping[str, File]) -> dict[str, File]:
+    """The files of the copy that stay because they are lost here, and the snapshots of their days."""
+    kept = _files_of(last.files, lost)
+    days = {day_of(path) for path in kept} - {None}
+    derived = {path: file for path, file in last.files.items() if path.startswith(SNAPSHOTS) and path not in local}
+    return kept | {path: file for path, file in derived.items() if day_of(path) in days}
+
+
+def _lost(bucket: Bucket, lost: list[str]) -> LostError:
+    return LostError(
+        f"What was copied to {bucket.url} is missing here, or not the same: {_named(lost)}. It was not deleted there."
+        " Bring it back (`rollbook mirror restore --into FOLDER`, then copy it from FOLDER into this warehouse), or"
+        " give it up with `rollbook mirror sync --accept-loss`"
+    )
+
+
+def _named(lost: list[str]) -> str:
+    landings = [name for name in lost if day_of(f"{name}/")]
+    named = [name for name in lost if name not in landings]
+    if landings:
+        first, last = day_of(f"{landings[0]}/"), day_of(f"{landings[-1]}/")
+        named.insert(0, f"{count_of(len(landings), 'landing')} ({first} to {last}), such as {landings[-1]}")
+    return ", ".join(named)
 
 
 def local_files(root: Path) -> Iterator[Path]:

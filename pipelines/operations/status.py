@@ -139,6 +139,10 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
     due, late_by = freshness(rollbook, last_good)
     newest = max(decided, key=lambda m: m.started_at, default=None)
     lake = rollbook.lake.days()
+    try:
+        rollbook.recovery.check_raw()
+    except RollbookError as error:
+        found.problems.append(error.message)
     return Status(
         warehouse=str(rollbook.warehouse.root),
         school_id=last_good.school_id if last_good else None,

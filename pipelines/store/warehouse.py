@@ -26,10 +26,7 @@ from pipelines.store.published import versions
 from pipelines.store.published.clean_copy import remove
 from pipelines.store.published.own_files import OwnFiles
 from pipelines.store.published.versions import KEPT, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED, Versions
-from pipelines.store.statements import statements
 from pipelines.tables import SETS, of_set
-
-sql = statements("pipelines.store")
 
 log = logging.getLogger(__name__)
 
@@ -154,6 +151,11 @@ class Warehouse:
         with connect(path, scratch=self.scratch, read_only=True) as con:
             return dict(con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall())
 
+    def recorded(self, path: Path) -> set[tuple[date, int]]:
+        """The landings in a file's record of the syncs, as day and number. Raises DamagedError."""
+        with connect(path, scratch=self.scratch, read_only=True) as con:
+            return set(con.execute("SELECT snapshot_date, landing FROM ops.syncs").fetchall())
+
     def version(self) -> str | None:
         """The published file's version id; None without a file. Raises DamagedError."""
         if not self.published.is_file():
@@ -266,14 +268,12 @@ class Warehouse:
             old.unlink()
         return found if found != self.published else None
 
-    def lost(self, path: Path) -> tuple[tuple[TableCounts, ...], list[date]]:
-        """What the next file lacks of another: counts per current table, and landed days. Raises DamagedError."""
+    def lost(self, path: Path) -> tuple[TableCounts, ...]:
+        """What the next file lacks of another: counts per current table. Raises DamagedError."""
         with connect(scratch=self.scratch, about=path) as con:
             con.execute(f"ATTACH {literal(path)} AS published (READ_ONLY)")
             con.execute(f"ATTACH {literal(self.next)} AS next (READ_ONLY)")
-            counts = compare.lost(con, "published", "next")
-            days = con.execute(sql("lost_days"))
-            return counts, sorted(row[0] for row in days.fetchall())
+            return compare.lost(con, "published", "next")
 
     def drop_next(self) -> None:
         """Remove the next files, unpublished."""

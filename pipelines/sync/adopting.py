@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 def adopt(book: Rollbook, computed: Computed, confirm: Confirm = within_hold) -> tuple[TableCounts, ...]:
     """Publish histories computed from this warehouse's lake; returns the changes in each current table.
 
-    Raises BehindError if the lake has changed since, ExpiredError if expired days would be lost, HeldError for an
+    Raises BehindError if the lake has changed since, ExpiredError or LostError if `raw/` lacks days, HeldError for an
     unconfirmed loss, and the errors of a publish. Readers then keep the published file.
     """
     with book.writer(recover=False):
         book.retention.refuse_to_lose()
+        book.recovery.check_raw()
         if {day: record.digest for day, record in book.lake.days().items()} != computed.days:
             raise BehindError("Its snapshots have changed since: run `rollbook fleet rebuild` again")
         gone = book.landings.discarded_days()

@@ -74,14 +74,15 @@ def refused_on_recompose(manifest: Manifest, refused: str) -> str:
     )
 
 
-def would_lose(rows: str, lost_days: Sequence[date]) -> str:
-    """What a rebuild, a backfill or a discard would remove; empty if no more than on a normal night."""
-    reasons = [rows] if rows else []
-    if lost_days:
-        span = str(lost_days[0]) if len(lost_days) == 1 else f"{lost_days[0]} to {lost_days[-1]}"
-        count = count_of(len(lost_days), "day")
-        reasons.append(f"the history would lose {count} ({span}) that raw/ does not hold")
-    return "; ".join(reasons)
+def raw_lacks(lost: Sequence[tuple[date, int]]) -> str:
+    """Why a night fails when landings are missing, and what to do. They are given as day and number."""
+    days = _spans(sorted({day for day, _ in lost}))
+    return (
+        f"raw/ lacks {count_of(len(lost), 'landing')} that the snapshots and the history were made from: {days}."
+        " Restore what is missing to raw/ from a backup or, with ROLLBOOK_LAKE, from the copy (`rollbook mirror restore"
+        " --into FOLDER`); or give it up with `rollbook rebuild --accept-loss`. Landings fetched until then stay in"
+        " raw/ and are merged afterwards"
+    )
 
 
 def held_back(reason: str) -> str:

@@ -105,10 +105,10 @@ def too_many_rejected(rejected: int, records: int) -> bool:
     return rejected > NEVER_TOO_MANY_REJECTS and rejected > REJECTED_MOST * records
 
 
-def taken_away(counts: tuple[TableCounts, ...], lost_days: Sequence[date], settings: Settings) -> Hold:
+def taken_away(counts: tuple[TableCounts, ...], settings: Settings) -> Hold:
     """What a backfill, a rebuild or a discard would remove; the reason is empty if no more than on a normal night."""
     rows = change_guard(counts, removed_percent=settings.hold_removed_percent, changed_percent=100, unasked={})
-    return Hold(reason=messages.would_lose(rows, lost_days), counts=counts)
+    return Hold(reason=rows, counts=counts)
 
 
 def within_hold(asked: Hold) -> bool:

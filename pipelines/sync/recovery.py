@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from pipelines.errors import DamagedError, ExpiredError
+from pipelines.errors import DamagedError, ExpiredError, LostError
 from pipelines.landing.manifest import TableCounts
 from pipelines.store.warehouse import Warehouse
+from pipelines.sync import messages
 from pipelines.sync.composer import Composer
 from pipelines.sync.landings import Landings
 from pipelines.text import count_of
@@ -48,6 +50,23 @@ class Recovery:
             self.composer.recompose(self.landings.counted(day))
         self.lake.drop(self.landings.discarded_days() & self.lake.days().keys())
 
+    def missing(self) -> list[tuple[date, int]]:
+        """The landings that `raw/` has lost, as day and number: the lake or the published file says that they were
+        there, and they were neither discarded nor expired. Writes nothing.
+        """
+        known = {(day, number) for day, record in self.lake.days().items() for number in record.landings}
+        for path in (self.warehouse.published, *self.warehouse.kept()):
+            if self.warehouse.own.recognises(path, noting=False):
+                with suppress(DamagedError):  # `base` deals with it; an older file knows less, but may still know
+                    known |= self.warehouse.recorded(path)
+                    break
+        return sorted(each for each in known - self.raw.numbers() if not self.raw.has_expired(each[0]))
+
+    def check_raw(self) -> None:
+        """Raise LostError if `raw/` has lost landings."""
+        if lost := self.missing():
+            raise LostError(messages.raw_lacks(lost))
+
     def sweep(self) -> None:
         """Remove what killed writers left half-done."""
         self.warehouse.sweep()
@@ -56,7 +75,7 @@ class Recovery:
 
     def is_current(self) -> bool:
         """Whether the lake and the published file match the counted landings. Writes nothing."""
-        if self._days_behind() or self.raw.memory.read().pending is not None:
+        if self.missing() or self._days_behind() or self.raw.memory.read().pending is not None:
             return False
         if not self.lake.days() and not self.landings.expired_days():
             return True
@@ -111,8 +130,8 @@ class Recovery:
         held = merged or (kept[0][1] if kept else {})
         raise ExpiredError(_would_be_lost(sorted(expired - held.keys())))
 
-    def lost(self) -> tuple[tuple[TableCounts, ...], list[date]]:
-        """What the next file lacks of the published one: counts per current table, and landed days.
+    def lost(self) -> tuple[TableCounts, ...]:
+        """What the next file lacks of the published one, as counts per current table.
 
         If the published file is lost, damaged or not ours, compares with the newest kept one.
         """
@@ -122,7 +141,7 @@ class Recovery:
                     return self.warehouse.lost(path)
                 except DamagedError:
                     self.warehouse.own.forget(path)
-        return (), []
+        return ()
 
     def recover_damaged(self) -> str | None:
         """Find damaged files and remove or replace them; returns a message with what was done and what to run.

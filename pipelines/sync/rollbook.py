@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from datetime import date, datetime
 from functools import partial
@@ -81,12 +81,16 @@ class Rollbook:
         Raises RollbookError; readers then keep the last published file.
         """
         with self.writer():
-            return self._finish(self.land(day, details=details, fresh=fresh))
+            done = self._finish(self.land(day, details=details, fresh=fresh))
+        self.mirror.check()
+        return done
 
     def approve(self, day: date | None = None) -> Synced:
         """Merge and publish a day's held landing (default: the newest), without a fetch (G3). Raises ArgumentError."""
         with self.writer():
-            return self._finish(self.landings.to_approve(day), approve=True)
+            done = self._finish(self.landings.to_approve(day), approve=True)
+        self.mirror.check()
+        return done
 
     def _finish(self, manifest: Manifest, *, approve: bool = False) -> Synced:
         manifest, record = self.snapshot(manifest, approve=approve)
@@ -112,26 +116,28 @@ class Rollbook:
     def rebuild(self, *, confirm: Confirm = within_hold, accept_loss: bool = False) -> Backfilled:
         """Rebuild everything from `raw/` alone: the lake, the history by its definition, the record of the syncs.
 
-        Days that only the lake holds are removed. Raises the errors of `backfill`, and ExpiredError if expired days
-        would be lost, unless `accept_loss`. Nothing changes then.
+        With `accept_loss`, it gives up the days that have expired and the landings that are missing from `raw/`; else
+        it raises ExpiredError or LostError. Raises the errors of `backfill`, too. Nothing changes then.
         """
         with self.writer(recover=False):
             expired = self.landings.expired_days()
             if not accept_loss:
                 self.retention.refuse_to_lose()
+                self.recovery.check_raw()
+            undecided = self.landings.undecided()
             done = self.resnapshot(self.raw.days())
-            if not done.rebuilt or self.staged is None:
+            if self.staged is None or not (done.rebuilt or (accept_loss and undecided)):
                 raise NothingLandedError(
                     f"{self.raw.root} holds no landing that counts, so there is nothing to rebuild from: restore it"
                     " from a backup. Everything else was left as it is"
                 )
             self.staged.hide(d for d in self.lake.days() if d not in done.rebuilt)
             done.counts = tuple(self._merge(Base(None), full_refresh=True))
-            self.confirm_loss(confirm, accepted=expired)
+            self.confirm_loss(confirm)
             if expired:
                 self.raw.forget_expired(expired)
             self.publish(confirm=always)
-            self._decide(self.landings.undecided())
+            self._decide(undecided)
             return done
 
     def restore(self, kept: Path) -> None:
@@ -180,10 +186,11 @@ class Rollbook:
         """Bring the warehouse to the state that all counted landings imply, before any decision (G4).
 
         Missing or outdated days of the lake are recomposed; the published file is merged from the newest sound one that
-        Rollbook wrote, or made from the lake if there is none. Raises ExpiredError.
+        Rollbook wrote, or made from the lake if there is none. Raises ExpiredError, and LostError.
         """
         self.recovery.sweep()
         self.finish_erasure()
+        self.recovery.check_raw()
         self.recovery.recover_lake()
         base = self.recovery.base()
         if base is not None:
@@ -326,10 +333,9 @@ class Rollbook:
         self.retention.expire(self.retention.expirable(keep))
         return page
 
-    def confirm_loss(self, confirm: Confirm, accepted: Container[date] = ()) -> None:
-        """Ask whether the next file may be published, ignoring `accepted` lost days. Raises HeldError if not."""
-        counts, days = self.recovery.lost()
-        asked = policy.taken_away(counts, [d for d in days if d not in accepted], self.settings)
+    def confirm_loss(self, confirm: Confirm) -> None:
+        """Ask whether the next file may be published. Raises HeldError if not."""
+        asked = policy.taken_away(self.recovery.lost(), self.settings)
         if not confirm(asked):
             self.warehouse.drop_next()
             self.staged = None
@@ -362,7 +368,7 @@ class Rollbook:
         staged = StagedLake(self.lake, self.warehouse.staged_lake)
         self.composer.copy(composed, staged)
         self.merger.merge(self.recovery.published(), staged, frozenset(), None, full_refresh=False)
-        counts, _ = self.recovery.lost()
+        counts = self.recovery.lost()
         self.warehouse.drop_next()
         return counts
 
@@ -388,7 +394,7 @@ class Rollbook:
         else:
             self.staged.hide([day])
         self._merge(self.recovery.published(), gone=frozenset() if counted else frozenset({day}))
-        self.confirm_loss(confirm, accepted=frozenset({day}))
+        self.confirm_loss(confirm)
         self.warehouse.drop_next()
         self.staged = None
         change()

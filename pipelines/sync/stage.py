@@ -14,6 +14,7 @@ from pipelines.errors import (
     DeclarationError,
     ExpiredError,
     HeldError,
+    LostError,
     MachineError,
     OtherInstitutionError,
     ServiceError,
@@ -40,6 +41,7 @@ TROUBLE = (
     DamagedError,
     DeclarationError,
     ExpiredError,
+    LostError,
 )
 
 

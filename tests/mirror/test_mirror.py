@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
-from pipelines.errors import ArgumentError, MirrorError, SettingError
+from pipelines.errors import ArgumentError, LostError, MirrorError, SettingError
 from pipelines.mirror import Mirror, restore
 from pipelines.mirror.bucket import Bucket
 from pipelines.operations.discard import discard
@@ -149,8 +149,9 @@ def test_an_object_that_is_lost_or_spoiled_is_found(house: House, tmp_path: Path
 def test_another_warehouse_never_writes_over_a_copy(house: House, tmp_path: Path) -> None:
     ChangingNights(house).play(2)
     other = House(tmp_path / "other", house.service, **house.over)
-    other.at(2).sync()
-    with pytest.raises(MirrorError, match=r"another warehouse, with 1 landed days that this one lacks .*2026-11-20"):
+    with pytest.raises(LostError, match=r"the copy of another warehouse, and this one lacks 2 landings .*2026-11-20"):
+        other.at(2).sync()
+    with pytest.raises(LostError, match="the copy of another warehouse"):
         other.rollbook().mirror.update(other.now, adopt=True)
     assert house.rollbook().mirror.verify() == []
     again = restored(house, tmp_path / "new")

@@ -264,7 +264,7 @@ def test_a_day_restored_from_a_backup_of_raw_is_as_if_it_had_never_been_away(
     lost = DAYS[6]
     others = [d for d in DAYS if d != lost]
     shutil.rmtree(warehouse / "raw" / f"snapshot_date={lost}")
-    rollbook(warehouse).rebuild(confirm=always)
+    rollbook(warehouse).rebuild(confirm=always, accept_loss=True)
     with folder() as made:
         rollbook(copy(source, made, others)).rebuild()
         assert export(warehouse / "rollbook.duckdb") == export(made / "rollbook.duckdb") != expected

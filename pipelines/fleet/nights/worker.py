@@ -184,11 +184,14 @@ def _night(book: Rollbook, task: Task) -> Outcome:
         counted = [] if task.fresh else book.landings.counted(day)
         if counted:
             book.ready()
-            return _synced(counted[-1], asked=False)
-        manifest, _ = book.snapshot(book.land(day, fresh=task.fresh))
-        book.merge()
-        book.publish()
-        return _synced(manifest, asked=True)
+            done = _synced(counted[-1], asked=False)
+        else:
+            manifest, _ = book.snapshot(book.land(day, fresh=task.fresh))
+            book.merge()
+            book.publish()
+            done = _synced(manifest, asked=True)
+    book.mirror.check()
+    return done
 
 
 def _synced(manifest: Manifest, *, asked: bool) -> Outcome:

@@ -35,13 +35,14 @@ CASES = [(name, damage) for name in MANIFESTS for damage in (flip, cut, Path.unl
 CASES += [("raw/thinned.json", cut), ("raw/thinned.json", make_a_folder_of_it)]
 
 
-@pytest.mark.parametrize(("name", "damage"), daily(CASES, (MANIFESTS[0], flip), (MANIFESTS[2], cut), CASES[-1]))
+@pytest.mark.parametrize("case", daily(CASES, (MANIFESTS[0], flip), (MANIFESTS[2], cut), CASES[-1]))
 def test_a_night_is_fetched_and_kept_whatever_is_damaged(
-    house: House, expected: Expected, name: str, damage: Callable[[Path], None]
+    house: House, expected: Expected, case: tuple[str, Callable[[Path], None]]
 ) -> None:
+    name, damage = case
     path = house.warehouse / name
     if not path.exists():
-        path.write_bytes(b"[]")
+        path.write_bytes(b"{}")
     kept = path.with_name("kept")
     shutil.copyfile(path, kept)
     damage(path)

@@ -1,0 +1,168 @@
+"""What is missing here, but was neither expired nor discarded, stays in the copy until somebody gives it up."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import LostError
+from pipelines.operations.discard import discard, undo_discard
+from pipelines.sync import always
+from tests.mirror.test_mirror import command, copied_days, copy_of
+from tests.support import graph
+from tests.support.nights import ChangingNights, House, new_house, night, without_views
+from tests.support.records import classes, students
+from tests.support.warehouses.erasures import erase
+from tests.support.wire.service import KEY
+from tests.support.wire.storage import restored
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    with without_views(), new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as made:
+        yield made
+
+
+@pytest.fixture
+def nights(house: House) -> ChangingNights:
+    return ChangingNights(house).play(3)
+
+
+def lose_raw(house: House) -> None:
+    shutil.rmtree(house.warehouse / "raw")
+
+
+def lose_bodies(house: House) -> None:
+    (house.warehouse / "raw" / f"snapshot_date={night(2)}" / "landing=1" / "bodies.zst").unlink()
+
+
+def test_a_lost_raw_folder_is_no_green_night_and_comes_back_from_the_copy(
+    house: House, nights: ChangingNights, tmp_path: Path
+) -> None:
+    lose_raw(house)
+    with pytest.raises(LostError, match=r"rollbook mirror restore --into FOLDER"):
+        nights.play(1)
+    assert copied_days(house) == [night(n) for n in (1, 2, 3, 4)]
+    assert house.rollbook().mirror.verify() == []
+    for asked in ("status", "verify", "sync"):
+        told = command(house, asked)
+        assert told.exit_code == 1
+        assert "is missing here" in str(told.exception)
+    assert copied_days(house) == [night(n) for n in (1, 2, 3, 4)]
+
+    assert command(house, "restore", "--into", str(tmp_path / "back")).exit_code == 0
+    shutil.copytree(tmp_path / "back" / "raw", house.warehouse / "raw", dirs_exist_ok=True)
+    house.sync()
+    listed = nights.listed(4)
+    nights.expected.night(4, listed, house.service.classes, unproven=["students", "classes"])
+    nights.expected.night(4, listed, house.service.classes)
+    assert house.tables() == nights.expected.tables()
+    assert command(house, "status").exit_code == 0
+    assert command(house, "verify").exit_code == 0
+
+
+def test_a_warehouse_set_back_to_its_backup_publishes_the_night_and_deletes_nothing_in_the_copy(
+    house: House, tmp_path: Path
+) -> None:
+    nights = ChangingNights(house).play(1)
+    shutil.copytree(house.warehouse, tmp_path / "backup", symlinks=True)
+    nights.play(2)
+    shutil.rmtree(house.warehouse)
+    shutil.copytree(tmp_path / "backup", house.warehouse, symlinks=True)
+    with pytest.raises(LostError, match=rf"is missing here.*{night(2)} to {night(3)}.*mirror sync --accept-loss"):
+        nights.play(1)
+    assert house.query("SELECT MAX(snapshot_date) FROM spans.days") == [(night(4),)]
+    assert copied_days(house) == [night(n) for n in (1, 2, 3, 4)]
+    with pytest.raises(LostError):
+        house.at(5).sync()
+    assert restored(house, tmp_path / "new").query("SELECT COUNT(*) FROM spans.days") == [(5,)]
+
+    assert command(house, "sync", "--accept-loss").exit_code == 0
+    assert copied_days(house) == [night(n) for n in (1, 4, 5)]
+    house.at(6).sync()
+    assert copied_days(house) == [night(n) for n in (1, 4, 5, 6)]
+
+
+def test_the_nightly_job_publishes_and_fails(house: House, tmp_path: Path) -> None:
+    house.night(1)
+    shutil.copytree(house.warehouse, tmp_path / "backup", symlinks=True)
+    house.night(2)
+    shutil.rmtree(house.warehouse)
+    shutil.copytree(tmp_path / "backup", house.warehouse, symlinks=True)
+    with graph.job(house, tmp_path / "home") as job:
+        result = job.nightly(house, 3)
+    assert not result.success
+    (failed,) = [e.step_failure_data for e in result.all_events if e.is_step_failure]
+    assert "rollbook mirror restore --into FOLDER" in str(failed.user_failure_data)
+    assert house.query("SELECT MAX(snapshot_date) FROM spans.days") == [(night(3),)]
+
+
+def test_another_landing_under_the_number_of_a_lost_one_does_not_replace_it(house: House, tmp_path: Path) -> None:
+    house.night(1)
+    shutil.copytree(house.warehouse, tmp_path / "backup", symlinks=True)
+    house.night(2, students(31))
+    before = restored(house, tmp_path / "before").tables()
+    shutil.rmtree(house.warehouse)
+    shutil.copytree(tmp_path / "backup", house.warehouse, symlinks=True)
+    house.now = house.now.replace(hour=9)
+    house.service.students = students(29)
+    with pytest.raises(LostError, match=f"snapshot_date={night(2)}/landing=1"):
+        house.sync()
+    assert restored(house, tmp_path / "after").tables() == before
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "bodies.zst"])
+def test_a_file_that_is_damaged_or_missing_here_stays_whole_in_the_copy(
+    house: House, nights: ChangingNights, tmp_path: Path, file: str
+) -> None:
+    damaged = house.warehouse / "raw" / f"snapshot_date={night(2)}" / "landing=1" / file
+    whole = damaged.read_bytes()
+    damaged.unlink() if file == "bodies.zst" else damaged.write_bytes(whole[:100])
+    with pytest.raises(LostError, match=f"snapshot_date={night(2)}/landing=1"):
+        house.rollbook().mirror.update(house.now)
+    assert house.rollbook().mirror.verify() == []
+    assert restored(house, tmp_path / "new").tables() == nights.expected.tables()
+    damaged.write_bytes(whole)
+    house.rollbook().mirror.update(house.now)
+
+
+def test_what_is_discarded_restored_approved_erased_or_expired_is_not_lost(house: House) -> None:
+    nights = ChangingNights(house).play(1)
+    house.at(2).service.key = "changed"
+    with pytest.raises(Exception, match="key"):
+        house.sync()
+    house.service.key = KEY
+    nights.number = 2
+    nights.play(2)
+    discard(house.rollbook(), night(3), reason="nonsense")
+    assert command(house, "status").exit_code == 0
+    undo_discard(house.rollbook(), night(3))
+    discard(house.rollbook(), night(4), reason="nonsense")
+    erase(house, 20)
+    assert command(house, "status").exit_code == 0
+    nights.play(5, keep_days=2)
+    assert copied_days(house) == house.rollbook().raw.days() == [night(n) for n in (7, 8, 9)]
+    assert not list(copy_of(house).rglob(f"snapshot_date={night(2)}/*"))
+    assert command(house, "verify").exit_code == 0
+
+
+def test_a_new_warehouse_in_place_of_a_lost_one_is_no_green_night(house: House, nights: ChangingNights) -> None:
+    shutil.rmtree(house.warehouse)
+    with pytest.raises(LostError, match="the copy of another warehouse, .*mirror restore --into FOLDER"):
+        nights.play(1)
+    assert copied_days(house) == [night(n) for n in (1, 2, 3)]
+
+
+def test_a_lost_raw_folder_that_is_given_up_here_and_there_is_forgotten(house: House, nights: ChangingNights) -> None:
+    lose_raw(house)
+    with pytest.raises(LostError):
+        nights.play(1)
+    house.rollbook().rebuild(accept_loss=True, confirm=always)
+    assert house.query("SELECT snapshot_date FROM spans.days") == [(night(4),)]
+    assert command(house, "sync", "--accept-loss").exit_code == 0
+    nights.play(1)
+    assert copied_days(house) == [night(4), night(5)]
+    assert house.query("SELECT COUNT(*) FROM students") == [(len(house.service.students),)]
