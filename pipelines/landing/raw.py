@@ -99,6 +99,11 @@ class RawStore:
         """Return one landing's manifest. Raises DamagedError if it is missing or damaged."""
         return self._manifest(self._folder(day, landing))
 
+    def school_id(self) -> int | None:
+        """Return the institution of the first counted landing that can be read; None if there is none."""
+        readable = (m for day, _ in self._days() for m in self.readable(day) if m.counts_for_its_day)
+        return next((m.school_id for m in readable if m.school_id is not None), None)
+
     def pages(self, manifest: Manifest) -> Iterator[Body]:
         """Return the index of a landing's bodies, in the order received. Raises DamagedError."""
         return self._open(manifest).pages()
