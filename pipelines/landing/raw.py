@@ -260,8 +260,8 @@ class RawStore:
         for each in files.names(self.root):
             if each.startswith(_DAY):
                 with suppress(ValueError):  # not a day's folder
-                    found.append((date.fromisoformat(each.removeprefix(_DAY)), self.root / each))
-        return iter(sorted(found))
+                    found.append((date.fromisoformat(each.removeprefix(_DAY)), each))
+        return ((day, self.root / each) for day, each in sorted(found))
 
     def _manifest(self, folder: Path) -> Manifest:
         try:

@@ -137,7 +137,7 @@ class Rollbook:
     def restore(self, kept: Path) -> None:
         """Publish an earlier file again; the next writer brings it up to date first. Raises DamagedError."""
         with self.writer(recover=False):
-            self.warehouse.restore(kept)
+            self.publisher.restore(kept)
             self.publisher.keep_up()
             self.publisher.write_report()
 
