@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -46,6 +47,9 @@ LIST_OF_PAGES = """<!doctype html>
 </table>
 </html>
 """
+# Any account of this machine can ask the UI, unlogged: names stay in the file, whose mode says who may read it.
+_NAMES = re.compile("<!-- names -->.*<!-- end of names -->", re.DOTALL)
+_NO_NAMES = f'<p class="quiet">Names are only in the file {report.FILE} of the warehouse, not in the browser.</p>'
 POLL_MS = 2000  # how often the UI polls for changes; Dagster's own default
 
 
@@ -79,11 +83,12 @@ def fleet_page(request: Request) -> Response:  # noqa: ARG001 - the same page fo
 
 
 def _page(page: Path, command: str, *, title: str = "morning page", links: str = "") -> Response:
-    """Return a page that a command wrote, with links to other pages above it."""
+    """Return a page that a command wrote, without names, and with links to other pages above it."""
     try:
         text = page.read_text(encoding="utf-8")
     except (FileNotFoundError, IsADirectoryError):
         return PlainTextResponse(f"There is no {title} yet: run `{command}`, which writes it.\n", 404)
+    text = _NAMES.sub(_NO_NAMES, text)
     if links:
         text = text.replace("<body>", f'<body>\n<nav class="quiet">{links}</nav>', 1)
     return HTMLResponse(text, headers=REPORT_HEADERS)

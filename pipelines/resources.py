@@ -46,8 +46,8 @@ class Options(dg.ConfigurableResource):  # type: ignore[type-arg]
     )
     fresh: bool = Field(
         default=False,
-        description="Ask the service even if this day was synced within ROLLBOOK_CACHE_MINUTES. Otherwise, what was "
-        "fetched then is used. The nightly run always asks.",
+        description="Fetch even if this day was synced within ROLLBOOK_CACHE_MINUTES. Otherwise only the key is "
+        "checked, and what was fetched then is used. The nightly run always fetches.",
     )
     force: bool = Field(
         default=False,

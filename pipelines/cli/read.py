@@ -50,7 +50,7 @@ def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "s
     text = sys.stdin.read() if query == "-" else query
     with _noted_if_refused(root, kind, text):
         answer = run_query(file, text, most=rows)
-    students = access.students_in(answer.columns, answer.rows)
+    students = access.students_in(answer.columns, answer.rows) if answer.is_plain else None
     access.note(root, kind, students=students, what=without_values(text))
     _print(answer)
     if answer.more:

@@ -46,7 +46,8 @@ def sync(
 ) -> None:
     """Run the nightly job now: fetch everything once, evaluate it, merge it and publish.
 
-    Within ROLLBOOK_CACHE_MINUTES of a complete sync of the same day, its responses are used again.
+    Within ROLLBOOK_CACHE_MINUTES of a complete sync of the same day, only the key is checked: what was fetched then is
+    used again.
     Exits 0 when synced (with a warning if a set could not be proven complete), 1 when it failed, 2 when a setting or
     argument is missing or malformed, 3 when it was held. Unless it is synced, readers keep the last published file.
     """

@@ -1,14 +1,16 @@
 """Exports a query's result to other tools: CSV and Excel for people, Parquet for programs.
 
 Pupils may choose their own names, and a spreadsheet program runs a cell that looks like a formula (CSV injection). In
-CSV such text gets a leading apostrophe, which spreadsheet programs hide or show, but never run; in Excel each such cell
-is declared as text. Numbers and dates stay as they are.
+CSV such text gets an apostrophe before it, which spreadsheet programs hide or show, but never run. So does the rest of
+a text after a semicolon, tab or line break, since not every program separates columns by commas. In Excel each such
+cell is declared as text. Numbers and dates stay as they are.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -23,10 +25,14 @@ from pyarrow import compute
 from pipelines import files
 from pipelines.errors import ArgumentError
 from pipelines.export import Format
-from pipelines.export.query import lock, open_published, query_of, refusals
+from pipelines.export.query import is_plain_read, lock, open_published, query_of, refusals
+from pipelines.store.database import literal
 
 # Leading characters that make a spreadsheet program read text as a formula (OWASP's list, with full-width forms).
 FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+# Where semicolons, tabs or line breaks separate columns and rows, the rest of a text is a cell of its own.
+INNER_FORMULA = '([;\t\r\n])([" ]*[=+@\uff1d\uff0b\uff0d\uff20-])'
+INNER_DISARMED = r"\1'\2"
 EXCEL_ROWS = 1_048_575  # below the heading
 EXCEL_TEXT = 32_767  # characters in a cell
 EXACT = 2**53  # Excel's numbers are doubles: a longer integer would lose its last digits
@@ -51,7 +57,8 @@ def export(
     """Write the rows of `question` (a view, a table, or a query that reads) to a file, whole or not at all.
 
     `values` are the query's parameters. `before` is called when all rows are written but not visible yet, with the
-    number of different students in a column `student_id` (None without one); if it raises, there is no file. Only the
+    number of different students in a column `student_id` (None without one, or if the query is more than a plain read:
+    the rows may then show any student); if it raises, there is no file. Only the
     owner may read the file. What does not fit into memory is spilled to `scratch`, a private folder. Returns the number
     of rows.
 
@@ -64,14 +71,16 @@ def export(
         raise ArgumentError(f"{out} is a folder: name a file in it")
     write = {Format.CSV: _csv, Format.XLSX: _xlsx, Format.PARQUET: _parquet}[form]
     with open_published(published) as con:
-        statement = lock(con, published, query_of(con, question), scratch=scratch)
+        query = query_of(con, question)
+        statement = lock(con, published, query, scratch=scratch)
+        is_plain = is_plain_read(con, query)
         with files.handing_out(out) as file:
             with refusals():
                 rows = con.sql(statement, params=values or {})
                 students = Students(rows.columns)
                 count = write(rows, file, scratch, students)
             if before is not None:
-                before(students.count)
+                before(students.count if is_plain else None)
     return count
 
 
@@ -107,8 +116,11 @@ class Students:
 
 
 def disarmed(value: object) -> object:
-    """A CSV cell: text that a spreadsheet program would run as a formula gets a leading apostrophe."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(tuple(FORMULA)) else value
+    """A CSV cell: what a spreadsheet program would run as a formula gets an apostrophe before it."""
+    if not isinstance(value, str):
+        return value
+    text = re.sub(INNER_FORMULA, INNER_DISARMED, value)
+    return f"'{text}" if text.startswith(tuple(FORMULA)) else text
 
 
 def _batches(reader: pa.RecordBatchReader, students: Students) -> Iterator[Any]:
@@ -143,10 +155,11 @@ def _csv(
 
 
 def _disarmed_sql(number: int, kind: Any) -> str:
-    """SQL for a column as text, with a leading apostrophe on text that a spreadsheet program would run."""
+    """SQL for a column as text, with an apostrophe before what a spreadsheet program would run."""
     text = f"CAST(#{number} AS VARCHAR)"
     if kind.id in NUMBERS:
         return f"{text} AS c{number}"
+    text = f"REGEXP_REPLACE({text}, {literal(INNER_FORMULA)}, {literal(INNER_DISARMED)}, 'g')"
     starts = f"SUBSTR({text}, 1, 1) IN ({', '.join(f'CHR({ord(c)})' for c in FORMULA)})"
     return f"CASE WHEN {starts} THEN CHR(39) || {text} ELSE {text} END AS c{number}"
 

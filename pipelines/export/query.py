@@ -7,6 +7,7 @@ on a read-only connection that opens no files but the published one and the lake
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,11 +46,15 @@ _NAME = re.compile(r"(\w+\.)?\w+")
 
 @dataclass(frozen=True)
 class Answer:
-    """A query's result: column names, and rows of Python values in that order. `more`: there were more rows."""
+    """A query's result: column names, and rows of Python values in that order. `more`: there were more rows.
+
+    `is_plain`: a column `student_id` says whom each row shows (see `is_plain_read`).
+    """
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
     more: bool = False
+    is_plain: bool = False
 
 
 def run_query(
@@ -62,11 +67,12 @@ def run_query(
     """
     with open_published(published) as con:
         statement = lock(con, published, query)
+        is_plain = is_plain_read(con, query)
         with refusals():
             result = con.execute(statement, parameters or {})
             columns = tuple(c[0] for c in result.description or ())
             rows = result.fetchall() if most is None else result.fetchmany(most + 1)
-    return Answer(columns, rows[:most], most is not None and len(rows) > most)
+    return Answer(columns, rows[:most], most is not None and len(rows) > most, is_plain)
 
 
 @contextmanager
@@ -131,6 +137,32 @@ def only_reads(con: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
         if not name.startswith("duckdb_"):
             raise _more_than_reading(f"the function {name}")
     return statements[0]
+
+
+def is_plain_read(con: duckdb.DuckDBPyConnection, query: str) -> bool:
+    """Whether a query only picks columns of one table or view, under their own names.
+
+    Only then does its column `student_id` say whom each row shows: an alias, an expression, a subquery or a join may
+    put any student beside any number.
+    """
+    tree = json.loads(con.execute("SELECT CAST(json_serialize_sql($1) AS VARCHAR)", [query]).fetchall()[0][0])
+    if tree["error"] or len(tree["statements"]) != 1:
+        return False
+    node = tree["statements"][0]["node"]
+    if node["type"] != "SELECT_NODE" or node["cte_map"]["map"]:
+        return False
+    source = node["from_table"]
+    return (
+        source["type"] == "BASE_TABLE"
+        and not source["column_name_alias"]
+        and all(_is_own_column(expression) for expression in node["select_list"])
+    )
+
+
+def _is_own_column(expression: dict[str, Any]) -> bool:
+    if expression["class"] == "STAR":
+        return not (expression["replace_list"] or expression["rename_list"] or expression["expr"])
+    return expression["class"] == "COLUMN_REF" and not expression["alias"]
 
 
 def _kind(statement: duckdb.Statement) -> str:

@@ -108,6 +108,11 @@ class RawStore:
         """Return one landing's manifest. Raises DamagedError if it is missing or damaged."""
         return self._manifest(self._folder(day, landing))
 
+    def school_id(self) -> int | None:
+        """Return the institution of the first counted landing that can be read; None if there is none."""
+        readable = (m for day, _ in self._days() for m in self.readable(day) if m.counts_for_its_day)
+        return next((m.school_id for m in readable if m.school_id is not None), None)
+
     def pages(self, manifest: Manifest) -> Iterator[Body]:
         """Return the index of a landing's bodies, in the order received. Raises DamagedError."""
         return self._open(manifest).pages()
@@ -273,8 +278,8 @@ class RawStore:
         for each in files.names(self.root):
             if each.startswith(_DAY):
                 with suppress(ValueError):  # not a day's folder
-                    found.append((date.fromisoformat(each.removeprefix(_DAY)), self.root / each))
-        return iter(sorted(found))
+                    found.append((date.fromisoformat(each.removeprefix(_DAY)), each))
+        return ((day, self.root / each) for day, each in sorted(found))
 
     def _manifest(self, folder: Path) -> Manifest:
         try:

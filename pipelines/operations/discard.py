@@ -34,7 +34,9 @@ def discard(
 def undo_discard(
     rollbook: Rollbook, day: date, number: int | None = None, *, confirm: Confirm = within_hold
 ) -> Manifest:
-    """Restore a discarded landing of a day, by default the last one. Returns it. Raises what `discard` raises."""
+    """Restore a discarded landing of a day, by default the last one. Returns it. Raises what `discard` raises, and
+    ArgumentError for a landing of another institution.
+    """
     with rollbook.writer():
         rollbook.ready()
         manifests = _not_expired(rollbook, day)
@@ -42,6 +44,12 @@ def undo_discard(
         found = next((m for m in reversed(aside) if number in (None, m.landing)), None)
         if found is None:
             raise ArgumentError(messages.nothing_discarded(day, number, [m.landing for m in aside]))
+        bound = rollbook.bound_to()
+        if bound is not None and found.school_id != bound:
+            raise ArgumentError(
+                f"Landing {found.landing} of {day} is of institution {found.school_id}, and this warehouse holds"
+                f" institution {bound}: it stays discarded, or two schools would be mixed"
+            )
         back = sorted([*manifests, found], key=lambda m: m.landing)
         rollbook.change_day(day, back, lambda: rollbook.raw.undo_discard(found), confirm)
         return found

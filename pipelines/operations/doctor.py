@@ -24,6 +24,7 @@ from pipelines.flatten import flatten
 from pipelines.landing.manifest import Landed
 from pipelines.operations import capacity, status
 from pipelines.settings import ROOT
+from pipelines.source.claims import why_refused
 from pipelines.source.client import LIMIT, Client
 from pipelines.source.envelope import Institution, institution, page_of
 from pipelines.source.fetch import apart
@@ -211,13 +212,8 @@ class Doctor:
             self.bodies = total
 
     def _check_key(self, owner: Institution) -> Finding:
-        bound = self.rollbook.bound_to()
-        if bound not in (None, owner.school_id):
-            says = (
-                f"is accepted, but belongs to institution {owner.school_id}, and this warehouse to {bound}: set"
-                " ROLLBOOK_API_KEY to this institution's key, or ROLLBOOK_WAREHOUSE to another folder"
-            )
-            return Finding("key", Level.FAILED, says)
+        if refused := why_refused(self.settings, owner.school_id, self.rollbook.bound_to()):
+            return Finding("key", Level.FAILED, refused)
         return Finding("key", Level.OK, f"accepted by {self.settings.base_url}: institution {owner.school_id}")
 
 

@@ -207,8 +207,10 @@ def _receivers(settings: Settings) -> Iterator[Receiver]:
     opened = Place(settings.warehouse_path, "", settings.file_mode, "").readers
     named = "with students' names" if settings.report_names else "with counts only"
     yield Receiver(f"accounts that may open the published file: {opened}", f"all of it, and the morning page {named}")
+    ui = "Dagster's UI and the morning page: counts, ids and days, no names of students"
+    yield Receiver("every account of this machine, while `rollbook serve` runs", ui)
     for name in settings.ui_names:
-        yield Receiver(f"browsers that reach the UI as {markdown(name)}", "Dagster's UI: counts, ids and days")
+        yield Receiver(f"browsers that reach the UI as {markdown(name)}", ui)
     mode = settings.shared_mode
     if mode is None:
         yield Receiver("readers of the pseudonymous file", "nobody: `ROLLBOOK_PSEUDONYMOUS` is not set")

@@ -1,32 +1,44 @@
-"""Which institution of a registry fetches which school (G11): two institutions may not fetch the same school."""
+"""Whether a key may fill a warehouse (G11): one institution, one warehouse; and in a fleet, no school twice.
+
+What the warehouses hold decides: an institution's claim on a school begins with the first landing that counts, and ends
+when its warehouse no longer has one.
+"""
 
 from __future__ import annotations
 
-from filelock import FileLock
+from contextlib import suppress
 
-from pipelines import files
-from pipelines.errors import OtherInstitutionError
+from pipelines.errors import RollbookError
+from pipelines.landing.raw import RawStore
 from pipelines.settings import Settings, registry
 
-SCHOOLS = "schools"  # in the fleet's folder: one file per school id, with the institution's name in it
 
+def why_refused(settings: Settings, school_id: int, bound_to: int | None) -> str:
+    """Why the records of this school may not be fetched into this warehouse; empty if they may.
 
-def claim(settings: Settings, school_id: int) -> None:
-    """Record that this institution fetches this school. Outside a fleet, does nothing.
-
-    Raises OtherInstitutionError if another institution of the registry fetches it already. The claim of an institution
-    that has left the registry, for example because it was renamed, no longer counts.
+    `bound_to` is the school that the warehouse holds already.
     """
-    if settings.fleet_path is None:
-        return
-    folder = files.folder(settings.fleet_path / SCHOOLS)
-    note = folder / str(school_id)
-    with FileLock(folder / ".lock", mode=files.PRIVATE_FILE):
-        owner = note.read_text() if note.is_file() else settings.institution
-        if owner != settings.institution and owner in (known.institutions if (known := registry()) else ()):
-            raise OtherInstitutionError(
-                f"The API key of {settings.institution} belongs to institution {school_id}, which {owner} fetches"
-                " already. Nothing was fetched: correct the key or the address of one of them in the registry."
-            )
-        if not note.is_file() or owner != settings.institution:
-            files.write(note, settings.institution.encode())
+    if bound_to not in (None, school_id):
+        return (
+            f"The API key belongs to institution {school_id}, this warehouse to institution {bound_to}: set"
+            " ROLLBOOK_API_KEY to this institution's key, or ROLLBOOK_WAREHOUSE to another folder. If the warehouse was"
+            " filled with another institution's key by mistake, discard what it landed (`rollbook discard`)"
+        )
+    if (holder := _holder(settings, school_id)) is not None:
+        return (
+            f"The API key of {settings.institution} belongs to institution {school_id}, whose records {holder} holds"
+            " already: correct the key or the address of the one that is wrong. If it is"
+            f" {holder}, also discard what it landed (`rollbook --institution {holder} discard`)"
+        )
+    return ""
+
+
+def _holder(settings: Settings, school_id: int) -> str | None:
+    """The other institution of the registry whose warehouse holds this school; None outside a fleet."""
+    known = registry() if settings.institution else None
+    for name in known.institutions if known else ():
+        if name != settings.institution:
+            with suppress(RollbookError, OSError):  # another institution's damaged warehouse stops nobody here
+                if RawStore(settings.common_path / name / "raw").school_id() == school_id:
+                    return name
+    return None

@@ -28,7 +28,7 @@ from pipelines.errors import (
 from pipelines.landing.manifest import Absence, Landed, Manifest, Received, Verdict, Walk
 from pipelines.settings import Settings
 from pipelines.source.absence import NothingPublished, Published, verify
-from pipelines.source.claims import claim
+from pipelines.source.claims import why_refused
 from pipelines.source.client import TIMEOUTS, Client
 from pipelines.source.envelope import detail, institution
 from pipelines.source.pagination import Progress, Sink, walk
@@ -91,6 +91,7 @@ def fetch(
     day: date | None = None,
     bound_to: int | None = None,
     newest: Manifest | None = None,
+    reusable: Manifest | None = None,
     choose_details: ChooseDetails | None = None,
     clock: Callable[[], datetime] = utc_now,
     progress: Progress | None = None,
@@ -99,7 +100,8 @@ def fetch(
     """Fetch everything once and land it; returns the manifest, which has no verdict yet.
 
     `begin` starts the landing of a day. `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE), `bound_to`
-    the institution of the warehouse, `newest` its newest landing that counts. `published` gives the current records,
+    the institution of the warehouse, `newest` its newest landing that counts. `reusable` is a landing from minutes ago,
+    which is returned instead once the key has been checked. `published` gives the current records,
     for the absence check. `choose_details` is called once all pages are landed and returns the students whose details
     to fetch (default: none).
 
@@ -115,6 +117,9 @@ def fetch(
         job.progress = progress
         try:
             job.authenticate(bound_to, today, newest)
+            if reusable is not None:
+                job.writer.abandon()
+                return reusable
             job.walk_sets()
             if choose_details is not None:
                 job.fetch_details(choose_details)
@@ -192,13 +197,8 @@ class _Fetch:
         was_set_back = newest is not None and self.started < newest.started_at and today < newest.snapshot_date <= there
         self.is_dated = day in (today, there) and day <= today and not apart(day, there) and not was_set_back
         self.school_id, self.school_name = auth.school_id, auth.school_name
-        if bound_to not in (None, auth.school_id):
-            raise OtherInstitutionError(
-                f"The API key belongs to institution {auth.school_id}, this warehouse to institution {bound_to}."
-                " Nothing was fetched: set ROLLBOOK_API_KEY to this institution's key, or ROLLBOOK_WAREHOUSE to"
-                " another folder."
-            )
-        claim(self.settings, auth.school_id)
+        if refused := why_refused(self.settings, auth.school_id, bound_to):
+            raise OtherInstitutionError(f"{refused}. Nothing was fetched.")
         if day != today and not self.is_dated:
             raise NothingLandedError(
                 f"Nothing can be fetched for {day}: it is {today} here and {there} at the service, which keeps no"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
@@ -31,6 +31,9 @@ from pipelines.tables import SETS, of_set
 log = logging.getLogger(__name__)
 
 BUILD = "build"
+
+# Changes a copy of a kept file before it is published again.
+Amend = Callable[[duckdb.DuckDBPyConnection], None]
 
 
 class Warehouse:
@@ -230,15 +233,28 @@ class Warehouse:
         if self.published.is_file():
             self.own.note(self.published)
 
-    def restore(self, kept: Path) -> None:
+    def restore(self, kept: Path, amend: Amend | None = None) -> None:
         """Publish a kept file again at once, and keep the previous one. Raises DamagedError.
 
-        Days that were merged since are not lost: the next merge adds the lake's days that the file lacks.
+        `amend` changes the copy that readers get. Days that were merged since are not lost: the next merge adds the
+        lake's days that the file lacks.
         """
         if not self.is_sound(kept, thoroughly=True):
             raise DamagedError(f"{kept.name} cannot be read: restore another one (`rollbook restore` lists them)")
+        file = kept if amend is None else self._amended(kept, amend)
         altered = self._set_aside_altered()
-        self._show(self.versions.again(kept), instead_of=altered)
+        self._show(self.versions.again(file), instead_of=altered)
+        self.drop_next()
+
+    def _amended(self, kept: Path, amend: Amend) -> Path:
+        """A changed copy of a kept file, as the next file; recognised if the kept one is."""
+        self.drop_next()
+        shutil.copyfile(kept, self.next)
+        with self.finishing() as con:
+            amend(con)
+        if self.own.recognises(kept):
+            self.own.note(self.next)
+        return self.next
 
     def _show(self, version: Path, *, instead_of: Path | None) -> None:
         # The write-ahead log of an analyst's changes to the old file does not belong to the new one.

@@ -80,11 +80,6 @@ class Landings:
         """The later days with a landing that counts."""
         return [d for d in self.raw.days() if d > day and self.counted(d)]
 
-    def school_id(self) -> int | None:
-        """The institution of the first counted landing that can be read; None if there is none."""
-        readable = (manifest for day in self.raw.days() for manifest in counted(self.raw.readable(day)))
-        return next((m.school_id for m in readable if m.school_id is not None), None)
-
     def discarded_days(self) -> frozenset[date]:
         """The days without a counted landing because theirs were discarded."""
         return frozenset(d for d in self.raw.discarded_days() if not self.counted(d))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date, datetime
+from pathlib import Path
 
 from pipelines import report
 from pipelines.errors import CheckError
@@ -73,6 +74,12 @@ class Publisher:
         if shown_from is not None:
             warehouse.expire_rejects(shown_from)
         return self.write_report()
+
+    def restore(self, kept: Path) -> None:
+        """Publish a kept file again; of the lake, its views show the days that are left. Raises DamagedError."""
+        lake, merged = self.warehouse.lake, self.warehouse.merged_days(kept)
+        shown = [record for day, record in lake.days().items() if day in merged]
+        self.warehouse.restore(kept, lambda con: catalog.create_snapshots(con, lake, shown))
 
     def keep_up(self) -> None:
         """Rebuild the files beside the published one that a killed writer left at an older version.

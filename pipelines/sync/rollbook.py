@@ -143,7 +143,7 @@ class Rollbook:
     def restore(self, kept: Path) -> None:
         """Publish an earlier file again; the next writer brings it up to date first. Raises DamagedError."""
         with self.writer(recover=False):
-            self.warehouse.restore(kept)
+            self.publisher.restore(kept)
             self.publisher.keep_up()
             self.publisher.write_report()
 
@@ -215,7 +215,8 @@ class Rollbook:
 
     @reported_stage
     def land(self, day: date | None = None, *, details: Details = "none", fresh: bool = False) -> Manifest:
-        """Fetch everything once and land it; or return a proven landing from minutes ago, unless `fresh`.
+        """Fetch everything once and land it; or check the key and return a proven landing from minutes ago, unless
+        `fresh`.
 
         Raises the client's errors, OtherInstitutionError, NothingLandedError, SettingError without an address or a key,
         and ArgumentError for a day that is not a partition. If recovery failed, the landing is kept for the next writer
@@ -224,10 +225,8 @@ class Rollbook:
         day = self.partition(day or self.today())
         minutes = 0 if fresh or self._blocked or details != "none" else self.settings.cache_minutes
         try:
-            if minutes and (last := self.landings.reusable(day, self.clock(), minutes)) is not None:
-                log.info("%s was fetched minutes ago, as landing %d; the service is not asked again", day, last.landing)
-                return last
-            manifest = self._fetch(day, details)
+            reusable = self.landings.reusable(day, self.clock(), minutes) if minutes else None
+            manifest = self._fetch(day, details, reusable)
         finally:
             self.composer.intake.stop()
         if self._blocked is not None:
@@ -235,7 +234,7 @@ class Rollbook:
             raise self._blocked
         return manifest
 
-    def _fetch(self, day: date, details: Details) -> Manifest:
+    def _fetch(self, day: date, details: Details, reusable: Manifest | None) -> Manifest:
         self.settings.check_source()
         flatten.load()  # now, not between the first answer and the publish
         newest, blocked = self.newest(), self._blocked is not None
@@ -247,6 +246,7 @@ class Rollbook:
             day=day,
             bound_to=self.bound_to(),
             newest=newest,
+            reusable=reusable,
             choose_details=None if details == "none" or blocked else partial(chosen, self, details),
             clock=self.clock,
             progress=self.progress,
@@ -414,5 +414,5 @@ class Rollbook:
 
     def bound_to(self) -> int | None:
         """The warehouse's institution, from its first counted landing (G11); None before it."""
-        school_id = self.landings.school_id()
+        school_id = self.raw.school_id()
         return self.warehouse.bound_to() if school_id is None else school_id

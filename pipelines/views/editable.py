@@ -68,6 +68,11 @@ def malformed(path: Path, line: int, problem: str) -> SettingError:
 
 
 def _text(path: Path) -> str:
+    if path.is_dir():
+        raise SettingError(
+            f"{path} is a folder: move it away. The next sync then writes this file with the defaults. Nothing was"
+            " published and nothing is lost"
+        )
     content = path.read_bytes()
     try:
         if len(content) > MAX_BYTES:

@@ -195,17 +195,17 @@ def test_rebuild_makes_the_same_tables_from_raw_alone(rollbook: Run, tmp_path: P
     assert {t: published(tmp_path, f"FROM {t} ORDER BY ALL") for t in tables} == before
 
 
-def test_a_sync_again_within_minutes_says_that_nothing_was_asked(rollbook: Run, service: Service) -> None:
+def test_a_sync_again_within_minutes_says_what_it_used_again(rollbook: Run, service: Service) -> None:
     settings = at(service) | {"ROLLBOOK_CACHE_MINUTES": "5", "ROLLBOOK_FIRST_DATE": str(YESTERDAY)}
-    assert "was not asked" not in rollbook("sync", **settings).stdout
-    before = len(service.requests)
+    assert "is used again" not in rollbook("sync", **settings).stdout
+    service.requests.clear()
     again = rollbook("sync", **settings)
     assert again.returncode == 0
     assert "and is used again. To fetch it anew: rollbook sync --fresh" in again.stdout
-    assert len(service.requests) == before
+    assert [r.path for r in service.requests] == ["auth"]
     fresh = rollbook("sync", "--fresh", **settings)
-    assert (fresh.returncode, "was not asked" in fresh.stdout) == (0, False)
-    assert len(service.requests) > before
+    assert (fresh.returncode, "is used again" in fresh.stdout) == (0, False)
+    assert len(service.requests) > 2
 
 
 def test_serve_says_which_option_to_use_when_the_port_is_taken(rollbook: Run, service: Service) -> None:

@@ -24,6 +24,7 @@ from pipelines.export import Format
 from pipelines.export import formats as module
 from pipelines.export.formats import export
 from pipelines.settings import ROOT
+from pipelines.store.database import literal
 from tests.support.warehouses.school import School
 
 NASTY = [
@@ -106,6 +107,24 @@ def test_a_csv_cell_that_would_run_is_disarmed_and_numbers_are_not(nasty: School
     names = [row[0] for row in read(out, Format.CSV)[1:]]
     assert names == [f"'{n}" if n != "http://x.example" else n for n in NASTY]
     assert all(row[1].startswith("-") for row in read(out, Format.CSV)[1:])
+
+
+SPLIT = {
+    "Ann;=1+1": "Ann;'=1+1",
+    "Ann\t@SUM(A1)": "Ann\t'@SUM(A1)",
+    "Ann\r\n-1": "Ann\r\n'-1",
+    "=1;;+1; =2": "'=1;;'+1;' =2",
+    'Ann;"=1': "Ann;'\"=1",
+    "Ann;\uff1d1": "Ann;'\uff1d1",
+    "Ann-Marie; a=b, =c": "Ann-Marie; a=b, =c",
+}
+
+
+def test_csv_text_does_not_run_where_semicolons_or_tabs_separate_columns(fortnight: School, out: Path) -> None:
+    values = ", ".join(f"({n}, CAST({literal(text)} AS VARCHAR))" for n, text in enumerate(SPLIT))
+    write(fortnight, f"SELECT name FROM (VALUES {values}) AS v(n, name) ORDER BY n", Format.CSV, out)
+    assert [row[0] for row in read(out, Format.CSV)[1:]] == list(SPLIT.values())
+    assert [module.disarmed(text) for text in SPLIT] == list(SPLIT.values())  # as for a heading
 
 
 def test_an_excel_cell_is_text_even_if_it_looks_like_a_formula(nasty: School, out: Path) -> None:

@@ -53,6 +53,18 @@ def of(*numbers: int) -> Expected:
     return expected
 
 
+def test_a_discarded_landing_of_another_school_is_not_put_back() -> None:
+    with without_views(), new_house(students(3), classes(1)) as house:
+        house.night(1)
+        discard(house.rollbook(), night(1), reason="another school's key", confirm=always)
+        house.service.school = {**house.service.school, "id": 42}
+        house.night(2)
+        before = house.tables()
+        with pytest.raises(ArgumentError, match="of institution 41, and this warehouse holds institution 42"):
+            undo_discard(house.rollbook(), night(1), confirm=always)
+        assert house.tables() == before
+
+
 @pytest.mark.parametrize("number", daily([1, 2, 3, 4, 5], 3))
 def test_a_discarded_day_is_as_if_it_had_never_been_landed(house: House, number: int) -> None:
     gone = discard(house.rollbook(), night(number), reason="nonsense", confirm=always)

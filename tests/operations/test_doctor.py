@@ -110,7 +110,7 @@ def test_a_key_of_another_institution_fails(house: House) -> None:
     house.service.school = {"id": 42, "name": "Another", "key": "another"}
     found = examined(house)
     assert wrong(found) == [("key", FAILED)]
-    assert "belongs to institution 42, and this warehouse to 41: set ROLLBOOK_API_KEY" in says(found, "key")
+    assert "belongs to institution 42, this warehouse to institution 41: set ROLLBOOK_API_KEY" in says(found, "key")
 
 
 def test_a_service_that_is_not_there_fails_within_its_patience(house: House) -> None:

@@ -103,6 +103,16 @@ def test_who_has_last_nights_file_open_can_read_all_of_it_for_one_more_night(nig
     assert sorted(after) == sorted(before)
 
 
+def test_a_file_that_is_put_back_shows_the_days_that_are_left(thinned: ChangingNights) -> None:
+    rollbook = thinned.house.rollbook()
+    rollbook.restore(rollbook.warehouse.kept()[-1])
+    left = [(night(n),) for n in (6, 7)]  # it held the nights up to 7, and showed 4 to 7
+    for table in ("students", "observed"):
+        assert thinned.house.query(f"SELECT DISTINCT snapshot_date FROM snapshots.{table} ORDER BY 1") == left
+    thinned.play(1, keep_days=KEEP)
+    assert thinned.house.tables() == thinned.expected.tables()
+
+
 def test_the_record_of_the_work_keeps_the_syncs_of_days_that_are_gone(thinned: ChangingNights) -> None:
     assert thinned.house.query("SELECT snapshot_date FROM ops.syncs ORDER BY 1") == [(night(n),) for n in range(1, 11)]
 

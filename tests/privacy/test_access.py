@@ -269,6 +269,23 @@ def test_the_commands_write_what_they_show_and_no_value(small: School, tmp_path:
     assert str(ident) not in kept
 
 
+def test_what_is_more_than_a_plain_read_has_no_number_of_students(small: School, tmp_path: Path) -> None:
+    queries = [
+        "SELECT 1 AS student_id, STRING_AGG(name, ';') FROM students",
+        "SELECT class_id AS student_id, name FROM roster",
+        "SELECT * REPLACE (1 AS student_id) FROM students",
+        "SELECT student_id, (SELECT STRING_AGG(name, ';') FROM students) FROM roster LIMIT 1",
+        "WITH roster AS (SELECT 1 AS student_id, name FROM students) FROM roster",
+        "SELECT student_id, name FROM students AS s(name, student_id, email)",
+        "SELECT s.student_id, r.name FROM students AS s CROSS JOIN roster AS r",
+    ]
+    for query in queries:
+        done = run_at(small.warehouse, "sql", query)
+        assert done.returncode == 0, done.stderr
+    assert run_at(small.warehouse, "export", queries[0], "--out", str(tmp_path / "f.csv")).returncode == 0
+    assert [students for _, students, _ in told(small.warehouse)] == [None] * (len(queries) + 1)
+
+
 def test_nothing_is_shown_or_written_that_is_not_logged(small: School, tmp_path: Path) -> None:
     (small.warehouse / "private" / "access.jsonl").mkdir(parents=True)
     for arguments in (("sql", "FROM students"), ("export", "students", "--out", str(tmp_path / "f.csv"))):

@@ -1,63 +1,72 @@
-"""Two institutions of a registry never fetch the same school; a renamed one takes its school over."""
+"""Two institutions of a registry never fetch the same school (G11), and a mistake that is corrected blocks nobody."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
 
-from pipelines.errors import OtherInstitutionError
-from pipelines.settings import load
-from pipelines.source.claims import claim
+from pipelines.fleet.nights.outcomes import Kind
+from pipelines.operations.discard import discard
+from pipelines.sync import always
+from tests.support.nights import night, without_views
 from tests.support.warehouses.district import District, new_district
+from tests.support.wire import faults
+
+BOTH = {"ash": Kind.SYNCED, "birch": Kind.SYNCED}
 
 
 @pytest.fixture
 def district() -> Iterator[District]:
-    with new_district(["ash", "birch"]) as made:
+    """Ash and birch; by mistake, ash has the key of birch."""
+    with new_district(["ash", "birch"]) as made, without_views():
+        made.write({"ash": {"api_key": f'{{ env = "{made["birch"].variable}" }}'}})
         yield made
 
 
-def owners(district: District) -> dict[str, str]:
-    return {p.name: p.read_text() for p in (district.warehouse / "fleet" / "schools").iterdir() if p.name != ".lock"}
+def synced(district: District, number: int, *only: str) -> dict[str, Kind]:
+    return {name: outcome.kind for name, outcome in district.night(number, only=only).items()}
 
 
-def test_the_first_one_has_the_school_and_the_second_is_refused(district: District) -> None:
-    claim(load(institution="ash"), 41)
-    claim(load(institution="ash"), 41)
-    with pytest.raises(OtherInstitutionError, match="key of birch belongs to institution 41, which ash fetches"):
-        claim(load(institution="birch"), 41)
-    claim(load(institution="birch"), 42)
-    assert owners(district) == {"41": "ash", "42": "birch"}
+def wrong(district: District, number: int, name: str) -> list[str]:
+    """What `rollbook fleet check` finds wrong with the key of an institution."""
+    ((_, found),) = district.fleet(number, only=[name]).check()
+    return [f.says for f in found if (f.what, f.level) == ("key", "failed")]
 
 
-def test_a_renamed_institution_takes_its_school_over(district: District) -> None:
-    claim(load(institution="ash"), 41)
-    district.registry.write_text(district.registry.read_text().replace("[ash]", "[ash-grove]"))
-    claim(load(institution="ash-grove"), 41)
-    assert owners(district) == {"41": "ash-grove"}
+def test_a_wrong_key_that_landed_nothing_blocks_nobody(district: District) -> None:
+    district["birch"].on(faults.status(500), path="students", times=None)
+    assert synced(district, 1, "ash") == {"ash": Kind.FAILED}
+    district["birch"].mend()
+    district.write()
+    assert wrong(district, 1, "birch") == []
+    assert synced(district, 1) == BOTH
 
 
-def test_of_several_at_once_one_gets_it(district: District) -> None:
-    refused: list[str] = []
+def test_a_school_that_another_warehouse_holds_is_refused_until_it_no_longer_does(district: District) -> None:
+    assert synced(district, 1, "ash") == {"ash": Kind.SYNCED}
+    refused = district.night(1, only=["birch"])["birch"]
+    assert refused.kind == Kind.FAILED
+    (says,) = wrong(district, 1, "birch")
+    assert says in refused.message
+    assert "belongs to institution 101, whose records ash holds already" in says
+    assert "rollbook --institution ash discard" in says
 
-    def ask(name: str) -> None:
-        try:
-            claim(load(institution=name), 41)
-        except OtherInstitutionError:
-            refused.append(name)
-
-    threads = [threading.Thread(target=ask, args=(name,)) for name in ("ash", "birch") * 4]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (owner,) = owners(district).values()
-    assert set(refused) == {"ash", "birch"} - {owner}
+    district.write()
+    assert synced(district, 2, "ash") == {"ash": Kind.FAILED}  # its warehouse still holds birch's school
+    discard(district.house("ash").rollbook(), night(1), reason="birch's key", confirm=always)
+    assert wrong(district, 2, "birch") == wrong(district, 2, "ash") == []
+    assert synced(district, 2) == BOTH
+    assert district.house("ash").query("SELECT school_id FROM institution") == [(100,)]
 
 
-def test_a_single_school_notes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    monkeypatch.setenv("ROLLBOOK_WAREHOUSE", str(tmp_path))
-    claim(load(fetches=False), 41)
-    assert not list(load(fetches=False).common_path.iterdir())
+def test_an_institution_that_left_the_registry_holds_nothing(district: District) -> None:
+    assert synced(district, 1, "ash") == {"ash": Kind.SYNCED}
+    district.rename("ash", "ash-grove")
+    assert synced(district, 1, "birch") == {"birch": Kind.SYNCED}
+
+
+def test_a_damaged_warehouse_of_another_institution_stops_nobody(district: District) -> None:
+    assert synced(district, 1, "ash") == {"ash": Kind.SYNCED}
+    next((district.warehouse / "ash" / "raw").rglob("manifest.json")).write_text("{")
+    assert synced(district, 1, "birch") == {"birch": Kind.SYNCED}

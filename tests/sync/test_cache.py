@@ -1,4 +1,4 @@
-"""Within minutes of a complete fetch the service is not asked again: the contract advises it (Caching)."""
+"""Within minutes of a complete fetch only the key is checked again: the contract advises it (Caching)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from pipelines.errors import HeldError, ServiceError
+from pipelines.errors import HeldError, KeyRefusedError, OtherInstitutionError, ServiceError
 from pipelines.landing.manifest import Verdict
 from tests.support.nights import House, folder, without_views
 from tests.support.records import classes, student, students
@@ -40,11 +40,23 @@ def name(house: House) -> object:
 
 
 @pytest.mark.parametrize("minutes", daily([0, 4.9], 4.9))
-def test_a_sync_within_minutes_of_a_complete_one_asks_nothing(caching: House, minutes: float) -> None:
-    before = asked(caching)
+def test_a_sync_within_minutes_of_a_complete_one_only_checks_the_key(caching: House, minutes: float) -> None:
+    caching.service.requests.clear()
     done = later(caching, minutes).sync()
-    assert (asked(caching), done.manifest.landing, done.manifest.verdict) == (before, 1, Verdict.SYNCED)
+    assert [r.path for r in caching.service.requests] == ["auth"]
+    assert (done.manifest.landing, done.manifest.verdict) == (1, Verdict.SYNCED)
     assert name(caching) == "Pupil Number1"
+    assert len(caching.landings(done.manifest.snapshot_date)) == 1
+
+
+def test_a_key_that_is_wrong_by_now_fails_within_these_minutes_too(caching: House) -> None:
+    school = caching.service.school
+    caching.service.school = {**school, "id": 42}
+    with pytest.raises(OtherInstitutionError):
+        later(caching, 1).sync()
+    caching.service.school, caching.service.key = school, "a-new-key"
+    with pytest.raises(KeyRefusedError):
+        later(caching, 1).sync()
 
 
 def test_after_that_time_or_when_told_so_it_asks_again(caching: House) -> None:

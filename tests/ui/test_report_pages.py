@@ -13,7 +13,8 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from pipelines.guard import fleet_page, report_page
-from tests.support.nights import folder
+from tests.support.nights import folder, new_house
+from tests.support.records import classes, students
 
 REGISTRY = '[ash]\nbase_url = "https://ash.example"\n\n[birch]\nbase_url = "https://birch.example"\n'
 
@@ -55,6 +56,21 @@ def test_a_single_schools_page_is_as_it_was_written(root: Path) -> None:
     assert get("/report.html").text == (root / "report.html").read_text()
     assert get("/report/ash.html").status_code == 200  # the same page: there is one school
     assert get("/fleet-report.html").status_code == 404
+
+
+def test_a_page_with_names_is_served_without_them() -> None:
+    """Any account of this machine can ask the UI; the file is its owner's alone."""
+    with new_house(students(30), classes(2), report_names=True) as house:
+        for student in house.service.students:
+            student["summary"]["completion_rate"] = 1
+        house.night(1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("ROLLBOOK_WAREHOUSE", str(house.warehouse))
+            served = get("/report.html").text
+        assert "Pupil Number7" in (house.warehouse / "report.html").read_text()
+    assert "Pupil" not in served
+    assert "Names are only in the file report.html" in served
+    assert served.endswith("</html>")
 
 
 def test_the_pages_of_many_lead_to_each_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,12 @@ def test_a_file_that_is_not_text_is_refused(file: Path) -> None:
         thresholds.read(file)
 
 
+def test_a_folder_of_that_name_is_refused_with_what_to_do(file: Path) -> None:
+    file.mkdir()
+    with pytest.raises(SettingError, match="is a folder: move it away"):
+        thresholds.read(file)
+
+
 def test_they_are_read_at_each_publish_and_decide_who_is_on_the_list(fortnight: School, tmp_path: Path) -> None:
     school = fortnight.copy(tmp_path / "w")
     low = "SELECT COUNT(*) FROM students_to_watch WHERE is_low_score"

@@ -52,6 +52,7 @@ def erase(
         return
 
     def confirm(found: Holdings) -> bool:
+        access.note(rollbook.warehouse.root, "erase", students=int(found.anything))
         if yes:
             return True
         _show(found, "Will be erased")
@@ -60,7 +61,6 @@ def erase(
     with shown_progress() as progress:
         rollbook.progress = progress
         certificate = erasures.erase(rollbook, student, reason=reason, confirm=confirm, home=home())
-    access.note(rollbook.warehouse.root, "erase", students=1)
     out.print(Markdown(certificate.text()))
     kept = certificate.path(rollbook.raw.memory.folder)
     if certificate.counts.get("fleet"):

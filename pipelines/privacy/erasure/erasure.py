@@ -130,9 +130,13 @@ class Erasure:
             raise ArgumentError(_refused(hold))
 
     def hold(self, student: int, reason: str) -> None:
-        """Put a student under a legal hold. Raises ArgumentError for one who is erased already."""
+        """Put a student under a legal hold. Raises ArgumentError for one who is erased already, or a reason that
+        identifies the student.
+        """
         if self.is_erased(student):
             raise ArgumentError("This student was erased already: there is nothing left to hold")
+        _, traits, _, _ = self._of_published(student)
+        _check_reason(reason, traits)
         found = self.memory.begun()
         ident = keyed(bytes.fromhex(found.key), "id", str(student))
         others = tuple(hold for hold in found.holds if hold.id != ident)
@@ -156,8 +160,7 @@ class Erasure:
         the student.
         """
         self.check_hold(holdings.student)
-        if identifies(reason, holdings.traits):
-            raise ArgumentError("The reason identifies the student, and the certificate shows it: write a case number")
+        _check_reason(reason, holdings.traits)
         found, now = self.memory.begun(), self.clock()
         key = bytes.fromhex(found.key)
         erased = Erased(
@@ -322,6 +325,11 @@ class Erasure:
     def _tell(self, what: str, done: int, total: int) -> None:
         if self.progress is not None:
             self.progress(what, done, total)
+
+
+def _check_reason(reason: str, traits: Traits) -> None:
+    if identifies(reason, traits):
+        raise ArgumentError("The reason identifies the student, and others will read it: write a case number")
 
 
 def _file_hash(key: bytes, path: Path) -> str:

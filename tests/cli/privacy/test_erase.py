@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
 from pipelines.errors import ArgumentError, HeldError
+from pipelines.privacy import access
 from tests.support.nights import House, new_house, without_views
 from tests.support.records import classes, students
 
@@ -40,6 +41,7 @@ def test_it_counts_refuses_asks_and_certifies(house: House) -> None:
     asked = typed(house, "erase", "7", "--reason", "case 12")
     assert isinstance(asked.exception, HeldError)
     assert "Will be erased" in asked.output
+    assert [e.kind for e in access.entries(house.warehouse).entries] == ["erase --dry-run", "erase"]
     assert house.query("SELECT COUNT(*) FROM students WHERE student_id = 7") == [(1,)]
     done = typed(house, "erase", "7", "--reason", "case 12", "--yes")
     assert done.exit_code == 0, done.exception

@@ -63,7 +63,7 @@ def test_each_institution_has_its_own_outcome(nights: Nights) -> None:
         **dict.fromkeys(("twin", "odd", "refused", "dead"), Kind.FAILED),
         "away": Kind.PAUSED,
     }
-    assert "which ash fetches already" in nights.first["twin"].message
+    assert "whose records ash holds already" in nights.first["twin"].message
     assert "8 of 8 students were refused" in nights.first["odd"].message
     assert "does not accept the API key (401)" in nights.first["refused"].message
     assert "set api_key of refused in institutions.toml" in nights.first["refused"].message

@@ -294,6 +294,11 @@ def test_counting_and_refusing_change_nothing(house: House) -> None:
     assert state() == before
 
 
+def test_a_legal_hold_does_not_name_the_student(house: House) -> None:
+    with pytest.raises(ArgumentError, match="The reason identifies the student"):
+        erasing.hold(house.rollbook(), canary.ID, reason=f"lawsuit of {canary.EMAIL}")
+
+
 def test_a_student_under_a_legal_hold_is_not_erased_until_it_is_lifted(house: House) -> None:
     erasing.hold(house.rollbook(), canary.ID, reason="court, case 3")
     there = canary.found(house.warehouse)
