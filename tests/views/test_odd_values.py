@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import duckdb
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from pipelines import files
@@ -177,7 +177,8 @@ def ask_as_a_fleet(house: House) -> None:
             con.execute(f"FROM {name}").fetchall()
 
 
-@settings(max_examples=3)
+# Not shrunk: an example takes seconds, and its error names the value.
+@settings(max_examples=3, phases=[Phase.generate])
 @given(pools, limits, st.randoms(use_true_random=False))
 def test_odd_values_stop_no_answer(pools: dict[str, list[Any]], values: tuple[float, ...], random: Random) -> None:
     maker = Maker(pools, random)
