@@ -15,6 +15,9 @@ from typing import Annotated, Any
 import msgspec
 
 MAX_ID = 2**63 - 1
+# Counts and minutes lie between this and its negative. A larger one, such as a time in milliseconds, is a mistake
+# at the service: its record is refused. Within it, no sum or difference over all records leaves its type.
+MAX_NUMBER = 10**11
 # Floats represent every integer up to here exactly, so an integral float below it converts without loss.
 EXACT_FLOAT = 2**53
 # The contract's records are four levels deep. A parser's own limit depends on the stack at the call, so a record could

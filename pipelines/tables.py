@@ -21,10 +21,11 @@ class Column:
     """One column: where the contract has it, what it may hold, and what it means.
 
     `source` is the dotted path inside the table's object (default: the column's own name). An `id` is a positive
-    64-bit integer, a `percent` is in 0..100, a `required` value may be neither missing nor null. A column that is not
-    `tracked` is in current tables and snapshots, but never makes a version (G6). `personal` values name or describe a
-    person: they stay out of logs, previews, Dagster's metadata (G12) and the pseudonymous file. Every text column
-    (`is_text`) declares whether it is personal; numbers and dates are not.
+    64-bit integer, a `percent` is in 0..100, any other number is at most `records.MAX_NUMBER` from zero. A `required`
+    value may be neither missing nor null. A column that is not `tracked` is in current tables and snapshots, but never
+    makes a version (G6). `personal` values name or describe a person: they stay out of logs, previews, Dagster's
+    metadata (G12) and the pseudonymous file. Every text column (`is_text`) declares whether it is personal; numbers and
+    dates are not.
     """
 
     name: str

@@ -148,6 +148,8 @@ def _lines(known: Status) -> Iterator[tuple[str, str]]:
         yield "held", f"{hold.snapshot_date}: {hold.reason}. If it is right: {hold.approve}"
     for gone in known.discarded:
         yield "discarded", f"{gone.snapshot_date}, landing {gone.landing}: {gone.reason}. To put it back: {gone.undo}"
+    for text in known.unproven:
+        yield "UNPROVEN", f"{text}."
     yield "history", _days(known)
     if known.pseudonymous is not None:
         yield "codes", _pseudonymous(known.pseudonymous)

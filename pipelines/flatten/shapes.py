@@ -17,7 +17,7 @@ import msgspec
 
 from pipelines.records import (
     MAX_DEPTH,
-    MAX_ID,
+    MAX_NUMBER,
     MAX_TEXT,
     UNREADABLE,
     Id,
@@ -32,8 +32,8 @@ from pipelines.tables import SETS, Column, of_set
 MAX_FIELD_NAME = 100
 
 _TYPES: dict[str, Any] = {
-    "BIGINT": Annotated[int, msgspec.Meta(ge=-(2**63), le=MAX_ID)],
-    "DOUBLE": float,
+    "BIGINT": Annotated[int, msgspec.Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)],
+    "DOUBLE": Annotated[float, msgspec.Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)],
     "DATE": date,
     "VARCHAR": Annotated[str, msgspec.Meta(max_length=MAX_TEXT)],
     "BOOLEAN": bool,

@@ -114,10 +114,9 @@ class LandingPlace:
 
     def stamped(self, manifest: Manifest, written: Written) -> Manifest:
         """Return the manifest with the day, the landing's number, the erasures, and the bodies' count and digest."""
-        walks = (msgspec.structs.replace(w, erased=self.gate.erased(w.set, w.counted)) for w in manifest.walks)
         return msgspec.structs.replace(
             manifest,
-            walks=tuple(walks),
+            walks=tuple(map(self.gate.without_erased, manifest.walks)),
             erasures=self.gate.erasures,
             snapshot_date=self.snapshot_date,
             landing=self.landing,

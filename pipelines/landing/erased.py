@@ -24,7 +24,7 @@ import msgspec
 
 from pipelines import files
 from pipelines.errors import DamagedError
-from pipelines.landing.manifest import Received
+from pipelines.landing.manifest import Received, Walk
 from pipelines.records import UNREADABLE, decode_page, id_reader, replace_lone_surrogates
 from pipelines.tables import SETS
 
@@ -182,9 +182,11 @@ class Gate:
             self._taken.setdefault((received.set, received.walk), set()).update(i for i, _ in taken)
         return msgspec.structs.replace(received, erased=len(taken)), left
 
-    def erased(self, set_name: str, walks: Iterable[int]) -> int:
-        """Return how many different students were removed from these walks over a set."""
-        return len(set().union(*(self._taken.get((set_name, number), set()) for number in walks)))
+    def without_erased(self, walk: Walk) -> Walk:
+        """Return how a set was read, without the students that were removed from the walks that count."""
+        taken = set().union(*(self._taken.get((walk.set, number), set()) for number in walk.counted))
+        left = tuple(i for i in walk.repeated_ids if i not in taken)
+        return msgspec.structs.replace(walk, erased=len(taken), repeated_ids=left)
 
 
 def take_out(content: bytes, gone: Matcher) -> tuple[bytes, list[tuple[int, bytes]], int]:

@@ -18,7 +18,7 @@ import msgspec
 from pipelines import files
 from pipelines.landing.bodies import BODIES, MANIFEST, PAGES, BodyWriter, LandingFolder, damaged, encode, swap
 from pipelines.landing.erased import DETAILS, NOBODY, STUDENTS, Matcher, take_out
-from pipelines.landing.manifest import Absence, Body, Drift, Manifest, Reject, TableCounts
+from pipelines.landing.manifest import Absence, Body, Drift, Manifest, Reject, TableCounts, Walk
 from pipelines.records import UNREADABLE
 from pipelines.tables import TABLES
 
@@ -148,15 +148,18 @@ def _manifest(manifest: Manifest, gone: Matcher, taken: _Taken, rejected: dict[s
     ids = taken.ids | {a.id for a in manifest.absences if _is_of(a, gone) and a.answer == "slipped"}
     return msgspec.structs.replace(
         manifest,
-        walks=tuple(
-            msgspec.structs.replace(w, erased=w.erased + len(ids)) if w.set == STUDENTS else w for w in manifest.walks
-        ),
+        walks=tuple(_without(w, ids) if w.set == STUDENTS else w for w in manifest.walks),
         absences=tuple(msgspec.structs.replace(a, id=NOBODY) if _is_of(a, gone) else a for a in manifest.absences),
         counts=_without_samples(manifest, gone),
         reason=_reason(manifest, gone),
         rejected=rejected,
         drift=tuple(d for d in (_less(d, taken.drift) for d in manifest.drift) if d.count > 0),
     )
+
+
+def _without(walk: Walk, ids: set[int]) -> Walk:
+    left = tuple(i for i in walk.repeated_ids if i not in ids)
+    return msgspec.structs.replace(walk, erased=walk.erased + len(ids), repeated_ids=left)
 
 
 def _less(drift: Drift, taken: Counter[tuple[str, str]]) -> Drift:

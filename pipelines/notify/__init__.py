@@ -1,4 +1,4 @@
-"""Alerts for failed, held and late syncs, and for the first good one after.
+"""Alerts for failed, held, late and long unproven syncs, and for the first good one after.
 
     alerts.py     which outcomes are reported, the text, the outbox
     channels.py   sends one message to the addresses of ROLLBOOK_NOTIFY

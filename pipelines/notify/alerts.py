@@ -1,4 +1,4 @@
-"""Alerts: sends one message for each failed, held or late sync, and one when syncs recover. No Dagster.
+"""Alerts: one message for each failed, held or late sync and each set that stays unproven, and one when syncs recover.
 
 The input is an `Outcome`. `build/alerts.json` keeps which outcomes were reported and which messages are undelivered, so
 that nothing is sent twice after a restart, or when two processes see the same run. Errors here are only logged: no sync
@@ -42,12 +42,13 @@ NAME_MOST = 80
 
 
 class Kind(StrEnum):
-    """How a sync ended, or that it is late."""
+    """How a sync ended, that it is late, or that a set stays unproven night after night."""
 
     SYNCED = "synced"
     FAILED = "failed"
     HELD = "held"
     LATE = "late"
+    UNPROVEN = "unproven"
 
 
 @dataclass(frozen=True)
@@ -108,24 +109,31 @@ class Alerts:
     def report(self, outcome: Outcome) -> bool:
         """Queue a message for an outcome that was not reported before; a good one only if the last one was bad.
 
-        Returns whether a message was queued.
+        A sync that leaves a set unproven for long is not good: that is reported instead, once. Returns whether a
+        message was queued.
         """
         with self._locked():
             state = self._load()
             if outcome.id in state.reported:
                 return False
-            good = outcome.kind is Kind.SYNCED
-            queue = state.failing or not good
-            added = (self._message(outcome),) if queue else ()
+            outcomes = [outcome, *(self._unproven(outcome.day) if outcome.kind is Kind.SYNCED else ())]
+            good = outcomes == [outcome] and outcome.kind is Kind.SYNCED
+            new = [o for o in outcomes if o.id not in state.reported]
+            told = [o for o in new if o.kind is not Kind.SYNCED or (good and state.failing)]
             self._save(
                 msgspec.structs.replace(
                     state,
-                    reported=(*state.reported, outcome.id)[-REMEMBERED:],
+                    reported=(*state.reported, *(o.id for o in new))[-REMEMBERED:],
                     failing=not good,
-                    outbox=(*state.outbox, *added),
+                    outbox=(*state.outbox, *map(self._message, told)),
                 )
             )
-            return queue
+            return bool(told)
+
+    def _unproven(self, day: date | None) -> list[Outcome]:
+        """The sets that stay unproven night after night, each as one outcome for as long as that lasts."""
+        lasting = self.rollbook.landings.long_unproven()
+        return [Outcome(f"unproven {u.set} {u.since}", Kind.UNPROVEN, day, u.said) for u in lasting]
 
     def deliver(self) -> None:
         """Send the messages that are due. Undelivered ones are retried, for a day."""
@@ -185,6 +193,7 @@ class Alerts:
             Kind.FAILED: f"the sync{of} failed",
             Kind.HELD: f"the sync{of} is held",
             Kind.LATE: f"the sync{of} is late",
+            Kind.UNPROVEN: f"the sync{of} is unproven again",
         }[outcome.kind]
         subject = f"Rollbook, {self._institution()}: {title}"
         text = outcome.text.strip()

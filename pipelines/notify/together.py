@@ -30,7 +30,13 @@ TAKEN = timedelta(minutes=5)
 CAUSES_MOST = 20
 
 # In this order: what needs action comes first.
-WORDS = {Kind.FAILED: "failed", Kind.HELD: "held", Kind.LATE: "late", Kind.SYNCED: "good again"}
+WORDS = {
+    Kind.FAILED: "failed",
+    Kind.HELD: "held",
+    Kind.LATE: "late",
+    Kind.UNPROVEN: "unproven",
+    Kind.SYNCED: "good again",
+}
 
 
 @dataclass(frozen=True)

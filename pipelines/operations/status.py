@@ -94,8 +94,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename={"expired": "thin
     """What `rollbook status` prints, also as JSON.
 
     `is_fresh`: whether the last `due` night was synced; `late_by` is then null, else seconds. `expired` (`thinned` in
-    the JSON) are the days that only the history holds: their raw bodies and snapshots were deleted. `pseudonymous` is
-    null if there is no such file and none is wanted.
+    the JSON) are the days that only the history holds: their raw bodies and snapshots were deleted. `unproven` says
+    which sets no night has proven for long. `pseudonymous` is null if there is no such file and none is wanted.
     """
 
     warehouse: str
@@ -112,6 +112,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename={"expired": "thin
     sizes: Sizes
     holds: tuple[OpenHold, ...]
     discarded: tuple[DiscardedLanding, ...]
+    unproven: tuple[str, ...]
     history: Days
     on_disk: Days
     expired: Days
@@ -158,6 +159,7 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
         sizes=sizes(rollbook, dagster_home),
         holds=tuple(_holds(found.manifests, settings.institution)),
         discarded=tuple(_discarded(rollbook, found)),
+        unproven=tuple(u.said for u in rollbook.landings.long_unproven()),
         history=_days(merged),
         on_disk=_days(lake),
         expired=_days([d for d in merged if d not in lake]),

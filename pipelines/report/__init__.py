@@ -11,7 +11,7 @@ the publish, so it never delays or blocks the data.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -35,7 +35,9 @@ class Report:
     charts: Mapping[str, str]
 
 
-def write_report(warehouse: Warehouse, *, at: datetime, names: bool = False, trouble: str = "") -> Report | None:
+def write_report(
+    warehouse: Warehouse, *, at: datetime, names: bool = False, trouble: str = "", unproven: Sequence[str] = ()
+) -> Report | None:
     """Make the page from the published file and write it next to it. If it fails, log a warning and return None.
 
     Call it after the swap: the page must not show what readers cannot see yet, and its failure must not block the data.
@@ -44,7 +46,7 @@ def write_report(warehouse: Warehouse, *, at: datetime, names: bool = False, tro
         return None
     try:
         with connect(warehouse.published, scratch=warehouse.scratch, read_only=True) as con:
-            report = make(con, at=at, names=names, trouble=trouble)
+            report = make(con, at=at, names=names, trouble=trouble, unproven=unproven)
         if report is not None:
             files.write(warehouse.root / FILE, report.page.encode(), warehouse.mode)
     except (RollbookError, duckdb.Error) as error:
@@ -56,8 +58,16 @@ def write_report(warehouse: Warehouse, *, at: datetime, names: bool = False, tro
     return None
 
 
-def make(con: duckdb.DuckDBPyConnection, *, at: datetime, names: bool = False, trouble: str = "") -> Report | None:
-    """Make the page from an open database. `at` is the time shown (UTC), `trouble` what has gone wrong since the data.
+def make(
+    con: duckdb.DuckDBPyConnection,
+    *,
+    at: datetime,
+    names: bool = False,
+    trouble: str = "",
+    unproven: Sequence[str] = (),
+) -> Report | None:
+    """Make the page from an open database. `at` is the time shown (UTC), `trouble` what has gone wrong since the data,
+    `unproven` what is wrong with sets that stay unproven.
 
     If it fails for any reason, logs a warning and returns None: the data matter more than the page.
     """
@@ -67,7 +77,7 @@ def make(con: duckdb.DuckDBPyConnection, *, at: datetime, names: bool = False, t
 
         content = morning.load_morning(con, names=names)
         drawn = charts.draw(content)
-        html = page.render(content, drawn, at=at, trouble=trouble)
+        html = page.render(content, drawn, at=at, trouble=trouble, unproven=unproven)
         return Report(html, {chart.heading: page.picture(chart) for chart in drawn})
     except Exception as error:  # noqa: BLE001 - see above; only its type is logged, its text may hold pupils' data
         log.warning("The morning page could not be made (%s); the data are published without it", type(error).__name__)

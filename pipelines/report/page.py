@@ -29,8 +29,12 @@ def _render(template: str, **values: object) -> str:
     return _environment().get_template(template).render(values)
 
 
-def render(morning: Morning, charts: Sequence[Chart], *, at: datetime, trouble: str = "") -> str:
-    """Return the page's HTML. `at` is the time shown (UTC), `trouble` what has gone wrong since the data."""
+def render(
+    morning: Morning, charts: Sequence[Chart], *, at: datetime, trouble: str = "", unproven: Sequence[str] = ()
+) -> str:
+    """Return the page's HTML. `at` is the time shown (UTC), `trouble` what has gone wrong since the data, `unproven`
+    what is wrong with sets that stay unproven.
+    """
     return _render(
         "page.html",
         morning=morning,
@@ -39,6 +43,7 @@ def render(morning: Morning, charts: Sequence[Chart], *, at: datetime, trouble: 
         verdict=_verdict(morning),
         sentence=_last_night(morning, is_old=bool(trouble)),
         trouble=trouble or _trouble(morning),
+        unproven=unproven,
         syncs=_syncs(morning.nights),
         at=f"{at:%Y-%m-%d %H:%M} UTC",
         made=f"{at:%Y-%m-%dT%H:%M:%SZ}",

@@ -7,6 +7,7 @@ repeats a spoiled walk, `search` reads one search's result by the same rules. `a
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ Progress = Callable[[str, int, int], None]
 GROWTH_PAGES = 100
 # A walk ends after this many pages in a row without a new id: the service states pages that it does not have.
 BARREN_PAGES = 50
+# How many of the ids that every walk repeated are kept: enough for the service's operator to find the cause.
+REPEATED_KEPT = 5
 # How services answer a page past the end; the contract does not say. After page 1 it means that the set shrank during
 # the walk, which spoils the walk. On page 1, or with another status, it is a refusal.
 PAST_THE_END = frozenset({400, 404, 410, 416, 422})
@@ -61,6 +64,7 @@ class WalkCheck:
         self.set_name = set_name
         self.number = number
         self.ids: set[int] = set()
+        self.repeated_ids: set[int] = set()
         self.received = 0
         self.repeated = 0
         self.unreadable = 0
@@ -137,11 +141,12 @@ class WalkCheck:
 
     def _add_ids(self, ids: list[int | None]) -> None:
         before = len(self.ids)
-        readable = {i for i in ids if i is not None}
+        readable = Counter(i for i in ids if i is not None)
         unreadable = ids.count(None)
-        if repeated := len(readable & self.ids):
+        self.repeated_ids |= {i for i, count in readable.items() if count > 1 or i in self.ids}
+        if repeated := len(readable.keys() & self.ids):
             self._spoil(f"page {self.pages}: {repeated} ids had come on earlier pages")
-        self.ids |= readable
+        self.ids |= readable.keys()
         new = len(self.ids) - before
         self.received += len(ids)
         self.unreadable += unreadable
@@ -248,5 +253,6 @@ def _sum_up(
         # Each walk shows the records without a readable id again, and they cannot be distinguished.
         distinct=len(ids) + max(r.unreadable for r in counted),
         repeated=sum(r.repeated for r in counted),
+        repeated_ids=tuple(sorted(set.intersection(*(r.repeated_ids for r in counted)))[:REPEATED_KEPT]),
         spoiled=tuple(spoiled),
     )

@@ -10,7 +10,7 @@ from pipelines.landing.manifest import Manifest, Verdict
 from pipelines.landing.raw import RawStore
 from pipelines.store.lake import DayRecord
 from pipelines.sync import messages
-from pipelines.sync.policy import counted, is_reusable, open_hold
+from pipelines.sync.policy import Unproven, counted, is_reusable, long_unproven, open_hold
 from pipelines.sync.results import Backfilled
 
 
@@ -65,6 +65,11 @@ class Landings:
         """The newest day's last landing that counts and can be read; None if there is none."""
         readable = (counted(self.raw.readable(day)) for day in reversed(self.raw.days()))
         return next((landings[-1] for landings in readable if landings), None)
+
+    def long_unproven(self) -> list[Unproven]:
+        """The sets that the last nights left unproven, if for long (`policy.long_unproven`)."""
+        nights = (counted(self.raw.readable(day)) for day in reversed(self.raw.days()))
+        return long_unproven(landings for landings in nights if landings)
 
     def reusable(self, day: date, now: datetime, minutes: float) -> Manifest | None:
         """The day's last landing, if it may replace another fetch (`policy.is_reusable`)."""

@@ -128,6 +128,16 @@ def unproven(manifest: Manifest) -> str:
     return ". ".join(reasons)
 
 
+def long_unproven(set_name: str, since: date, nights: int, repeated_ids: Sequence[int]) -> str:
+    """What is wrong with a set that stays unproven night after night, and what to do."""
+    ids = ", ".join(map(str, repeated_ids))
+    why = f"The service lists ids more than once, such as {ids}" if ids else "Its pages and its total do not agree"
+    return (
+        f"{set_name} could not be proven complete on {nights} nights in a row, since {since}, so what has left since is"
+        f" still listed. {why}: ask the service's representative to correct that"
+    )
+
+
 def why_skipped(day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> Skip:
     """Why a day without a landing that counts cannot be rebuilt."""
     if not manifests and day in expired:

@@ -23,6 +23,9 @@ NEVER_HELD_ROWS = 5
 NEVER_TOO_MANY_REJECTS = 5
 REJECTED_MOST = 0.20
 
+# If this many nights in a row leave a set unproven, the cause lasts, and nobody who left is removed: tell a person.
+UNPROVEN_NIGHTS = 3
+
 # Asks whether a change may be published, given what it removes; the reason is empty if no more than on a normal night.
 Confirm = Callable[[Hold], bool]
 
@@ -143,6 +146,42 @@ def open_holds(manifests: Iterable[Manifest]) -> list[Manifest]:
 def overtaken(hold: Manifest, manifests: Iterable[Manifest]) -> bool:
     """Whether a later day was synced since: this hold may still be decided, but need not be."""
     return any(m.counts_for_its_day and m.snapshot_date > hold.snapshot_date for m in manifests)
+
+
+@dataclass(frozen=True)
+class Unproven:
+    """A set that no night since `since` has proven, and some ids that its newest walks repeated."""
+
+    set: str
+    since: date
+    nights: int
+    repeated_ids: tuple[int, ...]
+
+    @property
+    def said(self) -> str:
+        """What is wrong and what to do, for a person."""
+        return messages.long_unproven(self.set, self.since, self.nights, self.repeated_ids)
+
+
+def long_unproven(nights: Iterable[Sequence[Manifest]]) -> list[Unproven]:
+    """The sets that the last three nights or more left unproven (G1).
+
+    `nights` are the counted landings of each day, the newest day first. Reads no further than the last proof.
+    """
+    unproven: dict[str, list[Manifest]] = {name: [] for name in WALKED}
+    lasting = set(WALKED)
+    for landings in nights:
+        lasting -= {name for name in lasting if any(m.proof(name) for m in landings)}
+        if not lasting:
+            break
+        for name in lasting:
+            unproven[name].append(landings[-1])
+    found = []
+    for name, last in unproven.items():
+        if len(last) >= UNPROVEN_NIGHTS:
+            walk = last[0].walk(name)
+            found.append(Unproven(name, last[-1].snapshot_date, len(last), walk.repeated_ids if walk else ()))
+    return found
 
 
 def partition(day: date, first: date, today: date, timezone: str) -> date:

@@ -20,6 +20,7 @@ from pipelines.store.database import transaction
 from pipelines.store.parts import Parts
 from pipelines.store.published.clean_copy import clean
 from pipelines.store.warehouse import Warehouse
+from pipelines.sync.landings import Landings
 from pipelines.views import catalog, terms, thresholds
 
 
@@ -28,9 +29,12 @@ class Publisher:
     the institution's parts.
     """
 
-    def __init__(self, settings: Settings, warehouse: Warehouse, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, settings: Settings, warehouse: Warehouse, landings: Landings, clock: Callable[[], datetime]
+    ) -> None:
         self.settings = settings
         self.warehouse = warehouse
+        self.landings = landings
         self.clock = clock
         self.thresholds = warehouse.root / thresholds.FILE
         self.terms = warehouse.root / terms.FILE
@@ -93,4 +97,5 @@ class Publisher:
     def write_report(self, trouble: str = "") -> Report | None:
         """Make the morning page from the published file, with later `trouble` at its top. None if that fails."""
         at, names = self.clock(), self.settings.report_names
-        return report.write_report(self.warehouse, at=at, names=names, trouble=trouble)
+        unproven = [u.said for u in self.landings.long_unproven()]
+        return report.write_report(self.warehouse, at=at, names=names, trouble=trouble, unproven=unproven)

@@ -63,7 +63,7 @@ class Rollbook:
         self.lake = self.warehouse.lake
         self.landings = Landings(self.raw)
         self.composer = Composer(self.raw, self.warehouse)
-        self.publisher = Publisher(settings, self.warehouse, clock)
+        self.publisher = Publisher(settings, self.warehouse, self.landings, clock)
         self.retention = Retention(self.landings, self.warehouse)
         self.merger = Merger(self.landings, self.warehouse)
         self.recovery = Recovery(self.landings, self.warehouse, self.composer)

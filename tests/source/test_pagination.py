@@ -87,7 +87,7 @@ def test_one_page_that_lists_a_record_twice_counts_it_once(client_of: MakeClient
     with Service(students(3)) as service:
         service.on(faults.over_full([student(2, name="Later")]), times=None)
         walked = walk(client_of(service), STUDENTS, Kept())
-    assert walked.walk == replace(whole(3), received=4, repeated=1)
+    assert walked.walk == replace(whole(3), received=4, repeated=1, repeated_ids=(2,))
 
 
 def test_pages_go_to_the_sink_as_they_come(client: Client) -> None:

@@ -37,23 +37,6 @@ def test_what_can_be_read_without_loss_passes(house: House) -> None:
     assert house.tables() == Expected().night(1, [plain, *students(3)], [school_class(502)]).tables()
 
 
-@pytest.mark.slow
-def test_a_float_too_large_to_be_exact_is_not_an_integer(house: House) -> None:
-    """9007199254740993.0 reads as ...992.0: the next smaller is the largest that is not a guess."""
-    begin(house, students(9))
-    exact, guess = rb'"total_assignments":9007199254740991.0', rb'"total_assignments":9007199254740993.0'
-    odd = [student(i, **within("summary", total_assignments=100 + i)) for i in (1, 2)]
-    house.service.students = [*odd, *students(7, first=3)]
-    written = {b'"total_assignments":101': exact, b'"total_assignments":102': guess}
-    house.service.on(faults.rewritten(written), path="students")
-    house.at(2).sync()
-    assert house.query("SELECT id, reason FROM ops.rejects") == [
-        (2, "summary.total_assignments: expected int | null, got float")
-    ]
-    stated = house.query("SELECT total_assignments FROM student_summaries WHERE student_id < 3 ORDER BY student_id")
-    assert stated == [(2**53 - 1,), (20,)]
-
-
 def test_what_may_be_missing_or_null_is_null(house: House) -> None:
     may = ("first_name", "last_name", "reference_id", "profile_image")
     bare = student(2, **dict.fromkeys(may, MISSING), summary={}, activity_tracking={}, classes=[{"class_id": 501}])

@@ -1,0 +1,55 @@
+"""A set that stays unproven night after night: status, the morning page and one alert say so, and name the repeated ids."""
+
+from __future__ import annotations
+
+from pipelines.notify.alerts import Alerts, Kind, Outcome
+from pipelines.operations.status import load_status
+from tests.support.nights import House, new_house, night
+from tests.support.records import classes, student, students
+from tests.support.warehouses.erasures import erase
+from tests.support.wire.listeners import Webhook
+
+TWICE = student(7, name="Ada Listed-Twice")
+
+
+def told(house: House) -> str:
+    """What status says of it; the page must say the same."""
+    says = "".join(load_status(house.rollbook()).unproven)
+    page = (house.warehouse / "report.html").read_text()
+    assert ("not complete" in page) == bool(says)
+    return says
+
+
+def test_after_three_nights_it_is_said_once_with_the_ids_and_again_when_it_is_over(hook: Webhook) -> None:
+    with new_house(notify=hook.url) as house:
+
+        def play(number: int, records: list[dict[str, object]]) -> str:
+            house.night(number, records, classes(2))
+            alerts = Alerts(house.rollbook(), clock=lambda: house.now)
+            alerts.report(Outcome(f"run-{number}", Kind.SYNCED, night(number)))
+            alerts.deliver()
+            return told(house)
+
+        assert play(1, [*students(120), student(130)]) == ""
+        assert play(2, [*students(120), TWICE]) == ""  # on two pages, in every walk
+        assert play(3, [*students(120), TWICE, TWICE]) == ""
+        assert hook.texts == []
+        wanted = (
+            f"students could not be proven complete on 3 nights in a row, since {night(2)}, so what has left since is"
+            " still listed. The service lists ids more than once, such as 7: ask the service's representative to"
+            " correct that"
+        )
+        assert play(4, [*students(120), TWICE]) == wanted
+        assert [text.splitlines()[:2] for text in hook.texts] == [
+            [f"Rollbook, Made-up School: the sync of {night(4)} is unproven again", f"{wanted}."]
+        ]
+        assert "on 4 nights" in play(5, [*students(120), TWICE])
+        assert len(hook.texts) == 1
+        erase(house, 7)
+        assert "more than once" not in told(house)
+        assert play(6, students(120)) == ""
+        assert [text.splitlines()[0] for text in hook.texts[1:]] == [
+            f"Rollbook, Made-up School: the sync of {night(6)} is good again"
+        ]
+        assert "Ada" not in "".join(hook.texts)
+        assert house.query("SELECT COUNT(*) FROM students") == [(119,)]
