@@ -65,8 +65,8 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     `counted` has the numbers of the walks whose pages count: the proven walk, or all of them if none was proven (they
     only add and update). `received` counts the records on these pages, `distinct` each record once. `repeated_ids` are
     some of the ids that came more than once in each of these walks. `erased` of the distinct records belong to erased
-    students and are not kept: they count as seen, so that the proof holds. `spoiled` gives the reason for each walk that
-    was not proven.
+    students and are not kept: they count as seen, so that the proof holds. `spoiled` gives the reason for each walk
+    that was not proven.
     """
 
     set: str
