@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from pipelines.errors import RollbookError
 from pipelines.landing.raw import RawStore
 from pipelines.settings import Settings, registry
 
@@ -38,7 +37,7 @@ def _holder(settings: Settings, school_id: int) -> str | None:
     known = registry() if settings.institution else None
     for name in known.institutions if known else ():
         if name != settings.institution:
-            with suppress(RollbookError, OSError):  # another institution's damaged warehouse stops nobody here
+            with suppress(OSError):  # a warehouse that cannot be read stops nobody else
                 if RawStore(settings.common_path / name / "raw").school_id() == school_id:
                     return name
     return None
