@@ -145,12 +145,29 @@ def show(rollbook: Rollbook, last: date) -> None:
         table(
             "What was synced",
             ("night", "outcome", "proven", "students", "classes", "added", "changed", "removed"),
-            rows(sql("nights")),
+            rows("""
+                SELECT snapshot_date, outcome, proven, students, classes, rows_added, rows_changed, rows_removed
+                FROM sync_log ORDER BY snapshot_date
+            """),
         )
     )
     out.print()
     headings = ("table", "column", "change", "how often")
-    out.print(table(f"What changed last night ({last})", headings, rows(sql("changes"), day=last)))
+    out.print(
+        table(
+            f"What changed last night ({last})",
+            headings,
+            rows(
+                """
+        SELECT table_name, COALESCE(column_name, ''), change, COUNT(*) FROM changes
+        WHERE snapshot_date = $day
+        GROUP BY 1, 2, 3
+        ORDER BY 4 DESC, 1, 2 LIMIT 12
+    """,
+                day=last,
+            ),
+        )
+    )
     for question, _, query in (sql(name).strip().partition("\n") for name in VIEWS):
         out.print(f"\n[bold]{question.removeprefix('-- ')}[/]")
         out.print(Syntax(query, "sql", background_color="default", word_wrap=True))

@@ -21,10 +21,7 @@ import duckdb
 from pipelines.errors import ArgumentError, NothingLandedError
 from pipelines.store.database import MEMORY_LIMIT, literal, translate_errors
 from pipelines.store.published import fleet_file
-from pipelines.store.statements import statements
 from pipelines.views.catalog import VIEWS, macros
-
-sql = statements("pipelines.export")
 
 # The query nodes of a syntax tree that only read. A CTE may also be a COPY_QUERY_NODE, a DELETE_QUERY_NODE, ...
 READING_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
@@ -127,7 +124,15 @@ def only_reads(con: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
         raise ArgumentError("DuckDB runs this as several statements. Name the values of a PIVOT: ON column IN (...)")
     if kind != "SELECT":
         raise _more_than_reading(kind)
-    row = con.execute(sql("syntax_tree"), {"query": statements[0].query}).fetchone()
+    row = con.execute(
+        """
+        SELECT
+            LIST(atom ->> '$') FILTER (key = 'type' AND SUFFIX(atom ->> '$', '_NODE')),
+            LIST(LOWER(atom ->> '$')) FILTER (key = 'function_name' AND SUFFIX(path, '.function'))
+        FROM json_tree(json_serialize_sql($query))
+    """,
+        {"query": statements[0].query},
+    ).fetchone()
     nodes, functions = (part or [] for part in row or ([], []))
     if not nodes:  # DuckDB has no syntax tree for it
         raise _more_than_reading("a statement that DuckDB cannot analyze")
@@ -188,7 +193,14 @@ def query_of(con: duckdb.DuckDBPyConnection, question: str) -> str:
     if not _NAME.fullmatch(question.strip()):
         return question
     name = question.strip().lower()
-    known = {f"{schema}.{table}".removeprefix("main.") for schema, table in con.execute(sql("relations")).fetchall()}
+    known = {
+        f"{schema}.{table}".removeprefix("main.")
+        for schema, table in con.execute("""
+        SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal
+        UNION ALL
+        SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal
+    """).fetchall()
+    }
     if name.removeprefix("main.") not in known:
         near = get_close_matches(name, known, n=3)
         advice = f"did you mean {' or '.join(near)}?" if near else f"the views are {', '.join(VIEWS)}"

@@ -91,9 +91,31 @@ def load(fleet: Path, registry: Registry, at: datetime) -> Page:
         at,
         lines,
         built_at=run_query(file, "SELECT published_at FROM spans.version").rows[0][0],
-        figures=run_query(file, sql("figures")).rows,
+        figures=run_query(
+            file,
+            """
+            SELECT
+                institution, snapshot_date, students, active_classes, average_completion_rate,
+                completion_vs_institutions, average_score
+            FROM main.institutions_compared
+            ORDER BY students DESC, institution
+        """,
+        ).rows,
         drift=run_query(file, sql("drift"), {"least": LEAST_RECORDS}).rows,
-        refused=run_query(file, sql("refused")).rows,
+        refused=run_query(
+            file,
+            """
+            SELECT institution, snapshot_date, rejected
+            FROM (
+                SELECT *, ROW_NUMBER() OVER w AS from_last
+                FROM ops.syncs WHERE outcome = 'synced'
+                WINDOW w AS (PARTITION BY institution ORDER BY snapshot_date DESC, landing DESC)
+            )
+            WHERE from_last = 1 AND rejected > 0
+            ORDER BY rejected DESC, institution
+            LIMIT 100
+        """,
+        ).rows,
         counts=counts,
     )
 

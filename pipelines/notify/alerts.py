@@ -24,10 +24,7 @@ from pipelines.errors import RollbookError, UndeliveredError
 from pipelines.export.query import run_query
 from pipelines.notify.channels import send
 from pipelines.source.fetch import utc_now
-from pipelines.store.statements import statements
 from pipelines.sync import Rollbook
-
-sql = statements("pipelines.notify")
 
 log = logging.getLogger(__name__)
 
@@ -226,11 +223,28 @@ class Alerts:
                 if c.added or c.changed or c.removed:
                     yield f"{c.table}: {c.before} rows, {c.added} added, {c.changed} changed, {c.removed} removed"
         if outcome.kind is Kind.SYNCED and outcome.day:
-            row = self._one(sql("synced"), {"day": outcome.day})
+            row = self._one(
+                """
+                SELECT
+                    STRING_AGG(FORMAT('{} {}', c.received, c.set_name), ', ' ORDER BY c.set_name DESC),
+                    ANY_VALUE(s.rows_added), ANY_VALUE(s.rows_changed), ANY_VALUE(s.rows_removed)
+                FROM ops.syncs AS s LEFT JOIN ops.sync_sets AS c USING (snapshot_date, landing)
+                WHERE s.outcome = 'synced' AND s.snapshot_date = $day
+                GROUP BY s.landing
+                ORDER BY s.landing DESC LIMIT 1
+            """,
+                {"day": outcome.day},
+            )
             counts = "{}; {} rows added, {} changed, {} removed. ".format(*row) if row else ""
             yield counts + "Nothing is left to do."
             return
-        row = self._one(sql("last"))
+        row = self._one("""
+            SELECT s.snapshot_date, STRING_AGG(FORMAT('{} {}', c.received, c.set_name), ', ' ORDER BY c.set_name DESC)
+            FROM ops.syncs AS s LEFT JOIN ops.sync_sets AS c USING (snapshot_date, landing)
+            WHERE s.outcome = 'synced'
+            GROUP BY s.snapshot_date, s.landing
+            ORDER BY s.snapshot_date DESC, s.landing DESC LIMIT 1
+        """)
         if row:
             yield "Readers have what was published last: {}, {}.".format(*row)
         else:

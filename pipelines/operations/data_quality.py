@@ -13,10 +13,7 @@ from pathlib import Path
 import duckdb
 
 from pipelines.export.query import open_published
-from pipelines.store.statements import statements
 from pipelines.tables import TABLES
-
-sql = statements("pipelines.operations")
 
 SAMPLE = 5
 
@@ -57,25 +54,41 @@ QUALITY_CHECKS: tuple[QualityCheck, ...] = (
         "student_classes",
         "classes_exist",
         "Every class that a student lists is in the class list.",
-        sql("classes_exist"),
+        """
+            SELECT DISTINCT s.class_id
+            FROM main.student_classes AS s LEFT JOIN main.classes AS c ON c.class_id = s.class_id
+            WHERE c.class_id IS NULL
+        """,
     ),
     QualityCheck(
         "classes",
         "student_count_is_the_roster",
         "A class's student_count is the number of students who list it.",
-        sql("student_count"),
+        """
+            SELECT c.class_id
+            FROM main.classes AS c
+            LEFT JOIN (SELECT class_id, COUNT(*) AS listed FROM main.student_classes GROUP BY class_id) AS r
+                ON r.class_id = c.class_id
+            WHERE c.class_status = 1 AND c.student_count <> COALESCE(r.listed, 0)
+        """,
     ),
     QualityCheck(
         "student_summaries",
         "completed_at_most_total",
         "No student completed more assignments or assessments than were given.",
-        sql("completed"),
+        """
+            SELECT student_id FROM main.student_summaries
+            WHERE completed_assignments > total_assignments OR completed_assessments > total_assessments
+        """,
     ),
     QualityCheck(
         "class_assignment_activity",
         "submissions_add_up",
         "Students with and without submissions make up the students enrolled.",
-        sql("submissions"),
+        """
+            SELECT class_id FROM main.class_assignment_activity
+            WHERE students_with_submissions + students_without_submissions <> students_enrolled
+        """,
     ),
     *_percentage_checks(),
 )

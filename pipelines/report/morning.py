@@ -190,7 +190,17 @@ def _turned(con: duckdb.DuckDBPyConnection, day: date) -> Turned | None:
 
 
 def _watched(con: duckdb.DuckDBPyConnection) -> list[Watched]:
-    rows = con.execute(sql("watched")).fetchall()
+    rows = con.execute("""
+        SELECT
+            e.class_id, ANY_VALUE(COALESCE(c.class_title, e.class_title)), COUNT(*),
+            COUNT(w.student_id) AS watched, COUNT(*) FILTER (w.change = 'newly to watch') AS new
+        FROM main.student_classes AS e
+        LEFT JOIN to_watch AS w ON w.student_id = e.student_id AND w.severity IS NOT NULL
+        LEFT JOIN main.classes AS c USING (class_id)
+        GROUP BY e.class_id
+        HAVING COUNT(w.student_id) > 0
+        ORDER BY watched DESC, new DESC, e.class_id
+    """).fetchall()
     return [Watched(*row) for row in rows]
 
 
@@ -200,7 +210,13 @@ def _compared(con: duckdb.DuckDBPyConnection) -> list[Compared]:
 
 
 def _trend(con: duckdb.DuckDBPyConnection, day: date) -> tuple[Day, ...]:
-    rows = con.execute(sql("trend"), {"first": day - timedelta(days=DAYS)}).fetchall()
+    rows = con.execute(
+        """
+        SELECT snapshot_date, students, average_completion_rate, average_score, active_percent
+        FROM main.progress_daily WHERE snapshot_date > $first ORDER BY snapshot_date
+    """,
+        {"first": day - timedelta(days=DAYS)},
+    ).fetchall()
     return tuple(Day(*row) for row in rows)
 
 

@@ -99,7 +99,14 @@ def _landed(con: duckdb.DuckDBPyConnection, examined: Examined) -> Found:
     found, lake = [], examined.lake
     for record in examined.days:
         day = record.snapshot_date
-        row = con.execute(sql("check_landed"), {"day": day, "landing": record.landings[-1]}).fetchone()
+        row = con.execute(
+            """
+            SELECT SUM(received - repeated + slipped) FROM ops.sync_sets
+            WHERE snapshot_date = $day AND landing = $landing
+            HAVING BOOL_AND(proven)
+        """,
+            {"day": day, "landing": record.landings[-1]},
+        ).fetchone()
         if row is None:
             continue
         listed = ", ".join(f"'{s}'" for s in WALKED)

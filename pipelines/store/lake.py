@@ -125,7 +125,9 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
     candidate = Candidate(day, files.empty(folder))
     for name in (*TABLES, OBSERVED):
         files.folder(candidate.path(name).parent)
-    con.execute(sql("observed"))
+    con.execute("""
+        CREATE OR REPLACE TABLE observed (set_name VARCHAR, id BIGINT, state VARCHAR, table_name VARCHAR)
+    """)
     for part in parts:
         if part.once:
             columns, of_this = "set_name, id, state, table_name", {"set_name": part.set}

@@ -27,11 +27,8 @@ from pipelines.store import schema
 from pipelines.store.database import connect, literal
 from pipelines.store.lake import COPY
 from pipelines.store.relations import PAGES, VERSION
-from pipelines.store.statements import statements
 from pipelines.store.warehouse import Warehouse
 from pipelines.tables import Relation
-
-sql = statements("pipelines.store")
 
 log = logging.getLogger(__name__)
 
@@ -183,7 +180,14 @@ class Parts:
         known = was.tables if was else {}
         self._open_up(fleet)
         with connect(self.warehouse.published, scratch=self.warehouse.scratch, read_only=True) as con:
-            (about,) = con.execute(sql("given")).fetchall()
+            (about,) = con.execute("""
+                SELECT
+                    v.id, v.published_at,
+                    (SELECT MAX(snapshot_date) FROM spans.days),
+                    (SELECT MAX(school_id) FROM main.institution),
+                    (SELECT MAX(school_name) FROM main.institution)
+                FROM spans.version AS v
+            """).fetchall()
             version, published_at, newest_day, school_id, school_name = about
             there = schema.existing(con)
             tables = {}

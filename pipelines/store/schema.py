@@ -13,10 +13,7 @@ import duckdb
 
 from pipelines.store.database import literal
 from pipelines.store.relations import KEPT, SPAN, VALID
-from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Relation
-
-sql = statements("pipelines.store")
 
 # Suffix of a table's name while its replacement is made.
 REPLACED = "_was"
@@ -109,7 +106,12 @@ class Existing:
 def existing(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], Existing]:
     """Return the tables of the current database by schema and name."""
     found: dict[tuple[str, str], Existing] = {}
-    for schema, name, about, column, kind, comment in con.execute(sql("existing")).fetchall():
+    for schema, name, about, column, kind, comment in con.execute("""
+        SELECT c.schema_name, c.table_name, t.comment, c.column_name, c.data_type, c.comment
+        FROM duckdb_columns() AS c INNER JOIN duckdb_tables() AS t USING (database_name, schema_name, table_name)
+        WHERE c.database_name = current_database()
+        ORDER BY c.column_index
+    """).fetchall():
         table = found.setdefault((schema, name), Existing(about))
         table.columns.append((column, kind))
         table.comments[column] = comment

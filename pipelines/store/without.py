@@ -16,10 +16,7 @@ from pipelines import files
 from pipelines.store import schema as schemas
 from pipelines.store.database import CATALOG, connect, count, literal
 from pipelines.store.lake import COPY, OBSERVED, DayRecord, Lake, digest_of
-from pipelines.store.statements import statements
 from pipelines.tables import SETS, TABLES
-
-sql = statements("pipelines.store")
 
 STUDENT_ID = SETS["students"].key
 # The sets with one student per record, and their tables.
@@ -97,7 +94,12 @@ def file_without(
         con.execute(f"ATTACH {literal(source)} AS {_BEFORE} (READ_ONLY)")
         con.execute(f"USE {_BEFORE}")
         tables = schemas.existing(con)
-        made = con.execute(sql("tables_made"), {"database": _BEFORE}).fetchall()
+        made = con.execute(
+            """
+            SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE database_name = $database ORDER BY table_oid
+        """,
+            {"database": _BEFORE},
+        ).fetchall()
         con.execute(f"USE {CATALOG}")
         for schema in schemas.SCHEMAS:
             con.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")

@@ -23,11 +23,8 @@ from pipelines.store.published.fleet_file import FleetFile
 from pipelines.store.published.versions import PSEUDONYMOUS, PSEUDONYMOUS_FOLDER
 from pipelines.store.relations import CHANGES
 from pipelines.store.scope import INSTITUTION
-from pipelines.store.statements import statements
 from pipelines.tables import Column, Relation
 from pipelines.views import pseudonymous as contents
-
-sql = statements("pipelines.fleet.file")
 
 MAKES_NONE = "it makes no pseudonymous file (ROLLBOOK_PSEUDONYMOUS)"
 DAMAGED = (
@@ -80,7 +77,13 @@ def _given(file: FleetFile, found: Gathered, name: str) -> Given:
 
 def _written(con: duckdb.DuckDBPyConnection, found: Gathered, name: str, mode: int) -> Given:
     """Write the tables of an open file. Columns declared personal now are left out, even if the file has them."""
-    about = con.execute(sql("coded")).fetchone()
+    about = con.execute("""
+        SELECT
+            r.version, r.published_at, r.newest_day,
+            (SELECT MAX(school_id) FROM main.institution),
+            (SELECT MAX(school_name) FROM main.institution)
+        FROM ops.release AS r
+    """).fetchone()
     if about is None:
         raise DamagedError(f"{PSEUDONYMOUS} of {name} does not say what it was made from")
     version, published_at, newest_day, school_id, school_name = about

@@ -24,10 +24,7 @@ from pipelines.store.history.computed import Computed
 from pipelines.store.history.delta import Delta
 from pipelines.store.history.table import Place, TableHistory
 from pipelines.store.lake import DayRecord, Lake
-from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table
-
-sql = statements("pipelines.store.history")
 
 # Merging a day costs about as much as reading two; from this share of all days, folding the whole lake is cheaper.
 REBUILD_SHARE = 0.3
@@ -128,7 +125,13 @@ class History:
     def _around(self, day: date) -> Place:
         """A day's merged neighbours, and the sets that it proves complete, if it is merged itself."""
         parameters = {"day": day}
-        before, after = self.con.execute(sql("neighbours"), parameters).fetchall()[0]
+        before, after = self.con.execute(
+            """
+            SELECT MAX(snapshot_date) FILTER (snapshot_date < $day), MIN(snapshot_date) FILTER (snapshot_date > $day)
+            FROM spans.days
+        """,
+            parameters,
+        ).fetchall()[0]
         proven = self.con.execute("SELECT set_name FROM spans.proven WHERE day = $day", parameters).fetchall()
         return Place(day, before, after, frozenset(r[0] for r in proven))
 
