@@ -157,7 +157,7 @@ def places(settings: Settings, *, home: Path | None = None, run_days: int = 0) -
     yield Place(root / EXPORTS, "exports written without --out", private, "until somebody removes them")
     yield Place(
         root / access.PRIVATE,
-        "the access log; which code stands for which student; the students counted in released figures, by id;"
+        "the access log; which code stands for which student;"
         " keyed hashes of erased students, legal holds and certificates of erasure", private,
         f"the log {count_of(settings.access_log_days, 'day')}, a month more at most; the rest {whole}",
     )  # fmt: skip
@@ -224,8 +224,7 @@ def _receivers(settings: Settings) -> Iterator[Receiver]:
         yield Receiver(f"the object store {markdown(settings.lake)}", f"{what}. Who runs it, and where: {FILL_IN}")
     yield Receiver(
         "recipients of figures by `rollbook aggregates`",
-        f"none about fewer than {settings.suppress_below} students, and none from which one can be calculated."
-        f" Names: {FILL_IN}",
+        f"figures of the school and its courses once a term, of 20 students or more, with noise. Names: {FILL_IN}",
     )
     yield Receiver(
         "recipients of an export, or of an answer to a student",

@@ -23,7 +23,6 @@ LABELS = {
     "altered": "altered copies in build/, removed",
     "exports": "files in exports/, deleted",
     "codes": "codes of the pseudonymous file, deleted",
-    "releases": "released weeks from whose records the student's id was removed",
     "fleet": "versions of fleet.duckdb and fleet-pseudonymous.duckdb, removed; `rollbook fleet build` makes them again"
     " without the student",
     "dagster": "texts in Dagster's records, changed",

@@ -124,7 +124,7 @@ def gather(root: Path, student: int, progress: Callable[[int, int], None] = lamb
         )
     sections += _received(found)
     sections += _copies(root, _traits(published, root / BUILD, student))
-    meaning = "One row per entry in private/: the code that stands for the student, released figures."
+    meaning = "One row per entry in private/: the code that stands for the student."
     sections.append(_section(INTERNAL, "private.traces", meaning, traces.Trace, known))
     return Subject(student, datetime.now(UTC), school, sections, list(_remarks(found, published)))
 
