@@ -18,12 +18,12 @@ from tests.support.warehouses.pseudonyms import rows
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    """Six nights, and released figures."""
+    """Two nights, and released figures."""
     everybody = [*students(30), canary.canary()]
     with new_house(everybody, classes(2), pseudonymous=True, report_names=True, hold_changed_percent=100) as made:
-        for number in range(1, 7):
+        for number in range(1, 3):
             made.night(number, [*everybody[:-2], student(30, name=f"Night {number}"), everybody[-1]])
-        aggregates.release(made.warehouse, night(6), today=night(6), mode=0o600)
+        aggregates.release(made.warehouse, night(2), today=night(2), mode=0o600)
         yield made
 
 
@@ -53,7 +53,7 @@ def test_the_code_is_forgotten_and_nobody_elses_and_released_figures_stay(house:
     assert len(list((house.warehouse / "pseudonymous").glob("*.duckdb"))) == 1
     assert {p: p.read_bytes() for p in given_away} == given_away, "what was given away stays as it is"
 
-    house.night(7)  # the service still lists the student
+    house.night(3)  # the service still lists the student
     house.rollbook().rebuild(confirm=always)
     assert coded(house) == set(others.values())
     assert canary.found(house.warehouse) == {}
@@ -71,6 +71,6 @@ def test_a_pseudonymous_file_that_cannot_be_made_again_is_removed(
         erase(house)
         assert not (house.warehouse / "rollbook-pseudonymous.duckdb").exists()
         assert canary.found(house.warehouse) == {}
-    house.night(7)
+    house.night(3)
     assert len(coded(house)) == 30
     assert canary.found(house.warehouse) == {}
