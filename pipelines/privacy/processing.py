@@ -14,8 +14,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pipelines import __version__, files
+from pipelines.export import EXPORTS
 from pipelines.privacy import access
-from pipelines.privacy.exported import EXPORTS
 from pipelines.settings import Settings
 from pipelines.store.published import fleet_file
 from pipelines.store.published.versions import FOLDER, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED
@@ -253,7 +253,7 @@ def _erasures(settings: Settings, run_days: int) -> Iterator[Erasure]:
     )  # fmt: skip
     if run_days:
         yield Erasure("Dagster's runs", f"{count_of(run_days, 'day')} after they ended", "by the nightly sync")
-    yield Erasure("files in `exports/`", "never by age", "files that hold one person: `rollbook erase`")
+    yield Erasure("files in `exports/`", "never by age", "all of them with the next `rollbook erase`")
     yield Erasure("copies elsewhere, and backups", "not by Rollbook", f"by hand: {FILL_IN}")
 
 

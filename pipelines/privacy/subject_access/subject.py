@@ -16,7 +16,6 @@ from typing import Any
 from pipelines import files
 from pipelines.errors import ArgumentError
 from pipelines.landing.raw import RawStore
-from pipelines.privacy.exported import Traits, traits_of
 from pipelines.privacy.subject_access import copies, traces
 from pipelines.privacy.subject_access.excerpts import (
     KEY,
@@ -123,7 +122,7 @@ def gather(root: Path, student: int, progress: Callable[[int, int], None] = lamb
             f" {KEY} of the table students, not the institution's own reference"
         )
     sections += _received(found)
-    sections += _copies(root, _traits(published, root / BUILD, student))
+    sections += _copies(root, student)
     meaning = "One row per entry in private/: the code that stands for the student."
     sections.append(_section(INTERNAL, "private.traces", meaning, traces.Trace, known))
     return Subject(student, datetime.now(UTC), school, sections, list(_remarks(found, published)))
@@ -177,15 +176,8 @@ def _received(found: Landings) -> list[Section]:
     ]  # fmt: skip
 
 
-def _traits(published: Path, build: Path, student: int) -> Traits:
-    if not published.exists():
-        return Traits(student)
-    with files.aside(build) as scratch, connect(published, scratch=scratch, read_only=True) as con:
-        return traits_of(student, con.execute(sql("names_of_student"), {"student": student}).fetchall())
-
-
-def _copies(root: Path, traits: Traits) -> list[Section]:
-    known = copies.find(root, traits)
+def _copies(root: Path, student: int) -> list[Section]:
+    known = copies.find(root, student)
     return [
         _section(
             COPIES, "copies.exports",
