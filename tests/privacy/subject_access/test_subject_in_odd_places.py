@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from pipelines.errors import ArgumentError, DamagedError
-from pipelines.privacy.subject_access import bundle, traces
+from pipelines.privacy.codes import Codes, begin
+from pipelines.privacy.subject_access import bundle
 from pipelines.privacy.subject_access.excerpts import LEFT_OUT
 from pipelines.privacy.subject_access.subject import gather
 from tests.support.nights import House, new_house, night
@@ -48,26 +48,13 @@ def test_exports_are_named_as_files_that_may_hold_the_student(fresh: House) -> N
     ]
 
 
-def test_what_the_owners_own_files_know_is_found_and_no_other_pupil_with_it(tmp_path: Path) -> None:
-    private = tmp_path / "private"
-    (private / "aggregates").mkdir(parents=True)
-    codes = {"release": {"name": "a1", "codes": {"1": 99, str(ME): 123456789012345}}, "sha256": str(ME) * 2}
-    (private / "codes.json").write_text(json.dumps(codes))
-    cohorts = [["score", "class", 501, "2026-11-16", 10, [1, ME, 7]], ["score", "class", 502, "2026-11-16", 10, [1]]]
-    released = {"k": ME, "rows": [{"id": ME, "students": 12}], "cohorts": cohorts}
-    (private / "aggregates" / "2026-W47.json.gz").write_bytes(gzip.compress(json.dumps(released).encode()))
-    (private / "list.json").write_text(f"[{ME}, 8]")
-    (private / "access.jsonl").write_text(f"[{ME}]")
-    assert [(t.file, t.where, t.says) for t in traces.find(tmp_path, ME)] == [
-        ("private/aggregates/2026-W47.json.gz", "cohorts", "score, class, 501, 2026-11-16, 10"),
-        ("private/codes.json", "release.codes", "123456789012345"),
-        ("private/list.json", "", ""),
-    ]
-    assert traces.find(tmp_path, 12345) == []
-    got = section(gather(tmp_path, ME), "private.traces")
-    assert len(got.rows) == 3
-    (private / "list.json").write_bytes(b"[\xff")
-    with pytest.raises(DamagedError, match=r"list\.json cannot be read .*: put it back from a backup"):
+def test_the_students_code_is_in_it_and_nobody_elses(tmp_path: Path) -> None:
+    codes = Codes(tmp_path)
+    release = begin(datetime(2026, 11, 20, tzinfo=UTC)).covering([1, ME])
+    codes.save(release)
+    assert section(gather(tmp_path, ME), "private.code").rows == [(release.codes[ME],)]
+    codes.path.write_bytes(b"{")
+    with pytest.raises(DamagedError, match=r"codes\.json.* cannot be read\. Put it back from a backup"):
         gather(tmp_path, ME)
 
 
