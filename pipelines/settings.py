@@ -69,7 +69,6 @@ class WarehouseSettings(_Group):
     access_log_days: Annotated[int, Field(ge=1)] = 365
     pseudonymous: bool = False
     pseudonymous_mode: FileMode = "600"
-    suppress_below: Annotated[int, Field(ge=3)] = 10
     lake: LakeUrl = ""
     fleet_engine: EngineName = DUCKDB
 

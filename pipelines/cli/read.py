@@ -16,7 +16,7 @@ from rich.table import Table
 from pipelines import files
 from pipelines.cli.app import Panel, Terminal, app, err, open_rollbook, out, safe, table
 from pipelines.errors import ArgumentError
-from pipelines.export import Format
+from pipelines.export import EXPORTS, Format
 from pipelines.privacy import access
 from pipelines.privacy.queries import without_values
 from pipelines.settings import ROOT, load, place
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pipelines.export.query import Answer
 
 DICTIONARY = Path("warehouse", "README.md")
-EXPORTS = "exports"
 # A view or table, not a query.
 _NAME = re.compile(r"\w+(\.\w+)?")
 NEWEST = "SELECT MAX(snapshot_date) FROM spans.days"

@@ -9,6 +9,10 @@ Nothing here writes to the warehouse.
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
+
+# The folder for files that are exported without --out.
+EXPORTS = "exports"
 
 
 class Format(StrEnum):
@@ -17,3 +21,8 @@ class Format(StrEnum):
     CSV = "csv"
     XLSX = "xlsx"
     PARQUET = "parquet"
+
+
+def exported(warehouse: Path) -> list[Path]:
+    """The files in the export folder, sorted. What is in them is not known: people edit, rename and add files there."""
+    return sorted(p for p in (warehouse / EXPORTS).rglob("*") if p.is_symlink() or p.is_file())

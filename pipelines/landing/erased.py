@@ -60,14 +60,12 @@ class LegalHold(msgspec.Struct, frozen=True, kw_only=True):
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
     """The erasure in progress. It holds no name: the student is the last one in `Remembered.erased`.
 
-    `found` counts the places that held the student before the erasure; `exports` are keyed hashes of the names of
-    exported files to delete; `home` is Dagster's folder, if there is one.
+    `found` counts the places that held the student before the erasure; `home` is Dagster's folder, if there is one.
     """
 
     reason: str
     began_at: datetime
     found: dict[str, int] = {}
-    exports: tuple[str, ...] = ()
     home: str = ""
 
 

@@ -4,9 +4,8 @@ access.py        the access log: who read pupils' records, when, and of how many
 queries.py       redacts the values in a query, for that log
 subject_access/  a subject access request: all that is held about one student
 erasure/         removes one student from everything
-exported.py      which exported files hold a student
 codes.py         pseudonymization: the random code of each student; only the owner may read the table
 pseudonymous.py  rollbook-pseudonymous.duckdb: the published file without names
-disclosure/      aggregates with disclosure control (k-anonymity, complementary suppression)
+aggregates.py    figures that may leave the building; `aggregates.txt` explains them to who gets them
 processing.py    the record of processing, from the declarations and the settings; `processing.md` is its template
 """

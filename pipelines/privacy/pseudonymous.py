@@ -253,18 +253,13 @@ class Pseudonymous:
 
 def _students(con: duckdb.DuckDBPyConnection) -> list[int]:
     """The ids of all students in any table, including removed ones."""
-    tables = [name for name, columns in _there(con).items() if STUDENT in columns]
-    parts = (f"SELECT DISTINCT {STUDENT} AS id FROM named.{name}" for name in tables)
+    parts = (
+        f"SELECT DISTINCT {STUDENT} AS id FROM named.{r.schema}.{r.name}"
+        for r in schema.declared()
+        if any(c.name == STUDENT for c in r.columns)
+    )
     rows = con.execute(f"SELECT DISTINCT id FROM ({' UNION ALL '.join(parts)}) WHERE id IS NOT NULL")
     return [int(student) for student in rows.fetchnumpy()["id"]]
-
-
-def _there(con: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
-    """The columns of each table in the published file, which an earlier Rollbook may have made."""
-    found: dict[str, set[str]] = {}
-    for name, column in con.execute(sql("there")).fetchall():
-        found.setdefault(name, set()).add(column)
-    return found
 
 
 def _fill_codes(con: duckdb.DuckDBPyConnection, release: Release) -> None:
@@ -277,15 +272,14 @@ def _fill_codes(con: duckdb.DuckDBPyConnection, release: Release) -> None:
 
 
 def _fill(con: duckdb.DuckDBPyConnection) -> None:
-    """Fill all tables in parallel, largest first."""
-    there = _there(con)
-    relations = {f"{r.schema}.{r.name}": r for r in schema.declared()}
-    work = [text for name in there if name in relations and (text := _statement(relations[name], there[name]))]
+    """Fill all tables in parallel, `changes` first: it is the largest one."""
+    relations = sorted(schema.declared(), key=lambda relation: relation != CHANGES)
+    work = [text for relation in relations if (text := _statement(relation))]
     each(con, lambda mine, text: mine.execute(text), work)
 
 
-def _statement(relation: Relation, there: set[str]) -> str:
-    """The INSERT that fills a table; empty for one that stays empty. `there` are its columns in the published file."""
+def _statement(relation: Relation) -> str:
+    """The INSERT that fills a table; empty for one that stays empty."""
     table = TABLES.get(relation.name) if relation.schema in ("main", "history", "spans") else None
     if contents.is_empty(relation):
         return ""
@@ -296,12 +290,12 @@ def _statement(relation: Relation, there: set[str]) -> str:
     parts = {
         "into": f"{relation.schema}.{relation.name}",
         "student": STUDENT,
-        "values": [_value(c, there, is_shown=c in contents.shown(relation)) for c in relation.columns],
+        "values": [_value(c, is_shown=c in contents.shown(relation)) for c in relation.columns],
         "order": _order(relation) if about_students else [],
         "only": "",
     }
     if table is not None and relation.schema == "history" and any(contents.is_left_out(c) for c in table.columns):
-        kept = [c for c in table.tracked if not contents.is_left_out(c) and c.name in there]
+        kept = [c for c in table.tracked if not contents.is_left_out(c)]
         return sql("versions", key=table.key, kept=kept, **parts)
     if table is not None and relation.schema == "spans" and not table.is_list:
         # No view reads `stated` spans, and they are split where a name changed. Views do read those of lists.
@@ -311,11 +305,11 @@ def _statement(relation: Relation, there: set[str]) -> str:
     return sql("copy", **parts)
 
 
-def _value(column: Column, there: set[str], *, is_shown: bool) -> str:
+def _value(column: Column, *, is_shown: bool) -> str:
     """The SQL expression for a column."""
     if column.name == STUDENT:
         return f"c.code AS {STUDENT}"
-    if column.name not in there or not is_shown:
+    if not is_shown:
         return f"CAST(NULL AS {column.type}) AS {column.name}"
     return f"t.{column.name}"
 

@@ -30,10 +30,11 @@ def erase(
 ) -> None:
     """Erase one student from everything here, and drop the student from all future syncs.
 
-    Raw bodies, snapshots, history, changes, refused records, kept published files, the morning page, files in exports/
-    and Dagster's records are rewritten without the student or deleted; the rows of other students do not change. A
-    keyed hash of the id is kept, so that a student whom the service still lists is dropped before anything is written.
-    It cannot be undone. Prints a certificate, which says what you still have to do by hand: backups, copies.
+    Raw bodies, snapshots, history, changes, refused records, kept published files, the morning page and Dagster's
+    records are rewritten without the student or deleted; all files in exports/ are deleted. The rows of other students
+    do not change. A keyed hash of the id is kept, so that a student whom the service still lists is dropped before
+    anything is written. It cannot be undone. Prints a certificate, which says what you still have to do by hand:
+    backups, copies.
 
     Shows the counts first and asks. Also works for a student who is not here yet. If it is killed, the next sync
     finishes it. Exits 2 for a student under a legal hold, 3 when it was not confirmed; then nothing has changed.
@@ -100,10 +101,12 @@ def hold_erasure(
 
 def _show(found: Holdings, title: str) -> None:
     """Print what is to be erased."""
-    if not found.anything:
+    if found.anything:
+        rows = ((label, found.counts[key]) for key, label in LABELS.items() if found.counts.get(key))
+        out.print(table(title, ("what", "count"), rows))
+    else:
         out.print("Nothing here is about this student. An erasure still drops the student from all future syncs.")
-        return
-    rows = ((label, found.counts[key]) for key, label in LABELS.items() if found.counts.get(key))
-    out.print(table(title, ("what", "count"), rows))
+    if found.exports:
+        out.print("These exports may hold the student and would be deleted; move away what you must keep:")
     for path in found.exports:
-        out.print(f"  {safe(path.name)} would be deleted.")
+        out.print(f"  {safe(path.name)}")

@@ -1,7 +1,7 @@
 """Erases one student.
 
 erasure.py      removes the student from everything, with a journal that names nobody
-holders.py      removes the student from the codes, the released figures and the fleet's files
+holders.py      removes the student from the codes and the fleet's files
 dagster_home.py removes students' ids from Dagster's records
 certificate.py  the certificate of an erasure
 """

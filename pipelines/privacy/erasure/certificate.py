@@ -21,9 +21,8 @@ LABELS = {
     "expired": "expired days, of which only the history is left",
     "versions": "published files, replaced or removed",
     "altered": "altered copies in build/, removed",
-    "exports": "files in exports/, deleted",
+    "exports": "files in exports/, deleted whatever they hold",
     "codes": "codes of the pseudonymous file, deleted",
-    "releases": "released weeks from whose records the student's id was removed",
     "fleet": "versions of fleet.duckdb and fleet-pseudonymous.duckdb, removed; `rollbook fleet build` makes them again"
     " without the student",
     "dagster": "texts in Dagster's records, changed",
@@ -35,8 +34,8 @@ TO_DO = (
     " private/erasures/ is the latest one.",
     "The copy in an object store (ROLLBOOK_LAKE), if there is one, is updated when the erasure ends: `rollbook"
     " mirror status` says whether it was. Old versions that the store keeps still hold the student: delete them.",
-    "Copies taken elsewhere: files written with `rollbook export --out`, Parquet and CSV that others took from"
-    " snapshots/, other databases that read the published file, spreadsheets, e-mails.",
+    "Copies taken elsewhere are yours to find: files written with `rollbook export --out`, exports that somebody moved"
+    " or sent, Parquet and CSV that others took from snapshots/, other databases that read the published file.",
     "The cache of marimo, `__marimo__/` beside a notebook by `rollbook explore --edit`, may hold the student: delete"
     " that folder.",
     "Readers who opened the file before the erasure keep the old one until they close it: ask them to connect again.",
@@ -47,13 +46,14 @@ TO_DO = (
 
 @dataclass(frozen=True)
 class Certificate:
-    """One erasure: its number, reason, start and end (UTC), and the counts by key (see LABELS)."""
+    """One erasure: its number, reason, start and end (UTC), counts by key (see LABELS), and deleted exports."""
 
     number: int
     reason: str
     began_at: datetime
     finished_at: datetime
     counts: Mapping[str, int]
+    exports: tuple[str, ...] = ()
     left_open: tuple[str, ...] = field(default_factory=tuple)
 
     def text(self) -> str:
@@ -74,6 +74,9 @@ class Certificate:
             " are the counts that the service states for a class. A keyed hash of the id is kept in private/erasures/,"
             " so that the student stays out of every later landing, rebuild, restore and backfill.",
             "",
+            *(("Deleted, since they may have held the student:", "") if self.exports else ()),
+            *(f"- `{name}`" for name in self.exports),
+            *(("",) if self.exports else ()),
             "Still to do, by a person:",
             "",
             *(f"- {each}" for each in (*self.left_open, *TO_DO)),

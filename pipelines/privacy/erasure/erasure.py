@@ -14,7 +14,8 @@ Other modules that hold something about a student add a function to `holders.HOL
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ import msgspec
 
 from pipelines import files
 from pipelines.errors import ArgumentError, DamagedError, ExpiredError
+from pipelines.export import exported
 from pipelines.flatten import drift_of_student
 from pipelines.landing.erased import Erased, LegalHold, Matcher, Pending, Remembered, keyed, name_hash
 from pipelines.landing.raw import RawStore
@@ -30,14 +32,12 @@ from pipelines.landing.rewriting import Found, find, rewrite
 from pipelines.privacy.erasure import dagster_home
 from pipelines.privacy.erasure.certificate import Certificate
 from pipelines.privacy.erasure.holders import HOLDERS
-from pipelines.privacy.exported import EXPORTS, NAMES, Traits, holding, identifies, traits_of, unreadable
 from pipelines.store import ops, without
 from pipelines.store.database import connect, count
 from pipelines.store.lake import DayRecord
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import Warehouse
 from pipelines.tables import SETS
-from pipelines.text import count_of
 
 log = logging.getLogger(__name__)
 sql = statements("pipelines.privacy")
@@ -45,27 +45,27 @@ sql = statements("pipelines.privacy")
 ALERTS = "alerts.json"
 
 Progress = Callable[[str, int, int], None]
+# The reference id, email, name, first and last name.
+Name = tuple[str | None, str | None, str | None, str | None, str | None]
 
 
 @dataclass(frozen=True)
 class Holdings:
-    """What holds a student: counts by key (see `certificate.LABELS`), and the traits that identify the student."""
+    """What holds a student: counts by key (see `certificate.LABELS`), and all names that the student ever had.
 
-    traits: Traits
+    A name is a row of names_of_student.sql. `exports` are deleted, whatever they hold.
+    """
+
+    student: int
     counts: dict[str, int]
     exports: tuple[Path, ...] = ()
-    names: tuple[tuple[str, str], ...] = ()
+    names: tuple[Name, ...] = ()
     landings: dict[Path, Found] = field(default_factory=dict, repr=False)
-
-    @property
-    def student(self) -> int:
-        """The student's id."""
-        return self.traits.student
 
     @property
     def anything(self) -> bool:
         """Whether anything in the warehouse is about the student."""
-        return any(self.counts[key] for key in ("landings", "days", "rows", "exports"))
+        return any(self.counts[key] for key in ("landings", "days", "rows"))
 
 
 class Erasure:
@@ -84,7 +84,7 @@ class Erasure:
 
     def find(self, student: int) -> Holdings:
         """Count what holds a student. Reads every body of every landing; raises DamagedError."""
-        rows, traits, names, recognised = self._of_published(student)
+        rows, names, recognised = self._of_published(student)
         gone = self._only(student)
         folders = list(self.raw.folders())
         landings = {}
@@ -96,7 +96,7 @@ class Erasure:
         with self.warehouse.computing() as con:
             records = self.warehouse.lake.days().values()
             days = sum(bool(without.gone_on_day(con, self.warehouse.lake, r, gone.__contains__)) for r in records)
-        exports = holding(self.warehouse.root, traits)
+        exports = exported(self.warehouse.root)
         counts = {
             "landings": len(landings),
             "bodies": sum(len(f.bodies) for f in landings.values()),
@@ -111,7 +111,7 @@ class Erasure:
             "exports": len(exports),
             "recognised": recognised,
         }
-        self._found = Holdings(traits, counts, tuple(exports), names, landings)
+        self._found = Holdings(student, counts, tuple(exports), names, landings)
         return self._found
 
     def is_erased(self, student: int) -> bool:
@@ -135,8 +135,8 @@ class Erasure:
         """
         if self.is_erased(student):
             raise ArgumentError("This student was erased already: there is nothing left to hold")
-        _, traits, _, _ = self._of_published(student)
-        _check_reason(reason, traits)
+        _, names, _ = self._of_published(student)
+        _check_reason(reason, student, names)
         found = self.memory.begun()
         ident = keyed(bytes.fromhex(found.key), "id", str(student))
         others = tuple(hold for hold in found.holds if hold.id != ident)
@@ -160,18 +160,17 @@ class Erasure:
         the student.
         """
         self.check_hold(holdings.student)
-        _check_reason(reason, holdings.traits)
+        _check_reason(reason, holdings.student, holdings.names)
         found, now = self.memory.begun(), self.clock()
         key = bytes.fromhex(found.key)
-        erased = Erased(
-            id=keyed(key, "id", str(holdings.student)),
-            names=tuple(sorted(name_hash(key, f, value) for f, value in holdings.names)),
-            erased_at=now,
-        )
-        files_to_delete = tuple(_file_hash(key, path.relative_to(self.warehouse.root)) for path in holdings.exports)
-        pending = Pending(
-            reason=reason, began_at=now, found=holdings.counts, exports=files_to_delete, home=str(home or "")
-        )
+        names = {
+            name_hash(key, of, value)
+            for name in holdings.names
+            for of, value in zip(SETS["students"].names, name, strict=False)
+            if value
+        }
+        erased = Erased(id=keyed(key, "id", str(holdings.student)), names=tuple(sorted(names)), erased_at=now)
+        pending = Pending(reason=reason, began_at=now, found=holdings.counts, home=str(home or ""))
         self.memory.write(msgspec.structs.replace(found, erased=(*found.erased, erased), pending=pending))
 
     def finish(self, publish: Callable[[], bool]) -> Certificate | None:
@@ -263,15 +262,11 @@ class Erasure:
 
     def _certify(self, remembered: Remembered, pending: Pending, gone: Matcher) -> Certificate:
         """Delete and clean what a publish does not replace; returns the certificate."""
-        warehouse, key, counts, left_open = self.warehouse, bytes.fromhex(remembered.key), dict(pending.found), []
-        for path in sorted((warehouse.root / EXPORTS).rglob("*")):
-            if path.is_file() and _file_hash(key, path.relative_to(warehouse.root)) in pending.exports:
-                path.unlink()
-        if unread := unreadable(warehouse.root):
-            left_open.append(
-                f"{count_of(len(unread), 'file')} in exports/ cannot be read (damaged, encrypted or of an unknown kind)"
-                ": look for the student there, and delete what holds the student."
-            )
+        warehouse, counts, left_open = self.warehouse, dict(pending.found), []
+        exports = exported(warehouse.root)
+        counts["exports"] = len(exports)
+        for path in exports:
+            path.unlink()
         alerts = warehouse.build / ALERTS
         if alerts.is_file():
             text = alerts.read_text(encoding="utf-8")
@@ -293,6 +288,7 @@ class Erasure:
             began_at=pending.began_at,
             finished_at=self.clock(),
             counts=counts,
+            exports=tuple(str(path.relative_to(warehouse.root)) for path in exports),
             left_open=tuple(left_open),
         )
         certificate.keep(self.memory.folder)
@@ -300,18 +296,16 @@ class Erasure:
         self._found = None
         return certificate
 
-    def _of_published(self, student: int) -> tuple[dict[str, int], Traits, tuple[tuple[str, str], ...], int]:
-        """From the published file: rows by table, the traits and names, and how many others share an identifier."""
+    def _of_published(self, student: int) -> tuple[dict[str, int], tuple[Name, ...], int]:
+        """From the published file: rows by table, the student's names, and how many others share an identifier."""
         published, scratch = self.warehouse.published, self.warehouse.scratch
         if not published.is_file():
-            return {}, Traits(student), (), 0
+            return {}, (), 0
         rows = without.rows_in_file(published, scratch, [student])
         with connect(published, scratch=scratch, read_only=True) as con:
             known = con.execute(sql("names_of_student"), {"student": student}).fetchall()
             recognised = count(con, sql("same_names"), {"student": student})
-        by_field = {f: sorted({row[i] for row in known if row[i]}) for i, f in enumerate(NAMES)}
-        names = tuple((f, text) for f in SETS["students"].names for text in by_field[f])
-        return rows, traits_of(student, known), names, recognised
+        return rows, tuple(known), recognised
 
     def _only(self, student: int) -> Matcher:
         """A matcher for this student only, with a throwaway key."""
@@ -327,13 +321,15 @@ class Erasure:
             self.progress(what, done, total)
 
 
-def _check_reason(reason: str, traits: Traits) -> None:
-    if identifies(reason, traits):
+def _check_reason(reason: str, student: int, names: Iterable[Name]) -> None:
+    """Raise ArgumentError for a reason with the student's id, reference id, email or name, or first and last name."""
+
+    def has(text: str | None) -> bool:
+        word = (text or "").strip()
+        return bool(word) and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", reason, re.IGNORECASE) is not None
+
+    if has(str(student)) or any(any(map(has, alone)) or (has(first) and has(last)) for *alone, first, last in names):
         raise ArgumentError("The reason identifies the student, and others will read it: write a case number")
-
-
-def _file_hash(key: bytes, path: Path) -> str:
-    return keyed(key, "file", path.as_posix())
 
 
 def _refused(hold: LegalHold) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pipelines.privacy.codes import Codes
-from pipelines.privacy.disclosure.releases import Releases
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.store.parts import Parts
 from pipelines.store.published import fleet_file
@@ -34,13 +33,6 @@ def _codes(warehouse: Warehouse, gone: Gone) -> int:
     return forgotten
 
 
-def _releases(warehouse: Warehouse, gone: Gone) -> int:
-    """Replace the ids in the records of released weeks; returns the number of weeks."""
-    releases = Releases(warehouse.root)
-    known = {student for release in releases.all() for cohort in release.cohorts for student in cohort.students}
-    return releases.forget(student for student in known if gone(student))
-
-
 def _fleet(warehouse: Warehouse, gone: Gone) -> int | None:  # noqa: ARG001 - the publish has left the student out
     """Remove the fleet's files with all their versions, and outdated parts; returns the number of versions.
 
@@ -56,4 +48,4 @@ def _fleet(warehouse: Warehouse, gone: Gone) -> int | None:  # noqa: ARG001 - th
     return fleet_file.remove_all(warehouse.fleet)
 
 
-HOLDERS: dict[str, Holder] = {"codes": _codes, "releases": _releases, "fleet": _fleet}
+HOLDERS: dict[str, Holder] = {"codes": _codes, "fleet": _fleet}

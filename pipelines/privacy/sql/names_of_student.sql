@@ -1,4 +1,4 @@
--- Every identifier one student ever had: email, reference id, name, picture, first and last name.
-SELECT DISTINCT email, reference_id, name, profile_image, first_name, last_name
+-- Every name that one student ever had; the first ones are those that a student is searched by.
+SELECT DISTINCT reference_id, email, name, first_name, last_name
 FROM history.students
 WHERE student_id = $student

@@ -3,6 +3,5 @@
 subject.py      gathers it, as sections of rows
 excerpts.py     the student's own records in the raw landings
 copies.py       known copies of the student's records
-traces.py       entries about the student in `private/`
 bundle.py       the ZIP file to hand over; `subject.html` is its page
 """

@@ -1,7 +1,7 @@
 """Known copies of a student's records: what was exported, and which files hold the student.
 
-Files in the export folder are read as they are now. A file that was written elsewhere, moved or sent is known only from
-its line in the access log, which does not say whom it named.
+Exports are named, not searched. One that was written elsewhere, moved or sent is known only from its line in the access
+log, which does not say whom it named.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import duckdb
 
 from pipelines import files
 from pipelines.errors import RollbookError
+from pipelines.export import exported
 from pipelines.privacy import access
-from pipelines.privacy.exported import EXPORTS, Traits, holds, is_unreadable
 from pipelines.store.database import connect, count
 from pipelines.store.published.versions import FOLDER, PSEUDONYMOUS
 from pipelines.store.warehouse import BUILD
@@ -56,37 +56,30 @@ class Copies:
     files: list[File]
 
 
-def find(root: Path, traits: Traits) -> Copies:
+def find(root: Path, student: int) -> Copies:
     """Find the known copies. Raises MachineError when this account may not read the access log."""
-    exported = [
+    log = [
         Exported(entry.at, entry.user, entry.login, entry.kind, entry.students, entry.what)
         for entry in access.entries(root).entries
         if entry.kind in KINDS
     ]
     found = [
-        File(str(path.relative_to(root)), _written(path), _in_export(path, traits))
-        for path in sorted((root / EXPORTS).rglob("*"))
-        if path.is_file()
+        File(str(path.relative_to(root)), _written(path), f"{UNKNOWN}: exports are not searched")
+        for path in exported(root)
     ]
     found += [
-        File(str(path.relative_to(root)), _written(path), _in_version(root, path, traits.student))
+        File(str(path.relative_to(root)), _written(path), _in_version(root, path, student))
         for folder in (root / FOLDER, root / BUILD / "altered")
         for path in sorted(folder.glob("rollbook.*"))
         if path.is_file() and not path.name.endswith(".wal")
     ]
     if (path := root / PSEUDONYMOUS).exists():
         found.append(File(path.name, _written(path), "the same records, without names and under a code"))
-    return Copies(exported, found)
+    return Copies(log, found)
 
 
 def _written(path: Path) -> datetime:
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
-
-
-def _in_export(path: Path, traits: Traits) -> str:
-    if holds(path, traits):
-        return "yes"
-    return f"{UNKNOWN}: it cannot be read" if is_unreadable(path) else "no"
+    return datetime.fromtimestamp(path.lstat().st_mtime, UTC)
 
 
 def _in_version(root: Path, path: Path, student: int) -> str:

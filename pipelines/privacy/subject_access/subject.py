@@ -2,7 +2,7 @@
 
 Every table and view of the published file with rows about single students is included. They are found by their columns,
 so a new one is never forgotten. Also included are the records in the raw landings (`excerpts`), known copies (`copies`)
-and entries in `private/` (`traces`). `bundle` writes the files.
+and the code in `private/`. `bundle` writes the files.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 from pipelines import files
 from pipelines.errors import ArgumentError
 from pipelines.landing.raw import RawStore
-from pipelines.privacy.exported import Traits, traits_of
-from pipelines.privacy.subject_access import copies, traces
+from pipelines.privacy.codes import Codes
+from pipelines.privacy.subject_access import copies
 from pipelines.privacy.subject_access.excerpts import (
     KEY,
     OF_STUDENTS,
@@ -115,17 +115,18 @@ def gather(root: Path, student: int, progress: Callable[[int, int], None] = lamb
     published = root / PUBLISHED
     found = search(RawStore(root / RAW), student, progress)
     school, sections = _published(published, root / BUILD, student) if published.exists() else ("", [])
-    known = traces.find(root, student)
+    release = Codes(root).load()
+    code = release.codes.get(student) if release else None
     received = found.excerpts or found.searches or found.refused
-    if not (any(section.rows for section in sections) or received or known):
+    if not (any(section.rows for section in sections) or received or code):
         raise ArgumentError(
             f"Nothing is held about a student {student}: neither the published file nor raw/ has that id. Give the"
             f" {KEY} of the table students, not the institution's own reference"
         )
     sections += _received(found)
-    sections += _copies(root, _traits(published, root / BUILD, student))
-    meaning = "One row per entry in private/: the code that stands for the student, released figures."
-    sections.append(_section(INTERNAL, "private.traces", meaning, traces.Trace, known))
+    sections += _copies(root, student)
+    meaning = "The code that stands for the student in the pseudonymous file."
+    sections.append(Section(INTERNAL, "private.code", meaning, (Field("code", "BIGINT"),), [(code,)] if code else []))
     return Subject(student, datetime.now(UTC), school, sections, list(_remarks(found, published)))
 
 
@@ -177,15 +178,8 @@ def _received(found: Landings) -> list[Section]:
     ]  # fmt: skip
 
 
-def _traits(published: Path, build: Path, student: int) -> Traits:
-    if not published.exists():
-        return Traits(student)
-    with files.aside(build) as scratch, connect(published, scratch=scratch, read_only=True) as con:
-        return traits_of(student, con.execute(sql("names_of_student"), {"student": student}).fetchall())
-
-
-def _copies(root: Path, traits: Traits) -> list[Section]:
-    known = copies.find(root, traits)
+def _copies(root: Path, student: int) -> list[Section]:
+    known = copies.find(root, student)
     return [
         _section(
             COPIES, "copies.exports",
