@@ -266,7 +266,7 @@ def test_a_file_that_rollbook_itself_spoiled_is_not_published_and_force_repairs_
     expected = Expected().night(1, house.service.students, house.service.classes)
     with duckdb.connect(str(house.published)) as con:
         con.execute("UPDATE history.students SET name = 'Somebody Else' WHERE student_id = 8")
-    house.rollbook().warehouse.own.note(house.published)  # as if Rollbook itself had written it so
+    house.rollbook().warehouse.own.mark(house.published)  # as if Rollbook itself had written it so
     with quarter_past_two(house, 2) as day:
         before = house.state()
         result = job.run(day, tags=SYNC)
