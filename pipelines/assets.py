@@ -28,7 +28,6 @@ from pipelines.resources import Failed, Options, Writer, keep_keys, settings_or_
 from pipelines.store.lake import DayRecord
 from pipelines.sync import Skip, always, skipped, skipped_days, within_hold
 from pipelines.tables import SETS, TABLES, Column
-from pipelines.text import markdown
 
 # The days that a backfill skipped, and why; shown on the backfill's page, tab Runs.
 SKIPPED_TAG = "rollbook/skipped"
@@ -71,15 +70,6 @@ def columns(declared: Iterable[Column], key: Sequence[str]) -> dict[str, Any]:
         for c in declared
     ]
     return {"dagster/column_schema": dg.TableSchema(columns=shown)}
-
-
-def preview(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Return a few rows as a Markdown table."""
-    if not rows:
-        return dg.MetadataValue.md("no rows")
-    cells = (["" if v is None else markdown(str(v)) for v in row.values()] for row in rows)
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *cells]
-    return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 class Clock:
@@ -304,7 +294,6 @@ def snapshot(context: dg.OpExecutionContext, options: Options, writer: Writer) -
         return {
             "dagster/partition_row_count": composed[day].rows[name],
             "landings": ", ".join(map(str, composed[day].landings)),
-            "preview": preview((rollbook.staged or rollbook.lake).preview(TABLES[name], day)),
             "seconds": clock.seconds,
         }
 

@@ -17,6 +17,7 @@ from pipelines.store.checks import RULES
 from pipelines.sync import Rollbook
 from pipelines.sync.policy import open_holds, overtaken
 from pipelines.tables import WALKED
+from pipelines.text import count_of
 
 # The most institutions that a check's result names.
 MOST_NAMED = 20
@@ -79,8 +80,7 @@ def _nothing_held(manifests: list[Manifest]) -> AssetCheckEvaluation:
 
 
 def _quality_result(result: QualityResult) -> AssetCheckEvaluation:
-    ids = ", ".join(map(str, result.sample))
-    found = f"{result.failures}, such as {ids}" if result.failures else ""
+    found = count_of(result.failures, "row") if result.failures else ""
     asset = _key(result.check.table)
     return _result(result.check.name, asset, passed=not result.failures, found=found, count=result.failures)
 

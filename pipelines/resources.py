@@ -21,7 +21,7 @@ from pipelines.landing.manifest import Hold
 from pipelines.settings import Settings, load, registry
 from pipelines.source.pagination import Progress
 from pipelines.sync import Rollbook
-from pipelines.text import markdown, naming
+from pipelines.text import naming
 
 
 class Details(Enum):
@@ -167,8 +167,6 @@ def translate_errors(institution: str = "") -> Iterator[None]:
 
 def hold_table(hold: Hold) -> dg.MetadataValue[Any]:
     """Return a hold's counts as a Markdown table."""
-    lines = ["| table | rows | added | changed | removed | some of the ids |", "|---|--:|--:|--:|--:|---|"]
-    for c in hold.counts:
-        some = markdown(", ".join(map(str, c.sample)))
-        lines.append(f"| {c.table} | {c.before} | {c.added} | {c.changed} | {c.removed} | {some} |")
+    lines = ["| table | rows | added | changed | removed |", "|---|--:|--:|--:|--:|"]
+    lines += [f"| {c.table} | {c.before} | {c.added} | {c.changed} | {c.removed} |" for c in hold.counts]
     return dg.MetadataValue.md("\n".join(lines))

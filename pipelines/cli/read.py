@@ -153,7 +153,7 @@ def restore(
     if which is None:
         _list(rollbook.warehouse.published, kept)
         return
-    chosen = _chosen(which, kept, erasures=rollbook.raw.memory.count)
+    chosen = _chosen(which, kept)
     rollbook.restore(chosen)
     out.print(f"Restored {chosen.stem}; it holds the nights up to {_newest(rollbook.warehouse.published)}.")
     out.print("The file it replaced is kept. The next sync brings the restored one up to date.")
@@ -198,12 +198,10 @@ def _newest(path: Path) -> str:
     return str(run_query(path, NEWEST).rows[0][0])
 
 
-def _chosen(which: str, kept: list[Path], erasures: int) -> Path:
+def _chosen(which: str, kept: list[Path]) -> Path:
     by_name = {str(n): path for n, path in enumerate(kept, start=1)} | {path.stem: path for path in kept}
     if which.removesuffix(".duckdb") not in by_name:
         advice = f"choose 1 to {len(kept)}, as `rollbook restore` lists them" if kept else "none is kept yet"
-        if erasures and not kept:
-            advice = "an erasure removed those that held the student. From now on, each sync keeps the previous file"
         raise ArgumentError(f"There is no kept file {which!r}: {advice}")
     return by_name[which.removesuffix(".duckdb")]
 

@@ -1,11 +1,12 @@
 """The erased students, recorded without their names, and the gate that keeps them out of later landings.
 
-    private/erasures/memory.json          the key, the keyed hashes of the erased ids, the legal holds, and the erasure
-                                          in progress, if any
+    private/erasures/memory.json          the warehouse's key, the keyed hashes of the erased ids, the legal holds, and
+                                          the erasure in progress, if any
 
 Only the warehouse's owner may read it. An id is a small number: with the key, all of them can be tried, so the key is
-as private as the records. The file is always written whole, so that the key and the hashes stay consistent. Each
-landing records how many erasures it reflects (`Manifest.erasures`), which reveals a landing from an old backup.
+as private as the records. It also marks the published files (`store.published.own_files`). The file is always written
+whole, so that the key and the hashes stay consistent. Each landing records how many erasures it reflects
+(`Manifest.erasures`), which reveals a landing from an old backup.
 
 `rewriting` removes students from earlier landings.
 """
@@ -122,7 +123,7 @@ class Memory:
         self._file = files.Decoded(msgspec.json.Decoder(Remembered).decode)
 
     def read(self) -> Remembered:
-        """Return the content, which is empty before the first erasure or hold. Raises DamagedError."""
+        """Return the content, which is empty before the first publish, erasure or hold. Raises DamagedError."""
         try:
             return self._file.read(str(self.path))
         except FileNotFoundError:
@@ -137,7 +138,7 @@ class Memory:
         files.write(self.path, msgspec.json.encode(remembered))
 
     def begun(self) -> Remembered:
-        """Return the content with a key, which is created for the first erasure or hold."""
+        """Return the content with a key, which is created for the first publish, erasure or hold."""
         found = self.read()
         return found if found.key else msgspec.structs.replace(found, key=secrets.token_hex(32))
 

@@ -128,14 +128,13 @@ class Body(Received, frozen=True, kw_only=True):
 
 
 class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many rows a landing changes, or would change, in one table. `sample` has a few affected ids."""
+    """How many rows a landing changes, or would change, in one table."""
 
     table: str
     before: int
     added: int
     changed: int
     removed: int
-    sample: tuple[int, ...] = ()
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):

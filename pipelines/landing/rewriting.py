@@ -18,15 +18,13 @@ import msgspec
 from pipelines import files
 from pipelines.landing.bodies import BODIES, MANIFEST, PAGES, BodyWriter, LandingFolder, damaged, encode, swap
 from pipelines.landing.erased import DETAILS, NOBODY, STUDENTS, Matcher, take_out
-from pipelines.landing.manifest import Absence, Body, Drift, Manifest, Reject, TableCounts, Walk
+from pipelines.landing.manifest import Absence, Body, Drift, Manifest, Reject, Walk
 from pipelines.records import UNREADABLE
-from pipelines.tables import TABLES
 
 REJECTS = "rejects.jsonl"
 # An id written with an exponent, or under an escaped key, cannot be found by its digits.
 _DISGUISED = re.compile(rb'"id"\s*:\s*[-+.\d]*[eE]')
 _ESCAPED = b"\\u00"
-_ABOUT = re.compile(r"(students could not be proven complete \(no clean answer about )id (\d+)\)")
 
 # Counts the undeclared fields of one record, by field and JSON type.
 DriftOf = Callable[[bytes], Counter[tuple[str, str]]]
@@ -78,8 +76,7 @@ def rewrite(found: Found, gone: Matcher, erasures: int, drift_of: DriftOf) -> No
     """Rewrite one landing without erased students, and record in its manifest how many `erasures` it reflects."""
     folder, manifest = found.folder, found.folder.manifest
     taken = _Taken(set(), Counter())
-    samples = _without_samples(manifest, gone) != manifest.counts
-    if not found.anything and not samples and _reason(manifest, gone) == manifest.reason:
+    if not found.anything:
         noted = msgspec.structs.replace(manifest, erasures=erasures)
         files.write(folder.path / MANIFEST, encode(noted))
         return
@@ -150,8 +147,6 @@ def _manifest(manifest: Manifest, gone: Matcher, taken: _Taken, rejected: dict[s
         manifest,
         walks=tuple(_without(w, ids) if w.set == STUDENTS else w for w in manifest.walks),
         absences=tuple(msgspec.structs.replace(a, id=NOBODY) if _is_of(a, gone) else a for a in manifest.absences),
-        counts=_without_samples(manifest, gone),
-        reason=_reason(manifest, gone),
         rejected=rejected,
         drift=tuple(d for d in (_less(d, taken.drift) for d in manifest.drift) if d.count > 0),
     )
@@ -172,20 +167,6 @@ def _rejected(manifest: Manifest, folder: Path, gone: Matcher) -> dict[str, int]
     left = Counter(manifest.rejected)
     left.subtract(reject.set for reject in _rejects(folder) if _is_about(reject, gone) and reject.set in left)
     return {name: count for name, count in left.items() if count > 0}
-
-
-def _without_samples(manifest: Manifest, gone: Matcher) -> tuple[TableCounts, ...]:
-    def left(counts: TableCounts) -> TableCounts:
-        if TABLES[counts.table].set not in (STUDENTS, DETAILS) if counts.table in TABLES else True:
-            return counts
-        return msgspec.structs.replace(counts, sample=tuple(i for i in counts.sample if i not in gone))
-
-    return tuple(map(left, manifest.counts))
-
-
-def _reason(manifest: Manifest, gone: Matcher) -> str:
-    """Return the verdict's reason without the id of an erased student whose absence check had no clean answer."""
-    return _ABOUT.sub(lambda m: f"{m[1]}an erased student)" if int(m[2]) in gone else m[0], manifest.reason)
 
 
 def _may_hold(content: bytes, hints: Collection[int]) -> bool:

@@ -90,11 +90,9 @@ def _compare(
     return _counts(table, con.execute(query).fetchone())
 
 
-def _counts(table: Table, row: tuple[int, int, int, int, list[int] | None] | None) -> TableCounts:
-    before, added, changed, removed, sample = row or (0, 0, 0, 0, None)
-    return TableCounts(
-        table=table.name, before=before, added=added, changed=changed, removed=removed, sample=tuple(sample or ())
-    )
+def _counts(table: Table, row: tuple[int, int, int, int] | None) -> TableCounts:
+    before, added, changed, removed = row or (0, 0, 0, 0)
+    return TableCounts(table=table.name, before=before, added=added, changed=changed, removed=removed)
 
 
 def _rows_of(candidate: Candidate, table: Table) -> str:

@@ -311,11 +311,6 @@ class Lake:
         root = f"COALESCE(getvariable('{LAKE}'), {literal(self.root)})"
         return f"list_transform([{dates}], lambda day: {root} || '/{name}/{_DAY}' || day || '/{PART}')"
 
-    def preview(self, table: Table, day: date, rows: int = 5) -> list[dict[str, object]]:
-        """A day's first rows, without the columns that hold personal data."""
-        shown = pq.read_table(self._part(table.name, day), columns=[c.name for c in table.columns if not c.personal])
-        return shown.slice(0, rows).to_pylist()  # type: ignore[no-any-return]
-
     def _part(self, name: str, day: date) -> Path:
         """The file to read."""
         return self.own(name, day)

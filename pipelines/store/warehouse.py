@@ -1,13 +1,12 @@
 """The database that analysts open, and the one being built: copy, write, check, swap (G10).
 
-The next file starts as a copy of an unchanged file that Rollbook wrote (`own_files`). Readers do not see it until the
-swap, and the next writer removes one that a crash left. `history` and `ops` write its content.
+The next file starts as a copy of an unchanged file that this warehouse wrote (`own_files`). Readers do not see it until
+the swap, and the next writer removes one that a crash left. `history` and `ops` write its content.
 """
 
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import duckdb
 
 from pipelines import files
 from pipelines.errors import BusyError, DamagedError
+from pipelines.landing.erased import ERASURES, PRIVATE, Memory
 from pipelines.landing.manifest import TableCounts
 from pipelines.store import compare, ops, schema
 from pipelines.store.database import connect, count, literal, transaction
@@ -59,7 +59,7 @@ class Warehouse:
         self.next = self.build / "next.duckdb"
         self.next_pseudonymous = self.build / "next-pseudonymous.duckdb"
         self.altered = self.build / "altered"
-        self.own = OwnFiles(self.build)
+        self.own = OwnFiles(Memory(root / PRIVATE / ERASURES))
         self.lake = Lake(root / "snapshots", mode)
         self.versions = Versions(root, mode, self.lake.folder_mode)
         shared = files.PRIVATE_FILE if shared_mode is None else shared_mode
@@ -115,9 +115,9 @@ class Warehouse:
         self.drop_next()
         try:
             if base is not None:
-                shutil.copyfile(base, self.next)
+                self.own.copy(base, self.next)
                 self.next.chmod(files.PRIVATE_FILE)
-                if not self.own.recognises(base):
+                if not self.own.is_unmodified(base):
                     raise BusyError(
                         f"Another program is writing to {base.name}. Close it there, or open it read-only (readers need"
                         " no more), then run the sync again: it starts from an unchanged file"
@@ -181,16 +181,16 @@ class Warehouse:
     def expire_rejects(self, before: date) -> None:
         """Remove rejected records of earlier days from the kept older files."""
         query = "SELECT COUNT(*) FROM ops.rejects WHERE snapshot_date < $before"
-        for kept in filter(self.own.recognises, self.kept()):
+        for kept in filter(self.own.is_unmodified, self.kept()):
             with connect(kept, scratch=self.scratch, read_only=True) as con:
                 if not count(con, query, {"before": before}):
                     continue
             with files.replacing(kept) as aside:
-                shutil.copyfile(kept, aside)
+                self.own.copy(kept, aside)
                 with connect(aside, scratch=self.scratch) as con:
                     ops.expire_rejects(con, before)
                     con.execute("CHECKPOINT")
-                self.own.note(aside)
+                self.own.mark(aside)
 
     def is_sound(self, path: Path | None = None, *, thoroughly: bool = False) -> bool:
         """Whether the published file, or another, can be read: its catalog, or if `thoroughly` every value in it."""
@@ -218,20 +218,20 @@ class Warehouse:
         """Publish the next file, and keep the previous one."""
         self.versions.retire(leaving=KEPT - 1)  # before the swap, so that the disk never holds one version more
         altered = self._set_aside_altered()
-        self.own.note(self.next, unread=True)
+        self.own.mark(self.next)
         self._show(self.versions.add(self.next), instead_of=altered)
-        self.own.note(self.published)  # after the swap: a year's file takes a while to read, and readers need not wait
+
+    def replace(self, path: Path) -> None:
+        """Put the next file in the place of the published one or of a kept one, which is removed."""
+        self.own.mark(self.next)
+        if path == self.published:
+            self._show(self.versions.add(self.next), instead_of=self.versions.newest())
+        else:
+            self.versions.replace(path, self.next)
 
     def kept(self) -> list[Path]:
         """The kept versions before the published one, the newest first."""
         return self.versions.kept()
-
-    def retire_all(self) -> None:
-        """Remove every version except the published one, and recognise only that one from now on."""
-        self.versions.retire(leaving=0)
-        self.own.forget_all()
-        if self.published.is_file():
-            self.own.note(self.published)
 
     def restore(self, kept: Path, amend: Amend | None = None) -> None:
         """Publish a kept file again at once, and keep the previous one. Raises DamagedError.
@@ -249,11 +249,11 @@ class Warehouse:
     def _amended(self, kept: Path, amend: Amend) -> Path:
         """A changed copy of a kept file, as the next file; recognised if the kept one is."""
         self.drop_next()
-        shutil.copyfile(kept, self.next)
+        self.own.copy(kept, self.next)
         with self.finishing() as con:
             amend(con)
-        if self.own.recognises(kept):
-            self.own.note(self.next)
+        if self.own.is_unmodified(kept):
+            self.own.mark(self.next)
         return self.next
 
     def _show(self, version: Path, *, instead_of: Path | None) -> None:
@@ -271,7 +271,7 @@ class Warehouse:
         altered files are kept.
         """
         found = versions.target(self.published)
-        if self.own.recognises(self.published):
+        if self.own.is_unmodified(self.published):
             if self.versions.newest() is None:  # not a link: a copy from a backup
                 self.versions.again(self.published)
             return None

@@ -1,7 +1,7 @@
-"""Rewrites days of the lake and database files without some students.
+"""Removes students from days of the lake, whose files are rewritten, and from database files.
 
-A row that is deleted from a database leaves its bytes in the file until the space is reused. So the other rows are
-copied into a new file, in their order. Files of the lake are small enough to be rewritten.
+A row that is deleted from a database leaves its bytes in the file until the space is reused: the caller copies the file
+afterwards (`published.clean_copy`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from pipelines import files
 from pipelines.store import schema as schemas
-from pipelines.store.database import CATALOG, connect, count, literal
+from pipelines.store.database import connect, count, literal, transaction
 from pipelines.store.lake import COPY, OBSERVED, DayRecord, Lake, digest_of
 from pipelines.tables import SETS, TABLES
 
@@ -24,7 +24,6 @@ OF_STUDENTS = tuple(s.name for s in SETS.values() if s.key == STUDENT_ID)
 ABOUT_STUDENTS = tuple(t.name for t in TABLES.values() if t.set in OF_STUDENTS)
 
 _SETS = ", ".join(literal(name) for name in OF_STUDENTS)
-_BEFORE = "before"
 
 Gone = Callable[[int], bool]
 
@@ -60,65 +59,36 @@ def day_without(
     return made, changed, left_out
 
 
-def gone_in_file(path: Path, scratch: Path, gone: Gone) -> set[int]:
-    """Return the ids of the `gone` students in a database file."""
-    found: set[int] = set()
+def rows_in_file(path: Path, scratch: Path, students: Collection[int]) -> int:
+    """Return how many rows of a database file are about these students."""
     with connect(path, scratch=scratch, read_only=True) as con:
-        for (schema, name), table in schemas.existing(con).items():
-            column = _column(schema, name, {c for c, _ in table.columns})
-            if column:
-                ids = con.execute(f"SELECT DISTINCT {column} FROM {schema}.{name} WHERE {column} IS NOT NULL")
-                found.update(row[0] for row in ids.fetchall())
+        about = ((table, f"{column} IN ({_listed(students)})") for table, column in _columns(con))
+        return sum(count(con, f"SELECT COUNT(*) FILTER ({condition}) FROM {table}") for table, condition in about)
+
+
+def gone_in_file(con: duckdb.DuckDBPyConnection, gone: Gone) -> set[int]:
+    """Return the ids of the `gone` students in an open database file."""
+    found: set[int] = set()
+    for table, column in _columns(con):
+        ids = con.execute(f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL")
+        found.update(row[0] for row in ids.fetchall())
     return set(filter(gone, found))
 
 
-def rows_in_file(path: Path, scratch: Path, students: Collection[int]) -> dict[str, int]:
-    """Return how many rows of each table of a database file are about these students."""
-    rows = {}
-    with connect(path, scratch=scratch, read_only=True) as con:
-        for (schema, name), table in schemas.existing(con).items():
-            column = _column(schema, name, {c for c, _ in table.columns})
-            about = f"{column} IN ({_listed(students)})" if column else "FALSE"
-            rows[f"{schema}.{name}"] = count(con, f"SELECT COUNT(*) FILTER ({about}) FROM {schema}.{name}")
-    return {name: number for name, number in rows.items() if number}
-
-
-def file_without(
-    source: Path, target: Path, scratch: Path, students: Collection[int], digests: Mapping[str, str]
-) -> None:
-    """Copy a database file without the rows about these students, and without views, which a publish makes.
+def remove_from_file(con: duckdb.DuckDBPyConnection, gone: Gone, digests: Mapping[str, str]) -> None:
+    """Delete the rows about the `gone` students from an open database file, whose pages still hold their bytes.
 
     `digests` maps the old digests of rewritten days of the lake to the new ones.
     """
-    with connect(target, scratch=scratch) as con:
-        con.execute(f"ATTACH {literal(source)} AS {_BEFORE} (READ_ONLY)")
-        con.execute(f"USE {_BEFORE}")
-        tables = schemas.existing(con)
-        made = con.execute(
-            """
-            SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE database_name = $database ORDER BY table_oid
-        """,
-            {"database": _BEFORE},
-        ).fetchall()
-        con.execute(f"USE {CATALOG}")
-        for schema in schemas.SCHEMAS:
-            con.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-        for schema, name, statement in made:
-            con.execute(statement)
-            table, full = tables[schema, name], f"{schema}.{name}"
-            if table.comment:
-                con.execute(f"COMMENT ON TABLE {full} IS {literal(table.comment)}")
-            for column, comment in table.comments.items():
-                if comment:
-                    con.execute(f"COMMENT ON COLUMN {full}.{column} IS {literal(comment)}")
-            about = _of_file(schema, name, {c for c, _ in table.columns}, students)
-            con.execute(
-                f"INSERT INTO {full} SELECT {_values(schema, name, table.columns, students)} FROM"
-                f" {_BEFORE}.{full} WHERE NOT COALESCE({about}, FALSE)"
-            )
+    students = gone_in_file(con, gone)
+    with transaction(con):
+        if students:
+            for table, column in _columns(con):
+                con.execute(f"DELETE FROM {table} WHERE {column} IN ({_listed(students)})")
+            # A field that only one record had may be theirs. The manifests in raw/ have the true counts.
+            con.execute("DELETE FROM ops.drift WHERE set_name = 'students' AND count = 1")
         for was, now in digests.items():
             con.execute("UPDATE spans.days SET digest = $1 WHERE digest = $2", [now, was])
-        con.execute(f"DETACH {_BEFORE}")
 
 
 def _read(path: str) -> str:
@@ -137,27 +107,12 @@ def _about(name: str, students: Collection[int]) -> str:
     return f"{STUDENT_ID} IN ({_listed(students)})"
 
 
-def _column(schema: str, name: str, columns: Collection[str]) -> str:
-    """The expression for students' ids in a table of a database file, as SQL; empty if it has none."""
-    if (schema, name) == ("ops", "rejects"):
-        return f"CASE WHEN set_name IN ({_SETS}) THEN id END"
-    return STUDENT_ID if STUDENT_ID in columns else ""
-
-
-def _of_file(schema: str, name: str, columns: Collection[str], students: Collection[int]) -> str:
-    """The condition for rows of a database file that are, or may be, about these students, as SQL."""
-    if (schema, name) == ("ops", "drift") and students:
-        # A field that only one record had may be theirs. For days still in raw/, the manifests have the true counts.
-        return "set_name = 'students' AND count = 1"
-    column = _column(schema, name, columns)
-    return f"{column} IN ({_listed(students)})" if column else "FALSE"
-
-
-def _values(schema: str, name: str, columns: list[tuple[str, str]], students: Collection[int]) -> str:
-    """The columns to copy, as SQL; removes the id that a sync's reason may give for an unclear absence check."""
-    if (schema, name) != ("ops", "syncs"):
-        return "*"
-    ids = "|".join(map(str, sorted(students)))
-    told = r"(students could not be proven complete \(no clean answer about )id (" + ids + r")\)"
-    said = f"regexp_replace(reason, {literal(told)}, {literal(chr(92) + '1an erased student)')}, 'g') AS reason"
-    return ", ".join(said if column == "reason" and ids else column for column, _ in columns)
+def _columns(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
+    """The tables of an open database file that hold students' ids, each with the expression for the id, as SQL."""
+    found = []
+    for (schema, name), table in schemas.existing(con).items():
+        if (schema, name) == ("ops", "rejects"):
+            found.append((f"{schema}.{name}", f"CASE WHEN set_name IN ({_SETS}) THEN id END"))
+        elif STUDENT_ID in {column for column, _ in table.columns}:
+            found.append((f"{schema}.{name}", STUDENT_ID))
+    return found

@@ -122,8 +122,8 @@ def unproven(manifest: Manifest) -> str:
     reasons = []
     for w in manifest.walks:
         if manifest.proof(w.set) is None:
-            unclear = [a for a in manifest.absences if a.set == w.set and a.answer == "unclear"]
-            why = f"no clean answer about id {unclear[0].id}" if unclear else "; ".join(w.spoiled)
+            unclear = any(a.set == w.set and a.answer == "unclear" for a in manifest.absences)
+            why = "no clean answer about a missing record" if unclear else "; ".join(w.spoiled)
             reasons.append(f"{w.set} could not be proven complete ({why}), so nothing was removed from them")
     return ". ".join(reasons)
 

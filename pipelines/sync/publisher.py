@@ -18,7 +18,6 @@ from pipelines.settings import Settings
 from pipelines.store import checks, ops
 from pipelines.store.database import transaction
 from pipelines.store.parts import Parts
-from pipelines.store.published.clean_copy import clean
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync.landings import Landings
 from pipelines.views import catalog, terms, thresholds
@@ -41,13 +40,10 @@ class Publisher:
         self.pseudonymous = Pseudonymous(warehouse, wanted=settings.pseudonymous)
         self.parts = Parts(warehouse)
 
-    def publish(
-        self, *, shown_from: date | None = None, merged_since: date | None = None, cleaned: bool = False
-    ) -> Report | None:
+    def publish(self, *, shown_from: date | None = None, merged_since: date | None = None) -> Report | None:
         """Check the next file, then swap it in; its views show the lake from the day `shown_from` on (None: all of it).
 
         `merged_since` is the first day that the merge changed in a file that was checked before (None: all of it).
-        `cleaned` swaps in a copy without remains of what this process handled before (`store.published.clean_copy`).
 
         If the pseudonymous file cannot be made, the published file is still swapped in, with a warning in the log.
         Returns the morning page, or None if none could be made. Raises CheckError, or SettingError for a malformed
@@ -68,8 +64,6 @@ class Publisher:
             found = checks.examine(con, lake, days, merged_since)
             if broken := [sentence for sentences in found.values() for sentence in sentences]:
                 raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
-        if cleaned:
-            clean(warehouse.next, warehouse.scratch)
         prepared = self.pseudonymous.prepare(warehouse.next, self.clock())
         warehouse.swap()
         if prepared:  # prepared before the first swap, so that the two swaps are only a moment apart
@@ -93,6 +87,14 @@ class Publisher:
         self.pseudonymous.keep_up(self.clock())
         self.parts.keep_up()
         access.keep_up(self.warehouse.root, self.settings.access_log_days, self.clock())
+
+    def renew(self) -> None:
+        """Make everything beside the published file again after an erasure. A morning page that cannot be made is
+        removed: the old one may name the student.
+        """
+        self.keep_up()
+        if self.write_report() is None:
+            (self.warehouse.root / report.FILE).unlink(missing_ok=True)
 
     def write_report(self, trouble: str = "") -> Report | None:
         """Make the morning page from the published file, with later `trouble` at its top. None if that fails."""

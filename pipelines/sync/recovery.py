@@ -56,7 +56,7 @@ class Recovery:
         """
         known = {(day, number) for day, record in self.lake.days().items() for number in record.landings}
         for path in (self.warehouse.published, *self.warehouse.kept()):
-            if self.warehouse.own.recognises(path, noting=False):
+            if self.warehouse.own.is_unmodified(path):
                 with suppress(DamagedError):  # `base` deals with it; an older file knows less, but may still know
                     known |= self.warehouse.recorded(path)
                     break
@@ -79,7 +79,8 @@ class Recovery:
             return False
         if not self.lake.days() and not self.landings.expired_days():
             return True
-        if not self.warehouse.own.recognises(self.warehouse.published, noting=False):
+        own, published = self.warehouse.own, self.warehouse.published
+        if not own.is_unmodified(published) or own.lacks_erasures(published):
             return False
         return not self.landings.discarded_days() & self.lake.days().keys() and self._holds_the_lake(
             self.warehouse.merged_days()
@@ -140,7 +141,7 @@ class Recovery:
                 try:
                     return self.warehouse.lost(path)
                 except DamagedError:
-                    self.warehouse.own.forget(path)
+                    continue
         return ()
 
     def recover_damaged(self) -> str | None:
@@ -150,7 +151,7 @@ class Recovery:
         """
         published = self.warehouse.published
         if published.is_file() and not self.warehouse.is_sound(thoroughly=True):
-            self.warehouse.own.forget(published)
+            self.warehouse.own.forget()
             self._restore_newest(self.warehouse.kept())
             return (
                 f"{published.name} was damaged. Run `rollbook sync` (or wait for the night): it first makes the file"
@@ -176,30 +177,20 @@ class Recovery:
 
     def _merged(self, path: Path) -> dict[date, str] | None:
         """The merged days of a file, if Rollbook wrote it and it can be read; else None."""
-        if not self.warehouse.own.recognises(path) and not self._adopted(path):
+        if not self.warehouse.own.is_unmodified(path):
             return None
         try:
             return self.warehouse.merged_days(path)
         except DamagedError:
-            self.warehouse.own.forget(path)
             return None
-
-    def _adopted(self, path: Path) -> bool:
-        """If expired days are at stake, accept a sound file without notes as ours: an old Rollbook kept no notes."""
-        own = self.warehouse.own
-        if own.is_there or not self.landings.expired_days() or not path.is_file():
-            return False
-        sound = [p for p in (self.warehouse.published, *self.warehouse.kept()) if p.is_file()]
-        own.note(*(p for p in sound if self.warehouse.is_sound(p, thoroughly=True)))
-        return own.recognises(path)
 
     def _restore_newest(self, kept: list[Path]) -> None:
         """Restore the newest sound kept file if the published one is lost or not ours."""
         own = self.warehouse.own
-        if own.recognises(self.warehouse.published):
+        if own.is_unmodified(self.warehouse.published):
             return
         for path in kept:
-            if own.recognises(path) and self.warehouse.is_sound(path, thoroughly=True):
+            if own.is_unmodified(path) and self.warehouse.is_sound(path, thoroughly=True):
                 self.warehouse.restore(path)
                 return
 
@@ -208,6 +199,7 @@ def _would_be_lost(days: list[date]) -> str:
     lost = f"{count_of(len(days), 'day')} ({days[0]} to {days[-1]})"
     return (
         f"The history of {lost} was only in a published file that is gone or damaged: their raw bodies have expired"
-        " (ROLLBOOK_KEEP_DAYS). Restore rollbook.duckdb and published/ from a backup, or give up these days with"
-        " `rollbook rebuild --accept-loss`. Landings fetched until then stay in raw/ and are merged afterwards"
+        " (ROLLBOOK_KEEP_DAYS). Restore rollbook.duckdb, published/ and private/ from the same backup (a file of any"
+        " night is recognised, but only with the key in private/), or give up these days with `rollbook rebuild"
+        " --accept-loss`. Landings fetched until then stay in raw/ and are merged afterwards"
     )

@@ -25,7 +25,7 @@ from pipelines.store.database import reuse_instances
 from pipelines.store.lake import DayRecord
 from pipelines.store.staged_lake import StagedLake
 from pipelines.store.warehouse import Warehouse
-from pipelines.sync import erasing, messages, policy
+from pipelines.sync import messages, policy
 from pipelines.sync.composer import Composed, Composer
 from pipelines.sync.details import chosen
 from pipelines.sync.landings import Landings
@@ -172,7 +172,7 @@ class Rollbook:
                         self.publisher.keep_up()
                     else:
                         self.recovery.sweep()
-                        erasing.finish_unless_expired(self.finish_erasure)
+                        self.erasure.clean()
                     yield
                 finally:
                     self.is_writer = False
@@ -182,14 +182,16 @@ class Rollbook:
         return self.clock().astimezone(self.settings.zone).date()
 
     @stage
-    def recover(self) -> None:
+    def recover(self) -> Certificate | None:
         """Bring the warehouse to the state that all counted landings imply, before any decision (G4).
 
         Missing or outdated days of the lake are recomposed; the published file is merged from the newest sound one that
-        Rollbook wrote, or made from the lake if there is none. Raises ExpiredError, and LostError.
+        Rollbook wrote, or made from the lake if there is none. Erased students are removed first from whatever still
+        holds them; returns the certificate of an erasure that was under way. Raises ExpiredError, and LostError.
         """
         self.recovery.sweep()
-        self.finish_erasure()
+        self.erasure.progress = self.progress
+        self.erasure.clean()
         self.recovery.check_raw()
         self.recovery.recover_lake()
         base = self.recovery.base()
@@ -202,11 +204,11 @@ class Rollbook:
                     raise
                 self._merge(Base(None), full_refresh=True)  # the file's content is wrong, so start from the lake alone
                 self.publish()
+        if self.raw.memory.read().pending is not None:
+            self.publisher.renew()
+        certificate = self.erasure.finish()
         self._decide(self.landings.undecided())
-
-    def finish_erasure(self) -> Certificate | None:
-        """Finish removing erased students; returns the certificate of the erasure in progress, if any."""
-        return erasing.finish(self, full_refresh=lambda: self._merge(Base(None), full_refresh=True))
+        return certificate
 
     def start_ahead(self) -> None:
         """Start the second process of a large sync, to be ready for the first page. Needs neither lock nor key."""

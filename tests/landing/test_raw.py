@@ -257,7 +257,7 @@ def test_half_a_surrogate_pair_costs_its_record_and_not_the_page(raw: RawStore) 
 
 
 def test_a_verdict_is_written_with_its_reason_and_counts(raw: RawStore) -> None:
-    counts = (TableCounts(table="students", before=10, added=1, changed=2, removed=0, sample=(3,)),)
+    counts = (TableCounts(table="students", before=10, added=1, changed=2, removed=0),)
     done = land(raw)
     drift = (Drift(set="students", field="house", type="string", count=4),)
     judged = raw.record_verdict(

@@ -297,7 +297,7 @@ def test_a_column_declared_after_days_are_gone_keeps_their_history(
                 assert "class_room" not in {r[0] for r in con.execute("DESCRIBE history.classes").fetchall()}
                 versions = con.execute("SELECT class_id, valid_from, valid_to FROM history.classes").fetchall()
             shutil.copy(book.warehouse.next, house.published)
-            book.warehouse.own.note(house.published)
+            book.warehouse.own.mark(house.published)
     assert sorted(versions) == [(i, night(1), None) for i in (501, 502, 503)]
     thinned.play(1)
     assert house.query(rooms) == [

@@ -147,11 +147,8 @@ def test_a_file_that_cannot_be_read_names_the_command_that_helps(lake: Lake, fil
         lake.scan(TABLES["students"], records)
 
 
-def test_the_files_are_zstd_and_a_preview_shows_nothing_personal(lake: Lake, file: Path) -> None:
+def test_the_files_are_zstd(file: Path) -> None:
     assert pq.read_metadata(file).row_group(0).column(0).compression == "ZSTD"
-    shown = lake.preview(TABLES["students"], DAY)
-    assert [r["student_id"] for r in shown] == [1, 2, 3, 4, 5]
-    assert set(shown[0]) == {"student_id", "registration_date", "is_registered"}
 
 
 @pytest.mark.parametrize(

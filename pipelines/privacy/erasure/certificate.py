@@ -19,7 +19,7 @@ LABELS = {
     "days": "days of the lake, rewritten in snapshots/",
     "rows": "rows of the published file, removed",
     "expired": "expired days, of which only the history is left",
-    "versions": "published files, replaced or removed",
+    "versions": "published files, made again",
     "altered": "altered copies in build/, removed",
     "exports": "files in exports/, deleted whatever they hold",
     "codes": "codes of the pseudonymous file, deleted",
@@ -30,8 +30,8 @@ LABELS = {
 }
 TO_DO = (
     "Backups of the warehouse, of raw/ and of Dagster's folder still hold the student: delete them, or let them expire,"
-    " and note by when. After a restore, the next sync removes the student from raw/ and snapshots/ again, as long as"
-    " private/erasures/ is the latest one.",
+    " and note by when. After a restore, the next sync removes the student from raw/, snapshots/ and published/ again,"
+    " as long as private/erasures/ is the latest one.",
     "The copy in an object store (ROLLBOOK_LAKE), if there is one, is updated when the erasure ends: `rollbook"
     " mirror status` says whether it was. Old versions that the store keeps still hold the student: delete them.",
     "Copies taken elsewhere are yours to find: files written with `rollbook export --out`, exports that somebody moved"

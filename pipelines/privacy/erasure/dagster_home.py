@@ -1,8 +1,7 @@
 """Removes students from Dagster's own records.
 
-Names never get there (G12). Ids do: snapshot previews show the first rows of a day, the table of a hold shows some ids,
-and a few log lines name the student that was fetched. All of it is text in SQLite files and logs below Dagster's
-folder. A preview's row is removed whole, an id elsewhere is replaced; runs, events and their counts stay.
+Names never get there (G12), and metadata and checks hold counts only. A few log lines give the id of the student that
+was fetched. They are text in SQLite files and logs below Dagster's folder: the id is replaced.
 """
 
 from __future__ import annotations
@@ -20,11 +19,8 @@ Gone = Callable[[int], bool]
 ERASED = "(erased)"
 WAIT_SECONDS = 30.0
 
-# A Markdown table in JSON, possibly escaped twice: each line break is one or more backslashes and an n.
-_ROW = re.compile(r'(?P<line>\\+n|\n)\| (?P<id>\d+) \|.*?\|(?=\\+n\||\n|\\*"|$)')
-_SOME_IDS = re.compile(r"(?P<before>\| )(?P<ids>\d+(?:, \d+)*)(?P<after> \|)")
-_TOLD = re.compile(r"(?P<before>\bstudents? |about id |details of student )(?P<id>\d+)\b")
-_HINTS = ("student", "about id ")
+_TOLD = re.compile(r"(?P<before>\bstudents? |details of student )(?P<id>\d+)\b")
+_HINT = "student"
 
 
 def take_out(home: Path, gone: Gone) -> tuple[int, int]:
@@ -48,17 +44,7 @@ def take_out(home: Path, gone: Gone) -> tuple[int, int]:
 
 def cleaned(text: str, gone: Gone) -> str:
     """Return a text from Dagster's records without students who are `gone`."""
-    if not any(hint in text for hint in _HINTS):
-        return text
-    if "student_id" in text:
-        text = _ROW.sub(lambda m: "" if gone(int(m["id"])) else m[0], text)
-    if "some of the ids" in text:
-        text = _SOME_IDS.sub(lambda m: f"{m['before']}{_others(m['ids'], gone)}{m['after']}", text)
     return _TOLD.sub(lambda m: f"{m['before']}{ERASED}" if gone(int(m["id"])) else m[0], text)
-
-
-def _others(ids: str, gone: Gone) -> str:
-    return ", ".join(i for i in ids.split(", ") if not gone(int(i)))
 
 
 def _is_log(path: Path) -> bool:
@@ -96,8 +82,7 @@ def _changes(con: sqlite3.Connection, gone: Gone) -> Iterator[tuple[str, str, in
     for table in tables:
         columns = [row[1] for row in con.execute(f'PRAGMA table_info("{table}")') if "INT" not in row[2].upper()]
         for column in columns:
-            like = " OR ".join(f"\"{column}\" LIKE '%{hint}%'" for hint in _HINTS)
-            query = f'SELECT rowid, "{column}" FROM "{table}" WHERE {like}'
+            query = f"""SELECT rowid, "{column}" FROM "{table}" WHERE "{column}" LIKE '%{_HINT}%'"""
             for rowid, text in con.execute(query).fetchall():
                 if isinstance(text, str) and (left := cleaned(text, gone)) != text:
                     yield table, column, rowid, left

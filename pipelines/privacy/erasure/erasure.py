@@ -2,11 +2,13 @@
 
     find      count what holds the student; nothing is written
     begin     record the student's keyed hash, and that this erasure is under way
-    finish    remove all erased students from all that still holds them, publish, and write the certificate
+    clean     remove all erased students from the landings, the lake and the published files
+    finish    remove what else holds the student, and write the certificate
 
-From `begin` on, the next writer finishes an erasure that was killed: `finish` is idempotent and works from what it
-finds, not from recorded steps. Each landing and each day of the lake records how many erasures it includes, so one
-restored from an old backup is found, too. Students are matched by keyed hash only, so the journal names nobody.
+From `begin` on, recovery does the rest (`sync.rollbook.Rollbook.recover`), also after a kill: `clean` and `finish` are
+idempotent and work from what they find, not from recorded steps. Each landing, each day of the lake and each published
+file records how many erasures it includes, so one restored from an old backup is found, too. Students are matched by
+keyed hash only, so the journal names nobody.
 
 Other modules that hold something about a student add a function to `holders.HOLDERS`.
 """
@@ -20,10 +22,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+import duckdb
 import msgspec
 
 from pipelines import files
-from pipelines.errors import ArgumentError, DamagedError, ExpiredError
+from pipelines.errors import ArgumentError, BusyError, DamagedError
 from pipelines.export import exported
 from pipelines.flatten import drift_of_student
 from pipelines.landing.erased import Erased, LegalHold, Matcher, Pending, Remembered, keyed, name_hash
@@ -34,10 +37,12 @@ from pipelines.privacy.erasure.certificate import Certificate
 from pipelines.privacy.erasure.holders import HOLDERS
 from pipelines.store import ops, without
 from pipelines.store.database import connect, count
-from pipelines.store.lake import DayRecord
+from pipelines.store.published import versions
+from pipelines.store.published.clean_copy import clean
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import Warehouse
 from pipelines.tables import SETS
+from pipelines.views import catalog
 
 log = logging.getLogger(__name__)
 sql = statements("pipelines.privacy")
@@ -104,7 +109,7 @@ class Erasure:
             "rejects": sum(f.rejects for f in landings.values()),
             "searches": sum(f.absences for f in landings.values()),
             "days": days,
-            "rows": sum(rows.values()),
+            "rows": rows,
             "expired": len(self.raw.expired() - set(self.raw.days())),
             "versions": len(self.warehouse.versions.all()),
             "altered": len(list(self._altered())),
@@ -173,26 +178,20 @@ class Erasure:
         pending = Pending(reason=reason, began_at=now, found=holdings.counts, home=str(home or ""))
         self.memory.write(msgspec.structs.replace(found, erased=(*found.erased, erased), pending=pending))
 
-    def finish(self, publish: Callable[[], bool]) -> Certificate | None:
-        """Remove all erased students from all that still holds them; returns the certificate of a pending erasure.
+    def clean(self) -> None:
+        """Remove all erased students from the landings, the lake and the published files that still hold them.
 
-        `publish` checks and publishes the next file, and returns whether the morning page was made again. Raises
-        DamagedError for a landing that cannot be read, or when private/erasures/ is older than the landings.
+        So a backup from before an erasure is cleaned before it is read. Raises DamagedError for a landing that cannot
+        be read, or when private/erasures/ is older than the landings.
         """
-        remembered = self.memory.read()
         folders = list(self.raw.folders())
         self.memory.check(max((f.manifest.erasures for f in folders), default=0))
-        erasures = len(remembered.erased)
-        if not erasures:
-            return None
-        gone = self.memory.matcher()
-        self._rewrite_landings(gone, erasures)
-        days = self._days_without(gone, erasures)
-        if remembered.pending is None:
-            self._move_in(days)
-            return None
-        self._replace_file(gone, days, publish)
-        return self._certify(remembered, remembered.pending, gone)
+        erasures = self.memory.count
+        if erasures:
+            gone = self.memory.matcher()
+            self._rewrite_landings(gone, erasures)
+            self._rewrite_days(gone, erasures)
+            self._replace_files(gone)
 
     def _rewrite_landings(self, gone: Matcher, erasures: int) -> None:
         """Rewrite the landings that include fewer erasures. All are read before the first is changed."""
@@ -208,11 +207,10 @@ class Erasure:
             rewrite(each, gone, erasures, drift_of_student)
             self._tell("landings", number, len(found))
 
-    def _days_without(self, gone: Matcher, erasures: int) -> list[tuple[DayRecord, dict[str, Path]]]:
-        """Rewrite, in the staging folder, the days of the lake that include fewer erasures."""
+    def _rewrite_days(self, gone: Matcher, erasures: int) -> None:
+        """Rewrite the days of the lake that include fewer erasures."""
         lake, aside = self.warehouse.lake, files.empty(self.warehouse.staged_lake)
         behind = [record for record in lake.days().values() if record.erasures < erasures]
-        made = []
         with self.warehouse.computing() as con:
             for number, record in enumerate(behind, start=1):
                 paths: dict[str, Path] = {}
@@ -223,42 +221,42 @@ class Erasure:
                 except DamagedError:
                     lake.drop([record.snapshot_date])  # recovery recomposes it from the landings
                     continue
-                made.append((msgspec.structs.replace(left, erasures=erasures), paths))
+                lake.put(msgspec.structs.replace(left, erasures=erasures), paths)
                 self._tell("days", number, len(behind))
-        return made
 
-    def _move_in(self, days: list[tuple[DayRecord, dict[str, Path]]]) -> None:
-        for record, paths in days:
-            self.warehouse.lake.put(record, paths)
-
-    def _replace_file(
-        self, gone: Matcher, days: list[tuple[DayRecord, dict[str, Path]]], publish: Callable[[], bool]
-    ) -> None:
-        """Publish a copy of the newest sound file without the erased students; remove all other versions."""
+    def _replace_files(self, gone: Matcher) -> None:
+        """Replace the published files that were written before the last erasure by copies without the students."""
         warehouse = self.warehouse
-        sources = [p for p in (warehouse.published, *warehouse.kept()) if warehouse.own.recognises(p)]
-        source = next((p for p in sources if warehouse.is_sound(p, thoroughly=True)), None)
-        if source is not None:
-            students = without.gone_in_file(source, warehouse.scratch, gone.__contains__)
-            moved = {record.snapshot_date for record, _ in days}
-            present = [r for r in warehouse.lake.days().values() if r.snapshot_date not in moved]
-            digests = {r.was: r.digest for r in (*present, *(record for record, _ in days)) if r.was}
+        there = (warehouse.published, *warehouse.kept())
+        behind = [path for path in there if warehouse.own.lacks_erasures(path)]
+        digests = {r.was: r.digest for r in warehouse.lake.days().values() if r.was}
+        for number, path in enumerate(behind, start=1):
             warehouse.drop_next()
-            self._tell("tables", 0, 1)
-            without.file_without(source, warehouse.next, warehouse.scratch, students, digests)
-            with connect(warehouse.next, scratch=warehouse.scratch) as con:
+            warehouse.own.copy(path, warehouse.next)
+            with warehouse.finishing() as con:
+                without.remove_from_file(con, gone.__contains__, digests)
                 ops.record(con, self.raw, full_refresh=True)
-            self._tell("tables", 1, 1)
-        elif expired := self.raw.expired() - set(self.raw.days()):
-            raise ExpiredError(_cannot_go_on(len(expired)))
-        self._move_in(days)
-        if source is None:
-            warehouse.published.unlink(missing_ok=True)  # recovery rebuilds it from the lake
-        elif not publish():
-            (warehouse.root / "report.html").unlink(missing_ok=True)  # the old page may name the student
-        warehouse.retire_all()
+                # A new version: the files beside it are made again. The macros answer for this version only.
+                catalog.create_macros(con, ops.stamp(con, self.clock()))
+            clean(warehouse.next, warehouse.scratch)
+            warehouse.replace(path)
+            self._tell("published files", number, len(behind))
+
+    def finish(self) -> Certificate | None:
+        """Remove what cannot be cleaned: altered files, and what else holds the student.
+
+        Requires that the published files are clean. Returns the certificate of the erasure that was under way, if any.
+        """
+        remembered = self.memory.read()
         for path in self._altered():
-            path.unlink()
+            if remembered.pending is not None or (remembered.erased and self._may_hold_erased(path)):
+                path.unlink()
+        if remembered.pending is None:
+            return None
+        for path in self.warehouse.kept():
+            if not self.warehouse.own.is_unmodified(path):
+                versions.remove(path)
+        return self._certify(remembered, remembered.pending, self.memory.matcher())
 
     def _certify(self, remembered: Remembered, pending: Pending, gone: Matcher) -> Certificate:
         """Delete and clean what a publish does not replace; returns the certificate."""
@@ -296,11 +294,11 @@ class Erasure:
         self._found = None
         return certificate
 
-    def _of_published(self, student: int) -> tuple[dict[str, int], tuple[Name, ...], int]:
-        """From the published file: rows by table, the student's names, and how many others share an identifier."""
+    def _of_published(self, student: int) -> tuple[int, tuple[Name, ...], int]:
+        """From the published file: the rows, the student's names, and how many others share an identifier."""
         published, scratch = self.warehouse.published, self.warehouse.scratch
         if not published.is_file():
-            return {}, (), 0
+            return 0, (), 0
         rows = without.rows_in_file(published, scratch, [student])
         with connect(published, scratch=scratch, read_only=True) as con:
             known = con.execute(sql("names_of_student"), {"student": student}).fetchall()
@@ -315,6 +313,17 @@ class Erasure:
     def _altered(self) -> Iterator[Path]:
         """Copies of published files that somebody altered: they may hold anybody."""
         return (path for path in self.warehouse.altered.glob("*") if path.is_file())
+
+    def _may_hold_erased(self, path: Path) -> bool:
+        """Whether an altered copy holds an erased student, or cannot be read."""
+        gone = self.memory.matcher()
+        try:
+            with connect(path, scratch=self.warehouse.scratch, read_only=True) as con:
+                return bool(without.gone_in_file(con, gone.__contains__))
+        except BusyError:  # still open in another program: the next writer looks again
+            return False
+        except (DamagedError, duckdb.Error):
+            return True
 
     def _tell(self, what: str, done: int, total: int) -> None:
         if self.progress is not None:
@@ -336,12 +345,4 @@ def _refused(hold: LegalHold) -> str:
     return (
         f"This student has been under a legal hold since {hold.since:%Y-%m-%d} ({hold.reason}), so nothing was erased."
         " Once it is over, lift it with `rollbook hold-erasure STUDENT --lift`"
-    )
-
-
-def _cannot_go_on(days: int) -> str:
-    return (
-        f"An erasure is under way, and no published file is left to finish it with: it alone had the history of {days}"
-        " expired days. Put rollbook.duckdb and published/ back from a backup; the next sync then removes the student"
-        " from it. To go on without these days: `rollbook rebuild --accept-loss`"
     )

@@ -1,102 +1,96 @@
-"""Recognises the database files that Rollbook wrote, if they are unchanged.
+"""Recognises the database files that this warehouse wrote, if they are unchanged.
 
 An analyst may open the published file for writing, a restore may replace it, a disk may truncate it. The writer never
-builds on such a file. `build/versions.json` lists what Rollbook wrote: size, mtime and inode, which are cheap to
-compare, and the digest, for a file that was only copied or moved.
+builds on such a file. Each file ends with a mark, after what DuckDB reads: how many students had been erased when the
+file was written, and a keyed digest of everything before it. So a file of any age is recognised wherever it was copied
+to, and one that was edited, cut short or written by another warehouse is not.
+
+The key is the warehouse's own, in `private/erasures/` (`landing.erased`). Without it, no file can be proven to be ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hmac
+import os
+import shutil
 from pathlib import Path
 
-import msgspec
-
-from pipelines import files
+from pipelines.landing.erased import Memory
 from pipelines.store.published.versions import target
 
-FILE = "versions.json"
-# More versions than are ever kept: older files were deleted long ago.
-REMEMBERED = 12
-
-
-class OwnFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file as written. `mtime` is in nanoseconds; `sha256` is None until it is computed."""
-
-    size: int
-    mtime: int
-    inode: int
-    sha256: str | None
+# The mark: the number of erasures (big-endian), and the HMAC-SHA-256.
+_NUMBER, _DIGEST = 8, 32
+_MARK = _NUMBER + _DIGEST
+_CHUNK = 1 << 20
 
 
 class OwnFiles:
-    """The notes about the database files of one warehouse."""
+    """The files of one warehouse."""
 
-    def __init__(self, build: Path) -> None:
-        self.path = build / FILE
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        # Whether a file is ours, by its inode, modification time and size: a large file takes a while to read.
+        self._known: dict[tuple[int, int, int], bool] = {}
 
-    @property
-    def is_there(self) -> bool:
-        """Whether there are notes; a warehouse made by an earlier Rollbook has none."""
-        return self.path.exists()
+    def mark(self, file: Path) -> None:
+        """Mark a finished file that has no mark yet. The first time, this makes the warehouse's key."""
+        if not self.memory.read().key:
+            self.memory.write(self.memory.begun())
+        remembered = self.memory.read()
+        with file.open("ab") as opened:
+            opened.write(len(remembered.erased).to_bytes(_NUMBER, "big"))
+        with file.open("ab") as opened:
+            opened.write(_digest(file, bytes.fromhex(remembered.key), file.stat().st_size))
 
-    def forget(self, path: Path) -> None:
-        """Stop recognising a file that is damaged although its size and time are unchanged."""
-        if path.is_file():
-            inode = path.stat().st_ino
-            digests = {v.sha256 for v in self._load() if v.inode == inode and v.sha256}
-            self._save(v for v in self._load() if v.inode != inode and v.sha256 not in digests)
-
-    def forget_all(self) -> None:
-        """Stop recognising every file written so far."""
-        self._save(())
-
-    def note(self, *paths: Path, unread: bool = False) -> None:
-        """Record files as written by Rollbook, as they are now.
-
-        `unread` leaves the digests, which need a full read, to the next note of these files or the next writer.
-        """
-        self._save([*self._load(), *(_described(path, None if unread else files.digest(path)) for path in paths)])
-
-    def recognises(self, path: Path, *, noting: bool = True) -> bool:
-        """Whether a file is there and is what Rollbook wrote, byte for byte.
-
-        A copied or moved file is noted, so that the next check is cheap. Only a writer may note: others pass
-        `noting=False`.
-        """
+    def is_unmodified(self, path: Path) -> bool:
+        """Whether a file is there and is what this warehouse wrote, byte for byte."""
         file = target(path)
         if file is None or _has_wal(path) or _has_wal(file):
             return False
-        known = self._load()
-        stat = path.stat()
-        same = [v for v in known if (v.size, v.mtime, v.inode) == (stat.st_size, stat.st_mtime_ns, stat.st_ino)]
-        if same:
-            if noting and not any(v.sha256 for v in same):
-                self.note(path)
-            return True
-        if stat.st_size not in {v.size for v in known}:
+        stat = file.stat()
+        seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        if seen not in self._known:
+            self._known[seen] = self._is_marked(file, stat.st_size)
+        return self._known[seen]
+
+    def lacks_erasures(self, path: Path) -> bool:
+        """Whether a file is ours and was written before the last erasure, so that it may hold an erased student."""
+        erasures = self.memory.count
+        if not erasures or (file := target(path)) is None or file.stat().st_size < _MARK:
             return False
-        found = _described(path, files.digest(path))
-        if found.sha256 not in {v.sha256 for v in known}:
+        with file.open("rb") as opened:
+            opened.seek(-_MARK, os.SEEK_END)
+            number = int.from_bytes(opened.read(_NUMBER), "big")
+        return number < erasures and self.is_unmodified(path)
+
+    def copy(self, source: Path, copy: Path) -> None:
+        """Copy a file, to be changed: without its mark, if it is ours."""
+        shutil.copyfile(source, copy)
+        if self.is_unmodified(source):
+            os.truncate(copy, copy.stat().st_size - _MARK)
+
+    def forget(self) -> None:
+        """Read each file again before it is recognised: one of them is damaged."""
+        self._known.clear()
+
+    def _is_marked(self, file: Path, size: int) -> bool:
+        key = bytes.fromhex(self.memory.read().key)
+        if not key or size < _MARK:
             return False
-        if noting:
-            self._save([*known, found])
-        return True
-
-    def _load(self) -> list[OwnFile]:
-        try:
-            return msgspec.json.decode(self.path.read_bytes(), type=list[OwnFile])
-        except (OSError, msgspec.DecodeError):
-            return []
-
-    def _save(self, versions: Iterable[OwnFile]) -> None:
-        latest = list({(v.inode, v.mtime): v for v in versions}.values())[-REMEMBERED:]
-        files.write(self.path, msgspec.json.encode(latest))
+        with file.open("rb") as opened:
+            opened.seek(-_DIGEST, os.SEEK_END)
+            mark = opened.read()
+        return hmac.compare_digest(mark, _digest(file, key, size - _DIGEST))
 
 
-def _described(path: Path, sha256: str | None) -> OwnFile:
-    stat = path.stat()
-    return OwnFile(size=stat.st_size, mtime=stat.st_mtime_ns, inode=stat.st_ino, sha256=sha256)
+def _digest(file: Path, key: bytes, length: int) -> bytes:
+    """The keyed digest of a file's first `length` bytes."""
+    digest = hmac.new(key, b"database file:", "sha256")
+    with file.open("rb") as opened:
+        while length > 0 and (piece := opened.read(min(length, _CHUNK))):
+            digest.update(piece)
+            length -= len(piece)
+    return digest.digest()
 
 
 def _has_wal(path: Path) -> bool:

@@ -78,6 +78,13 @@ class Versions:
         files.sync(self.folder)
         return version
 
+    def replace(self, version: Path, file: Path) -> None:
+        """Move a finished file in, in the place of a kept version."""
+        file.chmod(self.mode)
+        files.sync(file)
+        file.replace(version)
+        files.sync(self.folder)
+
     def again(self, file: Path) -> Path:
         """Add a copy or hard link of a version that is here already, under a new name."""
         version = self._new_name()

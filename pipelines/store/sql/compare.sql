@@ -1,4 +1,4 @@
--- How many current rows of {{ table.name }} a new day adds, changes and removes, and a few of their ids.
+-- How many current rows of {{ table.name }} a new day adds, changes and removes.
 --
 -- Most rows are unchanged; only the others are looked up among the day's observations.
 WITH
@@ -38,6 +38,5 @@ evaluated AS (
 )
 SELECT
     (SELECT COUNT(*) FROM {{ current }}),
-    COUNT(*) FILTER (is_added), COUNT(*) FILTER (is_changed), COUNT(*) FILTER (is_removed),
-    LIST_SLICE(LIST_SORT(LIST(DISTINCT id) FILTER (is_removed OR is_changed)), 1, 5)
+    COUNT(*) FILTER (is_added), COUNT(*) FILTER (is_changed), COUNT(*) FILTER (is_removed)
 FROM evaluated

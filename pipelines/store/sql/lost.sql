@@ -1,4 +1,4 @@
--- How many rows {{ table.name }} had before, how many were added, changed and removed since, and some removed ids.
+-- How many rows {{ table.name }} had before, how many were added, changed and removed since.
 {% set old = before ~ "." ~ table.name %}
 {% set new = after ~ "." ~ table.name %}
 WITH gone AS (SELECT {{ m.names(table.key) }} FROM {{ old }} EXCEPT SELECT {{ m.names(table.key) }} FROM {{ new }}),
@@ -8,5 +8,4 @@ SELECT
     (SELECT COUNT(*) FROM {{ old }}),
     (SELECT COUNT(*) FROM fresh),
     (SELECT COUNT(*) FROM other) - (SELECT COUNT(*) FROM fresh),
-    (SELECT COUNT(*) FROM gone),
-    (SELECT LIST_SLICE(LIST_SORT(LIST(DISTINCT {{ table.parent_key }})), 1, 5) FROM gone)
+    (SELECT COUNT(*) FROM gone)

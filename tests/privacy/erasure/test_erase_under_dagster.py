@@ -18,6 +18,8 @@ from tests.support.wire.service import Asked, Reply
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_200)]
 
 OTHERS = 30
+# More completed than given: a contradiction, which a check of data quality reports.
+TOO_MANY = {"total_assignments": 2, "completed_assignments": 9, "completion_rate": 100.0, "average_score": 12.0}
 
 
 def received(house: House, number: int) -> list[tuple[object, ...]]:
@@ -34,11 +36,11 @@ def test_nights_around_an_erasure_are_green_and_hold_nothing_of_the_student(tmp_
         return reply
 
     with (
-        new_house([*students(OTHERS), canary.canary()], classes(2), hold_changed_percent="75") as house,
+        new_house([*students(OTHERS), canary.canary(summary=TOO_MANY)], classes(2), hold_changed_percent="75") as house,
         graph.job(house, home) as job,
     ):
         assert job.nightly(house, 1).success
-        assert canary.found(home)  # the id, in a preview
+        assert canary.found(home) == {}  # Dagster's records cannot be erased for certain, so no id gets there
         erase(house, 5, home=home)
         assert job.nightly(house, 2).success
         assert house.query("SELECT COUNT(*), COUNT(*) FILTER (student_id = 5) FROM history.students") == [(OTHERS, 0)]

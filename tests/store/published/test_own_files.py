@@ -1,66 +1,52 @@
-"""Which database files are Rollbook's own, by the notes about them."""
+"""Which database files are this warehouse's own, by the mark at their end."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
+from pipelines.landing.erased import Memory
 from pipelines.store.published.own_files import OwnFiles
 
-
-@pytest.fixture
-def own(tmp_path: Path) -> OwnFiles:
-    return OwnFiles(tmp_path)
+CONTENT = b"as Rollbook wrote it"
 
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     path = tmp_path / "rollbook.duckdb"
-    path.write_bytes(b"as Rollbook wrote it")
+    path.write_bytes(CONTENT)
     return path
 
 
-@pytest.fixture
-def copy(written: Path) -> Path:
-    return Path(shutil.copyfile(written, written.with_name("copy")))
+def own(folder: Path) -> OwnFiles:
+    return OwnFiles(Memory(folder / "private" / "erasures"))
 
 
-def test_a_file_and_its_copy_are_recognised_and_a_changed_one_is_not(own: OwnFiles, written: Path, copy: Path) -> None:
-    own.note(written)
-    assert own.recognises(written)
-    assert own.recognises(copy)
-    written.write_bytes(b"as another wrote it.")
-    assert not own.recognises(written)
+def test_a_marked_file_and_its_copies_are_recognised_and_no_other(tmp_path: Path, written: Path) -> None:
+    assert not own(tmp_path).is_unmodified(written)
+    own(tmp_path).mark(written)
+    copy = Path(shutil.copyfile(written, tmp_path / "copy"))
+    assert own(tmp_path).is_unmodified(written)
+    assert own(tmp_path).is_unmodified(copy)
+    own(tmp_path).copy(written, tmp_path / "next")
+    assert (tmp_path / "next").read_bytes() == CONTENT
+    own(tmp_path / "another").mark(tmp_path / "next")
+    assert not own(tmp_path).is_unmodified(tmp_path / "next")
+    whole = written.read_bytes()
+    for changed in (b"A" + whole[1:], whole[:-1], whole + b"x", whole[:-33] + b"x" + whole[-32:], whole[-32:], b""):
+        written.write_bytes(changed)
+        assert not own(tmp_path).is_unmodified(written)
+    shutil.rmtree(tmp_path / "private")
+    assert not own(tmp_path).is_unmodified(copy)
 
 
-def test_a_writer_that_finds_a_file_without_a_digest_reads_it(own: OwnFiles, written: Path, copy: Path) -> None:
-    own.note(written, unread=True)  # and the writer was killed before it read the file
-    assert own.recognises(written, noting=False)
-    assert not own.recognises(copy)
-    assert own.recognises(written)
-    assert own.recognises(copy)
-
-
-def test_the_digest_joins_what_was_noted_of_the_file_before(own: OwnFiles, written: Path) -> None:
-    own.note(written, unread=True)
-    own.note(written)
-    assert len(own.path.read_bytes().split(b'"inode"')) == 2
-
-
-def test_a_file_that_is_no_longer_vouched_for_takes_its_copies_with_it(
-    own: OwnFiles, written: Path, copy: Path
+def test_a_file_that_is_damaged_behind_its_time_and_size_is_found_once_it_is_read_again(
+    tmp_path: Path, written: Path
 ) -> None:
-    own.note(written)
-    assert own.recognises(copy)
-    own.forget(written)
-    assert not own.recognises(written)
-    assert not own.recognises(copy)
-
-
-def test_forgetting_an_unread_file_leaves_the_others_that_are_unread(own: OwnFiles, written: Path) -> None:
-    other = written.with_name("other")
-    other.write_bytes(b"another of Rollbook's")
-    own.note(written, other, unread=True)
-    own.forget(written)
-    assert own.recognises(other)
-    assert not own.recognises(written)
+    files = own(tmp_path)
+    files.mark(written)
+    assert files.is_unmodified(written)
+    with written.open("r+b") as opened:
+        opened.write(b"X")
+    files.forget()
+    assert not files.is_unmodified(written)

@@ -15,7 +15,7 @@ from pipelines.operations.prune import prune as prune_now
 from tests.support.nights import Expected, House, new_house, night, without_views
 from tests.support.records import Records, classes, student
 from tests.support.tiers import daily
-from tests.sync.recovery.losses import LISTED, change_rows, delete
+from tests.sync.recovery.losses import LISTED, change_rows, delete, lose_only_the_build_folder
 
 
 def tonight(number: int) -> Records:
@@ -46,11 +46,7 @@ def expired(house: House, expected: Expected, eight_nights: Path) -> Expected:
     return expected
 
 
-def lose_the_notes(house: House) -> None:
-    (house.warehouse / "build" / "versions.json").unlink()
-
-
-@pytest.mark.parametrize("loss", daily([delete, change_rows, lose_the_notes], delete))
+@pytest.mark.parametrize("loss", daily([delete, change_rows, lose_only_the_build_folder], delete))
 def test_expired_days_come_back_from_a_file_that_holds_them(
     house: House, expired: Expected, loss: Callable[[House], None]
 ) -> None:
@@ -83,6 +79,34 @@ def test_where_expired_days_would_be_lost_a_sync_lands_fails_and_says_so(house: 
     assert house.tables() == left.tables()
     house.at(10).sync()
     assert house.tables() == left.night(10, house.service.students, classes(4)).tables()
+
+
+def test_a_backup_of_the_published_files_is_recognised_however_old_it_is(
+    house: House, expired: Expected, tmp_path: Path
+) -> None:
+    shutil.copytree(house.warehouse / "published", tmp_path / "backup")
+    newest = house.published.readlink()
+    with without_views():
+        for _ in range(14):
+            house.at(8).sync(fresh=True)
+    house.at(9)
+    delete(house)
+    house.lose_kept()
+    with pytest.raises(ExpiredError, match="Restore rollbook.duckdb, published/ and private/ from the same backup"):
+        house.sync()
+    shutil.copytree(tmp_path / "backup", house.warehouse / "published", dirs_exist_ok=True)
+    house.published.symlink_to(newest)
+    house.at(10).sync()
+    days = house.query("SELECT snapshot_date FROM spans.days ORDER BY 1")
+    assert days == [(night(number),) for number in range(1, 11)]
+
+
+def test_without_the_warehouse_s_key_no_file_can_be_proven_to_be_its_own(house: House, expired: Expected) -> None:
+    shutil.rmtree(house.warehouse / "private")
+    before = house.published.read_bytes()
+    with pytest.raises(ExpiredError, match="a file of any night is recognised, but only with the key in private/"):
+        house.sync()
+    assert house.published.read_bytes() == before
 
 
 @pytest.mark.slow

@@ -140,7 +140,7 @@ def test_a_moved_warehouse_is_recognised_and_not_made_again(house: House, tmp_pa
 
 
 def test_a_file_of_unknown_origin_in_an_empty_warehouse_is_neither_read_nor_replaced(house: House) -> None:
-    for made in ("raw", "snapshots", "build"):
+    for made in ("raw", "snapshots", "private"):
         shutil.rmtree(house.warehouse / made)
     before = house.published.read_bytes()
     with pytest.raises(DamagedError, match="Restore raw/ from a backup and run `rollbook rebuild`, or move that file"):
