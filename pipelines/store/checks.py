@@ -91,23 +91,24 @@ def _overlapping(con: duckdb.DuckDBPyConnection, examined: Examined, table: Tabl
 
 
 def _landed(con: duckdb.DuckDBPyConnection, examined: Examined) -> Found:
-    """On days whose last landing was proven, each received record is a row or a reject in the day's snapshot.
+    """On days whose only landing was proven, each received record is a row or a reject in the day's snapshot.
 
     Distinct ids are counted, which the walk and flattening read in the same way: repeated records do not matter, and
-    only Rollbook itself can lose one.
+    only Rollbook itself can lose one. On a day with several landings, a record may be neither: one landing stated it
+    absent, and a later one has it refused.
     """
     found, lake = [], examined.lake
     for record in examined.days:
-        day = record.snapshot_date
+        day, landings = record.snapshot_date, record.landings
         row = con.execute(
             """
             SELECT SUM(received - repeated + slipped) FROM ops.sync_sets
             WHERE snapshot_date = $day AND landing = $landing
             HAVING BOOL_AND(proven)
         """,
-            {"day": day, "landing": record.landings[-1]},
+            {"day": day, "landing": landings[-1]},
         ).fetchone()
-        if row is None:
+        if row is None or len(landings) > 1:
             continue
         listed = ", ".join(f"'{s}'" for s in WALKED)
         of_records = f"set_name IN ({listed}) AND table_name IS NULL"

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.errors import HeldError
 from pipelines.landing.manifest import Verdict
-from tests.support.nights import House, night
+from tests.support.nights import House, new_house, night, without_views
 from tests.support.records import Records, classes, student, students
 from tests.support.warehouses.holds import first_night, is_held
 from tests.support.wire import faults
@@ -65,6 +65,16 @@ def test_a_record_that_was_absent_earlier_on_the_day_comes_back_with_what_it_sta
         expected.night(2, listed, house.service.classes)
         assert house.tables() == expected.tables()
     assert rows_changed(house) == (2, 0, 0)
+
+
+def test_a_record_that_was_absent_earlier_on_the_day_and_is_then_refused_stays_absent() -> None:
+    with without_views(checked=True), new_house() as house:
+        expected = first_night(house, students(30))
+        for listed, bad in ((students(27, first=4), ()), (refused(students(30)), (1, 2, 3))):
+            house.night(2, listed)
+            expected.night(2, listed, house.service.classes, refused=bad)
+            assert house.tables() == expected.tables()
+        assert rows_changed(house) == (0, 0, 0)
 
 
 def test_a_landing_of_an_earlier_day_is_counted_by_what_it_changes_for_readers(house: House) -> None:
