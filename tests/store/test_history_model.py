@@ -15,23 +15,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines.flatten import flatten
-from pipelines.landing.manifest import Landed, Proof
+from pipelines.landing.manifest import Manifest, Proof, Verdict, Walk
 from pipelines.store import schema
 from pipelines.store.history.engine import History
 from pipelines.store.history.table import changes as changes_of
-from pipelines.store.lake import Lake, Part, Staged, compose
 from pipelines.store.ops import stamp
 from pipelines.store.scope import ONE
-from pipelines.store.staging import Staging
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table
+from tests.landing.landings import add, manifest
 from tests.support.models import model
 from tests.support.tiers import daily
+from tests.support.warehouses.fortnight import rollbook
 
 FIRST = date(2026, 11, 1)
 NAMES = ("students", "student_activity", "student_classes")
 WATCHED = {n: TABLES[n] for n in NAMES}
+CLOCK = "days_since_last_activity"
 
 # One record on one day: refused, or (email, activity, classes); None is silence.
 activity = st.one_of(st.none(), st.integers(0, 1))
@@ -44,52 +44,77 @@ record = st.one_of(
     st.tuples(st.just("x@e"), st.just(0), st.just([(1, "a")])),
 )
 
-Landing = tuple[bool, dict[int, Any]]  # whether it was proven, and what it showed of each student
+# Of a landing: whether it was proven, what it showed of each student, and whether it was held and approved last of all.
+Landing = tuple[bool, dict[int, Any], bool]
 Story = list[tuple[int, Landing]]  # the landings by their day, in the order of their arrival
 
 # Hypothesis likes its dictionaries small; here a record is as often there as not.
 shown = st.fixed_dictionaries({n: st.one_of(st.none(), record) for n in (1, 2, 3)})
-landing = st.tuples(st.booleans(), shown.map(lambda s: {n: stated for n, stated in s.items() if stated is not None}))
-stories = st.lists(st.tuples(st.integers(0, 6), landing), min_size=5, max_size=12)
+listed = shown.map(lambda s: {n: stated for n, stated in s.items() if stated is not None})
+landing = st.tuples(st.booleans(), listed, st.sampled_from([False, False, False, True]))
+# Few days, so that most have several landings.
+stories = st.lists(st.tuples(st.integers(0, 4), landing), min_size=5, max_size=12)
 
-PLAIN = ("x@e", 0, [(1, "a")])
-OTHER = ("y@e", 1, [(1, "b"), (2, "a")])
+PLAIN, UNSTATED = ("x@e", 0, [(1, "a")]), ("x@e", None, None)
+NOW, LATE = False, True
 # Where the simple splice between table-wide neighbours goes wrong: each key has neighbours of its own.
 TRAPS: dict[str, Story] = {
-    "an unproven day hides it, a proven one ends it": [(0, (True, {1: PLAIN})), (1, (False, {})), (2, (True, {}))],
+    "an unproven day hides it, a proven one ends it": [
+        (0, (True, {1: PLAIN}, NOW)),
+        (1, (False, {}, NOW)),
+        (2, (True, {}, NOW)),
+    ],
     "the proven day in between comes last": [
-        (0, (True, {1: PLAIN})),
-        (1, (False, {})),
-        (3, (True, {})),
-        (2, (True, {})),
+        (0, (True, {1: PLAIN}, NOW)),
+        (1, (False, {}, NOW)),
+        (3, (True, {}, NOW)),
+        (2, (True, {}, NOW)),
     ],
-    "a refused day keeps it": [(0, (True, {1: PLAIN})), (2, (True, {1: PLAIN})), (1, (True, {1: "refused"}))],
+    "a refused day keeps it": [
+        (0, (True, {1: PLAIN}, NOW)),
+        (2, (True, {1: PLAIN}, NOW)),
+        (1, (True, {1: "refused"}, NOW)),
+    ],
     "silence, absence, silence": [
-        (0, (True, {1: PLAIN})),
-        (1, (True, {1: ("x@e", None, None)})),
-        (2, (True, {})),
-        (3, (True, {1: ("x@e", None, None)})),
+        (0, (True, {1: PLAIN}, NOW)),
+        (1, (True, {1: UNSTATED}, NOW)),
+        (2, (True, {}, NOW)),
+        (3, (True, {1: UNSTATED}, NOW)),
     ],
-    "a proof that a correction brings": [(0, (True, {1: PLAIN})), (1, (False, {})), (2, (False, {})), (1, (True, {}))],
-    "unstated on the same day": [
-        (0, (True, {1: PLAIN})),
-        (1, (True, {1: OTHER})),
-        (1, (True, {1: ("z@e", None, None)})),
+    "a proof that a correction brings": [
+        (0, (True, {1: PLAIN}, NOW)),
+        (1, (False, {}, NOW)),
+        (2, (False, {}, NOW)),
+        (1, (True, {}, NOW)),
     ],
-    "refused on the same day": [(1, (True, {1: OTHER, 2: PLAIN})), (1, (True, {1: "refused", 2: PLAIN}))],
-    "absent, then silent on the same day": [
-        (0, (True, {1: PLAIN})),
-        (1, (True, {})),
-        (1, (False, {1: ("x@e", None, None)})),
-        (2, (True, {1: ("x@e", None, None)})),
+    "a neighbour's statement comes late": [
+        (0, (True, {1: PLAIN}, NOW)),
+        (4, (True, {1: PLAIN}, NOW)),
+        (2, (True, {}, NOW)),
     ],
-    "absent, then refused on the same day": [(0, (True, {1: PLAIN})), (1, (True, {})), (1, (True, {1: "refused"}))],
-    "gone by a proof of the same day": [
-        (0, (True, {2: PLAIN})),
-        (1, (False, {1: PLAIN, 2: PLAIN})),
-        (1, (True, {2: PLAIN})),
+    # Landings of one day add up.
+    "a second proven landing leaves it unstated": [(0, (True, {1: PLAIN}, NOW)), (0, (True, {1: UNSTATED}, NOW))],
+    "a second proven landing refuses it": [(0, (True, {1: PLAIN, 2: PLAIN}, NOW)), (0, (True, {1: "refused"}, NOW))],
+    "what was held is approved after a later landing": [
+        (0, (True, {1: PLAIN, 2: PLAIN}, LATE)),
+        (0, (True, {1: UNSTATED}, NOW)),
+        (1, (True, {1: PLAIN}, NOW)),
     ],
-    "a neighbour's statement comes late": [(0, (True, {1: PLAIN})), (4, (True, {1: PLAIN})), (2, (True, {}))],
+    "a second proof ends what the first landing added": [
+        (0, (True, {2: PLAIN}, NOW)),
+        (1, (False, {1: PLAIN, 2: PLAIN}, NOW)),
+        (1, (True, {2: PLAIN}, NOW)),
+    ],
+    "a first landing lacks it, a second refuses it": [
+        (0, (True, {1: PLAIN}, NOW)),
+        (1, (True, {}, NOW)),
+        (1, (True, {1: "refused"}, NOW)),
+    ],
+    "a first landing lacks it, a second leaves it unstated": [
+        (0, (True, {1: PLAIN}, NOW)),
+        (1, (True, {}, NOW)),
+        (1, (False, {1: UNSTATED}, NOW)),
+    ],
 }
 
 
@@ -113,13 +138,14 @@ def _record(number: int, stated: Any, clock: int) -> dict[str, Any]:
     }
 
 
-def _model(number: int, stated: Any) -> dict[str, model.Stated] | None:
+def _model(number: int, stated: Any, clock: int) -> dict[str, Any] | None:
     if stated == "refused":
         return None
     email, count, listed = stated
     return {
         "students": {(number,): (email, "n", None, None, None, None, date(2026, 1, 1), 1)},
         "student_activity": None if count is None else {(number,): (None, None, count, None, None)},
+        CLOCK: None if count is None else {(number,): clock},
         "student_classes": None if listed is None else {(number, c): (t, None) for c, t in dict(listed).items()},
     }
 
@@ -129,30 +155,36 @@ def in_order(rows: Iterable[Any]) -> list[Any]:
 
 
 class World:
-    """A lake and a history in one folder; days are landed and caught up one at a time."""
+    """A warehouse's `raw/` and lake, and a history beside them; days are landed and caught up one at a time."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.lake = Lake(folder / "snapshots")
+        self.book = rollbook(folder)
+        self.book.warehouse.prepare()
+        self.lake = self.book.lake
         self.con = duckdb.connect()
         schema.ensure(self.con)
-        self.staged: dict[date, dict[int, tuple[Staged, Proof | None]]] = {}
 
-    def land(self, day: date, number: int, *, proven: bool, records: dict[int, Any]) -> None:
-        """Put one landing into its day of the lake."""
-        staging = Staging(self.folder / f"stage-{day}-{number}")
-        body = json.dumps({"data": [_record(n, stated, number + day.day) for n, stated in records.items()]})
-        for batch in flatten("students", [Landed("students", "walk", 1, body.encode())]):
-            staging.add(batch.tables)
-        staging.close()
+    def land(self, day: date, *, proven: bool, records: dict[int, Any], held: bool, clock: int) -> Manifest:
+        """Land something, and make its day again from all that counts."""
+        listed = [_record(n, stated, clock) for n, stated in records.items()]
+        writer = self.book.raw.begin(day)
+        add(writer, "students", "walk", 1, json.dumps({"data": listed}).encode(), walk=1)
         n = len(records)
         proof = Proof(set="students", walk=1, total_count=n, unique_ids=n, pages=1, limit=100) if proven else None
-        landings = self.staged.setdefault(day, {})
-        landings[number] = (Staged(staging.folder, number, number * 2**40), proof)
-        proofs = {number: proof for number, (_, proof) in landings.items() if proof}
-        parts = [Part("students", tuple(staged for staged, _ in landings.values()), proofs)]
-        candidate = compose(self.con, day, parts, self.folder / "day")
-        self.lake.commit(candidate, landings, parts)
+        walk = Walk(set="students", walks=1, counted=(1,), proof=proof, total_count=n, received=n, distinct=n)
+        landed = writer.finish(manifest(walks=(walk,)))
+        return self.judge(landed, Verdict.HELD if held else Verdict.SYNCED if proven else Verdict.UNPROVEN)
+
+    def judge(self, landed: Manifest, verdict: Verdict) -> Manifest:
+        """Give a landing its verdict, and make its day again from all that counts."""
+        judged = self.book.raw.record_verdict(landed, verdict)
+        self.compose(judged.snapshot_date)
+        return judged
+
+    def compose(self, day: date) -> None:
+        """Make a day of the lake from what counts of it."""
+        if counted := self.book.landings.counted(day):
+            self.book.composer.recompose(counted)
 
     def catch_up(self) -> None:
         """Bring the history up to the lake, the fast way."""
@@ -173,13 +205,14 @@ class World:
 @pytest.fixture(autouse=True)
 def _few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     model.only(WATCHED, monkeypatch)
+    # Of three records, all may be refused.
+    monkeypatch.setattr("pipelines.sync.composer.check_reject_rate", lambda *_: "")
 
 
 def check(world: World, shown: list[model.Shown]) -> None:
     """All tables against the model, and against the definition over the lake."""
-    days = model.days_of(shown)
     for name, table in WATCHED.items():
-        want = model.versions(days, name)
+        want = model.versions(shown, name)
         assert world.history(name) == want, name
         assert world.rows(History(world.con, world.lake).definition(table)) == world.rows(f"FROM history.{name}")
         columns = tuple(c.name for c in table.tracked)
@@ -216,21 +249,6 @@ def travel(world: World, table: Table, want: set[Any], changes: set[Any]) -> Non
         assert world.rows(between, day, last) == in_order((c[0], c[2]) for c in changes if day < c[0] <= last)
 
 
-def _clocks(shown: list[model.Shown]) -> dict[int, int]:
-    """The untracked value each current record must carry: that of the last landing that stated it on its last day."""
-    clocks: dict[int, tuple[date, int]] = {}
-    days = model.days_of(shown)
-    for when, day in sorted(days.items()):
-        for (name, number), rows in day.items():
-            if name == "student_activity" and rows:
-                counted = [s for s in shown if s.day == when]
-                stating = [
-                    s.landing for s in counted if (s.records.get(number) or {}).get("student_activity") is not None
-                ]
-                clocks[number] = (when, max(stating) + when.day)
-    return {number: clock for number, (_, clock) in clocks.items()}
-
-
 @pytest.mark.parametrize("name", daily(TRAPS, "silence, absence, silence", "a proof that a correction brings"))
 def test_history_agrees_with_the_model_where_keys_have_neighbours_of_their_own(name: str) -> None:
     follow(TRAPS[name], lambda: True)
@@ -250,23 +268,29 @@ def follow(story: Story, now: Callable[[], bool]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
         shown: list[model.Shown] = []
-        numbers: dict[date, int] = {}
-        arriving = [(FIRST + timedelta(days=offset), *landing) for offset, landing in story]
-        for day, proven, records in arriving:
-            numbers[day] = numbers.get(day, 0) + 1
-            world.land(day, numbers[day], proven=proven, records=records)
-            shown.append(
-                model.Shown(day, numbers[day], proven, {n: _model(n, stated) for n, stated in records.items()})
-            )
+        waiting: list[Manifest] = []
+        for clock, (offset, (proven, records, held)) in enumerate(story):
+            day = FIRST + timedelta(days=offset)
+            landed = world.land(day, proven=proven, records=records, held=held, clock=clock)
+            stated = {n: _model(n, s, clock) for n, s in records.items()}
+            shown.append(model.Shown(day, landed.landing, proven, stated))
+            if held:
+                waiting.append(landed)
+            if now():
+                world.catch_up()
+        for landed in reversed(waiting):
+            world.judge(landed, Verdict.APPROVED)
             if now():
                 world.catch_up()
         world.catch_up()
         check(world, shown)
-        day, proven, records = arriving[-1]
-        world.land(day, numbers[day], proven=proven, records=records)  # again: the day stays as it is
+        for day in world.lake.days():  # a day that is made again is as it was
+            world.compose(day)
         assert History(world.con, world.lake).behind() == []
-        clocks = dict(world.rows("SELECT student_id, days_since_last_activity FROM main.student_activity"))
-        assert clocks == {n: c for n, c in _clocks(shown).items() if n in clocks}
+        clocks = model.versions(shown, CLOCK)
+        assert world.rows("SELECT student_id, days_since_last_activity FROM main.student_activity") == in_order(
+            (*key, clock) for key, clock, _, until in clocks if until is None
+        )
         live = {name: world.rows(f"FROM spans.{name}") for name in WATCHED}
         History(world.con, world.lake).rebuild()
         check(world, shown)

@@ -256,7 +256,7 @@ class Expected:
         found: Tables = {"main.institution": [SCHOOL], "history.institution": [(*SCHOOL, self.since, None)]}
         changes: list[Row] = [(self.since, "institution", None, None, "added", None, None, None)]
         for table, set_name in SET_OF.items():
-            versions = model.versions(model.days_of(self.shown[set_name]), table)
+            versions = model.versions(self.shown[set_name], table)
             found[f"history.{table}"] = _sorted((*key, *values, since, to) for key, values, since, to in versions)
             current = [(*key, *values) for key, values, _, to in versions if to is None]
             if table == "student_activity":

@@ -1,14 +1,15 @@
 """A slow and obvious model of the history in plain Python, with which DuckDB must agree.
 
-`days_of` puts together what the landings of each day state, in whatever order they came (G7); `versions` folds one
-table's days into versions, key by key, with a loop that a person can read.
+`versions` folds what the landings state of one table, landing by landing and day by day, with a loop that a person can
+read (G7).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -40,41 +41,30 @@ class Shown:
     records: dict[int, dict[str, Stated] | None]
 
 
-# One day: what it states of each table and record; no rows where the record is absent.
-Day = dict[tuple[str, int], dict[Row, Row]]
+def versions(shown: Iterable[Shown], table: str) -> set[Version]:
+    """Every version of one table: a row that holds at the end of one day, and no longer at the end of another.
 
-
-def days_of(shown: list[Shown]) -> dict[date, Day]:
-    """Each day as the fold of its landings: each overlays what it states; a proven one states the rest absent."""
-    days: dict[date, Day] = {}
-    tables = {table for one in shown for stated in one.records.values() for table in stated or ()}
-    everyone = {number for one in shown for number in one.records}
-    for one in sorted(shown, key=lambda s: (s.day, s.landing)):
-        day = days.setdefault(one.day, {})
-        if one.proven:
-            day |= {(table, number): {} for table in tables for number in everyone - one.records.keys()}
-        for number, stated in one.records.items():
-            day |= {(table, number): rows for table, rows in (stated or {}).items() if rows is not None}
-    return days
-
-
-def versions(days: dict[date, Day], table: str) -> set[Version]:
-    """Every version of one table."""
+    Landings are folded in their order, of whatever day: what one states overlays what was known, and a proven one ends
+    all that it does not list. A refused record is listed; it and an unstated table leave what was known.
+    """
     found: set[Version] = set()
-    for number in {n for day in days.values() for t, n in day if t == table}:
-        open_rows: dict[Row, tuple[Row, date]] = {}
-        for when, day in sorted(days.items()):
-            if (table, number) not in day:
-                continue
-            rows = day[table, number]
-            for key, (value, since) in list(open_rows.items()):
-                if rows.get(key) != value:
-                    found.add((key, value, since, when))
-                    del open_rows[key]
-            for key, value in rows.items():
-                open_rows.setdefault(key, (value, when))
-        found |= {(key, value, since, None) for key, (value, since) in open_rows.items()}
-    return found
+    known: dict[int, dict[Row, Row]] = {}
+    open_rows: dict[Row, tuple[Row, date]] = {}
+    for day, landings in groupby(sorted(shown, key=lambda s: (s.day, s.landing)), key=lambda s: s.day):
+        for one in landings:
+            if one.proven:
+                known = {number: rows for number, rows in known.items() if number in one.records}
+            for number, tables in one.records.items():
+                if (rows := (tables or {}).get(table)) is not None:
+                    known[number] = rows
+        holds = {key: value for rows in known.values() for key, value in rows.items()}
+        for key, (value, since) in list(open_rows.items()):
+            if holds.get(key) != value:
+                found.add((key, value, since, day))
+                del open_rows[key]
+        for key, value in holds.items():
+            open_rows.setdefault(key, (value, day))
+    return found | {(key, value, since, None) for key, (value, since) in open_rows.items()}
 
 
 def changes(versions_: set[Version], columns: tuple[str, ...]) -> set[Row]:
