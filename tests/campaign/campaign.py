@@ -6,6 +6,7 @@ call, damage, a look at the whole.
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -21,14 +22,18 @@ import pytest
 from pipelines.errors import DamagedError, ExpiredError, HeldError, RollbookError
 from pipelines.sync import Rollbook, always
 from tests.campaign import damage
-from tests.campaign.ledger import SETS, Key, Landing, Ledger, Showing, differences
-from tests.campaign.reader import Reader
+from tests.campaign.ledger import SETS, UNJUDGED, Key, Landing, Ledger, Showing, differences
+from tests.campaign.reader import Reader, read_everything
 from tests.campaign.school import School, shown
 from tests.support.nights import House, night, without_views
 from tests.support.processes.machines import left_over
 from tests.support.wire.service import Service
 
 KEEP_DAYS = 10  # from the middle of the campaign on
+BACKED_UP = 4  # nights between two backups of the whole warehouse
+
+
+Play = Callable[["Campaign"], bool | None]
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class Event:
     """
 
     name: str
-    play: Callable[[Campaign], bool | None]
+    play: Play
     ready: Callable[[Campaign], bool]
     rare: bool = False
 
@@ -48,15 +53,19 @@ EVENTS: dict[str, Event] = {}
 RARE_ENOUGH = 3
 
 
-def event(ready: Callable[[Campaign], bool] = lambda c: True, *, rare: bool = False) -> Callable[[Any], Any]:
+def register(name: str, play: Play, ready: Callable[[Campaign], bool], *, rare: bool = False) -> None:
     """Let something be able to happen."""
+    EVENTS[name] = Event(name, play, ready, rare)
 
-    def register(play: Callable[[Campaign], bool | None]) -> Callable[[Campaign], bool | None]:
-        name = play.__name__.replace("_", " ")
-        EVENTS[name] = Event(name, play, ready, rare)
+
+def event(ready: Callable[[Campaign], bool] = lambda c: True, *, rare: bool = False) -> Callable[[Play], Play]:
+    """Let what a function plays be able to happen, under its name."""
+
+    def decorate(play: Play) -> Play:
+        register(play.__name__.replace("_", " "), play, ready, rare=rare)
         return play
 
-    return register
+    return decorate
 
 
 @contextmanager
@@ -85,8 +94,15 @@ class Campaign:
         # their digests.
         self.known: set[str] = set()
         self.spoiled: set[str] = set()
-        # What was shown to the landings that have no verdict yet.
-        self.unjudged: dict[Key, Showing] = {}
+        # The copy in an object store, in every other campaign.
+        self.copy = warehouse.parent / "copy" if seed % 2 else None
+        if self.copy:
+            self.house.over["lake"] = self.copy.as_uri()
+        # The days that the copy may hold though they are not here any more: their loss was accepted.
+        self.given_up: set[str] = set()
+        # The whole warehouse as it was some nights ago, and what had landed then.
+        self.older = warehouse.parent / "older"
+        self.landed_then: dict[Key, Landing] = {}
         # Folders and notes of other people, which nobody may delete.
         self.notes: list[str] = []
         # Whether the published file must hold all that counts.
@@ -101,8 +117,8 @@ class Campaign:
     def play(self) -> None:
         """All nights, and a last look."""
         for number in range(1, self.nights + 1):
-            views = without_views() if self.random.random() < 0.6 else nullcontext()
-            with views, second_process(wanted=self.random.random() < 0.3):
+            views = without_views() if self.random.random() < 0.75 else nullcontext()
+            with views, second_process(wanted=self.random.random() < 0.15):
                 self.night(number)
         self.last_look()
 
@@ -115,7 +131,9 @@ class Campaign:
             self.house.over["keep_days"] = KEEP_DAYS
         self.school.live()
         self.off = False
-        for _ in range(0 if number == 1 else self.random.choice([2, 2, 3, 3, 4])):
+        if number % BACKED_UP == 0 and self.fresh:
+            self.back_up()
+        for _ in range(0 if number == 1 else self.random.choice([3, 3, 4, 4, 5])):
             if not self.off:
                 self.happen(self.draw())
         a_sync_follows = number == 1 or (not self.off and self.random.random() < 0.6)
@@ -222,7 +240,7 @@ class Campaign:
 
     def try_to_sync(
         self, showing: Showing, label: date, trouble: Callable[[Service, Random], None] | None
-    ) -> tuple[Landing, RollbookError | None, list[str | None]]:
+    ) -> tuple[Landing, RollbookError | None, list[str]]:
         """A sync: the landing that is due, how it failed, and the verdicts of what has landed."""
         with shown(self.service, showing):
             if trouble is not None:
@@ -231,6 +249,20 @@ class Campaign:
         self.see_what_was_judged_later()  # before it fetched
         foretold = self.ledger.receive(showing, label)
         return foretold, error, self.adopt(showing, label)
+
+    def sync_in_trouble(self, *named: str) -> bool:
+        """A sync while a file is damaged or gone; returns whether it is green, as it may be if that does not matter.
+
+        If it is not, it names this, and what it fetched is kept.
+        """
+        foretold, error, came = self.try_to_sync(self.showing(), self.today, None)
+        if outcome(error) == outcome_of(foretold):
+            return True
+        assert outcome(error) == "failed", f"{foretold.verdict} was due, and there was {error!r}"
+        assert error is not None
+        assert all(name in error.message for name in named), f"{named} is not named: {error.message}"
+        assert came == [UNJUDGED], f"what was fetched is not kept: {came}, {error!r}"
+        return False
 
     def operate(
         self,
@@ -269,7 +301,7 @@ class Campaign:
         asked = len(self.service.requests)
         self.operate(
             lambda: self.house.approve(day if named else None),
-            done=lambda: self.ledger.become(waiting[day], verdict="approved"),
+            done=lambda: self.ledger.approve(waiting[day]),
         )
         assert len(self.service.requests) == asked, "an approval fetches nothing"
 
@@ -292,31 +324,39 @@ class Campaign:
         work()
         self.spoiled |= {damage.digest(self.published)} - {before}
 
+    def back_up(self) -> None:
+        """Keep the whole warehouse as it is."""
+        damage.remove(self.older)
+        shutil.copytree(self.warehouse, self.older, symlinks=True)
+        self.landed_then = dict(self.ledger.landings)
+
     def forget_lost_notes(self) -> None:
         """Somebody deleted a folder, and what Rollbook had moved into it with it."""
         self.notes = [note for note in self.notes if list(self.warehouse.rglob(f"{note}.txt"))]
 
     # -- what must be ----------------------------------------------------------------------------------------------
 
-    def adopt(self, showing: Showing, label: date) -> list[str | None]:
+    def adopt(self, showing: Showing, label: date) -> list[str]:
         """Let the model know of landings that have come of this, each with the verdict that it must have."""
-        disk = damage.landings(self.warehouse / "raw")
-        new = sorted(disk.keys() - self.ledger.on_disk().keys())
+        disk = damage.manifests(self.warehouse / "raw")
+        new = sorted(disk.keys() - self.ledger.landings.keys())
         for key in new:
-            landing = self.ledger.receive(showing, label)
-            if disk[key] in (None, "failed"):
-                landing = replace(landing, verdict=str(disk[key]))
-            if disk[key] is None:
-                self.unjudged[key] = showing
-            assert (key[0], str(disk[key])) == (label, landing.verdict), (
-                f"{key} of {label}: {disk[key]}, {landing.verdict}"
-            )
+            # What nothing could be compared with when it came proves nothing.
+            unproven = SETS if disk[key]["deferred"] else showing.unproven
+            landing = self.ledger.receive(replace(showing, unproven=frozenset(unproven)), label)
+            verdict = str(disk[key]["verdict"])
+            if verdict in (UNJUDGED, "failed"):
+                landing = replace(landing, verdict=verdict)
+            assert (key[0], verdict) == (label, landing.verdict), f"{key} of {label}: {verdict}, {landing.verdict}"
             self.ledger.land(key, landing)
-        return [disk[key] for key in new]
+        return [self.ledger.landings[key].verdict for key in new]
 
     def settle(self, *, recovered: bool = True, behind: bool = False) -> None:
         """The writer is done. What is published is all that counts, if it `recovered`; or `behind` that on purpose."""
         self.fresh = (self.fresh or recovered) and not behind
+        if recovered and not behind:
+            waiting = [key for key, landing in self.ledger.landings.items() if landing.verdict == UNJUDGED]
+            assert waiting == [], f"{waiting} have no verdict, and what was done is green"
         self.check()
         if self.fresh or behind:
             self.reader.calm()
@@ -325,24 +365,43 @@ class Campaign:
         """Everything that must hold at any time."""
         self.see_what_was_judged_later()
         self.see_what_expired()
-        disk = {k: str(v) for k, v in damage.landings(self.warehouse / "raw").items()}
-        assert disk == self.ledger.on_disk(), "what is landed is not what was"
+        disk = damage.manifests(self.warehouse / "raw")
+        assert {k: str(m["verdict"]) for k, m in disk.items()} == self.ledger.on_disk(), (
+            "what is landed is not what was"
+        )
+        for key, found in disk.items():
+            moved = {c["table"]: (c["before"], c["added"], c["changed"], c["removed"]) for c in found["counts"]}
+            due = self.ledger.landings[key].moved
+            assert due is None or due.items() <= moved.items(), f"{key} changes {moved}, and {due} is what it changes"
         if self.fresh and self.ledger.counted():
-            found, expected = self.house.tables(), self.ledger.tables()
-            assert found == expected, "\n".join(["the tables are not what counts:", *differences(found, expected)])
-            self.known.add(damage.digest(self.published))
+            self.look_at_published("the tables are not what counts:")
+            self.look_at_copy()
             for note in self.notes:
                 assert list(self.warehouse.rglob(f"{note}.txt")), f"{note}, a file of other people, is gone"
         complaints = self.reader.complaints()
         assert not complaints, f"what a reader found: {complaints}"
 
+    def look_at_published(self, complaint: str) -> None:
+        """The published file holds what counts; all that is in it can be read."""
+        found, expected = self.house.tables(), self.ledger.tables()
+        assert found == expected, "\n".join([complaint, *differences(found, expected)])
+        if (known := damage.digest(self.published)) not in self.known:
+            read_everything(self.published, self.today)
+            self.known.add(known)
+
+    def look_at_copy(self) -> None:
+        """The copy holds every landing that is here, and no other but those that were given up."""
+        if self.copy:
+            here, there = damage.files_of(self.warehouse / "raw"), damage.files_of_copy(self.copy / "raw")
+            lost = {name for name in there if name.startswith(tuple(self.given_up))}
+            there = {name: digest for name, digest in there.items() if name not in lost}
+            assert there == here, f"what is copied is not what is landed: {sorted(there.items() ^ here.items())}"
+
     def look_after_kill(self, was_fresh: bool) -> None:
         """Readers have the file from before or the whole next one; what counts is for the next writer to bring in."""
         self.fresh = False
         if was_fresh and damage.digest(self.published) not in self.known:
-            found, expected = self.house.tables(), self.ledger.tables()
-            assert found == expected, "\n".join(["neither the old nor the new night:", *differences(found, expected)])
-            self.known.add(damage.digest(self.published))
+            self.look_at_published("neither the old nor the new night:")
 
     def see_what_expired(self) -> None:
         """Days may only go from disk when they are old enough by the newest counted day, and nothing of them waits."""
@@ -360,14 +419,13 @@ class Campaign:
                     self.ledger.become(key, expired=True)
 
     def see_what_was_judged_later(self) -> None:
-        """What was landed while nothing could be compared is judged by a later writer, and proves nothing."""
+        """What was landed without a verdict is judged by a later writer, in the order of landing."""
         disk = damage.landings(self.warehouse / "raw")
-        for key, showing in sorted(self.unjudged.items()):
-            if disk.get(key) is not None:
-                landing = self.ledger.receive(replace(showing, unproven=frozenset(SETS)), key[0])
-                assert disk[key] == landing.verdict, f"{key}, judged later: {disk[key]}, and {landing.verdict} was due"
-                self.ledger.become(key, verdict=landing.verdict, shown=landing.shown)
-                del self.unjudged[key]
+        for key, landing in sorted(self.ledger.landings.items()):
+            if landing.verdict == UNJUDGED and disk.get(key, UNJUDGED) != UNJUDGED:
+                judged = self.ledger.judge(landing)
+                assert disk[key] == judged.verdict, f"{key}, judged later: {disk[key]}; {judged.verdict} was due"
+                self.ledger.become(key, verdict=judged.verdict, moved=judged.moved)
 
     def is_lost(self) -> bool:
         """Whether days have expired that no file remembers any more."""
@@ -377,11 +435,12 @@ class Campaign:
         """Whether a file is there, and no other hands have changed it."""
         return path.is_file() and damage.digest(path) not in self.spoiled
 
-    def accept_loss(self) -> None:
-        """Go on without the expired days."""
-        self.note("the loss of the expired days is accepted")
+    def accept_loss(self, *days: date) -> None:
+        """Go on without the expired days, and without others that are gone."""
+        self.note("the loss is accepted")
         self.rollbook.rebuild(confirm=always, accept_loss=True)
-        self.ledger.forget_expired()
+        self.given_up |= {f"snapshot_date={day}/" for day in days}
+        self.ledger.forget(days)
         self.settle()
 
 

@@ -6,15 +6,18 @@ import hashlib
 import json
 import shutil
 import time
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import duckdb
 
 from tests.campaign.ledger import Key
 
 LOCK_SECONDS = 10
+DIGEST = 16  # characters
 EDITS = (
     "UPDATE main.students SET name = 'Edited By Hand' WHERE student_id % 3 = 0",
     "DELETE FROM main.students WHERE student_id % 2 = 0",
@@ -93,10 +96,54 @@ def spoil_snapshot(snapshots: Path, random: Random) -> str:
             return f"{part.parent.name} lost"
 
 
-def landings(raw: Path) -> dict[Key, str | None]:
-    """The landings on disk, with their verdicts, as their manifests say."""
-    found: dict[Key, str | None] = {}
+def manifests(raw: Path) -> dict[Key, dict[str, Any]]:
+    """The manifests of the landings on disk that can be read."""
+    found: dict[Key, dict[str, Any]] = {}
     for path in raw.glob("snapshot_date=*/landing=*/manifest.json"):
         day, number = path.parts[-3].removeprefix("snapshot_date="), path.parts[-2].removeprefix("landing=")
-        found[date.fromisoformat(day), int(number)] = json.loads(path.read_bytes()).get("verdict")
+        with suppress(OSError, ValueError):
+            found[date.fromisoformat(day), int(number)] = json.loads(path.read_bytes())
     return found
+
+
+def landings(raw: Path) -> dict[Key, str]:
+    """The landings on disk, with their verdicts."""
+    return {key: str(manifest["verdict"]) for key, manifest in manifests(raw).items()}
+
+
+def files_of(raw: Path) -> dict[str, str]:
+    """All files of a warehouse's raw/, or of a copy of it, by their place: the beginning of their digest."""
+    found = (p for p in raw.rglob("*") if p.is_file() and not p.name.startswith("."))
+    return {str(p.relative_to(raw)): digest(p)[:DIGEST] for p in found}
+
+
+def files_of_copy(raw: Path) -> dict[str, str]:
+    """The same of a copy in an object store, where the names end in the digests."""
+    found = (p for p in raw.rglob("*") if p.is_file())
+    return {str(p.relative_to(raw).with_suffix("")): digest(p)[:DIGEST] for p in found}
+
+
+def flip(path: Path, random: Random) -> None:
+    """A byte is another."""
+    content = bytearray(path.read_bytes())
+    place = random.randrange(len(content))
+    content[place] = 0xFF if content[place] != 0xFF else 0xFE
+    path.write_bytes(content)
+
+
+def become_folder(path: Path, _: Random) -> None:
+    """A folder is where the file was."""
+    path.unlink()
+    path.mkdir()
+
+
+def delete(path: Path, _: Random) -> None:
+    """A file is gone."""
+    path.unlink()
+
+
+def put_back(source: Path, target: Path) -> None:
+    """What is in a folder is put back where it was, beside what has come since."""
+    for each in list(source.iterdir()):
+        if not (target / each.name).is_dir():
+            each.replace(target / each.name)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, timedelta
+from datetime import timedelta
 
 import stamina
 
-from pipelines.errors import DamagedError, ExpiredError, HeldError, NothingLandedError
-from pipelines.operations import discard as discards
+from pipelines.errors import ExpiredError, NothingLandedError
 from pipelines.operations.diff import diff
 from pipelines.operations.prune import prune
-from pipelines.sync import always, within_hold
 from tests.campaign import damage
 from tests.campaign.campaign import KEEP_DAYS, Campaign, event
+from tests.campaign.discards import call, change
 from tests.campaign.kills import DONE, REFUSED, forked, killed
 from tests.campaign.ledger import Key
 from tests.campaign.school import shown
@@ -55,7 +54,7 @@ def a_landing_is_discarded(c: Campaign) -> None:
     key = c.random.choice(discardable(c))
     last = max(k for k, x in c.ledger.landings.items() if x.day == key[0] and x.counts)
     number = None if key == last and c.random.random() < 0.5 else key[1]
-    change(c, key, discarded=True, call=lambda accept: discard(c, key[0], number, accept=accept))
+    change(c, key, discarded=True, number=number)
 
 
 @event(lambda c: bool(discarded(c)), rare=True)
@@ -63,7 +62,7 @@ def a_discarded_landing_is_put_back(c: Campaign) -> None:
     key = c.random.choice(discarded(c))
     alone = sum(k[0] == key[0] for k in discarded(c)) == 1
     number = None if alone and c.random.random() < 0.5 else key[1]
-    change(c, key, discarded=False, call=lambda accept: undo_discard(c, key[0], number, accept=accept))
+    change(c, key, discarded=False, number=number)
 
 
 @event()
@@ -72,14 +71,15 @@ def two_sync_at_once(c: Campaign) -> bool:
     if c.is_lost() or not c.ledger.receive(showing, c.today).counts:
         return False
     with shown(c.service, showing):
-        both = [forked(c.house.sync) for _ in range(2)]
+        both = [forked(without_copy(c, c.house.sync)) for _ in range(2)]
         for process in both:
             process.join(60)
+    c.see_what_was_judged_later()
     came = c.adopt(showing, c.today)
     codes = sorted(p.exitcode or 0 for p in both)
     assert codes == [DONE, DONE] or (c.worn and codes == [DONE, REFUSED]), codes
     assert len(came) == 2 or c.worn
-    c.settle()
+    c.operate(lambda: c.rollbook.backfill(c.today, c.today))  # which copies what they have not
     return True
 
 
@@ -101,7 +101,7 @@ def a_rebuild_is_killed(c: Campaign) -> bool:
 @event(lambda c: not c.is_lost() and bool(discardable(c)))
 def a_discard_is_killed(c: Campaign) -> bool:
     key = c.random.choice(discardable(c))
-    return kill(c, lambda: discard(c, *key, accept=True), key)
+    return kill(c, lambda: call(c, *key, discarded=True, accept=True), key)
 
 
 @event(lambda c: not c.is_lost() and bool(discarded(c) or discardable(c)), rare=True)
@@ -111,7 +111,7 @@ def the_undoing_of_a_discard_is_killed(c: Campaign) -> bool:
     if c.is_lost() or not discarded(c):
         return False
     key = c.random.choice(discarded(c))
-    return kill(c, lambda: undo_discard(c, *key, accept=True), key)
+    return kill(c, lambda: call(c, *key, discarded=False, accept=True), key)
 
 
 # --- what several have in common -------------------------------------------------------------------------------------
@@ -130,46 +130,27 @@ def discarded(c: Campaign) -> list[Key]:
     return sorted(k for k, x in c.ledger.landings.items() if x.discarded and x.day >= kept_from)
 
 
-def discard(c: Campaign, day: date, number: int | None, *, accept: bool) -> None:
-    """Take a landing back: the last counted one of its day, without a number."""
-    confirm = always if accept else within_hold
-    discards.discard(c.rollbook, day, number, reason="the campaign says so", confirm=confirm)
-
-
-def undo_discard(c: Campaign, day: date, number: int | None, *, accept: bool) -> None:
-    """Put a discarded landing back."""
-    discards.undo_discard(c.rollbook, day, number, confirm=always if accept else within_hold)
-
-
-def change(c: Campaign, key: Key, *, discarded: bool, call: Callable[[bool], None]) -> None:
-    """Discard a landing, or put it back: what would take many rows away is held until somebody accepts it."""
-    c.note(f"{key[0]} landing {key[1]}")
-    accept = False
-    if c.ledger.would_lose(key, discarded=discarded):
-        c.operate(lambda: call(False), fails=HeldError)
-        accept = True
-
-    def once() -> None:
-        try:
-            call(accept)
-        except DamagedError:
-            if (key in damage.landings(c.warehouse / "raw")) == discarded:
-                raise  # the landing is where it was
-            c.note("a snapshot turned out to be damaged when the landing had been moved")
-
-    c.operate(once, done=lambda: c.ledger.become(key, discarded=discarded), behind=c.worn)
-
-
 def kill(c: Campaign, work: Callable[[], object], key: Key | None = None) -> bool:
     """Kill a writer; sometimes a sync comes next. Returns whether the blow came before its end."""
     fresh, showing = c.fresh, c.showing()
     with shown(c.service, showing):
-        hit = killed(work, c.random)
+        hit = killed(without_copy(c, work), c.random)
     c.note("killed" if hit else "done before the blow")
     if key is not None:  # it is discarded, or put back, at one instant
         c.ledger.become(key, discarded=key not in damage.landings(c.warehouse / "raw"))
+    c.see_what_was_judged_later()
     c.adopt(showing, c.today)
     c.look_after_kill(fresh)
     if c.random.random() < 0.5:
         c.sync()
     return hit
+
+
+def without_copy(c: Campaign, work: Callable[[], object]) -> Callable[[], object]:
+    """The same work for a forked process, in which the object store's own threads are not."""
+
+    def alone() -> object:
+        c.house.over.pop("lake", None)
+        return work()
+
+    return alone

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from pipelines.errors import ArgumentError
 from pipelines.operations.prune import prune
 from tests.campaign.campaign import Campaign, event
+from tests.campaign.discards import change
 from tests.campaign.ledger import Showing
 from tests.campaign.school import lasting_fault, passing_faults
 from tests.support.nights import night
@@ -27,6 +29,60 @@ def a_second_sync_of_the_day(c: Campaign) -> None:
     c.sync()
     for pupil in c.random.sample(sorted(c.school.pupils), 3):
         c.school.change(pupil)
+    c.sync()
+
+
+@event()
+def a_later_landing_leaves_most_unstated(c: Campaign) -> None:
+    land_again(c, unstated=some(c, len(c.school.pupils) * 9 // 10))
+
+
+@event()
+def a_later_landing_refuses_some(c: Campaign) -> None:
+    land_again(c, broken=some(c, len(c.school.pupils) // 6))
+
+
+@event()
+def a_later_landing_is_unproven(c: Campaign) -> None:
+    land_again(c, unproven=frozenset({"students"}), unstated=some(c, 9), hidden=some(c, 9))
+
+
+@event()
+def later_landings_are_mixtures(c: Campaign) -> None:
+    for _ in range(c.random.randint(1, 3)):
+        land_a_mixture(c)
+
+
+@event(lambda c: can_lose_many(c))
+def a_later_landing_is_held_and_approved_after_others(c: Campaign) -> None:
+    c.sync()
+    held = lose_many(c)
+    if c.random.random() < 0.5:
+        c.approve()
+    elif held:  # what comes after it is taken back, then it is approved, then the other is put back
+        land_a_mixture(c)
+        last = max(c.ledger.landings)
+        if c.ledger.landings[last].counts:
+            change(c, last, discarded=True)
+            c.approve()
+            change(c, last, discarded=False)
+
+
+@event()
+def a_later_landing_is_discarded(c: Campaign) -> None:
+    land_a_mixture(c)
+    last = max(c.ledger.landings)
+    if c.ledger.landings[last].counts and len(c.ledger.counted()) > 1:
+        change(c, last, discarded=True)
+        if c.random.random() < 0.5:
+            land_a_mixture(c)
+        if c.random.random() < 0.5:
+            change(c, last, discarded=False)
+
+
+@event()
+def the_school_has_odd_values(c: Campaign) -> None:
+    c.school.be_odd()
     c.sync()
 
 
@@ -131,17 +187,44 @@ def some(c: Campaign, count: int) -> frozenset[int]:
     return frozenset(c.random.sample(sorted(c.school.pupils), count))
 
 
+def land_again(c: Campaign, **over: Any) -> None:
+    """One more landing of today, after one that counts."""
+    if not any(x.day == c.today and x.counts for x in c.ledger.landings.values()):
+        c.sync()
+    for pupil in c.random.sample(sorted(c.school.pupils), 3):
+        c.school.change(pupil)
+    c.sync(c.showing(**over))
+
+
+def land_a_mixture(c: Campaign) -> None:
+    """One more landing of today, which is any mixture of what may be wrong with one."""
+    pupils, chance = len(c.school.pupils), c.random
+    land_again(
+        c,
+        unstated=some(c, chance.choice([0, 5, pupils])),
+        broken=some(c, chance.choice([0, 3, pupils // 6])),
+        hidden=some(c, chance.choice([0, 0, 4])),
+        unproven=frozenset(chance.choice([(), (), ("students",), ("classes",)])),
+        unanswered=chance.random() < 0.2,
+    )
+
+
 def can_lose_many(c: Campaign) -> bool:
     """Whether enough of the school is known, and the service still has it."""
     known = {key[0] for key in c.ledger.current()["students"]} & c.school.pupils.keys()
     return len(known) >= 40
 
 
-def lose_many(c: Campaign) -> None:
-    """Two thirds of the known students are gone, from the lists and from every search: nobody sees that unasked."""
+def lose_many(c: Campaign) -> bool:
+    """Two thirds of the known students are gone, from the lists and from every search: nobody sees that unasked.
+
+    Returns whether that is held, as it is unless days are lost.
+    """
     known = sorted({key[0] for key in c.ledger.current()["students"]} & c.school.pupils.keys())
     gone = set(c.random.sample(known, len(known) * 2 // 3))
     showing: Showing = c.showing()
     left = {i: r for i, r in showing.students.items() if i not in gone}
     c.note(f"{len(gone)} of {len(known)} students are gone")
-    assert c.sync(replace(showing, students=left)) in ("held", "lost")
+    found = c.sync(replace(showing, students=left))
+    assert found in ("held", "lost")
+    return found == "held"

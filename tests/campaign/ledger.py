@@ -6,7 +6,7 @@ hold. Nothing of the code under test decides anything here; the history is folde
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
@@ -17,9 +17,12 @@ from tests.support.nights import SET_OF, Expected, Tables, class_rows, student_r
 Record = dict[str, Any]
 Key = tuple[date, int]  # a landing: its day, and its number within the day
 Current = dict[str, dict[model.Row, model.Row]]  # per table, the rows that hold now
+Moved = dict[str, tuple[int, int, int, int]]  # per table: the rows before, and those added, changed and removed
 
 SETS = ("students", "classes")
 COUNTED = ("synced", "unproven", "approved")
+UNJUDGED = "None"
+LAST = 2**20  # the place of a landing that comes after all others of its day
 # The one value that moves nightly and makes no version; it is folded like a table, of which only the last row counts.
 CLOCK = "days_since_last_activity"
 
@@ -50,13 +53,15 @@ class Showing:
 class Landing:
     """What one sync received: per set the ids with what each stated, and whether the set was proven complete.
 
-    `place` is the position among all landings of its day. An `expired` one is gone from disk and still counts.
+    `place` is the position among all landings of its day, and `moved` what the verdict was about; it is not known of one
+    whose day was not the newest then. An `expired` one is gone from disk and still counts.
     """
 
     day: date
-    verdict: str
     shown: Mapping[str, model.Shown]
-    place: int = 0
+    verdict: str = UNJUDGED
+    place: int = LAST
+    moved: Moved | None = None
     discarded: bool = False
     expired: bool = False
 
@@ -77,19 +82,30 @@ class Ledger:
 
     def receive(self, showing: Showing, day: date) -> Landing:
         """The landing of a sync that is shown this, with the verdict that it must get."""
+        landing = self.land_only(showing, day)
+        return replace(landing, verdict="failed") if showing.silent else self.judge(landing)
+
+    def land_only(self, showing: Showing, day: date) -> Landing:
+        """The landing of such a sync, if that ends before it has a verdict."""
         now = self.current()
-        shown = {s: _received(showing, s, day, {key[0] for key in now[s]}) for s in SETS}
-        landing = Landing(day, "synced" if all(s.proven for s in shown.values()) else "unproven", shown, place=2**20)
-        if showing.silent or any(_too_many_broken(s) for s in shown.values()):
+        return Landing(day, {s: _received(showing, s, day, {key[0] for key in now[s]}) for s in SETS})
+
+    def judge(self, landing: Landing) -> Landing:
+        """A landing with the verdict that it must get now."""
+        if any(_too_many_broken(s) for s in landing.shown.values()):
             return replace(landing, verdict="failed")
-        if any(now.values()) and is_mass_change(now, self.current(plus=landing)):
-            return replace(landing, verdict="held")
-        return landing
+        now = self.current()
+        moved = moves(now, self.current(plus=landing))
+        verdict = "synced" if all(s.proven for s in landing.shown.values()) else "unproven"
+        if any(now.values()) and is_mass_change(moved):
+            verdict = "held"
+        newest = self.newest()
+        return replace(landing, verdict=verdict, moved=moved if newest is None or newest <= landing.day else None)
 
     def would_lose(self, key: Key, *, discarded: bool) -> bool:
         """Whether a discard of a landing, or its undoing, takes more rows away than may go without a question."""
         changed = Ledger(self.landings | {key: replace(self.landings[key], discarded=discarded)})
-        return is_mass_removal(self.current(), changed.current())
+        return is_mass_removal(moves(self.current(), changed.current()))
 
     # -- what is known ---------------------------------------------------------------------------------------------
 
@@ -113,7 +129,7 @@ class Ledger:
         """The held landings that may be approved: the last of their day, failed ones aside."""
         last: dict[date, Key] = {}
         for key, landing in sorted(self.landings.items()):
-            if landing.verdict != "failed" and not landing.discarded:
+            if landing.verdict not in ("failed", UNJUDGED) and not landing.discarded:
                 last[landing.day] = key
         return {day: key for day, key in last.items() if self.landings[key].verdict == "held"}
 
@@ -124,7 +140,7 @@ class Ledger:
         counted = [*self.counted(), *([plus] if plus else [])]
         found: Current = {}
         for table, set_name in SET_OF.items():
-            versions = model.versions(_days(counted, set_name), table)
+            versions = model.versions(_shown(counted, set_name), table)
             found[table] = {key: values for key, values, _, until in versions if until is None}
         if plus is None:
             self._current = found
@@ -134,8 +150,8 @@ class Ledger:
         """What `House.tables` must be."""
         expected, counted = Expected(), self.counted()
         expected.since = counted[0].day
-        expected.shown = {s: [replace(x.shown[s], landing=x.place) for x in counted] for s in SETS}
-        clocks = model.versions(_days(counted, "students"), CLOCK)
+        expected.shown = {s: _shown(counted, s) for s in SETS}
+        clocks = model.versions(expected.shown["students"], CLOCK)
         expected.clocks = {key[0]: value for key, (value,), _, until in clocks if until is None}
         return expected.tables()
 
@@ -147,27 +163,42 @@ class Ledger:
         self.landings[key] = replace(landing, place=key[1])
         self._current = {}
 
+    def approve(self, key: Key) -> None:
+        """Somebody approves of a landing."""
+        self.become(key, verdict="approved", moved=self.judge(self.landings[key]).moved)
+
     def become(self, key: Key, **values: Any) -> None:
-        """A landing is approved, discarded, put back, expired."""
+        """A landing is judged, discarded, put back, expired."""
         self.landings[key] = replace(self.landings[key], **values)
         self._current = {}
 
-    def forget_expired(self) -> None:
-        """Somebody accepted that the expired days are lost."""
-        self.landings = {k: x for k, x in self.landings.items() if not x.expired}
+    def forget(self, lost: Container[date] = ()) -> None:
+        """Somebody accepted that the expired days, and others, are lost."""
+        self.landings = {k: x for k, x in self.landings.items() if not x.expired and x.day not in lost}
         self._current = {}
 
 
-def is_mass_change(before: Current, after: Current) -> bool:
+def moves(before: Current, after: Current) -> Moved:
+    """How many rows of each table are other ones."""
+    return {
+        table: (
+            len(rows),
+            len(after[table].keys() - rows.keys()),
+            sum(after[table].get(key, old) != old for key, old in rows.items()),
+            len(rows.keys() - after[table].keys()),
+        )
+        for table, rows in before.items()
+    }
+
+
+def is_mass_change(moved: Moved) -> bool:
     """Whether somebody has to look first: too many rows of a table removed, or changed."""
-    changed = {t: sum(after[t].get(key, old) != old for key, old in rows.items()) for t, rows in before.items()}
-    return is_mass_removal(before, after) or any(n > 0.75 * len(before[t]) for t, n in changed.items() if before[t])
+    return is_mass_removal(moved) or any(changed > 0.75 * rows for rows, _, changed, _ in moved.values() if rows)
 
 
-def is_mass_removal(before: Current, after: Current) -> bool:
+def is_mass_removal(moved: Moved) -> bool:
     """Whether a table loses more than five rows, and more than a tenth of them."""
-    removed = {t: len(rows.keys() - after[t].keys()) for t, rows in before.items()}
-    return any(n > 5 and n > 0.10 * len(before[t]) for t, n in removed.items())
+    return any(removed > 5 and removed > 0.10 * rows for rows, _, _, removed in moved.values())
 
 
 def _received(showing: Showing, set_name: str, day: date, current: set[int]) -> model.Shown:
@@ -179,7 +210,7 @@ def _received(showing: Showing, set_name: str, day: date, current: set[int]) -> 
     if proven:
         received |= missing & set(has)
     stated = {i: None if i in showing.broken else _stated(set_name, has[i]) for i in received}
-    return model.Shown(day, 2**20, proven, stated)
+    return model.Shown(day, LAST, proven, stated)
 
 
 def _stated(set_name: str, record: Record) -> dict[str, model.Stated]:
@@ -195,8 +226,8 @@ def _too_many_broken(shown: model.Shown) -> bool:
     return broken > 5 and broken > 0.20 * len(shown.records)
 
 
-def _days(landings: Iterable[Landing], set_name: str) -> dict[date, model.Day]:
-    return model.days_of([replace(x.shown[set_name], landing=x.place) for x in landings])
+def _shown(landings: Iterable[Landing], set_name: str) -> list[model.Shown]:
+    return [replace(x.shown[set_name], landing=x.place) for x in landings]
 
 
 def differences(found: Tables, expected: Tables, most: int = 4) -> Iterator[str]:

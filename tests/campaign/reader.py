@@ -6,6 +6,7 @@ import multiprocessing
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,14 @@ QUERY = " UNION ALL ".join(
     f"SELECT '{t}', (SELECT COUNT(*) FROM main.{t}), (SELECT COUNT(*) FROM history.{t} WHERE valid_to IS NULL)"
     for t in SET_OF
 )
+
+RELATIONS = """
+SELECT schema_name, table_name FROM duckdb_tables() UNION ALL
+SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal
+"""
+MACROS = """
+SELECT function_name, parameters FROM duckdb_functions() WHERE function_type = 'table_macro' AND NOT internal
+"""
 
 
 class Reader:
@@ -65,6 +74,16 @@ class Reader:
         finally:
             self._process.kill()
             self._process.join(10)
+
+
+def read_everything(published: Path, day: date) -> None:
+    """Read every row of every table, view and macro; the macros for a class, and as of a day."""
+    with duckdb.connect(published, read_only=True) as con:
+        for schema, name in con.execute(RELATIONS).fetchall():
+            con.execute(f"SELECT * FROM {schema}.{name}").fetchall()
+        for name, parameters in con.execute(MACROS).fetchall():
+            given = ["501" if parameter == "class" else f"DATE '{day}'" for parameter in parameters]
+            con.execute(f"SELECT * FROM {name}({', '.join(given)})").fetchall()
 
 
 def _read_on(published: Path, hands: Any, reads: Any, results: Any) -> None:

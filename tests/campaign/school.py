@@ -16,6 +16,14 @@ from tests.support.wire.service import Bend, Service
 CAP = 25  # records a page, so that a walk of the students has several
 FEWEST, MOST = 45, 85
 
+ODD_NUMBERS = (0, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63))
+ODD_AMOUNTS = (0.0, -1.0, 5e-324, 1.764e12, 1e308, -1e308)
+ODD_DATES = ("0001-01-01", "1582-10-10", "2000-02-29", "9999-12-31")
+ODD_TEXTS = (
+    *("", " ", "NULL", "O'Neil\"; DROP TABLE students; --", "=1+1", "<b>bold</b>", "two\nlines\tand a tab", "x" * 5000),
+    *("\u202eright to left", "e\u0301 and \u00e9", "\U0001f469\u200d\U0001f52c", "\ufeffmarked", "{{ name }} %s $1 \\"),
+)
+
 # Each goes by itself when asked again.
 PASSING: dict[str, Callable[[], Bend]] = {
     "reset": faults.reset,
@@ -91,8 +99,22 @@ class School:
         self.left |= {i: self.pupils.pop(i) for i in gone}
         return gone
 
-    def showing(self, night: int, **over: Any) -> Showing:
-        """What there is to be shown on a night: clocks move, and some records are silent about some of their parts."""
+    def be_odd(self) -> None:
+        """Some records get values that the contract allows, and nobody expects."""
+        chance = self.random
+        for pupil in chance.sample(sorted(self.pupils), 3):
+            record = self.pupils[pupil]
+            names = {name: chance.choice(ODD_TEXTS) for name in ("name", "first_name", "last_name", "profile_image")}
+            record |= names | {"registration_date": chance.choice(ODD_DATES)}
+            _become_odd(record["summary"], chance)
+            _become_odd(record["activity_tracking"], chance)
+        room = self.rooms[chance.choice(sorted(self.rooms))]
+        room |= {"class_room": chance.choice(ODD_TEXTS), "student_count": chance.choice(ODD_NUMBERS)}
+        _become_odd(room["summary"], chance)
+        _become_odd(room["assignment_activity"], chance)
+
+    def showing(self, night: int, *, unstated: frozenset[int] = frozenset(), **over: Any) -> Showing:
+        """What there is to be shown on a night: clocks move, and some records leave some of their parts `unstated`."""
         pupils = copy.deepcopy(self.pupils)
         for pupil, record in pupils.items():
             record["activity_tracking"][CLOCK] = night
@@ -103,6 +125,8 @@ class School:
                     del record["activity_tracking"]
                 case 2:
                     del record["classes"]
+            if pupil in unstated:
+                record |= {"activity_tracking": None, "classes": None}
         return Showing(**({"students": pupils, "classes": copy.deepcopy(self.rooms)} | over))
 
 
@@ -145,6 +169,17 @@ def _pupil(pupil: int, random: Random) -> Record:
 def _enrolled(random: Random, count: int) -> list[Record]:
     rooms = random.sample(range(501, 508), count)
     return [entry(class_id=c, class_title=f"Class {c}", course_name=random.choice([None, "Algebra"])) for c in rooms]
+
+
+def _become_odd(part: Record, random: Random) -> None:
+    """Each value of a part becomes an odd one of its kind."""
+    for name, value in part.items():
+        if name.endswith("_date"):
+            part[name] = random.choice(ODD_DATES)
+        elif isinstance(value, float) and not name.endswith(("_rate", "_score")):
+            part[name] = random.choice(ODD_AMOUNTS)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            part[name] = random.choice(ODD_NUMBERS)
 
 
 def _as_served(ident: int, record: Record, showing: Showing) -> Record:

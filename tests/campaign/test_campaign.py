@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.campaign import events_files, events_operator, events_service  # noqa: F401 - they register what can happen
+# They register what can happen.
+from tests.campaign import events_files, events_fleet, events_operator, events_raw, events_service  # noqa: F401
 from tests.campaign.campaign import EVENTS, Campaign
 from tests.campaign.reader import Reader
 from tests.campaign.school import CAP
