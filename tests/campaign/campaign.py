@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from pipelines.errors import DamagedError, ExpiredError, HeldError, RollbookError
+from pipelines.settings import Settings
 from pipelines.sync import Rollbook, always
 from tests.campaign import damage
 from tests.campaign.ledger import SETS, UNJUDGED, Key, Landing, Ledger, Showing, differences
@@ -76,12 +77,27 @@ def second_process(*, wanted: bool) -> Iterator[None]:
         yield
 
 
+class SteadyHouse(House):
+    """A house that reads its settings once for each that an event changes: that takes as long as a small sync."""
+
+    def __init__(self, warehouse: Path, service: Service) -> None:
+        super().__init__(warehouse, service)
+        self._read: dict[str, Settings] = {}
+
+    def settings(self, **over: Any) -> Settings:
+        """The settings of this warehouse."""
+        key = repr({**self.over, **over})
+        if key not in self._read:
+            self._read[key] = super().settings(**over)
+        return self._read[key]
+
+
 class Campaign:
     """A warehouse, its school and service, the model of what must come of it, and what has happened so far."""
 
     def __init__(self, warehouse: Path, service: Service, reader: Reader, seed: int, nights: int) -> None:
         self.service = service
-        self.house = House(warehouse, service)
+        self.house = SteadyHouse(warehouse, service)
         self.reader = reader
         self.random = Random(seed)
         self.school = School(self.random)
@@ -98,13 +114,13 @@ class Campaign:
         self.copy = warehouse.parent / "copy" if seed % 2 else None
         if self.copy:
             self.house.over["lake"] = self.copy.as_uri()
-        # The days that the copy may hold though they are not here any more: their loss was accepted.
-        self.given_up: set[str] = set()
         # The whole warehouse as it was some nights ago, and what had landed then.
         self.older = warehouse.parent / "older"
         self.landed_then: dict[Key, Landing] = {}
         # Folders and notes of other people, which nobody may delete.
         self.notes: list[str] = []
+        # Whether what is published tonight has its views.
+        self.has_views = False
         # Whether the published file must hold all that counts.
         self.fresh = False
         # Whether files of the lake were spoiled that nobody may have noticed yet.
@@ -117,8 +133,11 @@ class Campaign:
     def play(self) -> None:
         """All nights, and a last look."""
         for number in range(1, self.nights + 1):
-            views = without_views() if self.random.random() < 0.75 else nullcontext()
-            with views, second_process(wanted=self.random.random() < 0.15):
+            self.has_views = self.random.random() < 0.25
+            with (
+                nullcontext() if self.has_views else without_views(),
+                second_process(wanted=self.random.random() < 0.15),
+            ):
                 self.night(number)
         self.last_look()
 
@@ -133,7 +152,7 @@ class Campaign:
         self.off = False
         if number % BACKED_UP == 0 and self.fresh:
             self.back_up()
-        for _ in range(0 if number == 1 else self.random.choice([3, 3, 4, 4, 5])):
+        for _ in range(0 if number == 1 else self.random.choice([3, 3, 3, 4])):
             if not self.off:
                 self.happen(self.draw())
         a_sync_follows = number == 1 or (not self.off and self.random.random() < 0.6)
@@ -253,15 +272,15 @@ class Campaign:
     def sync_in_trouble(self, *named: str) -> bool:
         """A sync while a file is damaged or gone; returns whether it is green, as it may be if that does not matter.
 
-        If it is not, it names this, and what it fetched is kept.
+        If it is not, it names one of these, and what it fetched is kept.
         """
         foretold, error, came = self.try_to_sync(self.showing(), self.today, None)
         if outcome(error) == outcome_of(foretold):
             return True
         assert outcome(error) == "failed", f"{foretold.verdict} was due, and there was {error!r}"
         assert error is not None
-        assert all(name in error.message for name in named), f"{named} is not named: {error.message}"
-        assert came == [UNJUDGED], f"what was fetched is not kept: {came}, {error!r}"
+        assert any(name in error.message for name in named), f"{named} is not named: {error.message}"
+        assert came in ([UNJUDGED], [foretold.verdict]), f"what was fetched is not kept: {came}, {error!r}"
         return False
 
     def operate(
@@ -386,15 +405,14 @@ class Campaign:
         found, expected = self.house.tables(), self.ledger.tables()
         assert found == expected, "\n".join([complaint, *differences(found, expected)])
         if (known := damage.digest(self.published)) not in self.known:
-            read_everything(self.published, self.today)
+            if self.has_views:
+                read_everything(self.published, self.today)
             self.known.add(known)
 
     def look_at_copy(self) -> None:
         """The copy holds every landing that is here, and no other but those that were given up."""
         if self.copy:
             here, there = damage.files_of(self.warehouse / "raw"), damage.files_of_copy(self.copy / "raw")
-            lost = {name for name in there if name.startswith(tuple(self.given_up))}
-            there = {name: digest for name, digest in there.items() if name not in lost}
             assert there == here, f"what is copied is not what is landed: {sorted(there.items() ^ here.items())}"
 
     def look_after_kill(self, was_fresh: bool) -> None:
@@ -439,7 +457,8 @@ class Campaign:
         """Go on without the expired days, and without others that are gone."""
         self.note("the loss is accepted")
         self.rollbook.rebuild(confirm=always, accept_loss=True)
-        self.given_up |= {f"snapshot_date={day}/" for day in days}
+        if self.copy:
+            self.rollbook.mirror.update(self.house.now, accept_loss=True)
         self.ledger.forget(days)
         self.settle()
 

@@ -100,10 +100,15 @@ def manifests(raw: Path) -> dict[Key, dict[str, Any]]:
     """The manifests of the landings on disk that can be read."""
     found: dict[Key, dict[str, Any]] = {}
     for path in raw.glob("snapshot_date=*/landing=*/manifest.json"):
-        day, number = path.parts[-3].removeprefix("snapshot_date="), path.parts[-2].removeprefix("landing=")
         with suppress(OSError, ValueError):
-            found[date.fromisoformat(day), int(number)] = json.loads(path.read_bytes())
+            found[key_of(path)] = json.loads(path.read_bytes())
     return found
+
+
+def key_of(file: Path | str) -> Key:
+    """Which landing a file belongs to."""
+    day, number = (part.partition("=")[2] for part in Path(file).parts[-3:-1])
+    return date.fromisoformat(day), int(number)
 
 
 def landings(raw: Path) -> dict[Key, str]:
@@ -144,6 +149,8 @@ def delete(path: Path, _: Random) -> None:
 
 def put_back(source: Path, target: Path) -> None:
     """What is in a folder is put back where it was, beside what has come since."""
-    for each in list(source.iterdir()):
-        if not (target / each.name).is_dir():
-            each.replace(target / each.name)
+    for path in sorted(p for p in source.rglob("*") if p.is_file()):
+        place = target / path.relative_to(source)
+        if not (place.exists() and place.parent.name.startswith("landing=")):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(place)

@@ -22,6 +22,7 @@ Moved = dict[str, tuple[int, int, int, int]]  # per table: the rows before, and 
 SETS = ("students", "classes")
 COUNTED = ("synced", "unproven", "approved")
 UNJUDGED = "None"
+MOST = 10**11  # minutes, or anything else that is counted
 LAST = 2**20  # the place of a landing that comes after all others of its day
 # The one value that moves nightly and makes no version; it is folded like a table, of which only the last row counts.
 CLOCK = "days_since_last_activity"
@@ -53,8 +54,8 @@ class Showing:
 class Landing:
     """What one sync received: per set the ids with what each stated, and whether the set was proven complete.
 
-    `place` is the position among all landings of its day, and `moved` what the verdict was about; it is not known of one
-    whose day was not the newest then. An `expired` one is gone from disk and still counts.
+    `place` is the position among all landings of its day, and `moved` what the verdict was about. An `expired` one is gone
+    from disk and still counts.
     """
 
     day: date
@@ -99,8 +100,7 @@ class Ledger:
         verdict = "synced" if all(s.proven for s in landing.shown.values()) else "unproven"
         if any(now.values()) and is_mass_change(moved):
             verdict = "held"
-        newest = self.newest()
-        return replace(landing, verdict=verdict, moved=moved if newest is None or newest <= landing.day else None)
+        return replace(landing, verdict=verdict, moved=moved)
 
     def would_lose(self, key: Key, *, discarded: bool) -> bool:
         """Whether a discard of a landing, or its undoing, takes more rows away than may go without a question."""
@@ -163,6 +163,11 @@ class Ledger:
         self.landings[key] = replace(landing, place=key[1])
         self._current = {}
 
+    def know(self, landings: Mapping[Key, Landing]) -> None:
+        """All landings are these."""
+        self.landings = dict(landings)
+        self._current = {}
+
     def approve(self, key: Key) -> None:
         """Somebody approves of a landing."""
         self.become(key, verdict="approved", moved=self.judge(self.landings[key]).moved)
@@ -209,8 +214,16 @@ def _received(showing: Showing, set_name: str, day: date, current: set[int]) -> 
     proven = set_name not in showing.unproven and not (showing.unanswered and missing)
     if proven:
         received |= missing & set(has)
-    stated = {i: None if i in showing.broken else _stated(set_name, has[i]) for i in received}
+    refused = showing.broken | {i for i in received if _is_beyond(has[i])}
+    stated = {i: None if i in refused else _stated(set_name, has[i]) for i in received}
     return model.Shown(day, LAST, proven, stated)
+
+
+def _is_beyond(value: Any) -> bool:
+    """Whether there is a number in a record that no school has."""
+    if isinstance(value, dict):
+        return any(map(_is_beyond, value.values()))
+    return isinstance(value, int | float) and abs(value) > MOST
 
 
 def _stated(set_name: str, record: Record) -> dict[str, model.Stated]:

@@ -14,7 +14,7 @@ import duckdb
 
 from tests.support.nights import SET_OF
 
-PAUSE_SECONDS = 0.2
+PAUSE_SECONDS = 0.5
 # Per table what is current and what is open in the history.
 QUERY = " UNION ALL ".join(
     f"SELECT '{t}', (SELECT COUNT(*) FROM main.{t}), (SELECT COUNT(*) FROM history.{t} WHERE valid_to IS NULL)"

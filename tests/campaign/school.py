@@ -16,8 +16,10 @@ from tests.support.wire.service import Bend, Service
 CAP = 25  # records a page, so that a walk of the students has several
 FEWEST, MOST = 45, 85
 
-ODD_NUMBERS = (0, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63))
-ODD_AMOUNTS = (0.0, -1.0, 5e-324, 1.764e12, 1e308, -1e308)
+ODD_NUMBERS = (0, -1, 2**31, 10**11, -(10**11))
+ODD_AMOUNTS = (0.0, -1.0, 5e-324, 1e11, -1e11)
+BEYOND = (10**11 + 1, 2**53 + 1, 2**63 - 1, -(2**63), 2**64)
+AMOUNTS_BEYOND = (1.764e12, 1e308, -1e308)
 ODD_DATES = ("0001-01-01", "1582-10-10", "2000-02-29", "9999-12-31")
 ODD_TEXTS = (
     *("", " ", "NULL", "O'Neil\"; DROP TABLE students; --", "=1+1", "<b>bold</b>", "two\nlines\tand a tab", "x" * 5000),
@@ -108,6 +110,8 @@ class School:
             record |= names | {"registration_date": chance.choice(ODD_DATES)}
             _become_odd(record["summary"], chance)
             _become_odd(record["activity_tracking"], chance)
+        beyond = self.pupils[chance.choice(sorted(self.pupils))]["summary"]
+        beyond |= {"total_assignments": chance.choice(BEYOND), "total_time_minutes": chance.choice(AMOUNTS_BEYOND)}
         room = self.rooms[chance.choice(sorted(self.rooms))]
         room |= {"class_room": chance.choice(ODD_TEXTS), "student_count": chance.choice(ODD_NUMBERS)}
         _become_odd(room["summary"], chance)
