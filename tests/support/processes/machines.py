@@ -167,7 +167,7 @@ def reached(warehouse: Path, bit: int) -> set[str]:
 def left_over(warehouse: Path) -> list[str]:
     """The files in a warehouse that a finished sync would not leave there."""
     build = warehouse / "build"
-    known = {"writer.lock", "writer.txt", "alerts.json", "alerts.lock"}
+    known = {"writer.lock", "writer.txt", "mirror.json", "alerts.json", "alerts.lock"}
     known |= {"spill", "stage", "day", "delta", "lake", "altered"}
     found = [p for p in build.iterdir() if p.name not in known] if build.is_dir() else []
     for folder in ("spill", "stage", "day", "delta", "lake"):
