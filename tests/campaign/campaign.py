@@ -365,7 +365,7 @@ class Campaign:
             landing = self.ledger.receive(replace(showing, unproven=frozenset(unproven)), label)
             verdict = str(disk[key]["verdict"])
             if verdict in (UNJUDGED, "failed"):
-                landing = replace(landing, verdict=verdict)
+                landing = replace(landing, verdict=verdict, moved=None)
             assert (key[0], verdict) == (label, landing.verdict), f"{key} of {label}: {verdict}, {landing.verdict}"
             self.ledger.land(key, landing)
         return [self.ledger.landings[key].verdict for key in new]
