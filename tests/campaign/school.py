@@ -176,13 +176,15 @@ def _enrolled(random: Random, count: int) -> list[Record]:
 
 
 def _become_odd(part: Record, random: Random) -> None:
-    """Each value of a part becomes an odd one of its kind."""
+    """Each value of a part becomes an odd one of its kind, but for percentages."""
     for name, value in part.items():
         if name.endswith("_date"):
             part[name] = random.choice(ODD_DATES)
-        elif isinstance(value, float) and not name.endswith(("_rate", "_score")):
+        elif isinstance(value, bool) or name.endswith(("_rate", "_score")):
+            continue
+        elif isinstance(value, float):
             part[name] = random.choice(ODD_AMOUNTS)
-        elif isinstance(value, int) and not isinstance(value, bool):
+        elif isinstance(value, int):
             part[name] = random.choice(ODD_NUMBERS)
 
 
