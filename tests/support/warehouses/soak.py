@@ -7,10 +7,8 @@ machine's faults are real ones (`tests.support.processes.machines`).
 from __future__ import annotations
 
 import copy
-import multiprocessing
 import os
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import date, timedelta
@@ -22,19 +20,12 @@ import pytest
 
 from pipelines.errors import (
     ArgumentError,
-    ContractChangedError,
     DamagedError,
-    ExpiredError,
     HeldError,
-    KeyRefusedError,
     MachineError,
-    NothingLandedError,
     OtherInstitutionError,
-    RedirectError,
-    RefusedError,
     RollbookError,
     ServiceError,
-    UnreachableError,
 )
 from pipelines.operations.diff import diff
 from pipelines.sandbox import Institution
@@ -43,35 +34,12 @@ from tests.support.processes.machines import MB, Disk, in_another_process, no_fi
 from tests.support.wire import faults
 from tests.support.wire.service import Asked, Bend
 
-NIGHTS = int(os.environ.get("SOAK_NIGHTS", "60"))
+NIGHTS = int(os.environ.get("SOAK_NIGHTS", "40"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
 STUDENTS = 120
 CAP = 25  # records a page, so that a walk has several
 KEPT = 20  # days, from the middle of the soak on
 PATHS = ("students", "classes")
-REFUSED = "not a date"
-
-PASSING: dict[str, Callable[[], Bend]] = {
-    "reset": faults.reset,
-    "cut short": faults.cut_short,
-    "a 500": lambda: faults.status(500),
-    "a 503": lambda: faults.status(503),
-    "a 429 with Retry-After": lambda: faults.unavailable(429, 1),
-    "a 503 with a date": lambda: faults.unavailable(503, 1, dated=True),
-    "a page for people": faults.html,
-    "half a JSON": faults.not_json,
-    "another envelope": faults.wrong_envelope,
-    "an error body under 200": lambda: faults.wrong_envelope({"error": True, "status_code": 503}),
-}
-LASTING: dict[str, tuple[Callable[[], Bend], type[ServiceError]]] = {
-    "gone": (lambda: faults.status(503), UnreachableError),
-    "reset for good": (faults.reset, UnreachableError),
-    "401": (lambda: faults.refused(401, "AUTH_REQUIRED"), KeyRefusedError),
-    "403": (faults.refused, RefusedError),
-    "success false": (faults.unsuccessful, RefusedError),
-    "redirect": (lambda: faults.redirect("https://elsewhere.example/"), RedirectError),
-    "a page for people for good": (faults.html, ServiceError),
-}
 
 
 class Soak:
@@ -160,34 +128,6 @@ class Soak:
         """A night like any other."""
         self.sync()
 
-    def do_missed(self) -> None:
-        """The machine is off."""
-
-    def do_twice(self) -> None:
-        """Somebody syncs again, and then the roster changes and somebody syncs once more."""
-        self.sync()
-        self.sync()
-        self.service.students[0]["name"] = "Changed At Noon"
-        self.sync()
-
-    def do_passing(self) -> None:
-        """A few faults that pass by themselves, anywhere."""
-        for _ in range(self.random.randint(1, 4)):
-            kind = PASSING[self.random.choice(sorted(PASSING))]
-            path, page, skip = self.random.choice(PATHS), self.random.randint(1, 3), self.random.randint(0, 1)
-            self.service.on(kind(), path=path, page=page, skip=skip)
-        self.sync()
-
-    def do_lasting(self) -> None:
-        """A fault that does not pass, from some page on."""
-        bend, error = LASTING[self.random.choice(sorted(LASTING))]
-        self.service.on(bend(), path=self.random.choice(PATHS), times=None, skip=self.random.randint(0, 2))
-        self.attempt(self.house.sync, error)
-
-    def do_no_auth(self) -> None:
-        self.service.on(faults.status(500), path="auth", times=None)
-        self.attempt(self.house.sync, UnreachableError)
-
     def do_other_institution(self) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(self.service, "school", {"id": 42, "name": "Another", "key": "another"})
@@ -219,34 +159,6 @@ class Soak:
             patch.setattr(self.service, "before", before)
             self.sync()
 
-    def do_slipped(self) -> None:
-        """A record that no page shows, though a search finds it."""
-        self.service.hide(self.random.choice(self.service.students)["id"])
-        self.sync()
-
-    def do_bad_records(self) -> None:
-        for record in self.random.sample(self.service.students, 3):
-            record["registration_date"] = REFUSED
-        self.sync()
-
-    def do_contract_changed(self) -> None:
-        for record in self.service.students[::2]:
-            record["registration_date"] = REFUSED
-        self.attempt(self.house.sync, ContractChangedError)
-
-    def do_landslide(self) -> None:
-        """Half the school is not listed, and nobody approves that."""
-        del self.service.students[::2]
-        self.attempt(self.house.sync, HeldError)
-
-    def do_approved(self) -> None:
-        """A third of the school leaves, and somebody approves that."""
-        del self.service.students[::3]
-        try:
-            self.house.sync()
-        except HeldError:
-            self.attempt(lambda: self.house.approve())
-
     # -- the machine -----------------------------------------------------------------------------------------------
 
     def do_full_disk(self) -> None:
@@ -266,23 +178,6 @@ class Soak:
         refused = in_another_process(self.house.sync, first=no_file_above(self.random.randint(1, 4 * MB)))
         assert isinstance(refused, MachineError), refused
 
-    def do_killed(self) -> None:
-        """The writer is killed, at any instant."""
-        process = multiprocessing.get_context("fork").Process(target=self.house.sync, daemon=True)
-        process.start()
-        time.sleep(self.random.uniform(0.02, 0.5))
-        process.kill()
-        process.join()
-
-    def do_two_at_once(self) -> None:
-        context = multiprocessing.get_context("fork")
-        both = [context.Process(target=self.house.sync, daemon=True) for _ in range(2)]
-        for process in both:
-            process.start()
-        for process in both:
-            process.join(60)
-        assert [p.exitcode for p in both] == [0, 0]
-
     def do_clock_set_back(self) -> None:
         now, newest = self.house.now, self.house.rollbook().newest()
         assert newest is not None
@@ -290,34 +185,6 @@ class Soak:
             patch.setattr(self.house, "now", newest.started_at - timedelta(days=2))
             patch.setattr(self.service, "now", lambda: now)
             self.attempt(self.house.sync, MachineError, ArgumentError)
-
-    def do_torn_published(self) -> None:
-        """The published file is cut short, zeroed or scratched."""
-        content = bytearray(self.published())
-        how = self.random.choice(["cut", "zeroed", "scratched"])
-        if how == "cut":
-            del content[self.random.randrange(len(content)) :]
-        elif how == "zeroed":
-            content = bytearray(len(content))
-        else:
-            for place in range(self.random.randrange(300_000), len(content) - 64, 100_000):
-                content[place : place + 64] = self.random.randbytes(64)
-        self.house.published.write_bytes(content)
-        self.sync()
-
-    def do_torn_snapshot(self) -> None:
-        """A file of the lake is cut short, or lost, or garbage of the same length."""
-        parts = sorted((self.house.warehouse / "snapshots").rglob("part-0.parquet"))
-        part = self.random.choice(parts)
-        if self.random.random() < 0.3:
-            part.unlink()
-        elif self.random.random() < 0.5:
-            part.write_bytes(part.read_bytes()[: part.stat().st_size // 2])
-        else:
-            part.write_bytes(self.random.randbytes(part.stat().st_size))
-        self.sync()
-        # A file that nothing reads is not noticed; a backfill makes every landed day again.
-        self.attempt(lambda: self.house.rollbook().backfill(FIRST, night(self.number)), NothingLandedError)
 
     def do_garbage_in_build(self) -> None:
         build = self.house.warehouse / "build"
@@ -327,14 +194,6 @@ class Soak:
         self.sync()
 
     # -- the operator ----------------------------------------------------------------------------------------------
-
-    def do_backfill(self) -> None:
-        first = self.random.randint(1, self.number)
-        last = min(self.number, first + self.random.randint(0, 20))
-        self.attempt(lambda: self.house.rollbook().backfill(night(first), night(last)), NothingLandedError)
-
-    def do_rebuild(self) -> None:
-        self.attempt(self.house.rollbook().rebuild, ExpiredError)
 
     def do_looked_at(self) -> None:
         """`rollbook diff` before the sync says what the sync does."""
@@ -348,12 +207,10 @@ class Soak:
         expected = Expected()
         for path in sorted(self.kept.glob("*.json")):
             landed = msgspec.json.decode(path.read_bytes())
-            refused = [s["id"] for s in landed["students"] if s["registration_date"] == REFUSED]
             expected.night(
                 (date.fromisoformat(path.stem[:10]) - FIRST).days + 1,
                 landed["students"],
                 landed["classes"],
                 unproven=[s for s in PATHS if not landed["proven"][s]],
-                refused=refused,
             )
         return expected
