@@ -305,6 +305,7 @@ class Campaign:
         if fails is None and error is not None:
             raise error
         assert fails is None or isinstance(error, fails), f"{fails} was due, and there was {error!r}"
+        self.see_what_was_judged_later()  # before anything else was done
         if error is None:
             done()
         self.settle(recovered=error is None and not behind, behind=behind)
@@ -373,6 +374,7 @@ class Campaign:
     def settle(self, *, recovered: bool = True, behind: bool = False) -> None:
         """The writer is done. What is published is all that counts, if it `recovered`; or `behind` that on purpose."""
         self.fresh = (self.fresh or recovered) and not behind
+        self.see_what_was_judged_later()
         if recovered and not behind:
             waiting = [key for key, landing in self.ledger.landings.items() if landing.verdict == UNJUDGED]
             assert waiting == [], f"{waiting} have no verdict, and what was done is green"
