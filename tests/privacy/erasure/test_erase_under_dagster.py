@@ -40,7 +40,8 @@ def test_nights_around_an_erasure_are_green_and_hold_nothing_of_the_student(tmp_
         graph.job(house, home) as job,
     ):
         assert job.nightly(house, 1).success
-        assert canary.found(home) == {}  # Dagster's records cannot be erased for certain, so no id gets there
+        # An erasure may not reach all of Dagster's records, so no id gets there. The name of an unknown field does.
+        assert {text for hits in canary.found(home).values() for text in hits} <= {"canary-drift"}
         erase(house, 5, home=home)
         assert job.nightly(house, 2).success
         assert house.query("SELECT COUNT(*), COUNT(*) FILTER (student_id = 5) FROM history.students") == [(OTHERS, 0)]
