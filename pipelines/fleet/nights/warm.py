@@ -25,7 +25,6 @@ _STATEMENTS = (
     ("pipelines.views", "sql"),
     ("pipelines.views", "macros"),
     ("pipelines.report", "sql"),
-    ("pipelines.notify", "sql"),
 )
 
 for _place in _STATEMENTS:
