@@ -135,18 +135,6 @@ def folder_of(url: str) -> Path:
     return Path(unquote(urlsplit(url).path))
 
 
-def filesystem(scheme: str) -> Any:
-    """An fsspec filesystem for a scheme such as `s3`, through which DuckDB reads.
-
-    Raises SettingError without the extra `mirror`.
-    """
-    _obstore()
-    from obstore import fsspec
-
-    stores: Any = fsspec.FsspecStore
-    return stores(scheme, **_options())
-
-
 def _options() -> dict[str, Any]:
     return {
         "client_options": {"timeout": f"{REQUEST_SECONDS}s", "connect_timeout": "10s", "allow_http": True},

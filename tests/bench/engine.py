@@ -24,7 +24,7 @@ from rich.table import Table as Shown
 from pipelines.fleet import engine as engines
 from pipelines.fleet.file import rollups
 from pipelines.fleet.history.histories import Histories
-from pipelines.fleet.history.lakes import Linked
+from pipelines.fleet.history.lakes import Lakes
 from pipelines.tables import SETS, TABLES, Column, Table
 from tests.bench import meter
 
@@ -108,7 +108,7 @@ def compute(name: str, root: Path, into: Path) -> None:
     (into / "scratch").mkdir(parents=True)
     with engines.of(name, into / "scratch") as engine:
         started = time.perf_counter()
-        Histories(engine, Linked(root), into / "histories").compute()
+        Histories(engine, Lakes(root), into / "histories").compute()
         computed = time.perf_counter()
         rollups.compute_from_tables(engine, into)
         ended = time.perf_counter()

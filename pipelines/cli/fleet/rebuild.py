@@ -24,9 +24,6 @@ def rebuild(
     verify: Annotated[
         bool, typer.Option("--verify", help="Change nothing: compare with what the institutions have published.")
     ] = False,
-    mirror: Annotated[
-        bool, typer.Option("--mirror", help="Read the copies of the snapshots in ROLLBOOK_LAKE instead, in place.")
-    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Publish even what would be held.")] = False,
 ) -> None:
     """Recompute the history of every institution from its snapshots, and publish it.
@@ -38,7 +35,7 @@ def rebuild(
     from pipelines.fleet.history.rebuild import FleetRebuild
 
     computes = engine or for_all().fleet_engine
-    run = FleetRebuild(fleet_folder(), fleet_registry(), computes, names_of(only), copies=mirror)
+    run = FleetRebuild(fleet_folder(), fleet_registry(), computes, names_of(only))
     if verify:
         _verify(run)
     else:

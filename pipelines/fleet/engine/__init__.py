@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipelines.errors import SettingError
-from pipelines.fleet.engine.protocol import Engine, Place
+from pipelines.fleet.engine.protocol import Engine
 from pipelines.setting_types import DUCKDB, SAIL
 
-__all__ = ["DUCKDB", "SAIL", "Engine", "Place", "of"]
+__all__ = ["DUCKDB", "SAIL", "Engine", "of"]
 
 
 @contextmanager

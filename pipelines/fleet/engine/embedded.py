@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
-from urllib.parse import urlsplit
+from pathlib import Path
 
 import duckdb
 
 from pipelines import files, machine
-from pipelines.fleet.engine.protocol import Place
-from pipelines.mirror.bucket import Bucket, filesystem
 from pipelines.store.database import connect, literal
 from pipelines.tables import Column
 
@@ -38,33 +35,21 @@ class DuckDb:
     def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         self._con = con
 
-    def read(self, name: str, place: Place, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
+    def read(self, name: str, folder: Path, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
         """Define a view over the Parquet files of a folder."""
         wanted = (*folders, *columns)
-        found = self._files(place, "/".join((*("*" * len(folders)), "*.parquet")))
-        if not found:
+        pattern = "/".join((*("*" * len(folders)), "*.parquet"))
+        if not any(folder.glob(pattern)):
             nulls = ", ".join(f"CAST(NULL AS {_type(c)}) AS {c.name}" for c in wanted)
             self.define(name, f"SELECT {nulls} WHERE FALSE")
             return
         types = ", ".join(f"'{c.name}': {_type(c)}" for c in folders)
         hive = f"true, hive_types = {{{types}}}" if folders else "false"
-        source = f"read_parquet([{found}], union_by_name = true, hive_partitioning = {hive})"
+        source = f"read_parquet({literal(folder / pattern)}, union_by_name = true, hive_partitioning = {hive})"
         known = {row[0] for row in self._con.execute(f"DESCRIBE FROM {source}").fetchall()}
-        # A file of an earlier Rollbook may have another type: its values become NULL, as in an upgraded file.
+        # A file from before a declaration changed may have another type: its values become NULL.
         typed = (f"TRY_CAST({c.name if c.name in known else 'NULL'} AS {_type(c)}) AS {c.name}" for c in wanted)
         self.define(name, f"SELECT {', '.join(typed)} FROM {source}")
-
-    def _files(self, place: Place, pattern: str) -> str:
-        """The files that match a pattern below a folder, as a SQL list; empty if there are none."""
-        if isinstance(place, Path):
-            return literal(place / pattern) if any(place.glob(pattern)) else ""
-        if place is None:
-            return ""
-        scheme = urlsplit(place).scheme
-        if not self._con.filesystem_is_registered(scheme):
-            self._con.register_filesystem(filesystem(scheme))
-        there = sorted(name for name in Bucket(place).sizes() if PurePosixPath(name).match(pattern))
-        return ", ".join(literal(f"{place}/{name}") for name in there)
 
     def define(self, name: str, query: str) -> None:
         """Define a view."""

@@ -8,9 +8,6 @@ from typing import Protocol
 
 from pipelines.tables import Column
 
-# Where an engine reads: a folder, the URL of one in an object store, or None for no files.
-Place = Path | str | None
-
 
 class Engine(Protocol):
     """Reads folders of Parquet files, runs statements over them, writes folders.
@@ -22,10 +19,9 @@ class Engine(Protocol):
 
     name: str
 
-    def read(self, name: str, place: Place, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
+    def read(self, name: str, folder: Path, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
         """Define a view over the Parquet files of a folder. A column that a file lacks is NULL there.
 
-        The folder is on this machine, or in an object store (`s3://bucket/prefix`); None stands for no files.
         `folders` are the Hive partition columns, the outermost first: `institution=ash`.
         """
 

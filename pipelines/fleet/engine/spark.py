@@ -24,7 +24,6 @@ from pyspark.sql import SparkSession
 
 from pipelines import machine
 from pipelines.errors import EngineError
-from pipelines.fleet.engine.protocol import Place
 from pipelines.tables import Column
 
 if TYPE_CHECKING:
@@ -95,8 +94,6 @@ def _sail_settings(scratch: Path) -> Iterator[None]:
         "SAIL_RUNTIME__TEMPORARY_FILES__PATHS": json.dumps([str(scratch)]),
         "SAIL_RUNTIME__TEMPORARY_FILES__MAX_SIZE": str(machine.free(scratch)),
     }
-    if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http:"):  # of this machine, else ROLLBOOK_LAKE is refused
-        settings["AWS_ALLOW_HTTP"] = "true"
     ours = {name: value for name, value in settings.items() if name not in os.environ}
     os.environ.update(ours)
     try:
@@ -113,14 +110,14 @@ class Spark:
         self.name = shown(name)
         self._session = session
 
-    def read(self, name: str, place: Place, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
+    def read(self, name: str, folder: Path, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
         """Define a view over the Parquet files of a folder."""
         wanted = [(c.name, _TYPES.get(c.type, c.type)) for c in (*columns, *folders)]
         with _translate_errors(self.name):
-            if _has_files(place, "/".join((*("*" * len(folders)), "*.parquet"))):
+            if any(folder.glob("/".join((*("*" * len(folders)), "*.parquet")))):
                 # With a schema, a folder `institution=007` is not read as the number 7.
                 schema = ", ".join(f"{column} {kind}" for column, kind in wanted)
-                rows = self._session.read.schema(schema).parquet(str(place))
+                rows = self._session.read.schema(schema).parquet(str(folder))
             else:
                 nulls = ", ".join(f"CAST(NULL AS {kind}) AS {column}" for column, kind in wanted)
                 rows = self._session.sql(f"SELECT {nulls} WHERE FALSE")
@@ -173,11 +170,6 @@ def _load() -> None:
 def shown(address: str) -> str:
     """An address without its parameters, which may hold a token."""
     return address.partition("/;")[0]
-
-
-def _has_files(place: Place, pattern: str) -> bool:
-    """Whether files match a pattern below a folder. A folder in an object store is assumed to have files."""
-    return any(place.glob(pattern)) if isinstance(place, Path) else place is not None
 
 
 def _called(name: str) -> str:

@@ -45,18 +45,14 @@ class Verified:
 class FleetRebuild:
     """One rebuild of the institutions of a registry, or of those named by `only`.
 
-    `fleet` is the fleet's folder, `engine` a name as in `engines.of`. With `copies`, reads the lakes' copies in
-    `ROLLBOOK_LAKE`. Raises SettingError for an unknown name.
+    `fleet` is the fleet's folder, `engine` a name as in `engines.of`. Raises SettingError for an unknown name.
     """
 
-    def __init__(
-        self, fleet: Path, registry: Registry, engine: str, only: tuple[str, ...] = (), *, copies: bool = False
-    ) -> None:
+    def __init__(self, fleet: Path, registry: Registry, engine: str, only: tuple[str, ...] = ()) -> None:
         self.fleet = fleet
         self.registry = registry
         self.engine = engine
         self.institutions = {name: registry[name] for name in only or registry.institutions}
-        self.copies = copies
         self.file = FleetFile(fleet)
 
     def verify(self) -> Verified:
@@ -97,8 +93,7 @@ class FleetRebuild:
         with machine.translate_errors(self.fleet), file.building():
             file.sweep()
             try:
-                names = self.institutions
-                found = lakes.copied(names) if self.copies else lakes.link(names, file.lakes)
+                found = lakes.link(self.institutions, file.lakes)
                 if not found.days:
                     reasons = "".join(f"; {name}: {why}" for name, why in found.left_out.items())
                     raise NothingLandedError(

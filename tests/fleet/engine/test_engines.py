@@ -57,7 +57,7 @@ class Case:
     @cached_property
     def histories(self) -> Histories:
         """Computed by the engine."""
-        found = Histories(self.engine, linking.Linked(self.lakes), self.folder / f"histories-{self.engine.name[:2]}")
+        found = Histories(self.engine, linking.Lakes(self.lakes), self.folder / f"histories-{self.engine.name[:2]}")
         found.compute()
         return found
 
