@@ -81,7 +81,7 @@ def test_the_nightly_run_always_asks_and_a_run_by_hand_does_not_within_minutes(t
             assert job.run(day, tags=tags, options=options).success
             asked.append(len(house.service.requests))
         landings = [m.landing for m in house.landings(day)]
-    assert (asked, landings) == ([3, 3, 6, 9], [1, 2, 3])
+    assert (asked, landings) == ([3, 4, 7, 10], [1, 2, 3])
 
 
 def test_what_is_marked_names_no_pupil(house: House, job: Job) -> None:

@@ -20,6 +20,7 @@ import pytest
 from pipelines.errors import HeldError
 from pipelines.landing.manifest import Verdict
 from pipelines.sandbox import Sandbox
+from pipelines.sandbox.records import Record, StudentRow, student_record
 from pipelines.settings import load
 from pipelines.sync import Rollbook
 from pipelines.tables import TABLES
@@ -53,15 +54,19 @@ def rollbook(
 def landed(days: Sequence[date] = DAYS) -> Iterator[tuple[Path, Sandbox]]:
     """A warehouse that synced these days in order, and the sandbox that it read.
 
-    One day was synced twice; one has a held second landing, with the records of the day before; one an unproven second
-    landing, with some records of the day after.
+    One day was synced twice, the second time without anybody's classes and with some records refused; one has a held
+    second landing, with the records of the day before; one an unproven second landing, with some records of the day
+    after.
     """
     with folder() as warehouse, Sandbox(day=FIRST, api_key=KEY) as sandbox:
         for day in days:
             sandbox.day = day
             rollbook(warehouse, sandbox.base_url).sync(day)
             if day == TWICE:
-                rollbook(warehouse, sandbox.base_url).sync(day)
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr("pipelines.sandbox.institution.student_record", _with_gaps)
+                    sandbox.day = day
+                    rollbook(warehouse, sandbox.base_url).sync(day)
             elif day == HELD:
                 sandbox.day = day - timedelta(days=1)
                 with pytest.raises(HeldError):
@@ -69,6 +74,13 @@ def landed(days: Sequence[date] = DAYS) -> Iterator[tuple[Path, Sandbox]]:
             elif day == UNPROVEN:
                 _sync_unproven(warehouse, sandbox, day)
         yield warehouse, sandbox
+
+
+def _with_gaps(row: StudentRow) -> Record:
+    """A student's record without classes; of every eighth student, one that is refused."""
+    record = student_record(row)
+    record.pop("classes", None)
+    return record if row.student_id % 8 else record | {"registration_date": 5}
 
 
 def _sync_unproven(warehouse: Path, sandbox: Sandbox, day: date) -> None:
