@@ -152,7 +152,7 @@ class Campaign:
         self.off = False
         if number % BACKED_UP == 0 and self.fresh:
             self.back_up()
-        for _ in range(0 if number == 1 else self.random.choice([3, 3, 3, 4])):
+        for _ in range(0 if number == 1 else self.random.choice([3, 3, 4, 4])):
             if not self.off:
                 self.happen(self.draw())
         a_sync_follows = number == 1 or (not self.off and self.random.random() < 0.6)
