@@ -60,7 +60,7 @@ for _name, _kind in KINDS.items():
     )
 
 
-@event(lambda c: can_be_lost(c))
+@event(lambda c: can_be_lost(c), rare=True)
 def a_landed_day_is_lost(c: Campaign) -> None:
     day = c.random.choice(sorted({x.day for x in c.ledger.counted() if not x.expired}))
     name = f"snapshot_date={day}"
@@ -72,7 +72,7 @@ def a_landed_day_is_lost(c: Campaign) -> None:
     c.sync()
 
 
-@event(lambda c: can_be_lost(c))
+@event(lambda c: can_be_lost(c), rare=True)
 def all_landed_days_are_lost(c: Campaign) -> None:
     lose(c, "")
     bring_back(c)
