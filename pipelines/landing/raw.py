@@ -75,7 +75,7 @@ class RawStore:
     def all_days(self) -> frozenset[date]:
         """Return the days on which anything was ever landed, including expired days if their list can be read."""
         expired: Iterable[date] = ()
-        with suppress(DamagedError):  # whoever relies on the list reports it
+        with suppress(DamagedError):  # recovery reads the list, too, and reports it
             expired = self._expired()
         return frozenset((*(day for day, _ in self._days()), *expired))
 

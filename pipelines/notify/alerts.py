@@ -130,7 +130,7 @@ class Alerts:
     def _unproven(self, day: date | None) -> list[Outcome]:
         """The sets that stay unproven night after night, each as one outcome for as long as that lasts."""
         lasting = self.rollbook.landings.long_unproven()
-        return [Outcome(f"unproven {u.set} {u.since}", Kind.UNPROVEN, day, u.said) for u in lasting]
+        return [Outcome(f"unproven {u.set} {u.since}", Kind.UNPROVEN, day, u.description) for u in lasting]
 
     def deliver(self) -> None:
         """Send the messages that are due. Undelivered ones are retried, for a day."""

@@ -158,7 +158,7 @@ class Unproven:
     repeated_ids: tuple[int, ...]
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """What is wrong and what to do, for a person."""
         return messages.long_unproven(self.set, self.since, self.nights, self.repeated_ids)
 

@@ -99,5 +99,5 @@ class Publisher:
     def write_report(self, trouble: str = "") -> Report | None:
         """Make the morning page from the published file, with later `trouble` at its top. None if that fails."""
         at, names = self.clock(), self.settings.report_names
-        unproven = [u.said for u in self.landings.long_unproven()]
+        unproven = [u.description for u in self.landings.long_unproven()]
         return report.write_report(self.warehouse, at=at, names=names, trouble=trouble, unproven=unproven)
