@@ -10,7 +10,6 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 ARGS ?=
 N ?= 100000
-PEERS ?=
 # Test processes: one more than two cores, since some tests only wait.
 WORKERS ?= 3
 
@@ -81,20 +80,12 @@ format: $(VENV)/.dev ## Format the code
 	@$(BIN)/ruff format --quiet .
 
 .PHONY: bench
-bench: $(VENV)/.dev ## Measure the nights against a bare walk (N=100000 students; PEERS=1: other tools, too)
-	@$(BIN)/python -m tests.bench --students $(N) $(if $(filter-out 0,$(PEERS)),--peers) $(ARGS)
+bench: $(VENV)/.dev ## Measure the nights against a bare walk, and the views (N=100000 students)
+	@$(BIN)/python -m tests.bench --students $(N) $(ARGS)
 
 .PHONY: bench-fleet
 bench-fleet: $(VENV)/.dev ## Measure a district's nights (ARGS="--institutions 200 --students 500")
 	@$(BIN)/python -m tests.bench.fleet $(ARGS)
-
-.PHONY: bench-engine
-bench-engine: $(VENV)/.dev ## Measure DuckDB and Sail over many lakes (ARGS="--institutions 20 --students 500 --days 30")
-	@$(BIN)/python -m tests.bench.engine $(ARGS)
-
-.PHONY: bench-waits
-bench-waits: $(VENV)/.dev chromium ## Measure latencies: commands, the UI's first paint (ARGS="--rounds 5")
-	@$(BIN)/python -m tests.bench.waits $(ARGS)
 
 .PHONY: constraints
 constraints: $(VENV)/.dev ## Pin the newest compatible versions (needs uv)
@@ -102,7 +93,7 @@ constraints: $(VENV)/.dev ## Pin the newest compatible versions (needs uv)
 
 .PHONY: clean
 clean: ## Remove the environments and caches; warehouse/ and dagster_home/ stay
-	@rm -rf $(VENV) .venv-peers .venv-dbt .venv-s3 .venv-spark build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf $(VENV) .venv-dbt .venv-s3 .venv-spark build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	@find pipelines tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 .PHONY: help
