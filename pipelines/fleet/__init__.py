@@ -2,7 +2,7 @@
 
 nights/        nightly runs: processes, outcomes, alerts
 file/          builds `fleet.duckdb`, one file with all institutions
-history/       recomputes the histories from the lakes
+history.py     recomputes the histories from the lakes, and publishes or compares them
 engine/        the engines that compute over all institutions: DuckDB, Sail or Spark
 overview.py    all institutions at a glance
 prometheus.py  the same for a monitoring system

@@ -64,6 +64,15 @@ class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it needs no attention."""
         return self.shown == Kind.SYNCED
 
+    @property
+    def why(self) -> str:
+        """What happened, and what to do, in words."""
+        if self.paused:
+            return self.paused
+        if self.shown == "late" and self.due is not None:
+            return f"the night of {self.due:%Y-%m-%d %H:%M} UTC was not synced: run `rollbook fleet sync`"
+        return self.message
+
 
 class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What `rollbook fleet status` prints, also as JSON: the number of institutions by state, and each institution."""

@@ -7,10 +7,9 @@ records have it, since a single record's field name may be anything.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,9 @@ from jinja2 import Environment
 
 from pipelines import files, pages
 from pipelines.export.query import run_query
-from pipelines.fleet.file import standing
-from pipelines.institutions import Registry
-from pipelines.store import parts
+from pipelines.fleet.nights.outcomes import Kind
+from pipelines.fleet.nights.runner import Fleet
+from pipelines.fleet.overview import NEVER, FleetStatus, load_overview
 from pipelines.store.published.fleet_file import FleetFile
 from pipelines.store.statements import statements
 from pipelines.text import count_of, printable
@@ -31,66 +30,53 @@ sql = statements("pipelines.fleet")
 FILE = "fleet-report.html"
 # A field that this many records have in one sync comes from the service, and does not describe one pupil.
 LEAST_RECORDS = 5
-# The newest day may be yesterday: before tonight's sync, or in a zone behind UTC.
-ON_TIME = timedelta(days=1)
-
-UP_TO_DATE, LATE, HELD, FAILED, PAUSED, NEVER = "up to date", "late", "held", "failed", "paused", "never synced"
 # The most urgent come first.
-STATES = (FAILED, HELD, LATE, NEVER, PAUSED, UP_TO_DATE)
-
-
-@dataclass(frozen=True)
-class Line:
-    """One institution: its name and school, its state, its newest published day, and a message about the state."""
-
-    name: str
-    school: str
-    state: str
-    newest_day: date | None
-    said: str
-    in_registry: bool
+STATES = (Kind.FAILED, Kind.HELD, "late", NEVER, Kind.PAUSED, Kind.SYNCED)
 
 
 @dataclass(frozen=True)
 class Page:
-    """The content of the page; `built_at` is when fleet.duckdb, the source of figures and drift, was built."""
+    """The content of the page; `built_at` is when fleet.duckdb, the source of all but `status`, was built."""
 
     at: datetime
-    lines: Sequence[Line]
+    status: FleetStatus
     built_at: datetime | None = None
+    schools: Mapping[str, str] = field(default_factory=dict)
     figures: Sequence[tuple[Any, ...]] = ()
     drift: Sequence[tuple[Any, ...]] = ()
     refused: Sequence[tuple[Any, ...]] = ()
-    counts: Counter[str] = field(default_factory=Counter)
 
     @property
     def verdict(self) -> str:
         """A summary in one sentence."""
-        others = [f"{self.counts[s]:,} {s}" for s in STATES[:-1] if self.counts[s]]
-        total = count_of(len(self.lines), "institution")
-        return f"{self.counts[UP_TO_DATE]:,} of {total} up to date" + (f"; {', '.join(others)}." if others else ".")
+        counts = self.status.counts
+        others = [f"{counts[s]:,} {s}" for s in STATES[:-1] if counts.get(s)]
+        total = count_of(len(self.status.institutions), "institution")
+        return f"{counts.get(Kind.SYNCED, 0):,} of {total} up to date" + (f"; {', '.join(others)}." if others else ".")
 
 
-def write(fleet: Path, registry: Registry, out: Path, at: datetime) -> Page:
-    """Write the page to a file that only its owner can read; returns its content. `at` is the time shown (UTC)."""
-    page = load(fleet, registry, at)
+def write(fleet: Fleet, out: Path) -> Page:
+    """Write the page to a file that only its owner can read; returns its content.
+
+    Raises DamagedError for a fleet.duckdb that cannot be read.
+    """
+    page = _load(fleet)
     files.write(out, _environment().get_template("page.html").render(page=page).encode())
     return page
 
 
-def load(fleet: Path, registry: Registry, at: datetime) -> Page:
-    """Load the page's content. Raises DamagedError for a fleet.duckdb that cannot be read."""
-    given = {name: found for name in parts.givers(fleet) if (found := parts.note_of(fleet, name)) is not None}
-    lines = [_line(row, at.date()) for row in standing.rows(fleet, registry, given, {})]
-    lines.sort(key=lambda line: (STATES.index(line.state), line.name))
-    counts = Counter(line.state for line in lines)
-    file = FleetFile(fleet).path
+def _load(fleet: Fleet) -> Page:
+    found = load_overview(fleet)
+    by_state = sorted(found.institutions, key=lambda s: (STATES.index(s.shown), s.institution))
+    status = FleetStatus(counts=found.counts, institutions=tuple(by_state))
+    file = FleetFile(fleet.path).path
     if not file.is_file():
-        return Page(at, lines, counts=counts)
+        return Page(fleet.clock(), status)
     return Page(
-        at,
-        lines,
+        fleet.clock(),
+        status,
         built_at=run_query(file, "SELECT published_at FROM spans.version").rows[0][0],
+        schools=dict(run_query(file, "SELECT institution, school_name FROM main.institutions").rows),
         figures=run_query(
             file,
             """
@@ -116,28 +102,7 @@ def load(fleet: Path, registry: Registry, at: datetime) -> Page:
             LIMIT 100
         """,
         ).rows,
-        counts=counts,
     )
-
-
-def _line(row: standing.Row, today: date) -> Line:
-    day = row["newest_day"]
-    newest = day if isinstance(day, date) else None
-    outcome, paused = row["last_outcome"], str(row["paused"] or "")
-    if paused:
-        state, said = PAUSED, paused
-    elif outcome in (HELD, FAILED):
-        state, said = str(outcome), str(row["said"] or "")
-    elif newest is None:
-        state, said = NEVER, "It has published nothing yet."
-    elif newest < today - ON_TIME:
-        state, said = LATE, f"Nothing newer than {newest} was published."
-    else:
-        state, said = UP_TO_DATE, ""
-    in_registry = bool(row["in_registry"])
-    if not in_registry:
-        state, said = PAUSED, "It left the registry; its data stays until `rollbook fleet forget`."
-    return Line(str(row["institution"]), str(row["school_name"] or ""), state, newest, said, in_registry)
 
 
 @cache

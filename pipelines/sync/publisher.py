@@ -17,16 +17,13 @@ from pipelines.report import Report
 from pipelines.settings import Settings
 from pipelines.store import checks, ops
 from pipelines.store.database import transaction
-from pipelines.store.parts import Parts
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync.landings import Landings
 from pipelines.views import catalog, terms, thresholds
 
 
 class Publisher:
-    """Makes everything for readers: the published file, the pseudonymous file if set, the morning page, and in a fleet
-    the institution's parts.
-    """
+    """Makes everything for readers: the published file, the pseudonymous file if set, and the morning page."""
 
     def __init__(
         self, settings: Settings, warehouse: Warehouse, landings: Landings, clock: Callable[[], datetime]
@@ -38,7 +35,6 @@ class Publisher:
         self.thresholds = warehouse.root / thresholds.FILE
         self.terms = warehouse.root / terms.FILE
         self.pseudonymous = Pseudonymous(warehouse, wanted=settings.pseudonymous)
-        self.parts = Parts(warehouse)
 
     def publish(self, *, shown_from: date | None = None, merged_since: date | None = None) -> Report | None:
         """Check the next file, then swap it in; its views show the lake from the day `shown_from` on (None: all of it).
@@ -68,7 +64,6 @@ class Publisher:
         warehouse.swap()
         if prepared:  # prepared before the first swap, so that the two swaps are only a moment apart
             self.pseudonymous.show()
-        self.parts.write()
         if shown_from is not None:
             warehouse.expire_rejects(shown_from)
         return self.write_report()
@@ -85,7 +80,6 @@ class Publisher:
         Also deletes access log entries older than their setting.
         """
         self.pseudonymous.keep_up(self.clock())
-        self.parts.keep_up()
         access.keep_up(self.warehouse.root, self.settings.access_log_days, self.clock())
 
     def renew(self) -> None:

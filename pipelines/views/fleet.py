@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 import duckdb
 
-from pipelines.store import parts
-from pipelines.store.relations import SYNCS, VERSION
+from pipelines.store import schema
+from pipelines.store.relations import PAGES, SYNCS, VERSION
 from pipelines.store.scope import INSTITUTION, MANY
 from pipelines.store.statements import statements
 from pipelines.tables import Column, Relation
@@ -32,18 +33,19 @@ WHICH = Column(INSTITUTION, "VARCHAR", catalog.WHICH, personal=False)
 INSTITUTIONS = Relation(
     "main",
     "institutions",
-    "One row per institution, including those that never synced or have left the registry: its newest day in this file,"
-    " and the outcome of its last night.",
+    "One row per institution, including those that never synced: its newest day in this file, and the outcome of its"
+    " last night.",
     (
         Column("institution", "VARCHAR", "Its name in institutions.toml.", personal=False),
         Column("school_id", "BIGINT", "Its id at the records service; NULL before its first sync."),
         Column("school_name", "VARCHAR", "Its name at the records service.", personal=False),
-        Column("in_registry", "BOOLEAN", "Whether institutions.toml has it; one that left stays until it is removed."),
         Column("newest_day", "DATE", "Its newest landed day in this file; NULL when it has no rows here."),
         Column("days_behind", "BIGINT", "Days from newest_day to the newest one of all institutions."),
         Column("published_at", "TIMESTAMP", "When it published the version in this file, UTC."),
         Column("version", "VARCHAR", "That version's id, as in spans.version of its own file.", personal=False),
-        Column("last_outcome", "VARCHAR", "Outcome of its last night: synced, held, failed, paused.", personal=False),
+        Column(
+            "last_outcome", "VARCHAR", "Outcome of its last night: synced, held or failed; or never.", personal=False
+        ),
         Column("last_day", "DATE", "The day of that night."),
         Column("last_at", "TIMESTAMP", "When that night ended, UTC."),
         # These two may name a student: `said` by an id, `paused` because an operator wrote it.
@@ -55,11 +57,16 @@ INSTITUTIONS = Relation(
 )
 
 
+def shared() -> tuple[Relation, ...]:
+    """Return the institutions' tables that a fleet's file has; `pages` describes bodies, which stay with each."""
+    return tuple(r for r in schema.declared() if r not in (PAGES, VERSION))
+
+
 def tables(more: Iterable[Relation] = ()) -> tuple[Relation, ...]:
     """Return the institutions' tables, and `more` tables of one of the files, each with `institution` first."""
     return tuple(
         Relation(r.schema, r.name, r.comment, (WHICH, *r.columns), (INSTITUTION, *r.key) if r.key else (), r.nullable)
-        for r in (*parts.shared(), *more)
+        for r in (*shared(), *more)
     )
 
 
@@ -98,9 +105,14 @@ def create_views(con: duckdb.DuckDBPyConnection, version: str) -> None:
     catalog.create_macros(con, version, MANY)
 
 
+def columns(rollup: catalog.View) -> tuple[Column, ...]:
+    """Return a rollup's columns with their types, the same for every engine."""
+    return tuple(Column(name, types()[rollup.name, name], comment) for name, comment in rollup.columns)
+
+
 @cache
-def types() -> dict[tuple[str, str], str]:
-    """Return the type of each (rollup, column), as DuckDB infers it over empty tables."""
+def types() -> dict[tuple[str, str], Any]:
+    """Return the type of each (rollup, column), as DuckDB infers it over empty tables; some are DECIMAL."""
     with duckdb.connect() as con:
         create_tables(con)
         create_rollups(con)

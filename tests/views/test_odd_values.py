@@ -22,7 +22,6 @@ from pipelines.export.formats import export
 from pipelines.operations.data_quality import run_quality_checks
 from pipelines.records import MAX_ID, MAX_NUMBER
 from pipelines.report import charts, morning, page
-from pipelines.store import parts
 from pipelines.store.scope import MANY
 from pipelines.tables import TABLES
 from pipelines.views import catalog, metrics, terms, thresholds
@@ -168,7 +167,7 @@ def ask_as_a_fleet(house: House) -> None:
     with duckdb.connect() as con:
         con.execute(f"ATTACH '{house.published}' AS one (READ_ONLY)")
         fleet_views.create_tables(con)
-        for relation in parts.shared():
+        for relation in fleet_views.shared():
             full = f"{relation.schema}.{relation.name}"
             con.execute(f"INSERT INTO {full} BY NAME SELECT 'ash' AS institution, * FROM one.{full}")
         fleet_views.create_rollups(con)

@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from pipelines.store import parts, schema
+from pipelines.store import schema
 from pipelines.store.scope import MANY, ONE
 from pipelines.tables import TABLES, Column, Relation
 from pipelines.views import catalog, thresholds
@@ -126,7 +126,7 @@ def databases(seed: int) -> tuple[duckdb.DuckDBPyConnection, dict[str, duckdb.Du
         days = sorted(rng.sample([DAY + timedelta(days=n) for n in range(20)], rng.randint(4, 10)))
         con = own[name] = duckdb.connect()
         schema.ensure(con)
-        for relation in parts.shared():
+        for relation in fleet_views.shared():
             made = rows(rng, relation, days)
             fill(con, relation, made)
             fill(many, relation, made, institution=name)

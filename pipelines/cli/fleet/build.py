@@ -1,8 +1,7 @@
-"""`rollbook fleet build`, `sql`, `export`, `explore`, `report` and `forget`: build and query fleet.duckdb."""
+"""`rollbook fleet build`, `sql`, `export`, `explore` and `report`: build and query fleet.duckdb."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ import typer
 from pipelines import files
 from pipelines.cli.app import err, out, safe
 from pipelines.cli.explore import show_app
-from pipelines.cli.fleet.institutions import fleet_app, fleet_registry
+from pipelines.cli.fleet.institutions import fleet_app, fleet_registry, open_fleet
 from pipelines.cli.read import show_answer, write_export
 from pipelines.errors import ArgumentError, NothingLandedError, RollbookError
 from pipelines.export import Format
@@ -152,28 +151,9 @@ def report(
     out_file = (target or for_all().common_path / reports.FILE).expanduser()
     if not out_file.parent.is_dir():
         raise ArgumentError(f"{out_file.parent} is not a folder: make it first, or write elsewhere with --out")
-    page = reports.write(fleet_folder(), fleet_registry(), out_file, datetime.now(UTC))
+    page = reports.write(open_fleet(), out_file)
     out.print(page.verdict)
     out.print(f"Wrote {safe(str(out_file))}.")
-
-
-@fleet_app.command()
-def forget(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="An institution that is no longer in the registry.")],
-) -> None:
-    """Remove the fleet's copy of an institution that left the registry; its own folder stays.
-
-    The next `rollbook fleet build` leaves the institution out.
-    """
-    from pipelines.store import parts
-
-    if name in fleet_registry().institutions:
-        raise ArgumentError(f"{name} is in the registry: take it out of institutions.toml first, or pause it")
-    if not parts.forget(fleet_folder(), name):
-        raise ArgumentError(
-            f"The fleet has nothing of {name}: `rollbook fleet sql 'FROM institutions'` lists the names"
-        )
-    out.print(f"Removed {safe(name)} from the fleet. Run `rollbook fleet build` to build the file without it.")
 
 
 def _build(known: Registry, engine: str | None = None) -> Built:

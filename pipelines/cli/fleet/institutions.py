@@ -22,7 +22,7 @@ from pipelines.text import count_of, printable
 if TYPE_CHECKING:
     from pipelines.fleet.nights.outcomes import Outcome
     from pipelines.fleet.nights.runner import Fleet
-    from pipelines.fleet.overview import FleetStatus, InstitutionStatus
+    from pipelines.fleet.overview import FleetStatus
 
 EASTERNMOST = timedelta(hours=14)  # ahead of UTC
 # Of more institutions than this, only those that need attention are listed.
@@ -77,7 +77,7 @@ def sync(
     """
     if day is not None and day > (datetime.now(UTC) + EASTERNMOST).date():
         raise ArgumentError(f"{day:%Y-%m-%d} has not begun anywhere: leave out --date to sync today")
-    fleet = _fleet(only, jobs)
+    fleet = open_fleet(only, jobs)
     with stopping_on_signals(130), _progress("institutions", len(fleet.institutions)) as advance:
         found = fleet.sync(day, fresh=fresh, done=lambda *_: advance())
     _print_outcomes(found)
@@ -105,7 +105,7 @@ def status(
     from pipelines.fleet import prometheus as metrics
     from pipelines.fleet.overview import load_overview
 
-    known = load_overview(_fleet(only))
+    known = load_overview(open_fleet(only))
     if prometheus is not None:
         metrics.write(prometheus, known)
     if as_json:
@@ -123,7 +123,7 @@ def watch(only: Only = None) -> None:
     and one for the first good sync after it; institutions with the same addresses share a message. Each institution's
     `cron` says when its nights are due. Fetches nothing, and always exits 0.
     """
-    fleet = _fleet(only)
+    fleet = open_fleet(only)
     late = fleet.watch()
     for name, night in late.items():
         out.print(f"{MARKS['late']}    [bold]{name}[/]  the night of {night:%Y-%m-%d %H:%M} was not synced")
@@ -138,7 +138,7 @@ def check(jobs: Jobs = None, only: Only = None) -> None:
     Runs the checks of `rollbook --institution NAME doctor` for each, and shows warnings and failures. Writes nothing.
     Exits 0 when all could be synced, with or without warnings, and 1 when one could not.
     """
-    fleet, failed = _fleet(only, jobs), 0
+    fleet, failed = open_fleet(only, jobs), 0
     with stopping_on_signals(130):
         for name, findings in fleet.check():
             bad = [f for f in findings if f.level in LEVELS]
@@ -237,7 +237,8 @@ def names_of(only: str | None) -> tuple[str, ...]:
     return names
 
 
-def _fleet(only: str | None, jobs: int | None = None) -> Fleet:
+def open_fleet(only: str | None = None, jobs: int | None = None) -> Fleet:
+    """The institutions of the registry, or those in --only. Raises SettingError, and ArgumentError as `names_of`."""
     from pipelines.fleet.nights.runner import Fleet, default_jobs
 
     names = names_of(only)
@@ -299,18 +300,10 @@ def _print_status(known: FleetStatus) -> None:
         ]
         out.print(table("", columns, rows))
     for s in shown:
-        if says := _why(s):
+        if says := s.why:
             _line(s.institution, s.shown, says, max(len(s.institution) for s in shown))
     out.print(f"[bold]{_counted(known.counts)}[/] of {count_of(len(known.institutions), 'institution')}.")
 
 
 def _day(moment: datetime | None) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d}" if moment else ""
-
-
-def _why(status: InstitutionStatus) -> str:
-    if status.paused:
-        return status.paused
-    if status.shown == "late" and status.due is not None:
-        return f"the night of {status.due:%Y-%m-%d %H:%M} UTC was not synced: run `rollbook fleet sync`"
-    return status.message

@@ -14,7 +14,7 @@ from pipelines.settings import for_all
 from pipelines.text import count_of
 
 if TYPE_CHECKING:
-    from pipelines.fleet.history.rebuild import FleetRebuild
+    from pipelines.fleet.history import FleetRebuild
 
 
 @fleet_app.command()
@@ -32,7 +32,7 @@ def rebuild(
     published separately; one that would lose more rows than a sync may remove does not change unless --yes is given.
     Exits 1 when an institution could not be rebuilt or differs, 3 when one was held and no other failed.
     """
-    from pipelines.fleet.history.rebuild import FleetRebuild
+    from pipelines.fleet.history import FleetRebuild
 
     computes = engine or for_all().fleet_engine
     run = FleetRebuild(fleet_folder(), fleet_registry(), computes, names_of(only))

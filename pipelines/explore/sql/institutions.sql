@@ -9,7 +9,6 @@ WITH standing AS (
                 WHEN last_outcome IN ('held', 'failed') THEN last_outcome
                 WHEN newest_day IS NULL THEN 'never synced'
                 WHEN days_behind > 1 THEN FORMAT('{} days behind', days_behind)
-                WHEN NOT in_registry THEN 'not in the registry any more'
             END
         ) AS trouble
     FROM main.institutions

@@ -1,4 +1,4 @@
-"""Builds `fleet.duckdb` from the institutions' parts: their tables side by side, the views over them, the rollups.
+"""Builds `fleet.duckdb` from the institutions' published files: their tables side by side, the views, the rollups.
 
 If institutions make pseudonymous files, `fleet-pseudonymous.duckdb` is built from these in the same way. Each is built
 as a new file, checked, and published atomically; until then, and when it fails, readers keep the last one. The contents
@@ -7,7 +7,8 @@ are declared in `views.fleet` and `views.pseudonymous`. An engine computes the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import reduce
@@ -18,25 +19,22 @@ import duckdb
 import pyarrow as pa
 
 from pipelines import files, machine
-from pipelines.errors import CheckError, DamagedError, MirrorError, NothingLandedError, RollbookError
+from pipelines.errors import MirrorError, NothingLandedError, RollbookError
 from pipelines.fleet import engine as engines
-from pipelines.fleet.file import output, pseudonymous, rollups, standing
-from pipelines.fleet.file.gathering import DAMAGED, Gathered, gather
-from pipelines.fleet.file.pseudonymous import MAKES_NONE
+from pipelines.fleet.file import output
+from pipelines.fleet.file.gather import MAKES_NONE, Gathered, export, gather, relations
+from pipelines.fleet.nights.runner import Fleet
+from pipelines.fleet.overview import InstitutionStatus, load_overview
 from pipelines.institutions import Registry
-from pipelines.store import parts
-from pipelines.store.database import connect, literal, transaction
+from pipelines.store.database import connect, count, literal, transaction
 from pipelines.store.published.clean_copy import clean
 from pipelines.store.published.fleet_file import FleetFile
-from pipelines.store.scope import INSTITUTION, MANY
-from pipelines.store.statements import statements
-from pipelines.tables import Column, Relation
+from pipelines.store.published.versions import PSEUDONYMOUS
+from pipelines.store.scope import MANY
 from pipelines.views import catalog
 from pipelines.views import fleet as views
 from pipelines.views import pseudonymous as contents
 from pipelines.views.fleet import INSTITUTIONS
-
-sql = statements("pipelines.fleet.file")
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class _Stamp:
 
 @dataclass(frozen=True)
 class _Next:
-    """A complete next version, the parts that it was built from, and how many students are in it."""
+    """A complete next version, what it was made from, and how many students are in it."""
 
     file: FleetFile
     found: Gathered
@@ -107,22 +105,23 @@ class FleetBuild:
     def build(self) -> Built:
         """Build and publish the files.
 
-        An institution whose parts are damaged is left out and named. Raises NothingLandedError when no institution has
-        parts, BusyError while another build runs, EngineError, and CheckError; readers then keep the last files.
+        An institution whose file cannot be read is left out and named. Raises NothingLandedError when no institution
+        has published, BusyError while another build runs, EngineError; readers then keep the last files.
         """
         file, coded = (FleetFile(self.fleet, pseudonymous=p) for p in (False, True))
         with machine.translate_errors(self.fleet), file.building():
-            _sweep(file, coded)
+            file.sweep()
+            coded.sweep()
             try:
                 stamp = _Stamp(uuid4().hex, self.clock().replace(tzinfo=None))
-                found = gather(self.fleet, file.sources, self.registry)
-                named = self._make(file, found, stamp)
-                without_names, failed = self._make_pseudonymous(coded, found, stamp)
+                named = self._make(file, stamp)
+                without_names, failed = self._make_pseudonymous(coded, stamp)
                 built = named.show()  # only now, so that both are published at almost the same time
                 shown = without_names.show() if without_names is not None else None
                 not_copied = self._copy(file, stamp)
             finally:
-                _sweep(file, coded)
+                file.sweep()
+                coded.sweep()
         return replace(built, pseudonymous=shown, failed=failed, not_copied=not_copied)
 
     def _copy(self, file: FleetFile, stamp: _Stamp) -> str:
@@ -134,67 +133,82 @@ class FleetBuild:
             return error.message
         return ""
 
-    def _make_pseudonymous(self, file: FleetFile, named: Gathered, stamp: _Stamp) -> tuple[_Next | None, str]:
+    def _make_pseudonymous(self, file: FleetFile, stamp: _Stamp) -> tuple[_Next | None, str]:
         """Build the file without names, if any institution makes one; returns it, or why it could not be built.
 
         Its readers then keep the last one, whose version shows that it is older.
         """
-        if not pseudonymous.makers(file.root, (*named.given, *named.left_out)):
+        if not any(os.path.lexists(file.root / name / PSEUDONYMOUS) for name in self.registry.institutions):
             file.clear()  # it would never be updated
             return None, ""
         try:
             with machine.translate_errors(self.fleet):
-                return self._make(file, pseudonymous.gather(file, named), stamp), ""
+                return self._make(file, stamp), ""
         except (RollbookError, OSError, duckdb.Error) as error:
             # DuckDB's own message may quote a value.
             return None, error.message if isinstance(error, RollbookError) else type(error).__name__
 
-    def _make(self, file: FleetFile, found: Gathered, stamp: _Stamp) -> _Next:
-        """Build the next version; if files turn out to be damaged, start again without their institutions."""
-        while found.given:
-            try:
-                with connect(file.next, scratch=file.scratch) as con:
-                    students = self._fill(con, file, found)
-                with engines.of(self.engine, file.scratch) as computing:
-                    rollups.compute(computing, file.sources, file.rollups)
-                with connect(file.next, scratch=file.scratch) as con:
-                    _finish(con, file, stamp)
-                if file.is_pseudonymous:
-                    clean(file.next, file.scratch)
-                return _Next(file, found, students)
-            except _DamagedPartsError as damaged:
-                file.next.unlink(missing_ok=True)
-                for name in damaged.names:
-                    found.leave_out(name, DAMAGED)
-        raise NothingLandedError(
-            "No institution has published anything that could be combined: run `rollbook fleet sync` first"
-        )
+    def _make(self, file: FleetFile, stamp: _Stamp) -> _Next:
+        """Build the next version."""
+        with connect(file.next, scratch=file.scratch) as con:
+            with transaction(con):
+                views.create_tables(con, (contents.RELEASE,) if file.is_pseudonymous else ())
+            found = gather(con, file, self.registry.institutions)
+            if not found.given:
+                raise NothingLandedError(
+                    "No institution has published anything that could be combined: run `rollbook fleet sync` first"
+                )
+            self._describe(con, file, found)
+            students = count(con, "SELECT COUNT(*) FROM main.students")
+            export(con, views.shared(), file.sources)
+        with engines.of(self.engine, file.scratch) as engine:
+            compute_rollups(engine, file.sources, file.rollups)
+        with connect(file.next, scratch=file.scratch) as con:
+            _finish(con, file, stamp)
+        if file.is_pseudonymous:
+            clean(file.next, file.scratch)
+        return _Next(file, found, students)
 
-    def _fill(self, con: duckdb.DuckDBPyConnection, file: FleetFile, found: Gathered) -> int:
-        """Put the institutions' tables side by side; returns how many students there are."""
-        relations = _relations(file)
+    def _describe(self, con: duckdb.DuckDBPyConnection, file: FleetFile, found: Gathered) -> None:
+        """Fill the table `institutions`."""
+        newest = max((g.newest_day for g in found.given.values() if g.newest_day), default=None)
         columns = contents.shown(INSTITUTIONS) if file.is_pseudonymous else INSTITUTIONS.columns
-        with transaction(con):
-            views.create_tables(con, (contents.RELEASE,) if file.is_pseudonymous else ())
-            _insert(con, INSTITUTIONS, columns, standing.rows(self.fleet, self.registry, found.given, found.left_out))
-        for relation in relations:
-            _fill_table(con, relation, found)
-        _check(con, file, relations, found)
-        row = con.execute("SELECT COUNT(*) FROM main.students").fetchone()
-        return int(row[0]) if row else 0
+        statuses = sorted(load_overview(Fleet(self.registry)).institutions, key=lambda s: s.institution)
+        rows = [_row(status, found, newest) for status in statuses]
+        fresh = pa.table({c.name: [row[c.name] for row in rows] for c in columns})
+        con.register("fresh", fresh)
+        con.execute(f"INSERT INTO {INSTITUTIONS.schema}.{INSTITUTIONS.name} BY NAME SELECT * FROM fresh")
+        con.unregister("fresh")
 
 
-class _DamagedPartsError(DamagedError):
-    """Parts of these institutions cannot be read."""
+def compute_rollups(engine: engines.Engine, tables: Path, into: Path) -> None:
+    """Compute every rollup from a folder for each table, into one folder each. Raises EngineError."""
+    for relation in views.tables():
+        name = f"{relation.schema}.{relation.name}"
+        engine.read(name, tables / name, relation.columns)
+    for rollup in views.rollups():  # a later one reads an earlier one
+        engine.write(rollup.query, into / rollup.name)
+        engine.read(f"main.{rollup.name}", into / rollup.name, views.columns(rollup))
 
-    def __init__(self, names: Iterable[str]) -> None:
-        super().__init__(f"The parts of the institutions {', '.join(names)} cannot be read")
-        self.names = tuple(names)
 
-
-def _relations(file: FleetFile) -> tuple[Relation, ...]:
-    """The tables of institutions that a file holds."""
-    return pseudonymous.shared() if file.is_pseudonymous else parts.shared()
+def _row(status: InstitutionStatus, found: Gathered, newest: date | None) -> dict[str, object]:
+    given = found.given.get(status.institution)
+    day = given.newest_day if given else None
+    return {
+        "institution": status.institution,
+        "school_id": given.school_id if given else None,
+        "school_name": given.school_name if given else None,
+        "newest_day": day,
+        "days_behind": (newest - day).days if newest and day else None,
+        "published_at": given.published_at if given else None,
+        "version": given.version if given else None,
+        "last_outcome": status.outcome,
+        "last_day": status.day,
+        "last_at": status.at.astimezone(UTC).replace(tzinfo=None) if status.at else None,
+        "said": status.message or None,
+        "paused": status.paused or None,
+        "left_out": found.left_out.get(status.institution),
+    }
 
 
 def _finish(con: duckdb.DuckDBPyConnection, file: FleetFile, stamp: _Stamp) -> None:
@@ -202,65 +216,10 @@ def _finish(con: duckdb.DuckDBPyConnection, file: FleetFile, stamp: _Stamp) -> N
     with transaction(con):
         con.execute("INSERT INTO spans.version VALUES ($1, $2)", [stamp.version, stamp.at])
         for rollup in views.rollups():
-            views.create_rollup(con, rollup, rollups.computed(rollup, file.rollups))
+            columns = ", ".join(f"CAST({c.name} AS {c.type}) AS {c.name}" for c in views.columns(rollup))
+            source = literal(file.rollups / rollup.name / "*.parquet")
+            views.create_rollup(con, rollup, f"SELECT {columns} FROM read_parquet({source}) ORDER BY ALL")
         views.create_views(con, stamp.version)
         if file.is_pseudonymous:
-            contents.comment(con, (*_relations(file), INSTITUTIONS), catalog.views(MANY))
+            contents.comment(con, (*relations(file), INSTITUTIONS), catalog.views(MANY))
     con.execute("CHECKPOINT")
-
-
-def _sweep(*made: FleetFile) -> None:
-    for file in made:
-        file.sweep()
-
-
-def _insert(
-    con: duckdb.DuckDBPyConnection, relation: Relation, columns: Iterable[Column], rows: list[standing.Row]
-) -> None:
-    fresh = pa.table({c.name: [row[c.name] for row in rows] for c in columns})
-    con.register("fresh", fresh)
-    con.execute(f"INSERT INTO {relation.schema}.{relation.name} BY NAME SELECT * FROM fresh")
-    con.unregister("fresh")
-
-
-def _fill_table(con: duckdb.DuckDBPyConnection, relation: Relation, found: Gathered) -> None:
-    """Fill a table with the rows of all institutions, in the order of their names.
-
-    Parts of an earlier Rollbook may lack a column, or have another type: its values become NULL, as in an upgraded
-    file.
-    """
-    there = found.files(parts.title(relation))
-    if not there:
-        return
-    try:
-        source = f"[{', '.join(literal(path) for path in there.values())}]"
-        known = {row[0] for row in con.execute(sql("part_columns", source=source)).fetchall()}
-        columns = [c for c in relation.columns if c.name in known]
-        con.execute(sql("fill", into=f"{relation.schema}.{relation.name}", columns=columns, source=source))
-    except duckdb.Error as error:
-        damaged = [name for name, path in there.items() if not _can_be_read(con, path)]
-        if not damaged:
-            raise
-        raise _DamagedPartsError(damaged) from error
-
-
-def _can_be_read(con: duckdb.DuckDBPyConnection, path: Path) -> bool:
-    try:
-        con.execute(f"SELECT BIT_XOR(HASH(t)) FROM read_parquet({literal(path)}) AS t").fetchall()
-    except duckdb.Error:
-        return False
-    return True
-
-
-def _check(con: duckdb.DuckDBPyConnection, file: FleetFile, relations: Iterable[Relation], found: Gathered) -> None:
-    """Raise CheckError unless each table has exactly as many rows of each institution as its parts."""
-    broken = {}
-    for relation in relations:
-        table, full = parts.title(relation), f"{relation.schema}.{relation.name}"
-        counted = dict(con.execute(f"SELECT {INSTITUTION}, COUNT(*) FROM {full} GROUP BY ALL").fetchall())
-        given = {name: g.tables[table].rows for name, g in found.given.items() if table in g.tables}
-        if counted != {name: rows for name, rows in given.items() if rows}:
-            broken[table] = [f"{full} does not hold what the institutions gave"]
-    if broken:
-        told = "; ".join(sentence for sentences in broken.values() for sentence in sentences)
-        raise CheckError(f"{told}. {file.path.name} was left as it was; run `rollbook fleet build` again", broken)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from pipelines.privacy.codes import Codes
 from pipelines.privacy.pseudonymous import Pseudonymous
-from pipelines.store.parts import Parts
 from pipelines.store.published import fleet_file
 from pipelines.store.warehouse import Warehouse
 
@@ -34,18 +33,12 @@ def _codes(warehouse: Warehouse, gone: Gone) -> int:
 
 
 def _fleet(warehouse: Warehouse, gone: Gone) -> int | None:  # noqa: ARG001 - the publish has left the student out
-    """Remove the fleet's files with all their versions, and outdated parts; returns the number of versions.
+    """Remove the fleet's files with all their versions; returns the number of versions.
 
-    The files are not rebuilt here: they hold all institutions, so this writer would have to read the others' parts for
+    The files are not rebuilt here: they hold all institutions, so this writer would have to read the others' files for
     minutes under its own lock, and an erasure must not wait for another school's damaged file.
     """
-    if warehouse.fleet is None:
-        return None
-    parts = Parts(warehouse)
-    if not parts.is_current():  # not written again, so they hold the student
-        parts.clear()
-    parts.forget_earlier_names()
-    return fleet_file.remove_all(warehouse.fleet)
+    return None if warehouse.fleet is None else fleet_file.remove_all(warehouse.fleet)
 
 
 HOLDERS: dict[str, Holder] = {"codes": _codes, "fleet": _fleet}

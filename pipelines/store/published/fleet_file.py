@@ -34,11 +34,10 @@ class FleetFile:
         self.path = self.root / name
         self.build = fleet / BUILD
         self.next = self.build / ("next-pseudonymous.duckdb" if pseudonymous else "next.duckdb")
-        # The input of the next version: one folder per table, one Parquet file per institution.
-        self.sources = self.build / ("pseudonymous" if pseudonymous else "links")
         self.scratch = self.build / "spill"
-        self.rollups = self.build / ("rollups-pseudonymous" if pseudonymous else "rollups")
-        self.lakes, self.histories = self.build / "lakes", self.build / "histories"
+        # What an engine reads and writes: one folder per table.
+        self.work = self.build / ("work-pseudonymous" if pseudonymous else "work")
+        self.sources, self.rollups = self.work / "tables", self.work / "rollups"
         self.versions = Versions(self.root, files.PRIVATE_FILE, files.PRIVATE_FOLDER, name=name, folder=folder)
 
     @contextmanager
@@ -57,7 +56,7 @@ class FleetFile:
     def sweep(self) -> None:
         """Remove what a killed build left half-done."""
         remove(self.next)
-        for folder in (self.sources, self.scratch, self.rollups, self.lakes, self.histories):
+        for folder in (self.work, self.scratch):
             files.empty(folder)
         self.versions.sweep()
 

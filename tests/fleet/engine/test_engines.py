@@ -17,9 +17,8 @@ import pytest
 from pipelines.errors import EngineError
 from pipelines.fleet import engine as engines
 from pipelines.fleet.engine import Engine
-from pipelines.fleet.file import rollups
-from pipelines.fleet.history import lakes as linking
-from pipelines.fleet.history.histories import Difference, Histories
+from pipelines.fleet.file.build import compute_rollups
+from pipelines.fleet.history import Difference, Histories, Lakes
 from pipelines.setting_types import engine_name
 from pipelines.store.database import literal
 from pipelines.tables import TABLES
@@ -43,7 +42,7 @@ class Case:
     folder: Path
 
     def __post_init__(self) -> None:
-        self.lakes, self.given = self.folder / "lakes", self.folder / "given"
+        self.lakes, self.given = Lakes(self.folder / "lakes"), self.folder / "given"
 
     def make(self, seed: int) -> None:
         """Make the lakes, as an engine reads them."""
@@ -51,13 +50,12 @@ class Case:
             (self.folder / name).mkdir()
         for name, made in lakes(self.folder / "own", seed, nightly=seed > 0).items():
             made.give(self.given, name)
-            for record in made.lake.days().values():
-                linking.link_day(made.lake, name, record, self.lakes)
+            assert self.lakes.link_days(made.lake, name, made.lake.days())
 
     @cached_property
     def histories(self) -> Histories:
         """Computed by the engine."""
-        found = Histories(self.engine, linking.Lakes(self.lakes), self.folder / f"histories-{self.engine.name[:2]}")
+        found = Histories(self.engine, self.lakes, self.folder / f"histories-{self.engine.name[:2]}")
         found.compute()
         return found
 
@@ -96,8 +94,8 @@ def test_a_row_that_differs_is_found(case: Case, tmp_path: Path) -> None:
     given = tmp_path / "given"
     spoil = {
         "history.students": "SELECT * REPLACE (first_name || 'x' AS first_name) FROM {} WHERE institution = 'ash'",
-        "student_classes": "SELECT * FROM {0} UNION ALL (FROM {0} LIMIT 1)",
-        "changes": "FROM {} OFFSET 1",
+        "main.student_classes": "SELECT * FROM {0} UNION ALL (FROM {0} LIMIT 1)",
+        "main.changes": "FROM {} OFFSET 1",
     }
     with duckdb.connect() as con:
         for table in case.given.iterdir():
@@ -106,7 +104,7 @@ def test_a_row_that_differs_is_found(case: Case, tmp_path: Path) -> None:
                 query = spoil.get(table.name, "FROM {}") if file.stem == "ash" else "FROM {}"
                 con.execute(f"COPY ({query.format(literal(file))}) TO {literal(given / table.name / file.name)}")
     found = {d.table: d for d in case.histories.compare(given, NAMES)}
-    assert set(found) == set(spoil)
+    assert set(found) == {table.removeprefix("main.") for table in spoil}
     assert {d.institution for d in found.values()} == {"ash"}
     assert found["history.students"].lacking == found["history.students"].surplus > 0
     assert found["student_classes"] == Difference("ash", "student_classes", lacking=0, surplus=1)
@@ -116,7 +114,7 @@ def test_a_row_that_differs_is_found(case: Case, tmp_path: Path) -> None:
 def test_the_rollups_are_the_same(case: Case, tmp_path: Path) -> None:
     with engines.of(engines.DUCKDB, tmp_path / "scratch") as duck:
         for number, engine in enumerate((duck, case.engine)):
-            rollups.compute(engine, case.given, tmp_path / str(number))
+            compute_rollups(engine, case.given, tmp_path / str(number))
     for name in views.ROLLUPS:
         mine, theirs = rows(tmp_path / "0" / name), rows(tmp_path / "1" / name)
         assert mine == theirs, name

@@ -13,11 +13,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines import settings
 from pipelines.errors import HeldError
 from pipelines.fleet.file.build import Built
 from pipelines.store.scope import MANY
-from pipelines.sync import Rollbook
 from pipelines.tables import TABLES
 from pipelines.views import catalog
 from pipelines.views import fleet as fleet_views
@@ -163,7 +161,6 @@ def test_it_has_of_each_institution_what_its_own_file_has(fleet: Fleet, name: st
 def test_it_has_of_odd_nights_and_of_a_large_school_what_their_own_files_have(fortnight: School) -> None:
     with played(NIGHTS, ODD, LARGE) as district:
         shutil.copytree(fortnight.warehouse, district.warehouse / LARGE, symlinks=True, dirs_exist_ok=True)
-        Rollbook(settings.load(institution=LARGE, fetches=False)).publisher.keep_up()
         fleet = Fleet(district, district.build())
         for name in names():
             assert (
@@ -222,12 +219,12 @@ def test_each_row_names_its_institution_even_if_the_name_looks_like_a_number(fle
 
 
 def test_each_institution_is_listed_with_the_day_of_what_it_has(fleet: Fleet) -> None:
-    found = fleet.rows("SELECT institution, school_id, in_registry, newest_day, version IS NULL FROM institutions")
+    found = fleet.rows("SELECT institution, school_id, newest_day, version IS NULL FROM institutions")
     assert found == [
-        (LATER, 102, True, night(7), False),
-        (OTHER, 101, True, night(11), False),
-        (SHARING, 100, True, night(11), False),
-        (NEVER, None, True, None, True),
+        (LATER, 102, night(7), False),
+        (OTHER, 101, night(11), False),
+        (SHARING, 100, night(11), False),
+        (NEVER, None, None, True),
     ]
     assert fleet.built.institutions == len(SYNCED)
 

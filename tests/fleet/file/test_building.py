@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import shutil
+import json
 import stat
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow.parquet as pq
 import pytest
 
-from pipelines.errors import BusyError, CheckError, NothingLandedError
-from pipelines.fleet.file import gathering
-from pipelines.store import parts
+from pipelines.errors import BusyError, EngineError, NothingLandedError
+from pipelines.fleet.file import gather
 from pipelines.store.published.fleet_file import FleetFile
 from tests.support.nights import night
+from tests.support.processes import canary
+from tests.support.processes.commands import run_command
 from tests.support.reading import rows
-from tests.support.records import classes, student, students
+from tests.support.records import classes, students
 from tests.support.tiers import daily
-from tests.support.warehouses.district import District, two_schools
+from tests.support.warehouses.district import District, new_district, two_schools
+from tests.support.warehouses.erasures import erase
 
 ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "WAIT_SECONDS", 0.01)
     monkeypatch.setattr("pipelines.views.catalog.create_views", lambda *_: None)
 
 
@@ -48,10 +47,6 @@ def listed(district: District, columns: str) -> list[tuple[Any, ...]]:
     return rows(district.warehouse / "fleet.duckdb", f"SELECT {columns} FROM institutions ORDER BY institution")
 
 
-def versions(district: District) -> int:
-    return len(list((district.warehouse / "published").iterdir()))
-
-
 def test_readers_get_the_new_file_as_a_whole_and_keep_the_one_they_have_open(district: District) -> None:
     built = district.build()
     assert (built.institutions, built.students, built.newest_day, built.left_out) == (2, 7, night(1), {})
@@ -61,118 +56,69 @@ def test_readers_get_the_new_file_as_a_whole_and_keep_the_one_they_have_open(dis
         assert con.execute("SELECT COUNT(*) FROM students").fetchall() == [(7,)]
         assert counts(district) == {ASH: 9, BIRCH: 3}, "who connects anew gets the new one, in this process, too"
     district.build()
-    assert versions(district) == 2, "the newest one, and the one that somebody may just be opening"
+    kept = list((district.warehouse / "published").iterdir())
+    assert len(kept) == 2, "the newest one, and the one that somebody may just be opening"
 
 
 def test_a_build_that_fails_leaves_the_last_one(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(gather, "PUBLISHED", "nothing.duckdb")
+        with pytest.raises(NothingLandedError, match="fleet sync"):
+            district.build()
     district.build()
     district.house(ASH).night(2, students(9))
 
     def broken(*_: object) -> None:
-        raise CheckError("a check failed")
+        raise EngineError("it does not answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.fleet.file.build._check", broken)
-        with pytest.raises(CheckError):
+        patch.setattr("pipelines.fleet.file.build.compute_rollups", broken)
+        with pytest.raises(EngineError):
             district.build()
     assert counts(district) == {ASH: 4, BIRCH: 3}
-    assert district.left_by_builds() == [], "half a file, or links that would keep an erased student"
-
-
-def test_the_check_finds_rows_that_nobody_gave(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.fleet.file.build._fill_table", lambda *_: None)
-    with pytest.raises(CheckError, match="main.students does not hold what the institutions gave"):
-        district.build()
-    assert not (district.warehouse / "fleet.duckdb").exists()
-
-
-@pytest.mark.slow
-def test_what_a_killed_build_left_is_removed_by_the_next(district: District) -> None:
-    district.build()
-    folder = district.warehouse / "fleet" / "_build"
-    (folder / "next.duckdb").write_bytes(b"half")
-    (folder / "links" / "students").mkdir(parents=True)
-    (folder / "links" / "students" / "gone.parquet").write_bytes(b"a link")
-    shown = district.warehouse / "published" / "fleet.2999-01-01T00-00-00-000000.duckdb"
-    shutil.copyfile(next((district.warehouse / "published").iterdir()), shown)
-    district.build()
-    assert not (folder / "next.duckdb").exists()
-    assert not list((folder / "links").iterdir())
-    assert not shown.exists(), "a version that was never shown"
-
-
-def test_one_build_at_a_time(district: District) -> None:
-    district.build()
+    assert district.left_by_builds() == [], "half a file, or rows that would keep an erased student"
     with FleetFile(district.warehouse / "fleet").building(), pytest.raises(BusyError, match="fleet.duckdb"):
         district.build()
-    district.build()
 
 
-@pytest.mark.parametrize("harm", daily(["scrambled", "lost", "cut"], "scrambled"))
-def test_an_institution_whose_files_are_damaged_is_left_out_until_its_next_sync(district: District, harm: str) -> None:
+@pytest.mark.parametrize("harm", daily(["scrambled", "lost", "cut", "empty", "another shape"], "scrambled"))
+def test_an_institution_whose_file_is_damaged_is_left_out_by_name(district: District, harm: str) -> None:
     district.build()
-    fleet = district.warehouse / "fleet"
-    given = parts.note_of(fleet, ASH)
-    assert given is not None
-    path = parts.path_of(fleet, "changes", ASH, given.tables["changes"])
+    path = (district.warehouse / ASH / "rollbook.duckdb").resolve()
     content = path.read_bytes()
     if harm == "lost":
         path.unlink()
+    elif harm == "another shape":
+        with duckdb.connect(str(path)) as con:
+            con.execute("ALTER TABLE ops.syncs DROP COLUMN landing CASCADE")
     else:
-        path.write_bytes(content[:-9] if harm == "cut" else bytes(len(content)))
-    built = district.build()
-    assert list(built.left_out) == [ASH]
+        half = content[: len(content) // 2]
+        path.write_bytes({"scrambled": half + bytes(len(half)), "cut": half, "empty": b""}[harm])
+    assert district.build().left_out == {ASH: gather.DAMAGED}
     assert counts(district) == {BIRCH: 3}
     assert listed(district, "institution, newest_day, left_out IS NULL") == [
         (ASH, None, False), (BIRCH, night(1), True), (CEDAR, None, True),
     ]  # fmt: skip
-    if harm == "scrambled":  # as long as it was: it looks whole until somebody reads it
-        path.unlink()
-    with district.house(ASH).rollbook().writer():
-        pass
+    path.write_bytes(content)
     assert district.build().left_out == {}
     assert counts(district) == {ASH: 4, BIRCH: 3}
 
 
-@pytest.mark.slow
-def test_an_institution_that_publishes_meanwhile_is_taken_as_a_whole(
+def test_an_institution_that_publishes_meanwhile_is_taken_as_it_was(
     district: District, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house, link = district.house(ASH), gathering.link_or_copy
-    nights = iter([2])
+    house, fill = district.house(ASH), gather._fill
+    nights = iter([2, 3, 4, 5, 6])  # after the last, the version that was opened is removed
 
-    def meanwhile(file: Path, name: Path) -> None:
-        if name.parent.name == "classes" and name.stem == ASH:  # some tables have been linked, others not
-            for number in nights:
-                house.night(number, [*students(8), student(9, name="Latecomer")], classes(2))
-        link(file, name)
+    def meanwhile(*arguments: Any) -> None:
+        for number in nights:
+            house.night(number, students(8), classes(2))
+        fill(*arguments)
 
-    monkeypatch.setattr(gathering, "link_or_copy", meanwhile)
+    monkeypatch.setattr(gather, "_fill", meanwhile)
     assert district.build().left_out == {}
-    assert counts(district) == {ASH: 9, BIRCH: 3}
-    given = parts.note_of(district.warehouse / "fleet", ASH)
-    assert given is not None
-    assert listed(district, "version")[0] == (given.version,)
-
-
-@pytest.mark.slow
-def test_who_left_the_registry_stays_until_it_is_forgotten(district: District) -> None:
-    district.rename(ASH, "dogwood")
-    assert district.build().institutions == 2
-    assert listed(district, "institution, in_registry, newest_day") == [
-        (ASH, False, night(1)), (BIRCH, True, night(1)), (CEDAR, True, None), ("dogwood", True, None),
-    ]  # fmt: skip
-    parts.forget(district.warehouse / "fleet", ASH)
-    district.build()
-    assert counts(district) == {BIRCH: 3}
-
-
-@pytest.mark.slow
-def test_a_school_under_a_new_name_is_counted_once(district: District) -> None:
-    district.move(ASH, "rowan").night(2, students(5))
-    built = district.build()
-    assert built.left_out == {ASH: "it is not in the registry, and its school is there under the name rowan"}
-    assert counts(district) == {BIRCH: 3, "rowan": 5}
+    assert counts(district) == {ASH: 4, BIRCH: 3}
+    assert listed(district, "newest_day")[0] == (night(1),)
 
 
 @pytest.mark.slow
@@ -188,42 +134,45 @@ def test_who_may_read_every_institutions_file_may_read_the_fleets(district: Dist
     assert stat.S_IMODE(file.resolve().parent.stat().st_mode) == 0o750
 
 
-def test_without_anything_published_there_is_nothing_to_build(district: District) -> None:
-    for name in (ASH, BIRCH):
-        parts.forget(district.warehouse / "fleet", name)
-    with pytest.raises(NothingLandedError, match="fleet sync"):
-        district.build()
-
-
-def test_the_state_of_the_last_night_is_told_where_it_is_known(district: District) -> None:
+def test_the_last_night_is_told_and_who_left_the_registry_is_left_out(district: District) -> None:
     folder = district.warehouse / "fleet" / "state"
     folder.mkdir()
-    (folder / "ash.json").write_text(
-        '{"last": {"kind": "failed", "at": "2026-11-21T03:00:00+01:00", "day": "2026-11-21", "message": "It is down",'
-        ' "requests": 7}, "since": "2026-11-21T03:00:00Z", "paused": "the key was refused"}'
-    )
-    (folder / "birch.json").write_text("[]")
-    district.build()
-    told = "last_outcome, last_day, CAST(last_at AS VARCHAR), said, paused, newest_day"
-    assert listed(district, told)[:2] == [
-        ("failed", night(2), "2026-11-21 02:00:00", "It is down", "the key was refused", night(1)),
-        (None, None, None, None, None, night(1)),
+    last = {"kind": "failed", "at": "2036-11-21T03:00:00+01:00", "day": "2036-11-21", "message": "It is down"}
+    (folder / "ash.json").write_text(json.dumps({"last": last, "paused": "the key was refused"}))
+    district.rename(BIRCH, "dogwood")
+    assert district.build().institutions == 1
+    told = "institution, last_outcome, CAST(last_at AS VARCHAR), said, paused, newest_day"
+    assert listed(district, told) == [
+        (ASH, "failed", "2036-11-21 02:00:00", "It is down", "the key was refused", night(1)),
+        (CEDAR, "never", None, None, None, None),
+        ("dogwood", "never", None, None, None, None),
     ]
 
 
+def test_an_erased_student_is_in_no_file_of_the_fleet_and_nobody_else_is_missing() -> None:
+    with new_district([ASH, BIRCH]) as district:
+        house = district.house(ASH)
+        house.night(1, [*students(4), canary.canary()], classes(1))
+        district.house(BIRCH).night(1, students(3), classes(1))
+        district.build()
+        house.night(2, [*students(4), canary.canary(registration_date="2025-09-02")])
+        district.build()
+        assert len(canary.found(district.warehouse / "published")) == 2, "both versions of the fleet's file"
+        certificate = erase(house)
+        assert certificate.counts["fleet"] == 2
+        assert "versions of fleet.duckdb" in certificate.text()
+        assert canary.found(district.warehouse) == {}
+        assert not (district.warehouse / "fleet.duckdb").exists()
+        district.build()
+        assert counts(district) == {ASH: 4, BIRCH: 3}
+        assert canary.found(district.warehouse) == {}
+
+
 @pytest.mark.slow
-def test_parts_of_an_earlier_rollbook_are_read_for_what_they_have(district: District) -> None:
-    fleet = district.warehouse / "fleet"
-    given = parts.note_of(fleet, ASH)
-    assert given is not None
-    path = parts.path_of(fleet, "classes", ASH, given.tables["classes"])
-    old = "SELECT * EXCLUDE (class_room) REPLACE (CAST(class_status AS VARCHAR) AS class_status), 1 AS unknown"
-    with duckdb.connect() as con:
-        table = con.execute(f"{old} FROM read_parquet('{path}', hive_partitioning = false)").to_arrow_table()
-    pq.write_table(table, path)
-    size = path.stat().st_size
-    note = fleet / "_parts" / "ash.json"
-    note.write_text(note.read_text().replace(f'"size":{given.tables["classes"].size},', f'"size":{size},'))
-    assert district.build().left_out == {}
-    query = "SELECT institution, class_room, class_status FROM classes ORDER BY ALL"
-    assert rows(district.warehouse / "fleet.duckdb", query) == [(ASH, None, 1), (BIRCH, "B 12", 1)]
+def test_the_command_makes_the_file_again_without_the_student(district: District) -> None:
+    arguments = ("--institution", ASH, "erase", "2", "--reason", "case 12", "--yes")
+    district.build()
+    done = run_command(*arguments, env=district.environment())
+    assert done.returncode == 0, done.stderr
+    assert "fleet.duckdb was built again" in done.stdout
+    assert counts(district) == {ASH: 3, BIRCH: 3}

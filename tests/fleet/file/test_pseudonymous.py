@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
-from pipelines.errors import BusyError, NothingLandedError
+from pipelines.errors import NothingLandedError
 from pipelines.fleet.file.build import Built
 from pipelines.privacy import access
-from pipelines.store.published.fleet_file import FleetFile
 from pipelines.store.scope import MANY
 from pipelines.views import catalog
 from pipelines.views import fleet as fleet_views
@@ -21,6 +22,7 @@ from pipelines.views.pseudonymous import CODE, LEFT_OUT, RELEASE
 from tests.support import reading
 from tests.support.nights import night
 from tests.support.processes import canary
+from tests.support.tiers import daily
 from tests.support.warehouses.coded_district import (
     ASH,
     BIRCH,
@@ -33,6 +35,8 @@ from tests.support.warehouses.coded_district import (
     rows,
     run,
     texts,
+    version,
+    write,
 )
 from tests.support.warehouses.district import District
 from tests.support.warehouses.erasures import erase
@@ -186,22 +190,6 @@ def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> N
     assert not [c for c in before[BIRCH].values() if c.to_bytes(8, "little") in content]
 
 
-@pytest.mark.slow
-def test_while_a_build_runs_no_new_codes_are_given(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
-    district.build()
-    before = codes(district, BIRCH)
-    monkeypatch.setattr("pipelines.privacy.pseudonymous.WAIT_FOR_BUILD", 0.1)
-    house = district.house(BIRCH)
-    with (
-        FleetFile(district.warehouse / "fleet").building(),
-        pytest.raises(BusyError),
-        house.rollbook().writer(),
-    ):
-        house.rollbook().publisher.pseudonymous.rotate(house.now)
-    assert codes(district, BIRCH) == before
-    assert file_of(district).exists()
-
-
 # --- asking it -------------------------------------------------------------------------------------------------------
 
 
@@ -217,3 +205,90 @@ def test_it_is_asked_with_an_option_and_the_log_says_so(district: District, tmp_
     assert "Zaphod" in run("fleet", "sql", "FROM roster")
     kinds = [entry.kind for entry in access.entries(district.warehouse / "fleet").entries]
     assert kinds == ["sql --pseudonymous", "export --pseudonymous", "sql"]
+
+
+# --- who is in it, and who may read it -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_who_stops_making_a_file_is_out_of_it_with_the_next_build_and_the_last_takes_it_along(
+    district: District,
+) -> None:
+    district.build()
+    district.write({ASH: WITHOUT_NAMES[ASH]})
+    write(district, BIRCH)
+    assert district.build().pseudonymous == Built(1, 9, night(2), {}, makes_none=(BIRCH, CEDAR))
+    assert counts(district) == {ASH: 9}
+    district.write()
+    write(district, ASH)
+    built = district.build()
+    assert (built.pseudonymous, built.failed) == (None, "")
+    assert not [p.name for p in district.warehouse.iterdir() if "pseudonymous" in p.name]
+
+
+@pytest.mark.slow
+def test_its_mode_is_what_all_of_them_let(district: District) -> None:
+    for modes, expected in ((("644", "640"), 0o640), (("600", "644"), 0o600), (("644", "644"), 0o644)):
+        given = zip((ASH, BIRCH), modes, strict=True)
+        district.write({n: {"pseudonymous": "true", "pseudonymous_mode": f'"{m}"'} for n, m in given})
+        for name in (ASH, BIRCH):
+            write(district, name)
+        district.build()
+        assert stat.S_IMODE(file_of(district).stat().st_mode) == expected
+        every = {stat.S_IMODE(p.stat().st_mode) for p in (district.warehouse / "pseudonymous").iterdir()}
+        assert every == {expected}, "the version before, too"
+        assert bool(reached(district.warehouse)) == (expected == 0o644)
+
+
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("harm", daily(["scrambled", "empty", "lost", "another database"], "scrambled"))
+def test_an_institution_whose_file_is_damaged_is_left_out_until_its_next_sync(district: District, harm: str) -> None:
+    district.build()
+    link = district.warehouse / BIRCH / "rollbook-pseudonymous.duckdb"
+    file = link.resolve()
+    if harm == "lost":
+        file.unlink()
+    elif harm == "another database":
+        shutil.copyfile(district.warehouse / BIRCH / "rollbook.duckdb", file)
+    else:
+        content = file.read_bytes()
+        file.write_bytes(content[:20_000] + bytes(len(content) - 20_000) if harm == "scrambled" else b"")
+    said = run("fleet", "build", exits=1)
+    assert "birch was left out: its pseudonymous file is damaged" in said
+    assert counts(district) == {ASH: 9}
+    assert reading.rows(district.warehouse / "fleet.duckdb", "SELECT COUNT(*) FROM students") == [(18,)]
+    write(district, BIRCH)
+    run("fleet", "build")
+    assert counts(district) == {ASH: 9, BIRCH: 6}
+
+
+@pytest.mark.slow
+def test_where_none_can_be_read_the_last_one_stays_and_says_that_it_is_older(district: District) -> None:
+    district.build()
+    first = version(file_of(district))
+    for name in (ASH, BIRCH):
+        (district.warehouse / name / "rollbook-pseudonymous.duckdb").resolve().write_bytes(b"")
+    assert "fleet-pseudonymous.duckdb was not built: No institution" in run("fleet", "build", exits=1)
+    assert version(file_of(district)) == first != version(district.warehouse / "fleet.duckdb")
+
+
+def test_a_build_of_it_that_fails_leaves_the_last_one_and_the_other_is_made(
+    district: District, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    district.build()
+    first = version(file_of(district))
+
+    def refused(*_: Any) -> None:
+        raise duckdb.Error("Zaphod is odd")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.views.pseudonymous.comment", refused)
+        said = run("fleet", "build", exits=1)
+    assert "fleet-pseudonymous.duckdb was not built" in said
+    assert "Zaphod" not in said
+    assert version(file_of(district)) == first != version(district.warehouse / "fleet.duckdb")
+    assert district.left_by_builds() == []
+    district.build()
+    assert version(file_of(district)) == version(district.warehouse / "fleet.duckdb")

@@ -12,10 +12,11 @@ import duckdb
 
 from pipelines.flatten import flatten
 from pipelines.landing.manifest import Landed, Proof
-from pipelines.store import parts, schema
+from pipelines.store import schema
 from pipelines.store.history import History
 from pipelines.store.lake import Lake, Part, Staged, compose
 from pipelines.store.staging import Staging
+from pipelines.views import fleet as views
 from tests.support.records import MISSING, Record, school_class, student, within
 
 # Around the turn of the year; 007 is a number to some engines.
@@ -55,10 +56,10 @@ class SmallLake:
 
     def give(self, into: Path, institution: str) -> None:
         """Write the tables as the institution would give them to its fleet."""
-        for relation in parts.shared():
-            folder = into / parts.title(relation)
+        for relation in views.shared():
+            folder = into / (full := f"{relation.schema}.{relation.name}")
             folder.mkdir(parents=True, exist_ok=True)
-            rows = f"SELECT '{institution}' AS institution, * FROM {relation.schema}.{relation.name}"
+            rows = f"SELECT '{institution}' AS institution, * FROM {full}"
             self.con.execute(f"COPY ({rows}) TO '{folder / institution}.parquet' (FORMAT parquet)")
 
 

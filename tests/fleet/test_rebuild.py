@@ -13,15 +13,13 @@ import msgspec
 import pytest
 
 from pipelines import settings
-from pipelines.errors import BusyError, HeldError, RollbookError, SettingError
+from pipelines.errors import BusyError, RollbookError, SettingError
 from pipelines.fleet.engine import DUCKDB, SAIL
-from pipelines.fleet.history.histories import Histories
-from pipelines.fleet.history.lakes import RETYPED
-from pipelines.fleet.history.rebuild import OTHER_DAYS, FleetRebuild
-from pipelines.store import parts
+from pipelines.fleet.history import OTHER_DAYS, RETYPED, FleetRebuild, Histories
 from pipelines.store.history import Computed
 from pipelines.store.published.fleet_file import FleetFile
-from pipelines.sync import Confirm, Rollbook, always
+from pipelines.sync import Rollbook
+from pipelines.views.fleet import shared
 from tests.fleet.file.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
 from tests.support.nights import night
 from tests.support.reading import rows
@@ -42,10 +40,10 @@ def rebuild(district: District, engine: str = DUCKDB, *only: str) -> FleetRebuil
     return FleetRebuild(district.warehouse / "fleet", district.known, engine, only)
 
 
-def outcomes(run: FleetRebuild, *confirm: Confirm) -> dict[str, RollbookError | None]:
+def outcomes(run: FleetRebuild) -> dict[str, RollbookError | None]:
     """What a rebuild says of each institution: nothing, or why it was not done."""
     done: dict[str, RollbookError | None] = {}
-    run.rebuild(done.__setitem__, *confirm)
+    run.rebuild(done.__setitem__)
     return done
 
 
@@ -62,7 +60,7 @@ def restored(*files: Path) -> Iterator[None]:
 
 def contents(district: District, name: str) -> dict[str, Counter[str]]:
     """The rows of an institution's tables, except the record of the work."""
-    tables = [f"{r.schema}.{r.name}" for r in parts.shared() if r.schema != "ops"]
+    tables = [f"{r.schema}.{r.name}" for r in shared() if r.schema != "ops"]
     return {t: Counter(map(repr, rows(district.warehouse / name / "rollbook.duckdb", f"FROM {t}"))) for t in tables}
 
 
@@ -94,33 +92,25 @@ def test_a_rebuild_publishes_the_same_rows_again(district: District, engine: str
 
 
 def test_a_lost_file_is_made_again_from_the_snapshots(district: District) -> None:
-    lose_and_make_again(district, rebuild(district, SAIL, OTHER))
-
-
-def lose_and_make_again(district: District, run: FleetRebuild) -> None:
-    """Remove what an institution has published, rebuild it, and expect the same rows."""
     before = contents(district, OTHER)
     for path in (district.warehouse / OTHER / "published").iterdir():
         path.unlink()
-    assert outcomes(run) == {OTHER: None}
+    assert outcomes(rebuild(district, SAIL, OTHER)) == {OTHER: None}
     assert contents(district, OTHER) == before
 
 
-def test_what_would_be_lost_is_held_until_it_is_confirmed(district: District) -> None:
-    """Days of the lake were deleted by hand: most students would be removed."""
+def test_days_that_the_lake_has_lost_are_composed_again_from_what_was_landed(district: District) -> None:
+    """Days of the lake were deleted by hand; a rebuild from what is left would remove most students."""
     book = opened(SHARING)
     lost = [day for day in book.lake.days() if day > night(1)]
-    records = [book.lake.root / "observed" / f"snapshot_date={day}" / "_day.json" for day in lost]
     before = contents(district, SHARING)
-    with restored(*records):
-        for record in records:
-            record.unlink()
-        found = rebuild(district, DUCKDB, SHARING).verify()
-        assert found.left_out == {SHARING: OTHER_DAYS}
-        assert isinstance(outcomes(rebuild(district, DUCKDB, SHARING))[SHARING], HeldError)
-        assert contents(district, SHARING) == before
-    assert outcomes(rebuild(district, DUCKDB, SHARING), always) == {SHARING: None}
+    for day in lost:
+        (book.lake.root / "observed" / f"snapshot_date={day}" / "_day.json").unlink()
+    assert rebuild(district, DUCKDB, SHARING).verify().left_out == {SHARING: OTHER_DAYS}
+    assert outcomes(rebuild(district, DUCKDB, SHARING)) == {SHARING: None}
+    assert sorted(opened(SHARING).lake.days())[-len(lost) :] == lost
     assert contents(district, SHARING) == before
+    assert rebuild(district, DUCKDB, SHARING).verify().differences == ()
 
 
 def test_snapshots_with_a_column_of_another_type_are_left_out_by_name(district: District) -> None:
