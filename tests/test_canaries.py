@@ -28,7 +28,7 @@ from pipelines.errors import (
     UnreachableError,
 )
 from pipelines.tables import TABLES
-from tests.support.nights import House, folder, new_house, without_views
+from tests.support.nights import House, folder, new_house
 from tests.support.processes import canary
 from tests.support.processes.errors import everything_about
 from tests.support.records import classes, school_class, student, students
@@ -114,8 +114,7 @@ def live(story: Story) -> None:
 
     What views and morning page they leave is seen from the last of them.
     """
-    with without_views():
-        live_badly(story)
+    live_badly(story)
     service = story.service
     service.on(faults.refused(500, KEY, ECHO), path="student/9", times=None)
     service.on(faults.refused(404, KEY, ECHO), path="student/7", times=None)

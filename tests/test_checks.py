@@ -14,7 +14,7 @@ from pipelines.errors import CheckError
 from pipelines.landing.manifest import Verdict
 from pipelines.operations.data_quality import run_quality_checks
 from pipelines.store import checks
-from tests.support.nights import House, new_house, night, without_views
+from tests.support.nights import House, new_house, night
 from tests.support.records import MISSING, classes, school_class, student, students
 from tests.support.wire import faults
 
@@ -31,28 +31,27 @@ def lived() -> Iterator[House]:
     """Six nights in which everything happens that history has a rule for; one of them is held and approved."""
     with new_house(students(40), classes(3)) as house:
         service, everybody = house.service, students(40)
-        with without_views(checked=True):
-            house.at(1).sync()
-            # Somebody leaves, somebody changes, somebody falls silent, somebody is refused.
-            service.students = everybody[1:]
-            service.students[0] = student(2, name="Pupil Other")
-            service.students[1] = student(3, classes=MISSING, activity_tracking=None)
-            service.students[2] = student(4, email=None)
-            service.classes.append(school_class(504))
-            house.at(2).sync()
-            # Unproven: only adds and updates; and again the same day, proven.
-            service.on(faults.moved_total(1), path="students", times=None)
-            service.students.append(student(41))
-            house.at(3).sync()
-            service.mend()
-            house.sync()
-            # The one who left is back, silent; an empty list; a class is gone.
-            service.students = [student(1, classes=MISSING), student(2, classes=[]), *everybody[2:]]
-            service.classes = service.classes[:2]
-            house.at(4).sync()
-            service.students = [student(i, name=f"Renamed {i}") for i in range(1, 36)]
-            house.at(5).sync(over={"hold_removed_percent": 50, "hold_changed_percent": 100})
-            house.at(6).sync()
+        house.at(1).sync()
+        # Somebody leaves, somebody changes, somebody falls silent, somebody is refused.
+        service.students = everybody[1:]
+        service.students[0] = student(2, name="Pupil Other")
+        service.students[1] = student(3, classes=MISSING, activity_tracking=None)
+        service.students[2] = student(4, email=None)
+        service.classes.append(school_class(504))
+        house.at(2).sync()
+        # Unproven: only adds and updates; and again the same day, proven.
+        service.on(faults.moved_total(1), path="students", times=None)
+        service.students.append(student(41))
+        house.at(3).sync()
+        service.mend()
+        house.sync()
+        # The one who left is back, silent; an empty list; a class is gone.
+        service.students = [student(1, classes=MISSING), student(2, classes=[]), *everybody[2:]]
+        service.classes = service.classes[:2]
+        house.at(4).sync()
+        service.students = [student(i, name=f"Renamed {i}") for i in range(1, 36)]
+        house.at(5).sync(over={"hold_removed_percent": 50, "hold_changed_percent": 100})
+        house.at(6).sync()
         yield house
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from pipelines.cli import app
 from pipelines.settings import ROOT
-from tests.support.nights import new_house, night, without_views
+from tests.support.nights import new_house, night
 from tests.support.records import MISSING, classes, student, students
 from tests.support.wire import faults
 
@@ -59,7 +59,7 @@ def test_one_students_five_days_give_the_history_that_the_page_shows() -> None:
     others = [record for record in students(9) if record["id"] != 7]
     assert [day for day, *_ in days] == [str(night(number)) for number in range(1, 6)]
     assert len(answers()) == 3
-    with without_views(), new_house(others, classes(1)) as house:
+    with new_house(others, classes(1)) as house:
         service = house.service
         for number, (_, what, proven, completed, submitted) in enumerate(days, start=1):
             is_listed = what.startswith("listed")

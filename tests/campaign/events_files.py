@@ -156,4 +156,4 @@ def restore(c: Campaign, kept: Path) -> None:
     c.note(f"restore {kept.name}")
     c.operate(lambda: c.rollbook.restore(kept), behind=True)
     assert rows(c.published, EVERYBODY) == was, f"{night(c.number)}: what was restored is not there"
-    c.known.add(damage.digest(c.published))  # it may be of a night without views
+    c.known.add(damage.digest(c.published))

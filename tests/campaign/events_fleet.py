@@ -7,7 +7,7 @@ from functools import partial
 from pipelines.errors import OtherInstitutionError
 from tests.campaign import damage
 from tests.campaign.campaign import Campaign, event
-from tests.support.nights import folder, without_views
+from tests.support.nights import folder
 from tests.support.records import classes, students
 from tests.support.warehouses.district import District
 
@@ -21,7 +21,7 @@ def an_institution_gets_anothers_key(c: Campaign) -> None:
     mistaken = c.random.choice([1, 1, 2])
     with folder() as made:
         district = District(made, [names])
-        with district.hosts[0], district.in_environment(), without_views():
+        with district.hosts[0], district.in_environment():
             district.write()
             synced: set[str] = set()  # the institutions that have their own school's records
             taken = False  # whether the wrong one has another's

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.nights import night, without_views
+from tests.support.nights import night
 from tests.support.processes.exploring import Explored, exploring, fits, rows, staying_home, table
 from tests.support.records import classes, students
 from tests.support.warehouses.district import District, new_district
@@ -20,7 +20,7 @@ ASH, BIRCH, LONG = "ash", "birch", "linden-vale-and-a-long-name-for-an-academy"
 @pytest.fixture(scope="module")
 def district() -> Iterator[District]:
     """Birch is two days behind the others."""
-    with new_district([ASH, BIRCH], LONG) as made, without_views():
+    with new_district([ASH, BIRCH], LONG) as made:
         for number in range(1, 6):
             made.house(ASH).night(number, students(20 + number), classes(3))
             made.house(LONG).night(number, students(60 + number), classes(5))

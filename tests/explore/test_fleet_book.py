@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.explore import pages
 from pipelines.explore.questions import Book, FleetBook, open_book
-from tests.support.nights import night, without_views
+from tests.support.nights import night
 from tests.support.records import classes, students
 from tests.support.warehouses.district import District, new_district
 
@@ -18,7 +18,7 @@ ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
 
 @pytest.fixture(scope="module")
 def played() -> Iterator[District]:
-    with new_district([ASH, BIRCH], CEDAR) as made, without_views():
+    with new_district([ASH, BIRCH], CEDAR) as made:
         made.house(ASH).night(1, students(4), classes(1))
         made.house(BIRCH).night(2, students(3), classes(1))
         made.build()

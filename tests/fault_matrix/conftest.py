@@ -10,7 +10,7 @@ import pytest
 
 from tests.fault_matrix.cell import Cell
 from tests.fault_matrix.expected import CAP, CLASSES_1, CLASSES_2, STUDENTS_1, STUDENTS_2, TOGETHER
-from tests.support.nights import Expected, House, folder, without_views
+from tests.support.nights import Expected, House, folder
 from tests.support.wire.service import Service
 
 HERE = Path(__file__).parent
@@ -43,6 +43,6 @@ def first_night() -> Iterator[Path]:
 
 @pytest.fixture
 def cell(first_night: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cell]:
-    with folder() as root, without_views(), Service(STUDENTS_2, CLASSES_2, cap=CAP) as service:
+    with folder() as root, Service(STUDENTS_2, CLASSES_2, cap=CAP) as service:
         shutil.copytree(first_night, root / "warehouse", symlinks=True)
         yield Cell(House(root / "warehouse", service).at(2), monkeypatch)

@@ -16,7 +16,7 @@ from pipelines.fleet.nights import outcomes
 from pipelines.fleet.nights.outcomes import Kind, Outcome
 from pipelines.fleet.overview import FleetStatus, InstitutionStatus, load_overview
 from pipelines.operations.status import load_status
-from tests.support.nights import night, without_views
+from tests.support.nights import night
 from tests.support.processes.clocks import At
 from tests.support.records import students
 from tests.support.warehouses.district import District, new_district
@@ -28,7 +28,7 @@ SAMPLE = re.compile(r'rollbook_[a-z_]+\{(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+\}
 @pytest.fixture(scope="module")
 def district() -> Iterator[District]:
     """ash is synced, birch held, cedar late, elm refused, fir paused, and 007 is new."""
-    with new_district(["ash", "birch", "cedar", "elm", "fir", "007"]) as made, without_views():
+    with new_district(["ash", "birch", "cedar", "elm", "fir", "007"]) as made:
         made["birch"].students = students(60)
         for name in ("ash", "birch", "cedar"):
             made.house(name).night(1)

@@ -13,7 +13,7 @@ from pipelines.operations.discard import discard, undo_discard
 from pipelines.sync import always
 from tests.mirror.test_mirror import command, copied_days, copy_of
 from tests.support import graph
-from tests.support.nights import ChangingNights, House, new_house, night, without_views
+from tests.support.nights import ChangingNights, House, new_house, night
 from tests.support.records import classes, students
 from tests.support.warehouses.erasures import erase
 from tests.support.wire.service import KEY
@@ -22,7 +22,7 @@ from tests.support.wire.storage import restored
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    with without_views(), new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as made:
+    with new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as made:
         yield made
 
 

@@ -20,7 +20,7 @@ from pipelines.errors import ArgumentError, LostError, MirrorError, SettingError
 from pipelines.mirror import Mirror, restore
 from pipelines.mirror.bucket import Bucket
 from pipelines.operations.discard import discard
-from tests.support.nights import ChangingNights, House, new_house, night, without_views
+from tests.support.nights import ChangingNights, House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.tiers import daily
 from tests.support.warehouses.erasures import erase
@@ -29,7 +29,7 @@ from tests.support.wire.storage import restored
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    with without_views(), new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as made:
+    with new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as made:
         yield made
 
 

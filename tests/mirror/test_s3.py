@@ -14,7 +14,7 @@ import pyarrow.fs
 import pytest
 
 from pipelines.mirror import bucket as buckets
-from tests.support.nights import ChangingNights, House, new_house, without_views
+from tests.support.nights import ChangingNights, House, new_house
 from tests.support.records import classes, students
 from tests.support.wire.storage import CREDENTIALS, Between, Fault, make_bucket, restored, s3_server
 
@@ -40,7 +40,7 @@ def between(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Between]:
 def house(server: str, between: Between) -> Iterator[House]:
     name = f"records-{uuid4().hex[:12]}"
     make_bucket(server, name)
-    with without_views(), new_house(students(30), classes(2), lake=f"s3://{name}/school") as made:
+    with new_house(students(30), classes(2), lake=f"s3://{name}/school") as made:
         yield made
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from pipelines.errors import HeldError
 from pipelines.notify.alerts import RETRY_MINUTES, Alerts, Kind, Outcome
-from tests.support.nights import House, new_house, night, without_views
+from tests.support.nights import House, new_house, night
 from tests.support.records import classes, students
 from tests.support.wire.listeners import Webhook, webhook
 from tests.support.wire.service import KEY
@@ -25,7 +25,7 @@ GOOD = Outcome("run-2", Kind.SYNCED, night(2))
 @pytest.fixture(scope="module")
 def one_night() -> Iterator[Path]:
     """A warehouse with one night, to be copied."""
-    with without_views(), new_house(students(60), classes(2)) as made:
+    with new_house(students(60), classes(2)) as made:
         made.at(1).sync()
         yield made.warehouse
 
@@ -33,7 +33,7 @@ def one_night() -> Iterator[Path]:
 @pytest.fixture
 def house(hook: Webhook, one_night: Path) -> Iterator[House]:
     """A warehouse with one night, and a service to tell."""
-    with without_views(), new_house(students(60), classes(2), notify=hook.url) as made:
+    with new_house(students(60), classes(2), notify=hook.url) as made:
         shutil.copytree(one_night, made.warehouse, symlinks=True)
         yield made.at(2)
 

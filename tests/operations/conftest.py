@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.nights import ChangingNights, House, new_house, without_views
+from tests.support.nights import ChangingNights, House, new_house
 from tests.support.processes.commands import dagster_home
 from tests.support.records import classes, students
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with without_views(), new_house(students(20), classes(3)) as made:
+    with new_house(students(20), classes(3)) as made:
         yield made
 
 
 @pytest.fixture
 def nights() -> Iterator[ChangingNights]:
-    with without_views(), new_house(students(30), classes(3)) as made:
+    with new_house(students(30), classes(3)) as made:
         yield ChangingNights(made)
 
 

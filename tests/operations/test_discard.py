@@ -15,7 +15,7 @@ from pipelines.landing.manifest import Hold, Verdict
 from pipelines.operations.discard import discard, undo_discard
 from pipelines.operations.status import load_status as look
 from pipelines.sync import always
-from tests.support.nights import Expected, House, new_house, night, without_views
+from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import Records, classes, school_class, student, students
 from tests.support.tiers import daily
 from tests.support.wire import faults
@@ -33,15 +33,14 @@ TONIGHT: dict[int, tuple[Records, Records]] = {
 def five_nights() -> Iterator[Path]:
     """To be copied, not changed."""
     with new_house(hold_changed_percent=100) as made:
-        with without_views():
-            for number, shown in TONIGHT.items():
-                made.night(number, *shown)
+        for number, shown in TONIGHT.items():
+            made.night(number, *shown)
         yield made.warehouse
 
 
 @pytest.fixture
 def house(five_nights: Path) -> Iterator[House]:
-    with without_views(), new_house(*TONIGHT[5], hold_changed_percent=100) as made:
+    with new_house(*TONIGHT[5], hold_changed_percent=100) as made:
         shutil.copytree(five_nights, made.warehouse, symlinks=True)
         yield made.at(5)
 
@@ -54,7 +53,7 @@ def of(*numbers: int) -> Expected:
 
 
 def test_a_discarded_landing_of_another_school_is_not_put_back() -> None:
-    with without_views(), new_house(students(3), classes(1)) as house:
+    with new_house(students(3), classes(1)) as house:
         house.night(1)
         discard(house.rollbook(), night(1), reason="another school's key", confirm=always)
         house.service.school = {**house.service.school, "id": 42}

@@ -17,7 +17,7 @@ from pipelines.errors import HeldError
 from pipelines.operations import capacity
 from pipelines.operations.doctor import Doctor, Finding, Level
 from pipelines.sync import Rollbook
-from tests.support.nights import House, new_house, without_views
+from tests.support.nights import House, new_house
 from tests.support.records import classes, students
 from tests.support.wire import faults
 from tests.support.wire.listeners import webhook
@@ -53,8 +53,7 @@ def says(found: list[Finding], what: str) -> str:
 def synced(house: House) -> House:
     """After a night that began just now."""
     house.now = datetime.now(UTC)
-    with without_views():
-        house.sync()
+    house.sync()
     return house
 
 

@@ -17,7 +17,7 @@ from pipelines.operations import capacity
 from pipelines.sandbox import Sandbox
 from pipelines.settings import load
 from pipelines.sync import Rollbook
-from tests.support.nights import ChangingNights, House, folder, night, without_views
+from tests.support.nights import ChangingNights, House, folder, night
 from tests.support.wire.service import KEY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -33,8 +33,7 @@ def house(nights: ChangingNights) -> House:
 @pytest.fixture
 def eight(nights: ChangingNights, cli_house: House) -> ChangingNights:
     """Eight nights, as the command sees them."""
-    with without_views():
-        nights.play(7)
+    nights.play(7)
     return nights.play(1)
 
 

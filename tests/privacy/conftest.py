@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.nights import House, new_house, without_views
+from tests.support.nights import House, new_house
 from tests.support.warehouses.pseudonyms import pupils, taught
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
     """A school of eight students that makes the pseudonymous file."""
-    with without_views(), new_house(pupils(8), taught(), pseudonymous=True) as made:
+    with new_house(pupils(8), taught(), pseudonymous=True) as made:
         yield made

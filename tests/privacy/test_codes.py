@@ -16,7 +16,7 @@ from pipelines.cli import app
 from pipelines.errors import ArgumentError, DamagedError, RollbookError
 from pipelines.privacy import access
 from pipelines.privacy.codes import LEAST, MOST, Codes, begin
-from tests.support.nights import House, new_house, without_views
+from tests.support.nights import House, new_house
 from tests.support.warehouses.pseudonyms import codes, ident, pseudonymous, pupils, rows, taught
 
 NOW = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
@@ -81,7 +81,7 @@ def test_a_code_that_somebody_changed_is_told(tmp_path: Path) -> None:
 @pytest.fixture
 def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     monkeypatch.setenv("COLUMNS", "300")
-    with without_views(), new_house(pupils(3), taught(), pseudonymous=True) as made:
+    with new_house(pupils(3), taught(), pseudonymous=True) as made:
         for name, value in made.environment().items():
             monkeypatch.setenv(name, value)
         yield made

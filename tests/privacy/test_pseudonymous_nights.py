@@ -13,7 +13,7 @@ from pipelines.operations.discard import discard
 from pipelines.operations.status import load_status
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import always
-from tests.support.nights import House, new_house, night, without_views
+from tests.support.nights import House, new_house, night
 from tests.support.tiers import daily
 from tests.support.warehouses.pseudonyms import (
     VERSION,
@@ -53,7 +53,7 @@ def test_codes_are_the_same_every_night_also_of_who_is_gone_and_back(house: Hous
 def test_codes_come_from_chance_and_from_nothing_else() -> None:
     drawn = []
     for _ in range(2):
-        with without_views(), new_house(pupils(8), taught(), pseudonymous=True) as house:
+        with new_house(pupils(8), taught(), pseudonymous=True) as house:
             house.night(1)
             drawn.append(codes(house))
     assert drawn[0].keys() == drawn[1].keys()

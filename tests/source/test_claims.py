@@ -9,7 +9,7 @@ import pytest
 from pipelines.fleet.nights.outcomes import Kind
 from pipelines.operations.discard import discard
 from pipelines.sync import always
-from tests.support.nights import night, without_views
+from tests.support.nights import night
 from tests.support.warehouses.district import District, new_district
 from tests.support.wire import faults
 
@@ -19,7 +19,7 @@ BOTH = {"ash": Kind.SYNCED, "birch": Kind.SYNCED}
 @pytest.fixture
 def district() -> Iterator[District]:
     """Ash and birch; by mistake, ash has the key of birch."""
-    with new_district(["ash", "birch"]) as made, without_views():
+    with new_district(["ash", "birch"]) as made:
         made.write({"ash": {"api_key": f'{{ env = "{made["birch"].variable}" }}'}})
         yield made
 

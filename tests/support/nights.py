@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pytest
 import stamina
 
 from pipelines.landing.manifest import Manifest
@@ -83,20 +82,6 @@ def folder() -> Iterator[Path]:
     """Such a folder, for as long as the block lasts."""
     with make_folder() as path:
         yield Path(path)
-
-
-@contextmanager
-def without_views(*, checked: bool = False) -> Iterator[None]:
-    """Publish without views, morning page and, unless `checked`, checks of the finished file: half of a small sync.
-
-    For tests of many nights that compare the tables themselves; the rest has tests of its own.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipelines.views.catalog.create", lambda *_: None)
-        patch.setattr("pipelines.report.make", lambda *_, **__: None)
-        if not checked:
-            patch.setattr("pipelines.store.checks.examine", lambda *_: {})
-        yield
 
 
 # --- the house -------------------------------------------------------------------------------------------------------

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.nights import Expected, House, new_house, without_views
+from tests.support.nights import Expected, House, new_house
 from tests.support.records import classes, students
 from tests.support.warehouses.holds import first_night, is_held
 
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with without_views(), new_house(classes=classes(1)) as made:
+    with new_house(classes=classes(1)) as made:
         yield made
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.errors import ArgumentError, HeldError
 from pipelines.landing.manifest import Hold, Verdict
-from tests.support.nights import Expected, House, folder, night, without_views
+from tests.support.nights import Expected, House, folder, night
 from tests.support.records import classes, students
 from tests.support.tiers import daily
 from tests.support.warehouses.holds import first_night, is_held
@@ -15,7 +15,7 @@ from tests.support.wire.service import Service
 
 
 def test_approval_merges_what_was_held_and_asks_the_service_nothing() -> None:
-    with folder() as root, without_views():
+    with folder() as root:
         with Service(classes=classes(1)) as service:
             house = House(root / "warehouse", service)
             expected = first_night(house, students(12))

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.errors import HeldError, KeyRefusedError, OtherInstitutionError, ServiceError
 from pipelines.landing.manifest import Verdict
-from tests.support.nights import House, folder, without_views
+from tests.support.nights import House, folder
 from tests.support.records import classes, student, students
 from tests.support.tiers import daily
 from tests.support.warehouses.begun import begin
@@ -20,7 +20,7 @@ from tests.support.wire.service import Service
 @pytest.fixture
 def caching() -> Iterator[House]:
     """A house that keeps answers for five minutes, synced at a quarter past two."""
-    with folder() as made, without_views(), Service(students(20), classes(1)) as service:
+    with folder() as made, Service(students(20), classes(1)) as service:
         house = begin(House(made / "warehouse", service, cache_minutes=5))
         service.students[0] = student(1, name="Another")
         yield house

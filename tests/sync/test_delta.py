@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.errors import HeldError
 from pipelines.store.history import Delta
-from tests.support.nights import House, without_views
+from tests.support.nights import House
 from tests.support.records import MISSING, classes, school_class, student, students
 from tests.support.tiers import daily
 from tests.support.wire import faults
@@ -55,7 +55,7 @@ STORIES: tuple[tuple[Night, ...], ...] = (
 
 def played(folder: Path, story: tuple[Night, ...]) -> tuple[Any, list[Any]]:
     """The tables after some nights, and each night's counts."""
-    with without_views(), Service(students(40), classes(3)) as service:
+    with Service(students(40), classes(3)) as service:
         house, counted = House(folder, service, hold_changed_percent=100), []
         for number, happens in enumerate(story, 1):
             happens(service)
@@ -93,7 +93,7 @@ def test_a_delta_that_is_handed_over_makes_the_same_tables(
 
 
 def test_a_delta_of_another_day_is_not_used(tmp_path: Path, used: list[bool]) -> None:
-    with without_views(), Service(students(40), classes(1)) as service:
+    with Service(students(40), classes(1)) as service:
         house = House(tmp_path, service)
         for number in (1, 2):
             house.at(number).sync()

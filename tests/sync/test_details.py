@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.errors import HeldError
 from pipelines.landing.manifest import Verdict
-from tests.support.nights import TRIES, Expected, House, asked, new_house, night, pages, without_views
+from tests.support.nights import TRIES, Expected, House, asked, new_house, night, pages
 from tests.support.records import MISSING, Records, classes, entry, student, students, within
 from tests.support.tiers import daily
 from tests.support.wire import faults
@@ -21,7 +21,7 @@ LISTS = ["auth", *pages("students", 1), *pages("classes", 1)]
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with without_views(), new_house(students(4), classes(1)) as made:
+    with new_house(students(4), classes(1)) as made:
         made.service.details = {i: {"student_id": i, "courses": []} for i in range(1, 10)}
         yield made
 

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.errors import KeyRefusedError, OtherInstitutionError, UnreachableError
 from pipelines.landing.manifest import Verdict
-from tests.support.nights import Expected, House, asked, new_house, night, pages, without_views
+from tests.support.nights import Expected, House, asked, new_house, night, pages
 from tests.support.records import classes, students
 from tests.support.wire import faults
 
@@ -17,7 +17,7 @@ OTHER = {"id": 42, "name": "Another School", "key": "another-school"}
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with without_views(), new_house(students(3), classes(1)) as made:
+    with new_house(students(3), classes(1)) as made:
         yield made
 
 

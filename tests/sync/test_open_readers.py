@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from pipelines.store.lake import LAKE
-from tests.support.nights import House, new_house, without_views
+from tests.support.nights import House, new_house
 from tests.support.processes.commands import Program, program
 from tests.support.records import classes, students
 from tests.support.warehouses.begun import begin
@@ -27,7 +27,7 @@ for _ in sys.stdin:
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with without_views(), new_house(students(5), classes(2)) as made:
+    with new_house(students(5), classes(2)) as made:
         yield made
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.errors import ContractChangedError
 from pipelines.landing.manifest import Verdict
-from tests.support.nights import Expected, House, new_house, night, without_views
+from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import MISSING, Record, classes, entry, school_class, student, students, within
 from tests.support.tiers import daily, slow
 from tests.support.warehouses.begun import begin
@@ -188,7 +188,7 @@ LONG = 50_000_000
 )
 def test_one_endless_text_costs_its_record_and_fills_nothing(over: Record, reason: str) -> None:
     """Fifty megabytes were more than DuckDB's memory holds, and the message was that the disk has no room."""
-    with without_views(), new_house(students(20), classes(1), walks=1) as house:
+    with new_house(students(20), classes(1), walks=1) as house:
         house.at(1).sync()
         house.service.students[4] = student(5, **over)
         for number in (2, 3):  # the night goes on, and so does the next

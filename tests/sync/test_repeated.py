@@ -13,7 +13,7 @@ from contextlib import suppress
 import pytest
 
 from pipelines.errors import ContractChangedError
-from tests.support.nights import Expected, House, new_house, night, without_views
+from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import Record, classes, school_class, student, students
 from tests.support.tiers import daily
 from tests.support.warehouses.begun import begin
@@ -22,7 +22,7 @@ from tests.support.wire import faults
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with without_views(checked=True), new_house(students(9), classes(2)) as made:
+    with new_house(students(9), classes(2)) as made:
         yield made
 
 

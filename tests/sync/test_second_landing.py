@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.errors import HeldError
 from pipelines.landing.manifest import Verdict
-from tests.support.nights import House, new_house, night, without_views
+from tests.support.nights import House, new_house, night
 from tests.support.records import Records, classes, student, students
 from tests.support.warehouses.holds import first_night, is_held
 from tests.support.wire import faults
@@ -68,7 +68,7 @@ def test_a_record_that_was_absent_earlier_on_the_day_comes_back_with_what_it_sta
 
 
 def test_a_record_that_was_absent_earlier_on_the_day_and_is_then_refused_stays_absent() -> None:
-    with without_views(checked=True), new_house() as house:
+    with new_house() as house:
         expected = first_night(house, students(30))
         for listed, bad in ((students(27, first=4), ()), (refused(students(30)), (1, 2, 3))):
             house.night(2, listed)

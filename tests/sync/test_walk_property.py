@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from pipelines import tables
 from tests.support.models import model
-from tests.support.nights import House, Row, folder, new_house, without_views
+from tests.support.nights import House, Row, folder, new_house
 from tests.support.records import Record, school_class, student
 from tests.support.wire.service import Asked, Service
 
@@ -157,7 +157,7 @@ def _few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def first_night() -> Iterator[Path]:
     """The warehouse after a first, quiet night."""
-    with pytest.MonkeyPatch.context() as patch, without_views(), new_house() as house:
+    with pytest.MonkeyPatch.context() as patch, new_house() as house:
         model.only(WATCHED, patch)
         living = Living(house.service)
         living.begin(1, [])
@@ -191,7 +191,7 @@ def test_nobody_who_was_there_throughout_is_lost_and_nobody_is_made_up(
 def follow(first_night: Path, cap: int, story: Story) -> int:
     """Sync every night of a story, and a quiet one after it; returns how many records had slipped."""
     slipped = 0
-    with folder() as root, without_views(), Service(cap=cap) as service:
+    with folder() as root, Service(cap=cap) as service:
         shutil.copytree(first_night, root / "warehouse", symlinks=True)
         # A landslide would be held; that has its own tests.
         house = House(root / "warehouse", service, hold_removed_percent=100, hold_changed_percent=100)

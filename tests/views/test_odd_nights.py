@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.support.nights import House, new_house, night, without_views
+from tests.support.nights import House, new_house, night
 from tests.support.records import MISSING, classes, student, students, within
 from tests.support.wire import faults
 
@@ -41,22 +41,20 @@ def test_how_many_classes_is_unknown_until_a_record_says_so(house: House) -> Non
     stated, none, silent = student(1), student(2, classes=[]), student(3, classes=MISSING)
     house.night(1, [stated, none, silent], classes(1))
     assert class_counts(house) == {1: 1, 2: 0, 3: None}
-    with without_views():  # those of the first night stay in the file
-        house.night(2, [student(n, classes=MISSING) for n in (1, 2, 3)])
-        assert class_counts(house) == {1: 1, 2: 0, 3: None}  # what was said before holds
-        house.night(3, [stated, none, student(3, classes=[])])
-        assert class_counts(house) == {1: 1, 2: 0, 3: 0}
-        house.night(4, [stated, none])
-        house.night(5, [stated, none, silent])
-        assert class_counts(house) == {1: 1, 2: 0, 3: None}  # back, and it was said before the student left
+    house.night(2, [student(n, classes=MISSING) for n in (1, 2, 3)])
+    assert class_counts(house) == {1: 1, 2: 0, 3: None}  # what was said before holds
+    house.night(3, [stated, none, student(3, classes=[])])
+    assert class_counts(house) == {1: 1, 2: 0, 3: 0}
+    house.night(4, [stated, none])
+    house.night(5, [stated, none, silent])
+    assert class_counts(house) == {1: 1, 2: 0, 3: None}  # back, and it was said before the student left
 
 
 def test_a_change_of_enrollment_says_who_was_listed_on_its_day(house: House) -> None:
-    with without_views():  # those of the last night are asked
-        house.night(1, [student(1), student(2, classes=[])], classes(1))
-        house.night(2, [student(1), student(2)])
-        house.night(3, [student(1, classes=[]), student(2)])
-        house.night(4, students(1, first=9))  # both leave the institution
+    house.night(1, [student(1), student(2, classes=[])], classes(1))
+    house.night(2, [student(1), student(2)])
+    house.night(3, [student(1, classes=[]), student(2)])
+    house.night(4, students(1, first=9))  # both leave the institution
     house.night(5, [student(9), student(1, classes=[])])
     asked = "SELECT snapshot_date, change, student_id, is_student_listed, is_class_listed FROM enrollment_changes"
     assert house.query(f"{asked} ORDER BY 1, 3") == [
@@ -119,15 +117,14 @@ def test_which_landed_day_a_day_is_answered_by(house: House) -> None:
 
 def test_who_is_to_watch_on_each_night_that_was_landed_whatever_it_left_unsaid(house: House) -> None:
     low, worse = (within("summary", completion_rate=rate) for rate in (15.0, 0.0))
-    with without_views():  # those of the last night are asked
-        house.night(1, [student(1, **low), student(2), student(3, **within("summary", average_score=40.0))], classes(1))
-        house.service.on(faults.moved_total(1), path="students", page=1, times=None)
-        house.night(2, [student(1, **low), student(2, **low)])  # unproven: it shows no 3, and removes nobody
-        house.service.mend()
-        # Nothing was landed on night 3. The record of 1 is refused; what 2 leaves unsaid changes nothing.
-        refused = student(1, **within("summary", completion_rate="worse"))
-        unstated = student(2, activity_tracking=MISSING, classes=MISSING)
-        house.night(4, [refused, unstated, student(3, **within("summary", average_score=40.0))])
+    house.night(1, [student(1, **low), student(2), student(3, **within("summary", average_score=40.0))], classes(1))
+    house.service.on(faults.moved_total(1), path="students", page=1, times=None)
+    house.night(2, [student(1, **low), student(2, **low)])  # unproven: it shows no 3, and removes nobody
+    house.service.mend()
+    # Nothing was landed on night 3. The record of 1 is refused; what 2 leaves unsaid changes nothing.
+    refused = student(1, **within("summary", completion_rate="worse"))
+    unstated = student(2, activity_tracking=MISSING, classes=MISSING)
+    house.night(4, [refused, unstated, student(3, **within("summary", average_score=40.0))])
     house.night(5, [student(1, **worse), student(2)])  # proven: 3 has left
     low_words, low_score = "low completion (15 %, under 30)", "low score (40, under 50)"
     asked = "SELECT snapshot_date, student_id, change, severity, reason, reason_before, is_listed FROM watch_daily"

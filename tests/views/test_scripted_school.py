@@ -7,7 +7,6 @@ no landing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from datetime import date
 from typing import Any
 
@@ -17,7 +16,7 @@ from pipelines.tables import of_set
 from pipelines.views import catalog
 from tests.support.models import states
 from tests.support.models.states import Night, States
-from tests.support.nights import House, new_house, night, without_views
+from tests.support.nights import House, new_house, night
 from tests.support.records import MISSING, Records, classes, entry, school_class, student, within
 from tests.support.wire import faults
 
@@ -102,8 +101,7 @@ def house() -> Iterator[House]:
         for number, played in NIGHTS.items():
             if played.unproven:
                 made.service.on(faults.moved_total(1), path="students", page=1, times=None)
-            with nullcontext() if number == max(NIGHTS) else without_views():  # those of the last night are asked
-                made.night(number, list(played.students), list(played.classes))
+            made.night(number, list(played.students), list(played.classes))
             made.service.mend()
         yield made
 

@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.errors import NothingLandedError, RollbookError
-from tests.support.nights import without_views
 from tests.support.processes.commands import run_command
 from tests.support.records import classes, student, students
 from tests.support.warehouses.district import District, new_district
@@ -25,7 +24,7 @@ ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
 @pytest.fixture(scope="module")
 def district() -> Iterator[District]:
     """Two institutions of one night, one of them with a field that nobody declared; a third that never synced."""
-    with new_district([ASH, BIRCH], CEDAR) as made, without_views():
+    with new_district([ASH, BIRCH], CEDAR) as made:
         drifting = [student(i, house="red") for i in range(1, 7)]
         made.house(ASH).night(1, [*drifting, student(7, **{"of Zebedee": 1})], classes(1))
         made.house(BIRCH).night(1, students(3), classes(1))

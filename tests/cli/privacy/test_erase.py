@@ -10,21 +10,20 @@ from typer.testing import CliRunner, Result
 from pipelines.cli import app
 from pipelines.errors import ArgumentError, HeldError
 from pipelines.privacy import access
-from tests.support.nights import House, new_house, without_views
+from tests.support.nights import House, new_house
 from tests.support.records import classes, students
 
 
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
-    with without_views(), new_house(students(9), classes(2)) as made:
+    with new_house(students(9), classes(2)) as made:
         made.night(1)
         yield made
 
 
 def typed(house: House, *arguments: str) -> Result:
     environment = house.environment() | {"DAGSTER_HOME": "", "COLUMNS": "2000"}
-    with without_views():
-        return CliRunner(env=environment).invoke(app, arguments)
+    return CliRunner(env=environment).invoke(app, arguments)
 
 
 def test_it_counts_refuses_asks_and_certifies(house: House) -> None:

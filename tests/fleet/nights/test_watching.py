@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.notify import together
 from pipelines.notify.alerts import Alerts, Kind, Outcome
-from tests.support.nights import night, without_views
+from tests.support.nights import night
 from tests.support.processes.clocks import At
 from tests.support.processes.commands import run_command
 from tests.support.warehouses.district import District, new_district
@@ -23,7 +23,6 @@ def district(hook: Webhook) -> Iterator[District]:
     """Elm has an address of its own, fir has none, cedar is paused."""
     with (
         new_district(["ash", "birch", "cedar"], ["elm", "fir"]) as made,
-        without_views(),
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("HOOK", hook.url)

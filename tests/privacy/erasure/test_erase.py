@@ -24,7 +24,7 @@ from pipelines.privacy.erasure.holders import HOLDERS
 from pipelines.store.published import clean_copy
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import always
-from tests.support.nights import House, asked, folder, new_house, night, without_views
+from tests.support.nights import House, asked, folder, new_house, night
 from tests.support.processes import canary
 from tests.support.processes.kills import RandomKills, killed_or_done
 from tests.support.records import classes, student
@@ -58,19 +58,12 @@ def copied(house: House) -> Iterator[House]:
 
 
 @pytest.fixture
-def whole_house(lived: House) -> Iterator[House]:
-    """A copy that publishes views and the morning page, too."""
+def house(lived: House) -> Iterator[House]:
+    """A copy of its own."""
     lived.service.mend()
     lived.service.students = everybody(6)
     with copied(lived) as made:
         yield made
-
-
-@pytest.fixture
-def house(whole_house: House) -> Iterator[House]:
-    """A copy that publishes its tables only, in half the time."""
-    with without_views(checked=True):
-        yield whole_house
 
 
 def others(house: House) -> dict[str, list[Any]]:
@@ -95,9 +88,7 @@ def assert_gone(house: House) -> None:
     assert {k: v for k, v in house.examined().items() if v} == {}
 
 
-def test_the_published_files_are_clean_copies_byte_for_byte(
-    whole_house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_published_files_are_clean_copies_byte_for_byte(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a gap among what is written after the copy could hold a piece of a name (`store.published.clean_copy`)."""
     copies = []
 
@@ -106,16 +97,16 @@ def test_the_published_files_are_clean_copies_byte_for_byte(
         copies.append(path.read_bytes())
 
     monkeypatch.setattr("pipelines.privacy.erasure.erasure.clean", copied)
-    erase(whole_house)
-    files = [whole_house.published, *whole_house.rollbook().warehouse.kept()]
+    erase(house)
+    files = [house.published, *house.rollbook().warehouse.kept()]
     for file, copy in zip(files, copies, strict=True):
         whole = file.read_bytes()
         assert whole.startswith(copy)
         assert len(whole) - len(copy) < 100  # the mark, which says nothing of anybody
 
 
-def test_a_student_is_in_no_file_after_the_erasure_and_everybody_else_is_as_before(whole_house: House) -> None:
-    house, reason = whole_house, "asked for by the family, case 12"
+def test_a_student_is_in_no_file_after_the_erasure_and_everybody_else_is_as_before(house: House) -> None:
+    reason = "asked for by the family, case 12"
     exports = house.warehouse / "exports"
     (exports / "sent").mkdir()
     (exports / "sent" / "list.zip").write_bytes(b"whatever is in it")
@@ -428,7 +419,7 @@ def test_who_else_holds_something_of_a_student_is_told(house: House, monkeypatch
 
 @pytest.mark.slow
 def test_the_only_student_of_a_school_can_be_erased() -> None:
-    with without_views(checked=True), new_house([canary.canary()], classes(1)) as house:
+    with new_house([canary.canary()], classes(1)) as house:
         house.night(1)
         erase(house)
         assert_gone(house)

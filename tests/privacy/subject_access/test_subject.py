@@ -8,7 +8,6 @@ import json
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -24,7 +23,7 @@ from pipelines.privacy.subject_access.subject import Subject, gather
 from pipelines.store.relations import KEPT, OBSERVED
 from pipelines.tables import TABLES
 from pipelines.views import catalog
-from tests.support.nights import House, new_house, night, without_views
+from tests.support.nights import House, new_house, night
 from tests.support.processes.commands import run_at
 from tests.support.records import MISSING, classes, school_class, student
 from tests.support.warehouses.subjects import EVIL, ME, OTHERS, column, me, neighbour
@@ -51,8 +50,7 @@ MATES = me(
 
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
-    with new_house() as made, ExitStack() as earlier:
-        earlier.enter_context(without_views())  # those of the last night are asked
+    with new_house() as made:
         service = made.service
         service.details = {i: {"student_id": i, "seen": "MY DETAIL" if i == ME else "NEIGHBOUR"} for i in (ME, 1, 3)}
         made.night(1, [*OTHERS[:10], student(ME, name="First Name"), *OTHERS[10:]], classes(2), details="all")
@@ -72,7 +70,6 @@ def house() -> Iterator[House]:
         made.night(9, [me(classes=[]), *OTHERS])
         with pytest.raises(HeldError):
             made.night(10, [me(name="Held Name")])
-        earlier.close()
         made.night(11, [me(name="Discarded Name"), *OTHERS])
         discard(made.rollbook(), night(11), reason="for this test")
         yield made

@@ -13,7 +13,6 @@ from pipelines import settings
 from pipelines.cli import app
 from pipelines.privacy.codes import Codes
 from tests.support import reading
-from tests.support.nights import without_views
 from tests.support.processes import canary, machines
 from tests.support.records import within
 from tests.support.warehouses.district import District, new_district
@@ -26,7 +25,7 @@ WITHOUT_NAMES = {n: {"pseudonymous": "true", "pseudonymous_mode": '"644"'} for n
 @contextmanager
 def coded_district(secrets: Secrets) -> Iterator[District]:
     """The schools share their students' ids; in one, names changed on the second night. For copying."""
-    with new_district([ASH, BIRCH], CEDAR) as made, without_views():
+    with new_district([ASH, BIRCH], CEDAR) as made:
         made.write(WITHOUT_NAMES)
         renamed = [
             pupil(1, "Q"),

@@ -28,7 +28,7 @@ from pipelines.fleet.file.build import Built, FleetBuild
 from pipelines.fleet.nights.outcomes import Outcome
 from pipelines.fleet.nights.runner import Fleet
 from pipelines.institutions import Registry
-from tests.support.nights import House, folder, night, without_views
+from tests.support.nights import House, folder, night
 from tests.support.processes.clocks import At
 from tests.support.processes.commands import dagster_home
 from tests.support.records import classes, school_class, students
@@ -220,7 +220,7 @@ def new_district(*hosts: str | Sequence[str]) -> Iterator[District]:
 @contextmanager
 def two_schools(*others: str) -> Iterator[District]:
     """Ash and birch, of one night each, which share their students' ids; the others never synced."""
-    with new_district(["ash", "birch"], *others) as made, without_views():
+    with new_district(["ash", "birch"], *others) as made:
         made.house("ash").night(1, students(4), classes(1))
         made.house("birch").night(1, students(3), classes(1))
         yield made
@@ -233,7 +233,7 @@ def copied(played: District, folder: Path) -> Iterator[District]:
     played.warehouse, played.registry = folder / "warehouse", folder / "institutions.toml"
     shutil.copytree(was[0], played.warehouse, symlinks=True)
     shutil.copy(was[1], played.registry)
-    with played.in_environment(), without_views():
+    with played.in_environment():
         yield played
     played.warehouse, played.registry = was
 

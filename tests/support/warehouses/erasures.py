@@ -10,7 +10,7 @@ from pipelines.operations import discard as discards
 from pipelines.operations import erase as erasing
 from pipelines.privacy.erasure.certificate import Certificate
 from pipelines.sync import always
-from tests.support.nights import House, night, without_views
+from tests.support.nights import House, night
 from tests.support.processes import canary
 from tests.support.records import Records, classes, student, students
 
@@ -41,15 +41,14 @@ def live(house: House) -> None:
     """Six nights: details, a refused record, a search that finds the student, one that does not, a landing set aside."""
     service = house.service
     service.details = {canary.ID: {"note": "canary-detail"}}
-    with without_views():
-        house.night(1, everybody(1), classes(3), details="all")
-        house.night(2, [*everybody(2)[:-1], canary.canary(registration_date="Canarybird")])
-        service.hide(canary.ID)
-        house.night(3, everybody(3))
-        service.mend()
-        house.night(4, everybody(4)[:-1])
-        house.night(5, everybody(5))
-        discards.discard(house.rollbook(), night(5), reason="on trial", confirm=always)
+    house.night(1, everybody(1), classes(3), details="all")
+    house.night(2, [*everybody(2)[:-1], canary.canary(registration_date="Canarybird")])
+    service.hide(canary.ID)
+    house.night(3, everybody(3))
+    service.mend()
+    house.night(4, everybody(4)[:-1])
+    house.night(5, everybody(5))
+    discards.discard(house.rollbook(), night(5), reason="on trial", confirm=always)
     behind = {"total_assignments": 20, "completed_assignments": 2, "completion_rate": 10.0, "average_score": 12.0}
     house.night(6, [*everybody(6)[:-1], canary.canary(summary=behind)])  # on the list of whom to watch
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from filelock import FileLock
 from pipelines.sandbox import Sandbox
 from pipelines.settings import load
 from pipelines.sync import Rollbook
-from tests.support.nights import without_views
 from tests.support.reading import rows
 
 FIRST = date(2026, 9, 24)
@@ -109,9 +108,7 @@ def fortnight(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Schoo
         with Sandbox(day=FIRST, api_key=KEY) as sandbox:
             school = School(warehouse, sandbox)
             for day in DAYS:
-                # The last of them are kept as well, and may be put back.
-                with nullcontext() if day in DAYS[-4:] else without_views():
-                    school.sync(day)
+                school.sync(day)
 
     return School(_made_once("fortnight", play, tmp_path_factory, worker_id))
 

@@ -23,7 +23,7 @@ from dagster._utils.schedules import schedule_execution_time_iterator
 from pipelines import cron
 from pipelines.landing.manifest import Verdict
 from tests.support.graph import EXAMPLE, loaded
-from tests.support.nights import new_house, without_views
+from tests.support.nights import new_house
 from tests.support.records import classes, students
 from tests.support.tiers import slow
 
@@ -222,7 +222,7 @@ def test_a_line_that_dagster_might_read_otherwise_is_refused(line: str) -> None:
 
 
 def test_a_clock_set_back_by_a_day_syncs_that_day_again_and_history_stays_a_function_of_the_days() -> None:
-    with without_views(), new_house(students(30), classes(1)) as house:
+    with new_house(students(30), classes(1)) as house:
         house.at(1).sync()
         house.service.students[0]["name"] = "Pupil Renamed"
         house.at(2).sync()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.nights import Expected, House, new_house, without_views
+from tests.support.nights import Expected, House, new_house
 from tests.support.records import classes, students
 from tests.sync.recovery.losses import LISTED
 
@@ -17,17 +17,16 @@ from tests.sync.recovery.losses import LISTED
 def three_nights() -> Iterator[Path]:
     """Three nights of sixty students, and one more on the third. To be copied, not changed."""
     with new_house(students(60), classes(4)) as made:
-        with without_views():
-            made.night(1)
-            made.night(2)
-            made.night(3, LISTED)
+        made.night(1)
+        made.night(2)
+        made.night(3, LISTED)
         yield made.warehouse
 
 
 @pytest.fixture
 def house(three_nights: Path) -> Iterator[House]:
     """Those nights, in a warehouse of the test's own, on the fourth."""
-    with without_views(), new_house(LISTED, classes(4)) as made:
+    with new_house(LISTED, classes(4)) as made:
         shutil.copytree(three_nights, made.warehouse, symlinks=True)
         yield made.at(4)
 

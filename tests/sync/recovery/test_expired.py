@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.errors import ExpiredError
 from pipelines.operations.prune import prune as prune_now
-from tests.support.nights import Expected, House, new_house, night, without_views
+from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import Records, classes, student
 from tests.support.tiers import daily
 from tests.sync.recovery.losses import LISTED, change_rows, delete, lose_only_the_build_folder
@@ -27,9 +27,8 @@ def eight_nights(three_nights: Path) -> Iterator[Path]:
     """Eight nights, of which the first five are in the history alone. To be copied, not changed."""
     with new_house(classes=classes(4), keep_days=2) as made:
         shutil.copytree(three_nights, made.warehouse, symlinks=True)
-        with without_views():
-            for number in range(4, 9):
-                made.night(number, tonight(number))
+        for number in range(4, 9):
+            made.night(number, tonight(number))
         yield made.warehouse
 
 
@@ -86,9 +85,8 @@ def test_a_backup_of_the_published_files_is_recognised_however_old_it_is(
 ) -> None:
     shutil.copytree(house.warehouse / "published", tmp_path / "backup")
     newest = house.published.readlink()
-    with without_views():
-        for _ in range(14):
-            house.at(8).sync(fresh=True)
+    for _ in range(14):
+        house.at(8).sync(fresh=True)
     house.at(9)
     delete(house)
     house.lose_kept()
