@@ -21,6 +21,13 @@ def printable(text: str, *, lines: bool = False) -> str:
     return text.translate(_LINES if lines else _ONE_LINE)
 
 
+def cell(value: object) -> str:
+    """A value of a table for people; an unknown one is empty."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)
+
+
 def markdown(text: str) -> str:
     """Escape a text so that Markdown shows it literally, on one line: no new cell, link, image, emphasis or HTML."""
     return printable(text.translate(_MARKDOWN))

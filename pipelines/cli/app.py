@@ -22,7 +22,7 @@ from rich.table import Table
 from pipelines import __version__, files
 from pipelines.errors import RollbookError, unexpected_error
 from pipelines.settings import INSTITUTION, ROOT, load, registry
-from pipelines.text import naming, printable
+from pipelines.text import cell, naming, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -189,7 +189,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
         numeric = all(type(row[index]) in (int, float) for row in listed if row[index] is not None)
         result.add_column(safe(heading), justify="right" if numeric and listed else "left", no_wrap=index == 0)
     for row in listed:
-        result.add_row(*(safe(_cell(value)) for value in row))
+        result.add_row(*(safe(cell(value)) for value in row))
     return result
 
 
@@ -219,11 +219,3 @@ def received(records: Mapping[str, int]) -> str:
 def safe(text: str) -> str:
     """Escape external text for a printed line: its markup and line breaks have no effect."""
     return escape(printable(text))
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)

@@ -24,7 +24,7 @@ from pyarrow import compute
 
 from pipelines import files
 from pipelines.errors import ArgumentError
-from pipelines.export import Format
+from pipelines.export import Format, check_target
 from pipelines.export.query import is_plain_read, lock, open_published, query_of, refusals
 from pipelines.store.database import literal
 
@@ -65,10 +65,7 @@ def export(
     Raises NothingLandedError before the first publish, and ArgumentError when the view, table or query is invalid, the
     target folder does not exist, or there are more rows than an Excel sheet holds.
     """
-    if not out.parent.is_dir():
-        raise ArgumentError(f"{out.parent} is not a folder: make it first, or write elsewhere with --out")
-    if out.is_dir():
-        raise ArgumentError(f"{out} is a folder: name a file in it")
+    check_target(out)
     write = {Format.CSV: _csv, Format.XLSX: _xlsx, Format.PARQUET: _parquet}[form]
     with open_published(published) as con:
         query = query_of(con, question)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Annotated
@@ -32,28 +30,20 @@ def subject(
     including refused ones, and the known copies. Only its owner can read it. Check it before you hand it over: it names
     the student's teachers, and the accounts that exported records.
     """
-    from pipelines.privacy.subject_access import bundle
-    from pipelines.privacy.subject_access.subject import gather
+    from pipelines.privacy.subject_access.subject import check_out, gather, write
 
     warehouse, target = place().warehouse_path, target.expanduser()
-    bundle.check_target(target, replace=replace)
-    with machine.translate_errors(warehouse), _shown_progress() as progress:
-        found = gather(warehouse, student, progress)
+    check_out(target, replace=replace)
+    with machine.translate_errors(warehouse), progress_bars() as bars:
+        task = bars.add_task("Searching the landings", total=None)
+        found = gather(warehouse, student, lambda done, total: bars.update(task, completed=done, total=total))
     log.note(warehouse, "subject", students=1)
     with machine.translate_errors(target.parent):
-        bundle.write(found, target, replace=replace)
+        write(found, target, replace=replace)
     rows = sum(len(section.rows) for section in found.sections)
     out.print(f"Wrote {count_of(rows, 'row')} about the student to {safe(str(target))}.")
     for remark in found.remarks:
         out.print(f"- {remark}")
-
-
-@contextmanager
-def _shown_progress() -> Iterator[Callable[[int, int], None]]:
-    """Show how many landings have been searched, if there is a terminal."""
-    with progress_bars() as bars:
-        task = bars.add_task("Searching the landings", total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
 @app.command(rich_help_panel=Panel.PRIVACY)

@@ -9,9 +9,7 @@ redacted. If this pupil's record is nested in another's or in a class, only that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import date, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -33,55 +31,30 @@ _OF_PERSONS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Excerpt:
-    """One record as received. `set_name` and `kind` describe the request, `where` the record that it was nested in."""
-
-    snapshot_date: date
-    landing: int
-    landing_is: str
-    set_name: str
-    kind: str
-    walk: int
-    page: int
-    position: int | None
-    received_at: datetime
-    where: str
-    record: str
+Row = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class Search:
-    """One search for the student by name, after a walk no longer listed the record. `answer` is its result."""
+class Landings(NamedTuple):
+    """What all landings hold about one student: rows of `RECORDS`, `REFUSED` and `SEARCHES`.
 
-    snapshot_date: date
-    landing: int
-    asked_by: str
-    answer: str
+    `unnamed` counts rejects without a readable id.
+    """
 
-
-@dataclass(frozen=True)
-class Refused:
-    """One reject of the student's record, as kept beside its landing."""
-
-    snapshot_date: date
-    landing: int
-    landing_is: str
-    set_name: str
-    page: int
-    position: int
-    reason: str
-    record: str
-
-
-@dataclass(frozen=True)
-class Landings:
-    """What all landings hold about one student. `unnamed` counts rejects without a readable id."""
-
-    excerpts: list[Excerpt]
-    searches: list[Search]
-    refused: list[Refused]
+    records: list[Row]
+    refused: list[Row]
+    searches: list[Row]
     unnamed: int
+
+
+LANDING = {"snapshot_date": "DATE", "landing": "BIGINT", "landing_is": "VARCHAR", "set_name": "VARCHAR"}
+# Records as received. `set_name` and `kind` describe the request, `where` the record that it was nested in.
+RECORDS = LANDING | {
+    "kind": "VARCHAR", "walk": "BIGINT", "page": "BIGINT", "position": "BIGINT",
+    "received_at": "TIMESTAMP WITH TIME ZONE", "where": "VARCHAR", "record": "VARCHAR",
+}  # fmt: skip
+REFUSED = LANDING | {"page": "BIGINT", "position": "BIGINT", "reason": "VARCHAR", "record": "VARCHAR"}
+# Searches for the student by name, after a walk no longer listed the record. `answer` is the result.
+SEARCHES = {"snapshot_date": "DATE", "landing": "BIGINT", "asked_by": "VARCHAR", "answer": "VARCHAR"}
 
 
 def search(raw: RawStore, student: int, progress: Callable[[int, int], None]) -> Landings:
@@ -91,26 +64,28 @@ def search(raw: RawStore, student: int, progress: Callable[[int, int], None]) ->
     """
     manifests = [(m, m.verdict.value if m.verdict else "without a verdict") for m in raw.manifests()]
     manifests += [(m, "discarded") for m, _ in raw.discarded()]
-    excerpts: list[Excerpt] = []
-    searches: list[Search] = []
-    refused: list[Refused] = []
+    manifests.sort(key=lambda landing: (landing[0].snapshot_date, landing[0].landing))
+    records: list[Row] = []
+    refused: list[Row] = []
+    searches: list[Row] = []
     unnamed = 0
-    for number, (manifest, landing_is) in enumerate(sorted(manifests, key=_place)):
-        progress(number, len(manifests))
-        excerpts.extend(_excerpts(raw, manifest, landing_is, student))
+    for number, (manifest, landing_is) in enumerate(manifests, start=1):
+        at = (manifest.snapshot_date, manifest.landing)
+        records.extend((*at, landing_is, *found) for found in _excerpts(raw, manifest, student))
         searches.extend(
-            Search(manifest.snapshot_date, manifest.landing, ", ".join(a.asked_by), a.answer)
+            (*at, ", ".join(a.asked_by), a.answer)
             for a in manifest.absences
             if a.set in OF_STUDENTS and a.id == student
         )
-        for r in raw.rejects(manifest):
-            if r.set in OF_STUDENTS and r.id == student:
-                at = (manifest.snapshot_date, manifest.landing, landing_is)
-                record = without_others(r.record, student)
-                refused.append(Refused(*at, r.set, r.page, r.position, r.reason, record))
-            unnamed += r.set in OF_STUDENTS and r.id is None
-    progress(len(manifests), len(manifests))
-    return Landings(excerpts, searches, refused, unnamed)
+        rejects = [r for r in raw.rejects(manifest) if r.set in OF_STUDENTS]
+        refused.extend(
+            (*at, landing_is, r.set, r.page, r.position, r.reason, without_others(r.record, student))
+            for r in rejects
+            if r.id == student
+        )
+        unnamed += sum(r.id is None for r in rejects)
+        progress(number, len(manifests))
+    return Landings(records, refused, searches, unnamed)
 
 
 def without_others(text: str, student: int, *, is_own: bool = True) -> str:
@@ -126,21 +101,18 @@ def without_others(text: str, student: int, *, is_own: bool = True) -> str:
     return text if kept == value else msgspec.json.encode(kept).decode()
 
 
-def _place(landing: tuple[Manifest, str]) -> tuple[date, int]:
-    return landing[0].snapshot_date, landing[0].landing
-
-
-def _excerpts(raw: RawStore, manifest: Manifest, landing_is: str, student: int) -> Iterator[Excerpt]:
+def _excerpts(raw: RawStore, manifest: Manifest, student: int) -> Iterator[Row]:
+    """The rows of `RECORDS` in one landing, from `set_name` on."""
     for set_name in (*LISTED, *(s for s in OF_STUDENTS if s not in LISTED)):
         looks_within = _may_hold_more_than_declared(manifest, set_name)
         for body, received in raw.everything(manifest, set_name):
             content = replace_lone_surrogates(received, REPLACEMENT)
-            of_body = _listed if set_name in LISTED else _single
-            for position, where, record in of_body(body, content, student, looks_within=looks_within):
-                yield Excerpt(
-                    manifest.snapshot_date, manifest.landing, landing_is, set_name, body.kind, body.walk, body.page,
-                    position, body.received_at, where, record,
-                )  # fmt: skip
+            if set_name in LISTED:
+                found = _listed(body, content, student, looks_within=looks_within)
+            else:
+                found = _single(body, content, student)
+            for position, *rest in found:
+                yield set_name, body.kind, body.walk, body.page, position, body.received_at, *rest
 
 
 def _may_hold_more_than_declared(manifest: Manifest, set_name: str) -> bool:
@@ -150,6 +122,7 @@ def _may_hold_more_than_declared(manifest: Manifest, set_name: str) -> bool:
     return any(d.set == set_name and d.type in ("array", "object") for d in manifest.drift)
 
 
+# The position in the page, what the record was nested in, and the record.
 Found = tuple[int | None, str, str]
 
 
@@ -166,7 +139,7 @@ def _listed(body: Body, content: bytes, student: int, *, looks_within: bool) -> 
                 yield position, f"part of a record of {body.set}", part
 
 
-def _single(body: Body, content: bytes, student: int, *, looks_within: bool) -> Iterator[Found]:  # noqa: ARG001 - as above
+def _single(body: Body, content: bytes, student: int) -> Iterator[Found]:
     """The student's records in the response to a request for one student."""
     envelope = _decoded(content)
     data = envelope.get("data", envelope) if isinstance(envelope, dict) else envelope

@@ -10,13 +10,11 @@ import pytest
 
 from pipelines.errors import ArgumentError, DamagedError
 from pipelines.privacy.codes import Codes, begin
-from pipelines.privacy.subject_access import bundle
 from pipelines.privacy.subject_access.excerpts import LEFT_OUT
-from pipelines.privacy.subject_access.subject import gather
+from pipelines.privacy.subject_access.subject import contents, gather
 from tests.support.nights import House, new_house, night
 from tests.support.processes.commands import run_at
 from tests.support.records import Records, classes
-from tests.support.tiers import daily
 from tests.support.warehouses.subjects import ME, OTHERS, column, me, neighbour, section
 from tests.support.wire import faults
 
@@ -58,7 +56,7 @@ def test_the_students_code_is_in_it_and_nobody_elses(tmp_path: Path) -> None:
         gather(tmp_path, ME)
 
 
-def test_before_anything_is_published_the_landings_answer(fresh: House) -> None:
+def test_before_anything_is_published_the_landings_answer_and_a_damaged_one_is_not_passed_over(fresh: House) -> None:
     fresh.sync()
     fresh.lose_published()
     got = gather(fresh.warehouse, ME)
@@ -66,16 +64,6 @@ def test_before_anything_is_published_the_landings_answer(fresh: House) -> None:
     assert got.remarks[0] == "Nothing is published yet, so this holds only what was landed."
     with pytest.raises(ArgumentError, match="Nothing is held about a student 7"):
         gather(fresh.warehouse, 7)
-
-
-def test_without_a_warehouse_nothing_is_held(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="Nothing is held about a student 4711"):
-        gather(tmp_path / "w", ME)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_damaged_landing_is_not_passed_over(fresh: House) -> None:
-    fresh.sync()
     (bodies,) = fresh.warehouse.rglob("bodies.zst")
     content = bytearray(bodies.read_bytes())
     content[len(content) // 2] ^= 0xFF
@@ -97,15 +85,7 @@ def test_a_record_that_no_decoder_reads_is_found_by_its_id(fresh: House) -> None
     assert r'"name":"half \ufffd"' in texts[night(1)]
     assert '"name":"odd \ufffd\ufffd"' in texts[night(2)]
     assert len(column(got, "raw.refused", "reason")) == 2
-    assert b"NEIGHBOUR" not in b"".join(content for _, content in bundle._files(got))
-
-
-@pytest.mark.parametrize("ident", daily(["4711.0", "4.711e3", "47110e-1"]))
-def test_an_id_is_read_as_it_is_everywhere(fresh: House, ident: str) -> None:
-    fresh.service.on(faults.rewritten({b'"id":4711,': f'"id":{ident},'.encode()}), path="students", times=None)
-    fresh.sync()
-    assert fresh.query("SELECT COUNT(*) FROM students WHERE student_id = 4711") == [(1,)]
-    assert len(column(gather(fresh.warehouse, ME), "raw.records", "record")) == 1
+    assert "NEIGHBOUR" not in "".join(content for _, content in contents(got))
 
 
 @pytest.mark.slow
@@ -119,4 +99,4 @@ def test_another_pupils_answer_to_a_request_for_this_one_is_left_out(fresh: Hous
     assert column(got, "main.student_details", "payload") == [(f'"{LEFT_OUT}"',)]
     details = [r for r in column(got, "raw.records", "set_name", "where", "record") if r[0] == "details"]
     assert details == [("details", "part of another answer of details", '{"student_id":4711}')]
-    assert b"NEIGHBOUR" not in b"".join(content for _, content in bundle._files(got))
+    assert "NEIGHBOUR" not in "".join(content for _, content in contents(got))

@@ -1,2 +1,0 @@
--- Subject: a student's rows in one table or view.
-SELECT * FROM {{ relation }} WHERE student_id = $student ORDER BY ALL
