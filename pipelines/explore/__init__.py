@@ -2,8 +2,8 @@
 
     server.py      serves it behind the guard of `door`, or opens a copy of the notebook to edit
     notebook.py    the app itself, a marimo notebook: menu, controls and pages
-    pages.py       the contents and texts of each page
-    questions.py   queries the published file, in pages of rows; the SQL is in `sql/`
+    pages.py       the contents, texts and queries of each page; long queries are in `sql/`
+    questions.py   reads the published file: rows, lists page by page, any table
     show.py        renders rows, figures and line charts as HTML
 
 It only reads: each query has a read-only connection of its own, so a newer night is seen at once. Only `server.py` and

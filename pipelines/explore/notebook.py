@@ -20,14 +20,11 @@ def _():
     def html(parts):
         return mo.vstack([mo.Html(part) for part in parts if part])
 
-    def page_of(ask, first, pager):
-        return first if pager.value == 1 else ask(page=pager.value)
-
     address = mo.query_params()
     asked = dict(address.to_dict())  # as it was when the page was opened
     book = questions.open_book()
     get_page, set_page = mo.state(pages.page_asked(asked, book), allow_self_loops=True)
-    return address, asked, book, get_page, html, mo, page_of, pages, partial, questions, set_page, show
+    return address, asked, book, get_page, html, mo, pages, partial, questions, set_page, show
 
 
 @app.cell
@@ -62,7 +59,7 @@ def _(book, html, mo, pages, shown):
 def _(asked, book, mo, pages, shown):
     # All institutions: the choice
     mo.stop(shown != pages.INSTITUTIONS)
-    names = [name for (name,) in book.rows("institution_names")]
+    names = [name for (name,) in book.rows("", "SELECT institution FROM main.institutions ORDER BY institution")]
     chosen = mo.ui.multiselect(
         names, value=[name for name in names if name == asked.get("institution")], label="Only these institutions"
     )
@@ -116,17 +113,16 @@ def _(class_choice, mo):
 
 
 @app.cell
-def _(book, class_choice, mo, partial, roster_text):
-    ask_roster = partial(book.listing, "class_roster", class_id=class_choice.value, text=roster_text.value.strip())
-    first_roster = ask_roster()
-    roster_page = mo.ui.number(1, first_roster.pages, step=1, label="Page")
+def _(book, class_choice, mo, pages, roster_text):
+    roster = pages.roster(book, class_choice.value, roster_text.value)
+    roster_page = mo.ui.number(1, roster.pages, step=1, label="Page")
     mo.hstack([roster_text, roster_page], justify="start", wrap=True)
-    return ask_roster, first_roster, roster_page
+    return roster, roster_page
 
 
 @app.cell
-def _(ask_roster, first_roster, html, page_of, pages, roster_page):
-    html(pages.roster(page_of(ask_roster, first_roster, roster_page), roster_page.value))
+def _(html, pages, roster, roster_page):
+    html(pages.listed(roster, roster_page.value, "students"))
     return
 
 
@@ -163,32 +159,30 @@ def _(book, html, pages, student_choice):
 
 
 @app.cell
-def _(book, mo, partial, student_choice):
-    ask_timeline = partial(book.listing, "student_timeline", student_id=student_choice.value)
-    first_timeline = ask_timeline()
-    timeline_page = mo.ui.number(1, first_timeline.pages, step=1, label="Page of changes")
-    timeline_page if first_timeline.pages > 1 else None
-    return ask_timeline, first_timeline, timeline_page
+def _(book, mo, pages, student_choice):
+    timeline = pages.timeline(book, student_choice.value)
+    timeline_page = mo.ui.number(1, timeline.pages, step=1, label="Page of changes")
+    timeline_page if timeline.pages > 1 else None
+    return timeline, timeline_page
 
 
 @app.cell
-def _(ask_timeline, first_timeline, html, page_of, pages, timeline_page):
-    html(pages.timeline(page_of(ask_timeline, first_timeline, timeline_page), timeline_page.value))
+def _(html, pages, timeline, timeline_page):
+    html(pages.listed(timeline, timeline_page.value, "changes"))
     return
 
 
 @app.cell
-def _(book, html, mo, partial, show, student_choice):
-    ask_history = partial(book.listing, "student_history", student_id=student_choice.value)
-    first_history = ask_history()
-    history_page = mo.ui.number(1, first_history.pages, step=1, label="Page of versions")
-    mo.vstack([html([show.subtitle("History of the summary")]), history_page if first_history.pages > 1 else ""])
-    return ask_history, first_history, history_page
+def _(book, html, mo, pages, show, student_choice):
+    history = pages.history(book, student_choice.value)
+    history_page = mo.ui.number(1, history.pages, step=1, label="Page of versions")
+    mo.vstack([html([show.subtitle("History of the summary")]), history_page if history.pages > 1 else ""])
+    return history, history_page
 
 
 @app.cell
-def _(ask_history, first_history, history_page, html, page_of, pages):
-    html(pages.history(page_of(ask_history, first_history, history_page), history_page.value))
+def _(history, history_page, html, pages):
+    html(pages.listed(history, history_page.value, "versions"))
     return
 
 
@@ -211,28 +205,21 @@ def _(book, mo, pages, shown):
 
 
 @app.cell
-def _(book, mo, partial, watch_day, watch_text, watch_turn):
-    ask_watch = partial(
-        book.listing,
-        "watch_turns",
-        day=watch_day.value,
-        newly=watch_turn.value,
-        text=watch_text.value.strip(),
-    )
-    first_watch = ask_watch()
-    watch_page = mo.ui.number(1, first_watch.pages, step=1, label="Page")
+def _(book, mo, pages, watch_day, watch_text, watch_turn):
+    watched = pages.watch(book, watch_day.value, watch_text.value, newly=watch_turn.value)
+    watch_page = mo.ui.number(1, watched.pages, step=1, label="Page")
     mo.vstack(
         [
             mo.md(f"Compared with the landed day before, {book.before(watch_day.value)}."),
             mo.hstack([watch_turn, watch_day, watch_text, watch_page], justify="start", wrap=True),
         ]
     )
-    return ask_watch, first_watch, watch_page
+    return watch_page, watched
 
 
 @app.cell
-def _(ask_watch, first_watch, html, page_of, pages, watch_page):
-    html(pages.watch(page_of(ask_watch, first_watch, watch_page), watch_page.value))
+def _(html, pages, watch_page, watched):
+    html(pages.listed(watched, watch_page.value, "students"))
     return
 
 
@@ -258,17 +245,16 @@ def _(book, html, mo, one_day, other_day, pages):
 
 
 @app.cell
-def _(before, book, compared_text, day, mo, partial):
-    ask_compared = partial(book.listing, "compared_students", day=day, before=before, text=compared_text.value.strip())
-    first_compared = ask_compared()
-    compared_page = mo.ui.number(1, first_compared.pages, step=1, label="Page")
+def _(before, book, compared_text, day, mo, pages):
+    compared = pages.compared_students(book, before, day, compared_text.value)
+    compared_page = mo.ui.number(1, compared.pages, step=1, label="Page")
     mo.hstack([compared_text, compared_page], justify="start", wrap=True)
-    return ask_compared, compared_page, first_compared
+    return compared, compared_page
 
 
 @app.cell
-def _(ask_compared, compared_page, first_compared, html, page_of, pages):
-    html(pages.compared_students(page_of(ask_compared, first_compared, compared_page), compared_page.value))
+def _(compared, compared_page, html, pages):
+    html(pages.listed(compared, compared_page.value, "students"))
     return
 
 
@@ -285,11 +271,10 @@ def _(book, mo, pages, shown):
 
 
 @app.cell
-def _(book, mo, questions, relation):
-    everything = book.select(relation.value)
-    column_names = [name for name, _, _ in everything.columns]
+def _(mo, questions, relation):
+    column_names = [name for name, _, _ in relation.value.columns]
     filtered = mo.ui.dropdown(column_names, label="Only rows where", searchable=True)
-    comparison = mo.ui.dropdown(questions.COMPARISONS, value=questions.COMPARISONS[0], allow_select_none=False)
+    comparison = mo.ui.dropdown(list(questions.COMPARISONS), value="contains", allow_select_none=False)
     filter_value = mo.ui.text(placeholder="value", debounce=400)
     sorted_by = mo.ui.dropdown(column_names, label="Sorted by", searchable=True)
     descending = mo.ui.checkbox(label="highest first")
@@ -300,17 +285,21 @@ def _(book, mo, questions, relation):
             mo.hstack([sorted_by, descending], justify="start", wrap=True),
         ]
     )
-    return comparison, descending, everything, filter_value, filtered, sorted_by
+    return comparison, descending, filter_value, filtered, sorted_by
 
 
 @app.cell
-def _(book, comparison, descending, everything, filter_value, filtered, mo, pages, partial, questions, sorted_by):
-    selection = everything.narrowed(
-        filtered.value, comparison.value, filter_value.value.strip(), sorted_by.value, descending.value
+def _(book, comparison, descending, filter_value, filtered, mo, pages, partial, questions, relation, sorted_by):
+    selection = questions.Selection(
+        relation.value,
+        filtered.value,
+        comparison.value,
+        filter_value.value.strip(),
+        sorted_by.value,
+        descending.value,
     )
-    ask_rows = partial(book.selected, selection)
-    first_rows = ask_rows()
-    rows_page = mo.ui.number(1, first_rows.pages, step=1, label="Page")
+    selected = book.selected(selection)
+    rows_page = mo.ui.number(1, selected.pages, step=1, label="Page")
     download = (
         mo.download(
             partial(book.csv, selection),
@@ -318,18 +307,18 @@ def _(book, comparison, descending, everything, filter_value, filtered, mo, page
             mimetype="text/csv",
             label="Download all of these rows as CSV",
         )
-        if first_rows.total <= questions.DOWNLOADED
+        if selected.total <= questions.DOWNLOADED
         else mo.md(pages.too_many(selection))
     )
     mo.hstack([rows_page, download], justify="start", wrap=True)
-    return ask_rows, first_rows, rows_page, selection
+    return rows_page, selected, selection
 
 
 @app.cell
-def _(ask_rows, first_rows, html, mo, page_of, pages, rows_page, selection):
+def _(html, mo, pages, rows_page, selected, selection):
     mo.vstack(
         [
-            html(pages.rows(page_of(ask_rows, first_rows, rows_page), rows_page.value)),
+            html(pages.listed(selected, rows_page.value, "rows")),
             mo.accordion({"What the columns mean": mo.Html(pages.meanings(selection))}),
         ]
     )

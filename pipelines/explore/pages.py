@@ -1,4 +1,7 @@
-"""The contents and texts of the pages, as fragments of HTML. The notebook has the controls."""
+"""The contents and texts of the pages, as fragments of HTML, and their queries. The notebook has the controls.
+
+Queries longer than a few lines are in `sql/`. A list's last column is the number of all its rows.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
 from pipelines.explore import show
-from pipelines.explore.questions import DAYS, DOWNLOADED, Book, Listing, Selection
+from pipelines.explore.questions import DOWNLOADED, ROWS, Book, Listing, Row, Selection, sql
 
 SCHOOL, CLASS, STUDENT, WATCH, COMPARE, TABLES = (
     "School today", "A class", "A student", "Newly to watch", "Two dates", "Any table",
 )  # fmt: skip
+DAYS = 62  # of a trend
+MOST_CHANGES = 62  # kinds of changes between two dates
 INSTITUTIONS = "All institutions"
 DRAWN_MOST = 12  # institutions with line charts
 PAGES = {"school": SCHOOL, "class": CLASS, "student": STUDENT, "watch": WATCH, "compare": COMPARE, "tables": TABLES}
@@ -54,6 +59,11 @@ def page_asked(address: Mapping[str, Any], book: Book) -> str:
     return there.get(str(address.get("page")), next(iter(there.values())))
 
 
+def _days(book: Book, what: str, query: str, **values: Any) -> list[Row]:
+    """The rows of a query on the last landed days, oldest first. The day is its first column."""
+    return sorted(book.rows(what, f"{query} ORDER BY snapshot_date DESC LIMIT {DAYS}", **values))
+
+
 def heading(book: Book) -> str:
     """The institution's name, and the newest day, which most pages show."""
     return show.heading(book.school, f"as of {book.days[0]:%A}, {book.days[0].day} {book.days[0]:%B %Y}")
@@ -63,14 +73,29 @@ def heading(book: Book) -> str:
 def school(book: Book) -> list[str]:
     """The verdict on the newest night, the key figures and their trend."""
     day = book.days[0]
-    night = book.row("night")
-    trend = book.rows("trend", most=DAYS)
+    night = book.rows(
+        "night",
+        """
+        SELECT CASE WHEN outcome = 'synced' AND NOT proven THEN 'unproven' ELSE outcome END, said
+        FROM main.sync_log ORDER BY snapshot_date DESC LIMIT 1
+        """,
+    )
+    trend = _days(
+        book,
+        "trend",
+        """
+        SELECT
+            snapshot_date, students, students_added, students_removed, average_completion_rate, average_score,
+            active_percent
+        FROM main.progress_daily
+        """,
+    )
     now, then = trend[-1], trend[-2] if len(trend) > 1 else (None,) * 7
-    watched = book.rows("watch_counts", day=day, before=book.before(day))
+    watched = book.rows("watch_counts", sql("watch_counts"), day=day, before=book.before(day))
     earlier = watched[1][1] if len(watched) > 1 else None
     _, students, added, removed, completion, score, active = now
     moved = f"{added:,} new or back, {removed:,} gone" if added is not None else "the first landed day"
-    ((active_classes,),) = book.rows("active_classes")
+    ((active_classes,),) = book.rows("active_classes", "SELECT COUNT(*) FROM main.classes WHERE class_status = 1")
     figures = [
         ("students", students, moved),
         ("active classes", active_classes, ""),
@@ -80,7 +105,7 @@ def school(book: Book) -> list[str]:
         ("active within 7 days, %", active, show.since(active, then[6], then[0])),
     ]
     return [
-        show.verdict(VERDICTS.get(night[1], ""), night[2], night[1] == "synced") if night else "",
+        *(show.verdict(VERDICTS.get(outcome, ""), said, outcome == "synced") for outcome, said in night),
         show.figures(figures),
         show.lines(
             show.line("Average completion, %", [(row[0], row[4]) for row in trend]),
@@ -98,10 +123,11 @@ def school(book: Book) -> list[str]:
 def institutions(book: Book, chosen: Sequence[str] = ()) -> list[str]:
     """The trend of all institutions together, or of each chosen one; then a table with a row for each."""
     drawn = chosen[:DRAWN_MOST]
-    trends = [(name, book.rows("institution_trend", institution=name, most=DAYS)) for name in drawn]
+    figures = "SELECT snapshot_date, students, average_completion_rate, average_score FROM main"
+    of_one = f"{figures}.institutions_daily WHERE institution = $institution"
+    trends = [(name, _days(book, "", of_one, institution=name)) for name in drawn]
     if not chosen:
-        together = book.rows("fleet_trend", most=DAYS)
-        trends = [("", [(row[0], *row[2:]) for row in together])]
+        trends = [("", _days(book, "fleet_trend", f"{figures}.fleet_daily"))]
     headings = (
         "institution", "school", "records up to", "stands", "students", "active classes", "completion, %",
         "against all", "score",
@@ -116,7 +142,7 @@ def institutions(book: Book, chosen: Sequence[str] = ()) -> list[str]:
                 show.line("Average score", [(row[0], row[3]) for row in trend]),
             ),
         ]
-    rows = show.linked(book.rows("institutions", chosen=list(chosen)), "institutions", "institution")
+    rows = show.linked(book.rows("", sql("institutions"), chosen=list(chosen)), "institutions", "institution")
     more = len(chosen) - len(drawn)
     return [
         *parts,
@@ -129,11 +155,33 @@ def institutions(book: Book, chosen: Sequence[str] = ()) -> list[str]:
 @_one_reading
 def one_class(book: Book, class_id: int) -> list[str]:
     """A class: its facts, its trend."""
-    found = book.row("class", class_id=class_id)
-    if found is None:
+    found = book.rows(
+        "class",
+        """
+        SELECT
+            c.class_title, c.class_code, c.course_name, c.teacher_name, c.class_room,
+            CASE c.class_status WHEN 1 THEN 'active' WHEN 0 THEN 'inactive' END,
+            c.student_count, s.average_completion_rate, s.average_score,
+            a.assignment_count, a.students_with_submissions
+        FROM main.classes AS c
+        LEFT JOIN main.class_summaries AS s USING (class_id)
+        LEFT JOIN main.class_assignment_activity AS a USING (class_id)
+        WHERE class_id = $class_id
+        """,
+        class_id=class_id,
+    )
+    if not found:
         return [show.note("This class is not listed.")]
-    title, code, course, teacher, room, status, students, completion, score, assignments, submitted = found
-    trend = book.rows("class_trend", class_id=class_id, most=DAYS)
+    ((title, code, course, teacher, room, status, students, completion, score, assignments, submitted),) = found
+    trend = _days(
+        book,
+        "class_trend",
+        """
+        SELECT snapshot_date, student_count, average_completion_rate, average_score
+        FROM main.class_daily WHERE class_id = $class_id
+        """,
+        class_id=class_id,
+    )
     facts = (code, course, teacher and f"taught by {teacher}", room and f"room {room}", status)
     return [
         show.heading(title, ", ".join(fact for fact in facts if fact)),
@@ -154,21 +202,35 @@ def one_class(book: Book, class_id: int) -> list[str]:
     ]
 
 
-def roster(listing: Listing, page: int) -> list[str]:
-    """The students of a class."""
-    headings = ("student", "completion, %", "score", "last active")
-    return _listed(headings, show.linked(listing.rows, "student", "student_id"), listing, page, "students")
-
-
 @_one_reading
 def student(book: Book, student_id: int) -> list[str]:
     """A student: the facts, the trend, the classes."""
-    found = book.row("student", student_id=student_id)
-    if found is None:
+    found = book.rows("student", sql("student"), student_id=student_id)
+    if not found:
         return [show.note("This student is not known.")]
-    name, email, reference, registered, gone, completion, done, given, score, minutes, active, logged_in = found
-    trend = book.rows("student_trend", student_id=student_id, most=DAYS)
-    classes = book.rows("student_classes", student_id=student_id)
+    ((name, email, reference, registered, gone, completion, done, given, score, minutes, active, logged_in),) = found
+    trend = _days(
+        book,
+        "student_trend",
+        """
+        SELECT snapshot_date, CASE WHEN total_assignments > 0 THEN completion_rate END, average_score
+        FROM main.student_daily WHERE student_id = $student_id
+        """,
+        student_id=student_id,
+    )
+    classes = book.rows(
+        "student_classes",
+        """
+        SELECT
+            class_id, class_title, course_name,
+            CASE WHEN is_from_before THEN joined_on || ' or before' ELSE CAST(joined_on AS VARCHAR) END,
+            left_on
+        FROM main.enrollment_spans
+        WHERE student_id = $student_id
+        ORDER BY left_on DESC NULLS FIRST, class_title, class_id
+        """,
+        student_id=student_id,
+    )
     facts = (
         reference, email, registered and f"registered {registered}", gone and f"no longer listed since {gone}",
     )  # fmt: skip
@@ -194,26 +256,21 @@ def student(book: Book, student_id: int) -> list[str]:
     ]
 
 
-def timeline(listing: Listing, page: int) -> list[str]:
-    """What changed for a student."""
-    return _listed(("day", "what changed"), listing.rows, listing, page, "changes")
-
-
-def history(listing: Listing, page: int) -> list[str]:
-    """The versions of a student's summary."""
-    headings = ("from", "until", "assignments", "completed", "completion, %", "score", "minutes")
-    return _listed(headings, listing.rows, listing, page, "versions")
-
-
-def watch(listing: Listing, page: int) -> list[str]:
-    """The students who are newly to watch, or no longer, with the reasons."""
-    return _listed(("student", "why"), show.linked(listing.rows, "student", "student_id"), listing, page, "students")
-
-
 @_one_reading
 def compared(book: Book, before: date, day: date) -> list[str]:
     """The institution on two dates, and what changed between them."""
-    found = {row[0]: row[1:] for row in book.rows("compared_days", day=day, before=before)}
+    days = book.rows(
+        "compared_days",
+        """
+        SELECT
+            snapshot_date, students, average_completion_rate, average_score, active_percent, low_completion_students,
+            never_logged_in_students, total_time_minutes
+        FROM main.progress_daily WHERE snapshot_date IN (CAST($day AS DATE), CAST($before AS DATE))
+        """,
+        day=day,
+        before=before,
+    )
+    found = {row[0]: row[1:] for row in days}
     names = (
         "students", "average completion, %", "average score", "active within 7 days, %", "students with low completion",
         "students who never logged in", "learning time, minutes",
@@ -222,7 +279,19 @@ def compared(book: Book, before: date, day: date) -> list[str]:
         (name, then, now, None if then is None or now is None else round(now - then, 2))
         for name, then, now in zip(names, found[before], found[day], strict=True)
     ]
-    changes = book.rows("compared_changes", day=day, before=before, most=DAYS)
+    changes = book.rows(
+        "compared_changes",
+        """
+        SELECT
+            REPLACE(table_name, '_', ' ') AS what,
+            COALESCE(REPLACE(column_name, '_', ' '), 'the whole record') AS detail, change, COUNT(*) AS how_often
+        FROM changes_between($before, $day)
+        GROUP BY ALL ORDER BY how_often DESC, what, detail, change LIMIT $most
+        """,
+        day=day,
+        before=before,
+        most=MOST_CHANGES,
+    )
     return [
         show.table(("the institution", str(before), str(day), "difference"), rows),
         show.subtitle("What changed in between"),
@@ -231,24 +300,82 @@ def compared(book: Book, before: date, day: date) -> list[str]:
     ]
 
 
-def compared_students(listing: Listing, page: int) -> list[str]:
-    """The students who differ between two dates."""
-    headings = ("student", "completion before, %", "after, %", "score before", "after")
-    return _listed(headings, show.linked(listing.rows, "student", "student_id"), listing, page, "students")
+def roster(book: Book, class_id: int, text: str) -> Listing:
+    """The students of a class, those with the lowest completion first."""
+    return Listing(book, "class_roster", sql("class_roster"), class_id=class_id, text=text.strip())
 
 
-def rows(listing: Listing, page: int) -> list[str]:
-    """The rows of a table or view, unchanged."""
+def timeline(book: Book, student_id: int) -> Listing:
+    """What changed for a student after the first landed day, in words, the newest first."""
+    return Listing(
+        book,
+        "student_timeline",
+        """
+        SELECT snapshot_date AS day, said AS "what changed", COUNT(*) OVER () AS total
+        FROM main.student_timeline WHERE student_id = $student_id ORDER BY snapshot_date DESC, what, said
+        """,
+        student_id=student_id,
+    )
+
+
+def history(book: Book, student_id: int) -> Listing:
+    """The versions of a student's summary, the newest first."""
+    return Listing(
+        book,
+        "student_history",
+        """
+        SELECT
+            valid_from AS "from", valid_to AS until, total_assignments AS assignments,
+            completed_assignments AS completed,
+            CASE WHEN total_assignments > 0 THEN completion_rate END AS "completion, %",
+            average_score AS score, total_time_minutes AS minutes, COUNT(*) OVER () AS total
+        FROM history.student_summaries WHERE student_id = $student_id ORDER BY valid_from DESC
+        """,
+        student_id=student_id,
+    )
+
+
+def watch(book: Book, day: date, text: str, *, newly: bool) -> Listing:
+    """The students who are newly to watch on a day, or no longer, with the reasons, the most severe first."""
+    return Listing(
+        book,
+        "watch_turns",
+        """
+        SELECT
+            student_id, name AS student, CASE WHEN $newly THEN reason ELSE reason_before END AS why,
+            COUNT(*) OVER () AS total
+        FROM main.watch_daily
+        WHERE snapshot_date = CAST($day AS DATE)
+            AND change = CASE WHEN $newly THEN 'newly to watch' ELSE 'no longer to watch' END
+            AND ($text = '' OR CONTAINS(LOWER(name), LOWER($text)) OR CONTAINS(LOWER(why), LOWER($text)))
+        ORDER BY COALESCE(severity, severity_before) DESC, name, student_id
+        """,
+        day=day,
+        newly=newly,
+        text=text.strip(),
+    )
+
+
+def compared_students(book: Book, before: date, day: date, text: str) -> Listing:
+    """The students whose completion or score differs between two dates, the largest fall first."""
+    return Listing(book, "compared_students", sql("compared_students"), day=day, before=before, text=text.strip())
+
+
+def listed(listing: Listing, page: int, noun: str) -> list[str]:
+    """One page of a list. Where its first column is a student's id, the second one leads to the student's page."""
+    rows, first = listing.rows(page), (page - 1) * ROWS + 1
+    if not rows:
+        return [show.note(f"No {noun}.")]
+    which = show.note(f"{first:,} to {first + len(rows) - 1:,} of {listing.total:,} {noun}")
+    if listing.columns[0] == "student_id" and noun == "students":
+        return [which, show.table(listing.columns[1:], show.linked(rows, "student", "student_id"))]
     ids = [n for n, name in enumerate(listing.columns) if name.endswith("_id")]
-    return [
-        show.note(show.said_of(listing, page, "rows")),
-        show.table(listing.columns, listing.rows, ids) if listing.rows else "",
-    ]
+    return [which, show.table(listing.columns, rows, ids)]
 
 
 def meanings(selection: Selection) -> str:
     """What the columns of a table or view mean."""
-    return show.table(("column", "type", "meaning"), selection.columns)
+    return show.table(("column", "type", "meaning"), selection.relation.columns)
 
 
 def too_many(selection: Selection) -> str:
@@ -258,7 +385,3 @@ def too_many(selection: Selection) -> str:
         f"More than {DOWNLOADED:,} rows are too many to download here: filter them, or run"
         f" `rollbook export {name} --out {name}.csv`."
     )
-
-
-def _listed(headings: tuple[str, ...], shown: list[Any], listing: Listing, page: int, noun: str) -> list[str]:
-    return [show.note(show.said_of(listing, page, noun)), show.table(headings, shown) if shown else ""]

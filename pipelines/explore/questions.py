@@ -1,13 +1,14 @@
-"""The pages' queries on the published file. Paging, searching and counting are done in SQL, so big tables stay there.
+"""The published file as the pages see it: rows of a query, lists page by page, and any table, filtered and sorted.
 
-Each query is a file in `sql/`. What a person types is a parameter, never part of the SQL.
+Paging, searching and counting are done in SQL, so big tables stay there. What a person types is a parameter, never part
+of the SQL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -31,9 +32,10 @@ from pipelines.store.warehouse import BUILD
 
 sql = statements("pipelines.explore")
 
+Row = tuple[Any, ...]
+
 ROWS = 25  # on a page
 FOUND = 50  # matches to choose from
-DAYS = 62  # of a trend
 
 DOWNLOADED = 100_000  # rows of a download at most: the browser holds it in memory
 # With the writer's memory limit, the largest views would spill to disk.
@@ -41,36 +43,25 @@ MEMORY_LIMIT = "1GB"
 # An export locks the settings of the database that it opens, which a process shares by path: one at a time.
 _EXPORTING = Lock()
 
-# Queries for menus and institutions' figures. They return no pupils, so the access log does not note them.
-WITHOUT_PUPILS = (
-    "days", "fleet_days", "institution_names", "institution_trend", "institutions", "relations", "columns",
-)  # fmt: skip
-
-COMPARISONS = ("contains", "is", "is not", "is at least", "is at most", "is empty", "is not empty")
-WITHOUT_VALUE = ("is empty", "is not empty")
-
-
-@dataclass(frozen=True)
-class Listing:
-    """One page of rows of a longer list, which has `total` rows."""
-
-    columns: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
-    total: int
-
-    @property
-    def pages(self) -> int:
-        """How many pages the list has; one if it is empty."""
-        return max(-(-self.total // ROWS), 1)
+COMPARISONS = {
+    "contains": "CONTAINS(LOWER(CAST({column} AS VARCHAR)), LOWER($value))",
+    "is": "CAST({column} AS VARCHAR) = $value",
+    "is not": "CAST({column} AS VARCHAR) IS DISTINCT FROM $value",
+    "is at least": "{column} >= TRY_CAST($value AS {type})",
+    "is at most": "{column} <= TRY_CAST($value AS {type})",
+    "is empty": "{column} IS NULL",
+    "is not empty": "{column} IS NOT NULL",
+}
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A table or view: its schema, its name and what a row is."""
+    """A table or view: its schema, its name, what a row is, and its columns: name, type and meaning."""
 
     schema: str
     name: str
     comment: str
+    columns: list[tuple[str, str, str]]
 
     @property
     def title(self) -> str:
@@ -80,54 +71,49 @@ class Relation:
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows of a table or view that match a filter, sorted; all rows without `filtered` or a value to compare with.
-
-    `columns` are the relation's: name, type and meaning. Raises ValueError for an unknown column or comparison.
-    """
+    """The rows of a table or view that match a filter, sorted; all of them without `filtered` or a value."""
 
     relation: Relation
-    columns: tuple[tuple[str, str, str], ...]
     filtered: str | None = None
-    comparison: str = COMPARISONS[0]
+    comparison: str = "contains"
     value: str = ""
     sorted_by: str | None = None
     descending: bool = False
 
-    def __post_init__(self) -> None:
-        known = {name for name, _, _ in self.columns}
-        if not {self.filtered or "", self.sorted_by or ""} <= known | {""} or self.comparison not in COMPARISONS:
-            raise ValueError("no such column or comparison")
+    def parts(self) -> tuple[str, str, dict[str, str]]:
+        """The SQL of its FROM and WHERE, of its ORDER BY, and the parameters."""
+        source, values = f"FROM {_quoted(self.relation.schema)}.{_quoted(self.relation.name)}", {}
+        condition = COMPARISONS[self.comparison]
+        if self.filtered is not None and (self.value != "" or "$value" not in condition):
+            types = {name: type_ for name, type_, _ in self.relation.columns}
+            source += f" WHERE {condition.format(column=_quoted(self.filtered), type=types[self.filtered])}"
+            values = {"value": self.value} if "$value" in condition else {}
+        direction = " DESC" if self.descending else ""
+        order = f" ORDER BY {_quoted(self.sorted_by)}{direction} NULLS LAST" if self.sorted_by else ""
+        return source, order, values
 
-    def narrowed(
-        self, filtered: str | None, comparison: str, value: str, sorted_by: str | None, descending: bool
-    ) -> Selection:
-        """The same with a filter and an order. Raises ValueError as above."""
-        return replace(
-            self, filtered=filtered, comparison=comparison, value=value, sorted_by=sorted_by, descending=descending
-        )
 
-    @property
-    def is_filtered(self) -> bool:
-        """Whether there is a filter."""
-        return self.filtered is not None and (self.comparison in WITHOUT_VALUE or self.value != "")
+class Listing:
+    """A list that is shown in pages of rows. The last column of its query is the number of all rows, `total`.
 
-    def query(self, *, whole: bool = False) -> str:
-        """The SQL for all rows if `whole`, else for a page of rows, with the total count as the last column."""
-        return sql(
-            "rows",
-            relation=f"{_quoted(self.relation.schema)}.{_quoted(self.relation.name)}",
-            filtered=_quoted(self.filtered) if self.is_filtered and self.filtered else "",
-            comparison=self.comparison,
-            kind=next((kind for name, kind, _ in self.columns if name == self.filtered), "VARCHAR"),
-            sorted_by=_quoted(self.sorted_by) if self.sorted_by else "",
-            descending=self.descending,
-            whole=whole,
-        )
+    `what` is how the access log names it.
+    """
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters of its SQL, but for those of a page."""
-        return {"value": self.value} if self.is_filtered and self.comparison not in WITHOUT_VALUE else {}
+    def __init__(self, book: Book, what: str, query: str, **values: Any) -> None:
+        self._book, self._what, self._query, self._values = book, what, query, values
+        self.columns, self._first = self._read(1)
+        self.total: int = self._first[0][-1] if self._first else 0
+        self.pages = max(-(-self.total // ROWS), 1)
+
+    def rows(self, page: int) -> list[Row]:
+        """The rows of a page, from 1. The first one is only read once."""
+        found = self._first if page == 1 else self._read(page)[1]
+        return [row[:-1] for row in found]
+
+    def _read(self, page: int) -> tuple[tuple[str, ...], list[Row]]:
+        paged = f"{self._query} LIMIT {ROWS} OFFSET {(page - 1) * ROWS}"
+        columns, found = self._book.read(self._what, paged, self._values)
+        return columns[:-1], found
 
 
 class Book:
@@ -135,6 +121,11 @@ class Book:
 
     made_by = "rollbook sync"
     of_all = False
+    _SCHOOL_AND_DAYS = """
+        SELECT
+            (SELECT ANY_VALUE(school_name) FROM main.institution),
+            (SELECT LIST(snapshot_date ORDER BY snapshot_date DESC) FROM spans.days)
+    """
 
     def __init__(self, warehouse: Path | None = None) -> None:
         self.warehouse = warehouse or place().warehouse_path
@@ -165,22 +156,24 @@ class Book:
             finally:
                 self._open = None
 
-    def rows(self, question: str, **values: Any) -> list[tuple[Any, ...]]:
-        """The rows of a query in `sql/`."""
+    def rows(self, what: str, query: str, **values: Any) -> list[Row]:
+        """The rows of a query. The access log names it `what`; it leaves out queries without a name.
+
+        A query without a name must return no pupils.
+        """
+        return self.read(what, query, values)[1]
+
+    def read(self, what: str, query: str, values: dict[str, Any]) -> tuple[tuple[str, ...], list[Row]]:
+        """The column names, and the rows of a query, as `rows`."""
         with self.reading() as con:
-            columns, found = _fetched(con.execute(sql(question), values))
-        if question not in WITHOUT_PUPILS:
-            self._note(question, columns, found, values)
-        return found
-
-    def row(self, question: str, **values: Any) -> tuple[Any, ...] | None:
-        """The first row of a query in `sql/`, or None."""
-        found = self.rows(question, **values)
-        return found[0] if found else None
-
-    def listing(self, question: str, page: int = 1, **values: Any) -> Listing:
-        """One page (from 1) of the rows of a query in `sql/`, whose last column is the total count."""
-        return self._page(question, sql(question), page, values)
+            answer = con.execute(query, values)
+            columns, found = tuple(column[0] for column in answer.description or ()), answer.fetchall()
+        if what:
+            students = access.students_in(columns, found)
+            if students is None and access.STUDENT_ID in values:
+                students = 1
+            access.note(self.warehouse, "explore", students=students, what=what)
+        return columns, found
 
     @cached_property
     def days(self) -> list[date]:
@@ -206,54 +199,31 @@ class Book:
 
     @cached_property
     def _school(self) -> tuple[str | None, list[date] | None]:
-        ((name, days),) = self.rows("days")
+        ((name, days),) = self.rows("", self._SCHOOL_AND_DAYS)
         return name, days
 
     def relations(self) -> dict[str, Relation]:
         """The readable tables and views by title, the views first."""
-        return {relation.title: relation for relation in (Relation(*row) for row in self.rows("relations"))}
+        found = self.rows("", sql("relations"))
+        return {relation.title: relation for relation in (Relation(*row) for row in found)}
 
-    def select(self, relation: Relation) -> Selection:
-        """All rows of a table or view."""
-        columns = self.rows("columns", schema_name=relation.schema, table_name=relation.name)
-        return Selection(relation, tuple((name, kind, text or "") for name, kind, text in columns))
-
-    def selected(self, selection: Selection, page: int = 1) -> Listing:
-        """One page (from 1) of a selection."""
-        query = selection.query()
-        return self._page(without_values(query), query, page, selection.parameters)
-
-    def _page(self, what: str, query: str, page: int, values: dict[str, Any]) -> Listing:
-        with self.reading() as con:
-            columns, found = _fetched(con.execute(query, {**values, "most": ROWS, "skip": (page - 1) * ROWS}))
-        self._note(what, columns, found, values)
-        return Listing(columns[:-1], [row[:-1] for row in found], found[0][-1] if found else 0)
-
-    def _note(self, what: str, columns: Sequence[str], found: list[tuple[Any, ...]], values: dict[str, Any]) -> None:
-        """Note the rows about to be shown in the access log."""
-        students = access.students_in(columns, found)
-        if students is None and access.STUDENT_ID in values:
-            students = 1
-        access.note(self.warehouse, "explore", students=students, what=what)
+    def selected(self, selection: Selection) -> Listing:
+        """The rows of a selection, in pages."""
+        source, order, values = selection.parts()
+        query = f"SELECT *, (SELECT COUNT(*) {source}) AS total {source}{order}"
+        return Listing(self, without_values(query), query, **values)
 
     def csv(self, selection: Selection) -> bytes:
         """A whole selection as CSV, with text escaped that a spreadsheet program would run as a formula."""
-        what = without_values(selection.query(whole=True))
+        source, order, values = selection.parts()
+        query = f"SELECT * {source}{order}"
 
         def note(students: int | None) -> None:
-            access.note(self.warehouse, "explore download", students=students, what=what)
+            access.note(self.warehouse, "explore download", students=students, what=without_values(query))
 
         with _EXPORTING, files.aside(self.within) as scratch:
             out = scratch / "selected.csv"
-            export(
-                self.published,
-                selection.query(whole=True),
-                Format.CSV,
-                out,
-                scratch=scratch,
-                values=selection.parameters,
-                before=note,
-            )
+            export(self.published, query, Format.CSV, out, scratch=scratch, values=values, before=note)
             return out.read_bytes()
 
 
@@ -262,6 +232,11 @@ class FleetBook(Book):
 
     made_by = "rollbook fleet build"
     of_all = True
+    _SCHOOL_AND_DAYS = """
+        SELECT
+            (SELECT CONCAT(COUNT(*), ' institution', CASE WHEN COUNT(*) <> 1 THEN 's' END) FROM main.institutions),
+            (SELECT LIST(DISTINCT snapshot_date ORDER BY snapshot_date DESC) FROM spans.days)
+    """
 
     def __init__(self) -> None:
         common = for_all().common_path
@@ -269,29 +244,19 @@ class FleetBook(Book):
         self.published = common / fleet_file.FILE
         self.within = self.warehouse / fleet_file.BUILD
 
-    @cached_property
-    def _school(self) -> tuple[str | None, list[date] | None]:
-        ((name, days),) = self.rows("fleet_days")
-        return name, days
-
 
 def open_book() -> Book:
     """The file that the app shows: one school's, or that of all institutions if none is named."""
     return FleetBook() if is_of_all() else Book()
 
 
-def find(book: Book, question: str, text: str) -> dict[str, int]:
-    """The classes or students that match a text, as choices: labels and their ids."""
-    rows: Sequence[tuple[int, str]] = book.rows(question, text=text.strip(), most=FOUND)
+def find(book: Book, what: str, text: str) -> dict[str, int]:
+    """The classes or students that match a text, as choices: labels and their ids. `what` names a query in `sql/`."""
+    rows: Sequence[tuple[int, str]] = book.rows(what, sql(what), text=text.strip(), most=FOUND)
     choices: dict[str, int] = {}
     for key, name in rows:  # equal names are distinguished by their ids
         choices[name if name not in choices else f"{name} ({key})"] = key
     return choices
-
-
-def _fetched(answer: duckdb.DuckDBPyConnection) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """The column names, and all rows."""
-    return tuple(column[0] for column in answer.description or ()), answer.fetchall()
 
 
 def _quoted(name: str) -> str:

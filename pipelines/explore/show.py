@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal
 from functools import cache
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment
 
 from pipelines import pages
-from pipelines.explore.questions import ROWS, Listing
+from pipelines.text import cell as text_of
 from pipelines.text import printable
 
 NOTHING = "\N{EN DASH}"
@@ -53,15 +53,9 @@ def cell(value: object) -> str:
     """A value as text: a dash if unknown, numbers with at most two decimals, ISO dates."""
     if value is None:
         return NOTHING
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float | Decimal):
-        return f"{value:,.2f}".rstrip("0").rstrip(".")
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
-    return printable(str(value))
+    if _is_number(value):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".rstrip("0").rstrip(".")
+    return printable(text_of(value))
 
 
 def page_of(page: str, **chosen: object) -> str:
@@ -76,9 +70,13 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], ids: Sequence[
     return _render("table.html", headings=headings, rows=listed, numeric=numeric)
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
 def _is_numeric(values: Sequence[object]) -> bool:
     known = [v for v in values if v is not None]
-    return bool(known) and all(isinstance(v, int | float | Decimal) and not isinstance(v, bool) for v in known)
+    return bool(known) and all(map(_is_number, known))
 
 
 def linked(rows: Iterable[Sequence[Any]], page: str, key: str) -> list[list[Any]]:
@@ -89,14 +87,6 @@ def linked(rows: Iterable[Sequence[Any]], page: str, key: str) -> list[list[Any]
 def figures(listed: Sequence[tuple[str, object, str]]) -> str:
     """Key figures: a name, a value and a note each."""
     return _render("figures.html", figures=listed)
-
-
-def said_of(listing: Listing, page: int, noun: str) -> str:
-    """A text that says which rows of a list are shown."""
-    if not listing.rows:
-        return f"No {noun}."
-    first = (page - 1) * ROWS + 1
-    return f"{first:,} to {first + len(listing.rows) - 1:,} of {listing.total:,} {noun}"
 
 
 def heading(title: str, below: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipelines.explore import pages
-from pipelines.explore.questions import Book, FleetBook, open_book
+from pipelines.explore.questions import Book, FleetBook, Selection, open_book, sql
 from tests.support.nights import night
 from tests.support.records import classes, students
 from tests.support.warehouses.district import District, new_district
@@ -53,10 +53,10 @@ def test_its_first_page_shows_each_institution_and_no_pupil(district: District) 
 
 def test_it_shows_the_chosen_ones_and_those_that_are_behind_first(district: District) -> None:
     book = FleetBook()
-    stands = {row[0]: row[4] for row in book.rows("institutions", chosen=[])}
+    stands = {row[0]: row[4] for row in book.rows("", sql("institutions"), chosen=[])}
     assert stands == {CEDAR: "never synced", ASH: "up to date", BIRCH: "up to date"}
     assert list(stands) == [CEDAR, ASH, BIRCH]
-    assert [row[0] for row in book.rows("institutions", chosen=[BIRCH])] == [BIRCH]
+    assert [row[0] for row in book.rows("", sql("institutions"), chosen=[BIRCH])] == [BIRCH]
     many = "".join(pages.institutions(book, [ASH] * (pages.DRAWN_MOST + 2)))
     assert "2 more of the chosen institutions are in the table only." in many
 
@@ -65,8 +65,8 @@ def test_any_table_is_filtered_by_institution_downloaded_and_logged(district: Di
     book = FleetBook()
     relations = book.relations()
     assert {"institutions", "institutions_daily", "students", "roster", "history.students"} <= relations.keys()
-    chosen = book.select(relations["students"]).narrowed("institution", "is", BIRCH, "student_id", False)
-    assert [row[:2] for row in book.selected(chosen).rows] == [(BIRCH, 1), (BIRCH, 2), (BIRCH, 3)]
+    chosen = Selection(relations["students"], "institution", "is", BIRCH, "student_id")
+    assert [row[:2] for row in book.selected(chosen).rows(1)] == [(BIRCH, 1), (BIRCH, 2), (BIRCH, 3)]
     assert len(book.csv(chosen).splitlines()) == 4
     log = (district.warehouse / "fleet" / "private" / "access.jsonl").read_text().splitlines()
     assert [json.loads(line)["students"] for line in log[-2:]] == [3, 3]

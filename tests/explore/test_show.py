@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any
 
 import pytest
 
 from pipelines.explore import show
-from pipelines.explore.questions import Listing
 
 HOSTILE = '<img src=x onerror="alert(1)">'
 SAFE = "&lt;img src=x onerror=&#34;alert(1)&#34;&gt;"
@@ -18,7 +17,8 @@ SAFE = "&lt;img src=x onerror=&#34;alert(1)&#34;&gt;"
     ("value", "said"),
     [
         (None, "\N{EN DASH}"), (True, "yes"), (False, "no"), (0, "0"), (12345, "12,345"), (50.0, "50"), (66.666, "66.67"),
-        (date(2026, 10, 7), "2026-10-07"), (datetime(2026, 10, 7, 2, 16, 5, tzinfo=UTC), "2026-10-07 02:16:05"), ("a\nb", r"a\nb"),
+        (date(2026, 10, 7), "2026-10-07"), (datetime(2026, 10, 7, 2, 16, 5), "2026-10-07 02:16:05")  # noqa: DTZ001 - as DuckDB gives it
+       , ("a\nb", r"a\nb"),
     ],
 )  # fmt: skip
 def test_a_value_is_put_into_words(value: Any, said: str) -> None:
@@ -45,22 +45,12 @@ def test_numbers_are_on_the_right_and_ids_without_separators() -> None:
     assert '<th class="rb-number">students</th>' in made
 
 
-def test_a_row_leads_to_the_page_that_its_id_names() -> None:
-    ((name, score),) = show.linked([(7, "Ada", 50.0)], "student", "student_id")
-    assert (name, score) == (show.Link("Ada", "?page=student&student_id=7"), 50.0)
-
-
 def test_a_line_needs_two_days_on_which_the_value_is_known() -> None:
     first, second = date(2026, 10, 6), date(2026, 10, 7)
     assert "Too few days" in show.line("Score", [(first, 1.0), (second, None)])
     drawn = show.line("Score", [(first, 50.0), (second, 60.0)])
     assert 'aria-label="Score: 50.0 on 2026-10-06, 60.0 on 2026-10-07"' in drawn
     assert 'points="0.0,100.0 100.0,0.0 "' in drawn
-
-
-def test_a_list_says_which_of_its_rows_are_shown() -> None:
-    assert show.said_of(Listing(("name",), [("Ada",)] * 3, 53), 3, "students") == "51 to 53 of 53 students"
-    assert show.said_of(Listing(("name",), [], 0), 1, "students") == "No students."
 
 
 def test_a_comparison_says_since_when() -> None:

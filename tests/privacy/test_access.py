@@ -20,7 +20,8 @@ from filelock import FileLock
 
 from pipelines import __version__
 from pipelines.errors import BusyError, MachineError, NothingLandedError
-from pipelines.explore.questions import Book, find
+from pipelines.explore import pages
+from pipelines.explore.questions import Book, Selection, find
 from pipelines.privacy import access
 from pipelines.settings import ROOT
 from tests.support.processes.commands import run_at
@@ -294,29 +295,25 @@ def test_nothing_is_shown_or_written_that_is_not_logged(small: School, tmp_path:
         assert "unlogged access is refused" in " ".join(done.stderr.split())
     assert [p.name for p in tmp_path.iterdir() if p.name != "w"] == []
     with pytest.raises(MachineError):
-        Book(small.warehouse).rows("student", student_id=1)
+        pages.student(Book(small.warehouse), 1)
 
 
 def test_each_question_of_the_app_is_in_it(small: School) -> None:
     book = Book(small.warehouse)
-    relations = book.relations()
     assert book.trouble == ""
-    roster = book.select(relations["roster"])
     ((ident, name),) = small.rows("SELECT student_id, name FROM students ORDER BY 1 LIMIT 1")
     found = find(book, "find_students", name)
-    book.row("student", student_id=ident)
-    turned = len(book.listing("watch_turns", newly=True, day=FIRST, text="").rows)
-    book.rows("trend", most=5)
-    narrowed = roster.narrowed("name", "is", name, None, False)
+    pages.student(book, ident)
+    turned = len(pages.watch(book, FIRST, "", newly=True).rows(1))
+    narrowed = Selection(book.relations()["roster"], "name", "is", name)
     book.selected(narrowed)
     book.csv(narrowed)
     filtered = "FROM main.roster WHERE CAST (name AS VARCHAR) = $value"
     assert [(k, n, w.replace('"', "")) for k, n, w in told(small.warehouse)] == [
         ("explore", len(found), "find_students"),
-        ("explore", 1, "student"),
+        *(("explore", 1, what) for what in ("student", "student_trend", "student_classes")),
         ("explore", turned, "watch_turns"),
-        ("explore", None, "trend"),
-        ("explore", 1, f"SELECT *, (SELECT COUNT(*) {filtered}) AS ? {filtered} LIMIT $? OFFSET $skip"),
+        ("explore", 1, f"SELECT *, (SELECT COUNT(*) {filtered}) AS ? {filtered}"),
         ("explore download", 1, f"SELECT * {filtered}"),
     ]
     assert name not in (small.warehouse / "private" / "access.jsonl").read_text()
@@ -324,7 +321,7 @@ def test_each_question_of_the_app_is_in_it(small: School) -> None:
 
 def test_before_the_first_night_nothing_is_logged(tmp_path: Path) -> None:
     with pytest.raises(NothingLandedError):
-        Book(tmp_path).rows("student", student_id=1)
+        pages.student(Book(tmp_path), 1)
     assert run_at(tmp_path, "sql", "SELECT 1").returncode == 1
     assert list(tmp_path.iterdir()) == []
 

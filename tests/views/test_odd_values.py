@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pipelines import files
 from pipelines.explore import pages
-from pipelines.explore.questions import Book
+from pipelines.explore.questions import Book, Selection, find
 from pipelines.export import Format
 from pipelines.export.formats import export
 from pipelines.operations.data_quality import run_quality_checks
@@ -132,18 +132,18 @@ def ask_pages(house: House) -> None:
     with book.reading():
         pages.school(book)
         pages.compared(book, before, day)
-        pages.compared_students(book.listing("compared_students", text="", before=before, day=day), 1)
-        pages.watch(book.listing("watch_turns", day=day, newly=True, text=""), 1)
+        pages.compared_students(book, before, day, "")
+        pages.watch(book, day, "", newly=True)
         for key in (FIRST_ID, FIRST_ID + 1):
             pages.student(book, key)
             pages.one_class(book, key)
-            pages.roster(book.listing("class_roster", class_id=key, text=""), 1)
-            pages.timeline(book.listing("student_timeline", student_id=key), 1)
-            pages.history(book.listing("student_history", student_id=key), 1)
+            pages.roster(book, key, "")
+            pages.timeline(book, key)
+            pages.history(book, key)
         for question in ("find_students", "find_classes"):
-            book.rows(question, text="a", most=50)
+            find(book, question, "a")
         for relation in book.relations().values():
-            pages.rows(book.selected(book.select(relation)), 1)
+            pages.listed(book.selected(Selection(relation)), 1, "rows")
 
 
 def export_some(house: House) -> None:

@@ -1,2 +1,0 @@
--- Explore: the institutions that can be chosen.
-SELECT institution FROM main.institutions ORDER BY institution
