@@ -120,7 +120,7 @@ class Rollbook:
         it raises ExpiredError or LostError. Raises the errors of `backfill`, too. Nothing changes then.
         """
         with self.writer(recover=False):
-            expired = self.landings.expired_days()
+            expired, lost = self.landings.expired_days(), self.recovery.missing()
             if not accept_loss:
                 self.retention.refuse_to_lose()
                 self.recovery.check_raw()
@@ -137,6 +137,8 @@ class Rollbook:
             if expired:
                 self.raw.forget_expired(expired)
             self.publish(confirm=always)
+            if lost:  # an older file would bring the loss up again
+                self.warehouse.versions.retire(leaving=0)
             self._decide(undecided)
             return done
 

@@ -21,6 +21,14 @@ def changed(records: Records, count: int) -> Records:
     return [student(r["id"], name="Pupil Renamed") if i < count else r for i, r in enumerate(records)]
 
 
+def test_a_student_who_vanished_stays_as_long_as_no_search_is_answered(house: House) -> None:
+    expected = first_night(house, students(9))
+    house.service.on(faults.status(500), path="students", search=True, times=None)
+    house.night(2, students(9)[1:])
+    expected.night(2, students(9)[1:], house.service.classes, unproven=["students"])
+    assert house.tables() == expected.tables()
+
+
 # --- where a mass change begins --------------------------------------------------------------------------------------
 
 

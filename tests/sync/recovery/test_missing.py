@@ -75,6 +75,8 @@ def test_days_that_are_given_up_are_forgotten(house: House) -> None:
     assert "raw/ lacks" in " ".join(load_status(house.rollbook()).problems)
     house.rollbook().rebuild(accept_loss=True)
     assert house.query("SELECT snapshot_date FROM spans.days ORDER BY 1") == [(night(n),) for n in (1, 3, 4)]
+    warehouse = house.rollbook().warehouse
+    assert all((night(2), 1) not in warehouse.recorded(path) for path in warehouse.kept()), "it would come up again"
     assert load_status(house.rollbook()).problems == ()
     house.at(5).sync()
     left = Expected().night(1, students(60), classes(4)).night(3, LISTED, classes(4))
