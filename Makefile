@@ -49,7 +49,7 @@ serve: $(VENV)/.runtime ## Open the Dagster UI and run the nightly schedule
 	@$(BIN)/rollbook serve $(ARGS)
 
 .PHONY: test-slow
-test-slow: $(VENV)/.dev chromium java ## Run the long tests: soak, kills, permutations, pairs of faults, browsers
+test-slow: $(VENV)/.dev chromium java ## Run the long tests: kills, days in any order, large random runs, browsers
 	@$(PYTEST) -m "slow and not campaign" $(ARGS)
 
 .PHONY: check

@@ -30,7 +30,6 @@ settings.load_profile("ci" if os.environ.get("CI") else "rollbook")
 # They run first, so that no core waits for them at the end; the very first waits for minutes to pass.
 LONGEST = (
     "test_daemon.py",
-    "test_soak.py",
     "test_prune.py",
     "test_room.py",
     "test_history_model.py",
@@ -42,7 +41,6 @@ LONGEST = (
     "test_erase.py",
     "test_views.py",
     "test_browser_foreign.py",
-    "test_alone.py",
     "test_recovery.py",
     "test_canaries.py",
 )

@@ -70,7 +70,6 @@ def test_the_daemon_syncs_a_night_by_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.soak
 def test_nights_come_in_though_workers_are_killed_and_the_power_fails(tmp_path: Path) -> None:
     warehouse, home = tmp_path / "warehouse", tmp_path / "home"
     with webhook() as hook, Sandbox(300, day=datetime.now(UTC).date()) as sandbox:

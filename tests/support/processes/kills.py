@@ -32,7 +32,7 @@ class Job:
     """What a writer is to do: a sync of `first`, a backfill of `first` to `last`, or a rebuild.
 
     `wrongly`: with a flattening that takes every class's room from the wrong field, so that a backfill has to put
-    each class right on each day. `without`: as a Rollbook that does not know this column of `classes` yet.
+    each class right on each day.
     """
 
     what: str
@@ -41,7 +41,6 @@ class Job:
     first: date
     last: date
     wrongly: bool = False
-    without: str = ""
 
     def run(self) -> None:
         """Do it, in this process."""
@@ -104,10 +103,9 @@ class RandomKills:
 def _work(job: Job, die_at: int | None) -> None:
     logging.disable()
     classes = TABLES["classes"]
-    columns = tuple(c for c in classes.columns if c.name != job.without)
     if job.wrongly:
-        columns = tuple(replace(c, source="class_code") if c.name == "class_room" else c for c in columns)
-    TABLES["classes"] = replace(classes, columns=columns)
+        columns = (replace(c, source="class_code") if c.name == "class_room" else c for c in classes.columns)
+        TABLES["classes"] = replace(classes, columns=tuple(columns))
     if die_at is not None:
         die_at_step(die_at)
     job.run()

@@ -1,8 +1,8 @@
 """The machine's faults: each ends in a message that says what to do, an intact published file, and a next sync that
 recovers.
 
-The disks, accounts and limits are real (`tests.support.processes.machines`). What is published afterwards is what the slow model
-makes of what the service showed; the service's own faults are in `tests/fault_matrix`, killed writers in `test_kill`,
+The disks, accounts and limits are real (`tests.support.processes.machines`). What is published afterwards is what the slow
+model makes of what the service showed; the service's own faults are in `test_bad_service`, killed writers in `test_kill`,
 damaged files in `test_damage`.
 """
 

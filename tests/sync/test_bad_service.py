@@ -1,0 +1,116 @@
+"""Nights of a service in trouble, from the requests to the tables (G1, G2, G13).
+
+Which answers are faults, and which walks prove nothing, is in `tests/source`; random mixtures are in the campaign.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.errors import HeldError, KeyRefusedError, RollbookError, UnreachableError
+from pipelines.landing.manifest import Verdict
+from tests.support.nights import TRIES, Expected, House, asked, night, pages
+from tests.support.records import classes, student, students
+from tests.support.warehouses.holds import first_night
+from tests.support.wire import faults
+from tests.support.wire.service import Bend
+
+# Six is gone, nine has another name, twelve is new; the service shows four on a page.
+TONIGHT = [*students(5), *students(2, first=7), student(9, name="Another"), *students(3, first=10)]
+WALK = pages("students", 1, 2, 3)
+REST = [*pages("classes", 1), "students?R-6 1", "students?pupil.6@school.example 1"]
+
+
+@pytest.fixture
+def expected(house: House) -> Expected:
+    """The first night was good. What the tables hold then."""
+    house.service.cap = 4
+    expected = first_night(house, students(11))
+    house.at(2).service.requests.clear()
+    house.service.students = list(TONIGHT)
+    return expected
+
+
+def test_faults_that_pass_and_a_spoiled_walk_leave_no_trace(house: House, expected: Expected) -> None:
+    for skip, fault in enumerate([faults.reset(), faults.status(503), faults.not_json(), faults.empty()]):
+        house.service.on(fault, path="students", page=2, skip=skip)
+    done = house.sync()
+    assert done.manifest.verdict is Verdict.SYNCED
+    assert asked(house.service.requests) == ["auth", *pages("students", 1, 2, 2, 2, 2, 3), *WALK, *REST]
+    assert house.tables() == expected.night(2, TONIGHT, classes(1)).tables()
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "tries"),
+    [(faults.status(500), UnreachableError, TRIES), (faults.refused(401, "AUTH_REQUIRED"), KeyRefusedError, 1)],
+)
+def test_a_fault_that_stays_fails_the_sync_and_readers_keep_last_night(
+    house: House, expected: Expected, fault: Bend, error: type[RollbookError], tries: int
+) -> None:
+    before = house.state()
+    house.service.on(fault, path="students", page=2, times=None)
+    with pytest.raises(error) as caught:
+        house.sync()
+    assert asked(house.service.requests) == ["auth", *pages("students", 1, *[2] * tries)]
+    assert house.state() == before
+    (manifest,) = house.landings(night(2))
+    assert (manifest.verdict, manifest.reason) == (Verdict.FAILED, caught.value.message)
+    house.service.mend()
+    house.sync()
+    assert house.tables() == expected.night(2, TONIGHT, classes(1)).tables()
+    outcomes = house.query("SELECT landing, outcome FROM ops.syncs ORDER BY snapshot_date, landing")
+    assert outcomes == [(1, "synced"), (1, "failed"), (2, "synced")]
+
+
+@pytest.mark.parametrize("name", ["students", "classes"])
+def test_a_set_that_stays_unproven_adds_and_updates_and_removes_nothing(
+    house: House, expected: Expected, name: str
+) -> None:
+    shown = [s for s in TONIGHT if name == "classes" or s["id"] not in (5, 7, 8, 9)]
+    house.service.on(faults.empty() if name == "students" else faults.stated(page=9), path=name, page=2, times=None)
+    house.service.on(faults.moved_total(1), path="classes", times=None if name == "classes" else 0)
+    manifest = house.sync().manifest
+    assert (manifest.verdict, manifest.proven) == (Verdict.UNPROVEN, False)
+    assert f"{name} could not be proven complete" in manifest.reason
+    assert "nothing was removed from them" in manifest.reason
+    assert house.tables() == expected.night(2, shown, classes(1), unproven=[name]).tables()
+
+
+def test_records_in_the_wrong_place_prove_nothing_though_all_ids_came(house: House, expected: Expected) -> None:
+    """A record that changed pages while it was read could have hidden another."""
+    house.service.on(faults.short(), path="students", page=2)
+    house.service.on(faults.records(lambda data: [TONIGHT[7], *data]), path="students", page=3)
+    assert house.sync().manifest.proven
+    assert asked(house.service.requests) == ["auth", *WALK, *WALK, *REST]
+
+
+def test_without_a_clean_answer_to_a_search_nobody_is_removed(house: House, expected: Expected) -> None:
+    house.service.on(faults.unsuccessful(), search=True, times=None)
+    assert not house.sync().manifest.proven
+    assert house.tables() == expected.night(2, TONIGHT, classes(1), unproven=["students"]).tables()
+
+
+def test_one_clean_answer_is_enough_to_remove(house: House, expected: Expected) -> None:
+    house.service.on(faults.unsuccessful(), search=True)
+    assert house.sync().manifest.proven
+    assert house.tables() == expected.night(2, TONIGHT, classes(1)).tables()
+
+
+def test_a_service_that_states_less_than_it_has_loses_nobody(house: House, expected: Expected) -> None:
+    """Page 1 says that it is all, which adds up; but those who vanished are searched for, and found."""
+    house.service.on(faults.moved_total(-7), path="students", page=1, times=None)
+    manifest = house.sync().manifest
+    assert manifest.proven
+    assert [a.id for a in manifest.absences if a.answer == "removed"] == [6]
+    # Nobody knew of twelve, who comes with the next whole walk.
+    assert house.tables() == expected.night(2, TONIGHT[:-1], classes(1)).tables()
+
+
+def test_less_stated_and_nobody_found_is_held(house: House, expected: Expected) -> None:
+    before = house.state()
+    house.service.on(faults.moved_total(-7), path="students", page=1, times=None)
+    house.service.on(faults.records(lambda data: []), search=True, times=None)
+    house.service.on(faults.stated(total_count=0, total_pages=0), search=True, times=None)
+    with pytest.raises(HeldError):
+        house.sync()
+    assert house.state() == before
