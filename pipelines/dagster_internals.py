@@ -1,10 +1,9 @@
 """The private names of Dagster that Rollbook uses. Only this module imports from `dagster._...`.
 
-Checked against the version in CHECKED_AGAINST; a test fails when another one is installed. Then check that each name
-here still behaves as its callers expect, and whether Dagster now has a public one.
+Checked against 1.13.27, the version that pyproject.toml pins. With another one, check that each name here still
+behaves as its callers expect, and whether Dagster now has a public one.
 """
 
-from dagster._core.execution.plan.objects import StepFailureData
 from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._core.storage.dagster_run import FINISHED_STATUSES
 from dagster._core.storage.event_log import SqliteEventLogStorage
@@ -13,7 +12,6 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._utils.interrupts import setup_interrupt_handlers
 
-CHECKED_AGAINST = "1.13.27"
 # The module behind the command `dagster-daemon`: `python -m dagster._daemon`.
 DAEMON_MODULE = "dagster._daemon"
 
@@ -25,11 +23,9 @@ def job_origin(module: str, location: str, job: str) -> RemoteJobOrigin:
 
 
 __all__ = [
-    "CHECKED_AGAINST",
     "DAEMON_MODULE",
     "FINISHED_STATUSES",
     "SqliteEventLogStorage",
-    "StepFailureData",
     "WorkspaceFileTarget",
     "WorkspaceProcessContext",
     "job_origin",

@@ -4,18 +4,16 @@ import os
 
 import dagster as dg
 
-from pipelines import checks, files
-from pipelines.assets import graph
-from pipelines.resources import Options, Writer
+from pipelines import files
+from pipelines.assets import sync
 from pipelines.schedules import nightly_sync, schedules, watch
 
 files.keep_private(os.environ.get("DAGSTER_HOME"))  # Dagster's own commands load this module and set no umask
 
 defs = dg.Definitions(
-    assets=[graph(checks)],
+    assets=[sync],
     jobs=[nightly_sync],
     schedules=schedules(),
     sensors=[watch],
-    resources={"options": Options(), "writer": Writer()},
     executor=dg.in_process_executor,
 )

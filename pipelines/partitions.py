@@ -8,9 +8,11 @@ Institutions are read when definitions are loaded. An institution that leaves th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,8 +25,7 @@ from pipelines.cron import due
 from pipelines.errors import ArgumentError, RollbookError, SettingError
 from pipelines.institutions import Registry
 from pipelines.landing.raw import RawStore
-from pipelines.settings import Settings, SourceSettings
-from pipelines.sync import Rollbook
+from pipelines.settings import SourceSettings
 
 # The dimensions, in the order in which Dagster writes them into a key: 2026-11-20|linden-vale, 2026-11-20|batch-03.
 DATE, INSTITUTION = "date", "institution"
@@ -80,12 +81,9 @@ class Partitions:
         first_day: date,
         registry: Registry | None = None,
         sources: Mapping[str, SourceSettings] = MappingProxyType({}),
-        schedule: tuple[str, str] | None = None,
     ) -> None:
         self.sources = sources
-        # The cron line and zone of all institutions; None if they differ, or are not known.
-        self.schedule = schedule
-        self.names = tuple(registry.institutions) if registry else ()
+        self.names = tuple(registry.institutions) if registry else ("",)
         self.batches = registry.batches if registry else None
         self.is_single = registry is None
         # Today is a partition: a sync is labelled with the day on which it begins.
@@ -98,18 +96,13 @@ class Partitions:
 
     @property
     def freshness(self) -> dg.FreshnessPolicy | None:
-        """Fails when a night is past its grace period and nothing was published since it began.
+        """Fails when nothing was published for the longest time between two nights, and their grace period.
 
         Dagster tracks freshness per asset, not per partition: with a registry it fails only when no institution
         published. The sensor `watch` reports late nights per institution.
         """
-        if self.schedule is None:
-            return None
-        line, timezone = self.schedule
-        night = due(line)
-        if night.deadline is None:
-            return dg.FreshnessPolicy.time_window(fail_window=night.gap + night.grace)
-        return dg.FreshnessPolicy.cron(night.deadline, night.grace + night.slack, timezone)
+        nights = [due(source.cron) for source in self.sources.values()]
+        return dg.FreshnessPolicy.time_window(max(n.gap + n.grace for n in nights)) if nights else None
 
     def scope(self, tags: Mapping[str, str]) -> Scope:
         """Return the days and institutions that a run with these tags covers.
@@ -119,21 +112,18 @@ class Partitions:
         first, last = (tags.get(PARTITION_TAG) or tags.get(tag) for tag in (RANGE_START, RANGE_END))
         if first is None or last is None:
             raise ArgumentError("This run has no partition: launch it for a day")
-        if self.is_single:
-            return Scope(_days(first, last))
-        (first, first_place), (last, last_place) = _parts(first), _parts(last)
-        days = _days(first, last)
-        if not self.batches:
-            return Scope(days, self._of(tags, _between(self.names, first_place, last_place)))
-        batches = _between(self._batch_names(), first_place, last_place)
-        names = tuple(name for name in self.names if self.batch_of(name) in batches)
-        return Scope(days, self._of(tags, names), ", ".join(batches))
+        (first, _, first_place), (last, _, last_place) = first.partition("|"), last.partition("|")
+        start, end = date.fromisoformat(first), date.fromisoformat(last)
+        days = tuple(start + timedelta(days=n) for n in range((end - start).days + 1))
+        places = _between(self._batch_names() if self.batches else self.names, first_place, last_place)
+        names = tuple(name for name in self.names if self.place_of(name) in places and self.is_of(name, tags))
+        return Scope(days, names, ", ".join(places) if self.batches else "")
 
     def key(self, day: date, institution: str = "") -> str:
         """Return the partition key of an institution's day; for a single school, the day."""
         if self.is_single:
             return str(day)
-        return dg.MultiPartitionKey({DATE: str(day), INSTITUTION: self.place_of(institution)})
+        return self.batch_key(day, self.place_of(institution))
 
     def place_of(self, institution: str) -> str:
         """Return an institution's key in the dimension `institution`: its name, or its batch."""
@@ -156,10 +146,7 @@ class Partitions:
         if last is not None:
             days = {RANGE_START: str(self.key(first, institution)), RANGE_END: str(self.key(last, institution))}
             return days | self.owner_tags(institution)
-        key = self.key(first, institution)
-        by_dimension = key.keys_by_dimension if isinstance(key, dg.MultiPartitionKey) else {}
-        parts = {f"{PARTITION_TAG}/{name}": part for name, part in by_dimension.items()}
-        return {PARTITION_TAG: str(key), **parts, **self.owner_tags(institution)}
+        return _partition_tags(self.key(first, institution)) | self.owner_tags(institution)
 
     def owner_tags(self, institution: str) -> dict[str, str]:
         """Return the tags that name a run's institution, for searches and queue limits. A single school has none."""
@@ -172,9 +159,7 @@ class Partitions:
 
     def batch_tags(self, day: date, batch: str) -> dict[str, str]:
         """Return the tags of a run over a batch's day."""
-        key = self.batch_key(day, batch)
-        parts = {f"{PARTITION_TAG}/{name}": part for name, part in key.keys_by_dimension.items()}
-        return {PARTITION_TAG: str(key), **parts, BATCH_TAG: batch}
+        return _partition_tags(self.batch_key(day, batch)) | {BATCH_TAG: batch}
 
     def tags_of_scope(self, tags: Mapping[str, str]) -> dict[str, str]:
         """Return the owner tags of a run launched in the UI, which sets none."""
@@ -223,9 +208,6 @@ class Partitions:
         """Return the URL path at which `rollbook serve` shows the morning page of an institution or a single school."""
         return f"/{report.FILE}" if self.is_single else f"/report/{institution}.html"
 
-    def _of(self, tags: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(name for name in names if self.is_of(name, tags))
-
     def _batch_names(self) -> tuple[str, ...]:
         return tuple(self._batch_name(number) for number in range(self.batches or 0))
 
@@ -234,25 +216,22 @@ class Partitions:
         return f"batch-{number + 1:0{digits}}"
 
 
-def read(found: Settings | None) -> Partitions:
-    """Return the partitions of the registry or, without one, of a single school with these settings.
+def read() -> Partitions:
+    """Return the partitions of the registry or, without one, of a single school.
 
     They begin today while its settings are wrong or raw/ is damaged. Raises SettingError for a broken registry.
     """
     registry = settings.registry()
-    if registry is None:
-        try:
-            first = Rollbook(settings.load(fetches=False)).first_day()
-        except RollbookError:
-            first = date.today()  # noqa: DTZ011 - the zone is one of the settings
-        schedule = (found.cron, found.timezone) if found else None
-        return Partitions(found.timezone if found else "UTC", first, schedule=schedule)
-    sources, common = settings.sources(registry), settings.common_path()
+    sources: dict[str, SourceSettings] = {}
+    if registry is not None:
+        sources = settings.sources(registry)
+    else:
+        with suppress(SettingError):  # the UI must load all the same; `rollbook doctor` says what is wrong
+            sources = {"": settings.load(fetches=False)}
+    common = settings.common_path() if sources else Path()
     firsts = [_first_day(RawStore(common / name / "raw"), source) for name, source in sources.items()]
     zones = {source.timezone for source in sources.values()} or {"UTC"}
-    schedules = {(source.cron, source.timezone) for source in sources.values()}
-    schedule = schedules.pop() if len(schedules) == 1 else None
-    return Partitions(easternmost(zones), min(firsts, default=datetime.now(UTC).date()), registry, sources, schedule)
+    return Partitions(easternmost(zones), min(firsts, default=datetime.now(UTC).date()), registry, sources)
 
 
 def easternmost(zones: Iterable[str]) -> str:
@@ -297,14 +276,9 @@ def _first_day(raw: RawStore, source: SourceSettings) -> date:
         return today
 
 
-def _parts(key: str) -> tuple[str, str]:
-    day, _, place = key.partition("|")
-    return day, place
-
-
-def _days(first: str, last: str) -> tuple[date, ...]:
-    start, end = date.fromisoformat(first), date.fromisoformat(last)
-    return tuple(start + timedelta(days=n) for n in range((end - start).days + 1))
+def _partition_tags(key: str) -> dict[str, str]:
+    by_dimension = key.keys_by_dimension if isinstance(key, dg.MultiPartitionKey) else {}
+    return {PARTITION_TAG: str(key), **{f"{PARTITION_TAG}/{name}": part for name, part in by_dimension.items()}}
 
 
 def _between(names: Sequence[str], first: str, last: str) -> tuple[str, ...]:

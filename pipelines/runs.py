@@ -1,4 +1,4 @@
-"""Dagster's own records: opens the instance, deletes old runs, fails orphaned runs, says why a run failed.
+"""One run of Dagster: an operator's options for it, how it fails, the process that does it, and its deletion.
 
 Dagster purges ticks by age (`retention` in dagster.yaml) but keeps runs and their events forever. The work that runs do
 is in `assets`.
@@ -8,27 +8,119 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import dagster as dg
-from filelock import FileLock
+from filelock import FileLock, Timeout
+from pydantic import Field
 
-from pipelines.dagster_internals import FINISHED_STATUSES, SqliteEventLogStorage, StepFailureData
-from pipelines.errors import RollbookError, unexpected_error
+from pipelines.dagster_internals import FINISHED_STATUSES, SqliteEventLogStorage
+from pipelines.errors import CheckError, HeldError, KeyRefusedError, RollbookError, unexpected_error
+from pipelines.landing.manifest import Hold
+from pipelines.settings import Details, registry
+from pipelines.source.pagination import Progress
+from pipelines.text import naming
 
 log = logging.getLogger(__name__)
 
 # A year, and a month more to compare with the year before.
 KEEP_DAYS = 400
-# The process that does a run's work. The value includes the run's id: a retried run starts with the last run's tags.
-PROCESS_TAG = ".dagster/rollbook_process"  # Dagster hides tags of this prefix
 # Runs deleted per night; a first pruning after years takes several nights.
 MOST_AT_ONCE = 1000
+
+# The locks of the runs whose work this process does.
+_LOCKS: dict[str, FileLock] = {}
+
+# Called for each fetched page. The command line sets it: it runs the job in its own process.
+progress: Progress | None = None
+
+
+class Options(dg.Config):
+    """An operator's options for one run, as the launchpad shows them."""
+
+    approve: bool = Field(
+        default=False,
+        description="Merge what this day's sync held, without fetching again. In a backfill, publish even if a table "
+        "would lose more than the hold allows. For this run only; look at the held run's table of counts first.",
+    )
+    details: Details = Field(
+        default=Details.none,
+        description="Fetch /v1/student/<id> too, one request per student: for none, for those who changed, for all.",
+    )
+    fresh: bool = Field(
+        default=False,
+        description="Fetch even if this day was synced within ROLLBOOK_CACHE_MINUTES. Otherwise only the key is "
+        "checked, and what was fetched then is used. The nightly run always fetches.",
+    )
+    force: bool = Field(
+        default=False,
+        description="Compute all tables and the whole history again from the daily snapshots (a full refresh), instead "
+        "of merging only what changed. Repairs what a failed check found in the published file. Takes longer; the "
+        "result is the same if nothing was wrong.",
+    )
+
+
+class Held(dg.Failure):
+    """Fails a run because its sync is held."""
+
+    # The UI's first line of an error begins with the class's module, unless it is a builtin. It should begin with the
+    # message.
+    __module__ = "builtins"
+
+
+class Failed(dg.Failure):
+    """Fails a run with a RollbookError's message. `found` holds the violations that stopped a publish, by check."""
+
+    found: Mapping[str, Sequence[str]] = MappingProxyType({})
+    is_key_refused = False
+
+    __module__ = "builtins"
+
+
+@contextmanager
+def translate_errors(institution: str = "") -> Iterator[None]:
+    """Turn a RollbookError into a failed run without retries, whose first line says what happened and what to do.
+
+    With a registry, the commands in the message name the institution.
+    """
+    try:
+        yield
+    except RollbookError as error:
+        metadata: dict[str, Any] = {"exit_code": error.exit_code}
+        message = naming(institution, error.message.removeprefix("Held: "))
+        if isinstance(error, HeldError):
+            if isinstance(error.report, Hold):
+                metadata["what would change"] = hold_table(error.report)
+            raise Held(message, metadata=metadata, allow_retries=False) from None
+        failed = Failed(message, metadata=metadata, allow_retries=False)
+        failed.is_key_refused = isinstance(error, KeyRefusedError)
+        if isinstance(error, CheckError):
+            failed.found = error.found
+        raise failed from None
+
+
+def hold_table(hold: Hold) -> dg.MetadataValue[Any]:
+    """Return a hold's counts as a Markdown table."""
+    lines = ["| table | rows | added | changed | removed |", "|---|--:|--:|--:|--:|"]
+    lines += [f"| {c.table} | {c.before} | {c.added} | {c.changed} | {c.removed} |" for c in hold.counts]
+    return dg.MetadataValue.md("\n".join(lines))
+
+
+def keep_keys(institutions: Iterable[str]) -> None:
+    """Remove all other institutions' keys from this process's environment, before it sends a request or starts a child.
+
+    A run inherits every key from Dagster, which does not know whose run it is. A single school keeps its own.
+    """
+    if (known := registry()) is not None:
+        own = frozenset().union(*(known[n].variables("api_key") for n in institutions if n in known.institutions))
+        for name in known.variables("api_key") - own:
+            os.environ.pop(name, None)
 
 
 @contextmanager
@@ -45,62 +137,31 @@ def open_instance() -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def drop_notes_on_outputs(record: logging.LogRecord) -> bool:
-    """Log filter that drops Dagster's note on outputs that were not yielded: their events are logged instead."""
-    return "did not yield or return expected outputs" not in record.getMessage()
+def delete_old_runs(instance: dg.DagsterInstance, *, dry_run: bool = False, now: datetime | None = None) -> int:
+    """Delete finished runs older than KEEP_DAYS, with their events, files and compute logs; return how many.
 
-
-def expired_runs(instance: dg.DagsterInstance, days: int, now: datetime | None = None) -> list[str]:
-    """Return the ids of finished runs created more than `days` days ago, oldest first, at most MOST_AT_ONCE."""
-    before = (now or datetime.now(UTC)) - timedelta(days=days)
+    At most MOST_AT_ONCE, the oldest first. The data stay, but the UI no longer lists a deleted run's materializations.
+    """
+    before = (now or datetime.now(UTC)) - timedelta(days=KEEP_DAYS)
     filters = dg.RunsFilter(statuses=list(FINISHED_STATUSES), created_before=before)
-    records = instance.get_run_records(filters, limit=MOST_AT_ONCE, order_by="create_timestamp", ascending=True)
-    return [record.dagster_run.run_id for record in records]
-
-
-def delete_runs(instance: dg.DagsterInstance, days: int, now: datetime | None = None) -> int:
-    """Delete the runs older than `days` days, with their events, files and compute logs; return how many.
-
-    The data stay, but the UI no longer lists a deleted run's materializations.
-    """
-    expired = expired_runs(instance, days, now)
-    for run_id in expired:
+    old = instance.get_run_records(filters, limit=MOST_AT_ONCE, order_by="create_timestamp", ascending=True)
+    for record in [] if dry_run else old:
+        run_id = record.dagster_run.run_id
         instance.delete_run(run_id)
-        for path in files(instance, run_id):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-    if expired:
-        log.info("Deleted %d of Dagster's runs, older than %d days", len(expired), days)
-    return len(expired)
+        shutil.rmtree(_lock(instance, run_id).parent, ignore_errors=True)
+        storage = instance.event_log_storage
+        if isinstance(storage, SqliteEventLogStorage):  # it empties a run's file but does not remove it
+            shard = Path(storage.path_for_shard(run_id))
+            for path in shard.parent.glob(f"{shard.name}*"):
+                path.unlink()
+    return len(old)
 
 
-def prune(instance: dg.DagsterInstance) -> None:
-    """Delete the runs older than KEEP_DAYS. An error is logged and never fails a sync; the next night tries again."""
-    try:
-        delete_runs(instance, KEEP_DAYS)
-    except Exception as error:  # noqa: BLE001 - pruning must not fail a sync
-        log.warning("Dagster's old runs could not be deleted (%s)", type(error).__name__)
-
-
-def files(instance: dg.DagsterInstance, run_id: str) -> Iterator[Path]:
-    """Yield a run's files on this machine: its compute logs and, with SQLite, its own event log file.
-
-    Dagster deletes the rows of an event log file but does not shrink or remove the file.
-    """
-    storage = instance.event_log_storage
-    if isinstance(storage, SqliteEventLogStorage):
-        shard = Path(storage.path_for_shard(run_id))
-        yield from (p for p in (shard, shard.with_name(f"{shard.name}-wal"), shard.with_name(f"{shard.name}-shm")))
-    yield Path(instance.storage_directory()) / run_id
-
-
-def count(instance: dg.DagsterInstance) -> int:
-    """Return the number of runs that Dagster keeps."""
-    return instance.get_runs_count()
-
-
-def process_tags(run_id: str) -> dict[str, str]:
-    """Return the tag that marks this process as the one that does a run's work."""
-    return {PROCESS_TAG: f"{run_id}:{platform.node()}:{os.getpid()}:{_start_time(os.getpid())}"}
+def mark_as_mine(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Hold a run's lock until this process ends: however it ends, the system then frees the lock."""
+    if run_id not in _LOCKS:
+        _LOCKS[run_id] = FileLock(_lock(instance, run_id))
+        _LOCKS[run_id].acquire()
 
 
 def fail_orphaned_runs(instance: dg.DagsterInstance) -> list[str]:
@@ -112,51 +173,35 @@ def fail_orphaned_runs(instance: dg.DagsterInstance) -> list[str]:
     orphaned = []
     under_way = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING])
     for run in instance.get_runs(under_way):
-        tag = run.tags.get(PROCESS_TAG, "").split(":")
-        here = len(tag) == 4 and tag[:2] == [run.run_id, platform.node()]
-        if here and not _is_alive(int(tag[2]), tag[3]):
-            instance.report_run_failed(run, "Its process is gone: it was killed, or the machine was switched off")
-            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-            orphaned.append(run.run_id)
+        lock = _lock(instance, run.run_id)
+        if not lock.exists():  # it has not begun, or it is on another machine
+            continue
+        try:
+            with FileLock(lock, timeout=0):
+                pass
+        except Timeout:
+            continue
+        instance.report_run_failed(run, "Its process is gone: it was killed, or the machine was switched off")
+        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+        orphaned.append(run.run_id)
     return orphaned
 
 
-def failure_reason(failures: Iterable[StepFailureData | None], run_id: str) -> tuple[str, int] | None:
-    """Return why a run failed and what to do, in one or two sentences, and the exit code, from its failed steps.
+def _lock(instance: dg.DagsterInstance, run_id: str) -> Path:
+    """The lock file of a run, beside its compute logs on this machine."""
+    return Path(instance.storage_directory()) / run_id / "process.lock"
 
-    None if no step failed: the run ended before its first step, or was killed.
-    """
-    for failure in failures:
-        if failure is None:
-            continue
+
+def failure_reason(instance: dg.DagsterInstance, run_id: str) -> tuple[str, int]:
+    """Return why a run failed and what to do, in one or two sentences, and the command's exit code."""
+    look = f"Its log is in the UI (run {run_id})"
+    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
+        failure = entry.get_dagster_event().step_failure_data
         known = failure.user_failure_data
         if known is not None and known.description:
             code = known.metadata.get("exit_code")
             return known.description, int(getattr(code, "value", None) or RollbookError.exit_code)
         error = failure.error.cause or failure.error if failure.error else None
-        kind = (error.cls_name if error else None) or "unknown"
-        return unexpected_error(kind, f"Its log is in the UI (run {run_id})"), RollbookError.exit_code
-    return None
-
-
-def _is_alive(pid: int, started: str) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return _start_time(pid) == started
-
-
-def _start_time(pid: int) -> str:
-    """Return the boot id and start time of a process, which distinguish it from a later process with the same pid.
-
-    Empty for a zombie, and on systems without /proc.
-    """
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] in "ZX" else f"{boot}-{fields[19]}"
+        return unexpected_error((error.cls_name if error else None) or "unknown", look), RollbookError.exit_code
+    killed = "It ended before it could say why: its process was killed, or could not start"
+    return f"{killed}. {look}. Run `rollbook sync`", RollbookError.exit_code

@@ -68,13 +68,6 @@ def _notify(value: SecretStr) -> SecretStr:
     return value
 
 
-def _replaced(_: SecretStr) -> SecretStr:
-    raise ValueError(
-        "is not read any more: write ROLLBOOK_NOTIFY instead, such as"
-        " mailtos://user:password@mail.example.org?to=it@school.example (see README.md)"
-    )
-
-
 def _mode(value: str) -> str:
     if len(value.strip()) not in (3, 4) or not set(value.strip()) <= set("01234567"):
         raise ValueError(f"is {value!r}, which is not a file mode; write one such as 640")
@@ -139,5 +132,3 @@ FileMode = Annotated[str, AfterValidator(_mode)]
 HostNames = Annotated[str, AfterValidator(_hosts)]
 LakeUrl = Annotated[str, AfterValidator(_lake)]
 EngineName = Annotated[str, AfterValidator(engine_name)]
-# A setting that was replaced by another one.
-Replaced = Annotated[SecretStr, AfterValidator(_replaced)]

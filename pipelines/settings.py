@@ -10,9 +10,10 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import date
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, TypeVar
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, SecretStr, ValidationError
@@ -33,7 +34,6 @@ from pipelines.setting_types import (
     FileMode,
     HostNames,
     LakeUrl,
-    Replaced,
     TimeZone,
 )
 
@@ -48,7 +48,14 @@ INSTITUTION = f"{PREFIX}INSTITUTION"
 INSTITUTIONS = f"{PREFIX}INSTITUTIONS"
 FLEET = "fleet"
 API_KEY = f"{PREFIX}API_KEY"
-Details = Literal["none", "changed", "all"]
+
+
+class Details(StrEnum):
+    """Which students are also fetched one by one."""
+
+    none = "none"
+    changed = "changed"
+    all = "all"
 
 
 class _Group(BaseSettings):
@@ -142,15 +149,6 @@ class AlertSettings(_Group):
         return tuple(messengers(self.notify.get_secret_value())) if self.notify else ()
 
 
-class _ReplacedSettings(_Group):
-    """Settings that ROLLBOOK_NOTIFY replaced. One that is still set is an error: no alert would be sent to it."""
-
-    alert_webhook: Replaced | None = None
-    smtp_url: Replaced | None = None
-    alert_to: Replaced | None = None
-    alert_from: Replaced | None = None
-
-
 class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
     """Every setting, validated. Relative paths start at the project's root, wherever a command is run."""
 
@@ -181,7 +179,6 @@ def load(*, fetches: bool = True, institution: str | None = None, **overrides: o
     With `fetches` false, the address and the key may be missing. `institution` is one of the registry (default:
     ROLLBOOK_INSTITUTION). Raises SettingError: one line that names what is missing or wrong and says what to write.
     """
-    _checked(_ReplacedSettings, {})
     settings = _read(Settings, overrides, institution, secrets=fetches)
     if fetches:
         settings.check_source()

@@ -30,7 +30,8 @@ from pipelines.partitions import (
     SYNC_TAG,
     Partitions,
 )
-from pipelines.resources import Details, Failed, Held, Options
+from pipelines.runs import Failed, Held, Options
+from pipelines.settings import Details
 from pipelines.sync import Rollbook
 from pipelines.sync.policy import counted
 from pipelines.text import count_of, listed, markdown

@@ -46,7 +46,7 @@ class Instance:
 
         try:
             with runs.open_instance() as instance:
-                count = runs.count(instance)
+                count = instance.get_runs_count()
                 beats = instance.get_daemon_heartbeats()
         except Exception as error:  # noqa: BLE001 - after any error the instance cannot be used
             says = f"the instance in {found} does not open ({type(error).__name__}): {str(error).splitlines()[0]}"

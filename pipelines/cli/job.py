@@ -59,22 +59,23 @@ def _run(tags: dict[str, str], institution: str, *, options: dict[str, Any], par
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     with runs.open_instance() as instance:
         runs.fail_orphaned_runs(instance)
+        runs.mark_as_mine(instance, run_id)
         result = defs.resolve_job_def(JOB).execute_in_process(
             partition_key=partition_key,
             instance=instance,
             raise_on_error=False,
             run_id=run_id,
-            tags={**tags, **IN_THE_UI, **NO_RETRY, **runs.process_tags(run_id)},
+            tags={**tags, **IN_THE_UI, **NO_RETRY},
             run_config={
-                "resources": {"options": {"config": options}},
+                "ops": {"sync": {"config": options}},
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
             },
         )
         if (run := instance.get_run_by_id(run_id)) is not None:  # the UI's timeline shows only runs with an origin
             instance.run_storage.replace_job_origin(run, job_origin("pipelines.definitions", "rollbook", JOB))
         _notify(instance, run_id, institution)
-    if not result.success:
-        raise _failure(result)
+        if not result.success:
+            raise RunFailedError(*runs.failure_reason(instance, run_id))
     return run_id
 
 
@@ -87,15 +88,7 @@ def _notify(instance: dg.DagsterInstance, run_id: str, institution: str) -> None
         alerts = Alerts(open_rollbook(institution=institution or None))
         record = instance.get_run_record_by_id(run_id)
         if alerts.enabled and record is not None:
-            report_run(instance, alerts, record)
+            report_run(instance, {institution: alerts}, record)
             alerts.deliver()
     except Exception as error:  # noqa: BLE001 - the command reports the sync's own outcome, whatever happens here
         log.warning("The alerts could not be sent (%s); the sync is not affected", type(error).__name__)
-
-
-def _failure(result: dg.ExecuteInProcessResult) -> RunFailedError:
-    from pipelines import runs
-
-    failures = (event.step_failure_data for event in result.all_events if event.is_step_failure)
-    early = f"The run failed before its first stage; its log is in the UI (run {result.run_id})"
-    return RunFailedError(*(runs.failure_reason(failures, result.run_id) or (early, RollbookError.exit_code)))

@@ -56,13 +56,5 @@ def _prune_runs(*, dry_run: bool) -> None:
     from pipelines import runs
 
     with runs.open_instance() as instance:
-        old = runs.expired_runs(instance, runs.KEEP_DAYS)
-        if not old:
-            out.print(f"None of Dagster's runs is older than {runs.KEEP_DAYS} days.")
-            return
-        described = f"{len(old)} of Dagster's runs, older than {runs.KEEP_DAYS} days"
-        if dry_run:
-            out.print(f"Would delete {described}.")
-        else:
-            runs.delete_runs(instance, runs.KEEP_DAYS)
-            out.print(f"Deleted {described}.")
+        old = runs.delete_old_runs(instance, dry_run=dry_run)
+    out.print(f"{'Would delete' if dry_run else 'Deleted'} {old} of Dagster's runs, older than {runs.KEEP_DAYS} days.")

@@ -39,7 +39,7 @@ def sync(
     ] = False,
     details: Annotated[
         Details, typer.Option(help="Also fetch single-student records: of no, of changed or of all students.")
-    ] = "none",
+    ] = Details.none,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Ask the service even if this day was synced a few minutes ago.")
     ] = False,
@@ -194,7 +194,7 @@ def sandbox(
 @contextmanager
 def shown_progress() -> Iterator[PageProgress]:
     """Show a bar of the pages fetched, or of the days rebuilt, if there is a terminal."""
-    from pipelines.resources import Writer
+    from pipelines import runs
 
     with progress_bars() as bars:
         tasks = {}
@@ -207,11 +207,11 @@ def shown_progress() -> Iterator[PageProgress]:
             if name not in SETS and done == total:
                 bars.stop()  # a confirmation may follow
 
-        Writer.progress = show  # the job makes its own Rollbook
+        runs.progress = show  # the job makes its own Rollbook
         try:
             yield show
         finally:
-            Writer.progress = None
+            runs.progress = None
 
 
 def _confirmed_hold(hold: Hold) -> bool:

@@ -76,7 +76,7 @@ class Rollbook:
         self._merged_since: date | None = None
         self.is_writer = False
 
-    def sync(self, day: date | None = None, *, details: Details = "none", fresh: bool = False) -> Synced:
+    def sync(self, day: date | None = None, *, details: Details = Details.none, fresh: bool = False) -> Synced:
         """Fetch, decide, merge, publish: the nightly job. `fresh` fetches even if the day was fetched minutes ago.
         Raises RollbookError; readers then keep the last published file.
         """
@@ -218,7 +218,7 @@ class Rollbook:
         self.composer.intake.start_ahead(newest.largest_set if newest else None)
 
     @reported_stage
-    def land(self, day: date | None = None, *, details: Details = "none", fresh: bool = False) -> Manifest:
+    def land(self, day: date | None = None, *, details: Details = Details.none, fresh: bool = False) -> Manifest:
         """Fetch everything once and land it; or check the key and return a proven landing from minutes ago, unless
         `fresh`.
 

@@ -80,7 +80,7 @@ class Job:
             raise_on_error=False,
             tags={**({} if first == last else span), **tags},
             run_config={
-                "resources": {"options": {"config": {**options}}},
+                "ops": {"sync": {"config": {**options}}},
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
             },
         )

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 DELETE = 'mutation {{ deleteRun(runId: "{run}") {{ __typename }} }}'
 LAUNCH = """mutation { launchRun(executionParams: {
   selector: {repositoryLocationName: "rollbook", repositoryName: "__repository__", jobName: "nightly_sync"},
-  runConfigData: {resources: {options: {config: {approve: true}}}},
+  runConfigData: {ops: {sync: {config: {approve: true}}}},
   executionMetadata: {tags: [{key: "dagster/partition", value: "2026-11-20"}]}
 }) { __typename } }"""
 
