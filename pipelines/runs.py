@@ -165,7 +165,7 @@ def mark_as_mine(instance: dg.DagsterInstance, run_id: str) -> None:
 
 
 def fail_orphaned_runs(instance: dg.DagsterInstance) -> list[str]:
-    """Mark runs as failed whose process on this machine is gone, and free their slots; return their ids.
+    """Mark runs as failed whose process on this machine is gone; return their ids.
 
     Dagster only notices the death of a process that its daemon started and still watches. A run of a command, or one
     that died together with the daemon, would stay "started" and block every later night.
@@ -182,7 +182,6 @@ def fail_orphaned_runs(instance: dg.DagsterInstance) -> list[str]:
         except Timeout:
             continue
         instance.report_run_failed(run, "Its process is gone: it was killed, or the machine was switched off")
-        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
         orphaned.append(run.run_id)
     return orphaned
 

@@ -12,7 +12,6 @@ import pytest
 
 from pipelines.errors import CheckError
 from pipelines.landing.manifest import Verdict
-from pipelines.operations.data_quality import run_quality_checks
 from pipelines.store import checks
 from tests.support.nights import House, new_house, night
 from tests.support.records import MISSING, classes, school_class, student, students
@@ -74,14 +73,6 @@ def test_all_rules_hold_of_a_warehouse_that_has_lived(house: House) -> None:
     synced, unproven = Verdict.SYNCED, Verdict.UNPROVEN
     verdicts = [m.verdict for n in range(1, 7) for m in house.landings(night(n))]
     assert verdicts == [synced, synced, unproven, synced, synced, synced, synced]
-
-
-def test_all_rules_hold_before_the_first_day() -> None:
-    with new_house() as house:
-        rollbook = house.rollbook()
-        rollbook.warehouse.prepare()
-        with rollbook.warehouse.writing(None) as (con, _):
-            assert dict(checks.examine(con, rollbook.lake, rollbook.lake.days())) == HOLDS
 
 
 @pytest.mark.parametrize(
@@ -168,28 +159,3 @@ def test_the_sample_costs_the_same_however_long_the_history_is(house: House, liv
     assert len(days) == len(set(days)) == checks.SAMPLE_DAYS
     drawn = {checks._drawn(newest, date(2026, 1, 1)) for newest in (night(n) for n in range(1, 7))}
     assert len(drawn) == 6
-
-
-def test_of_many_records_only_some_are_compared_and_all_of_them_in_their_turn(house: House) -> None:
-    with duckdb.connect(str(house.published), read_only=True) as con, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checks, "SAMPLE_RECORDS", 10)
-        conditions = {checks._some_records(con, "students", night(n))("student_id") for n in range(1, 60)}
-        picked = [
-            {r[0] for r in con.execute(f"SELECT student_id FROM main.students WHERE {c}").fetchall()}
-            for c in conditions
-        ]
-    assert len(conditions) == 3
-    assert set().union(*picked) == set(range(1, 36))
-    assert sum(map(len, picked)) == 35
-
-
-def test_facts_are_counted(house: House) -> None:
-    spoil(house, "UPDATE main.student_summaries SET completion_rate = 101 WHERE student_id IN (3, 5)")
-    spoil(
-        house,
-        "UPDATE main.classes SET student_count = (SELECT COUNT(*) FROM main.student_classes) WHERE class_id = 501",
-    )
-    spoil(house, "UPDATE main.classes SET student_count = 0 WHERE class_id <> 501")
-    results = run_quality_checks(house.published)
-    found = {(r.check.table, r.check.name): r.failures for r in results if r.failures}
-    assert found == {("student_summaries", "percentages_in_range"): 2}

@@ -7,7 +7,6 @@ import tomllib
 from typing import Any
 
 import pytest
-import yaml
 
 from pipelines.cli import app
 from pipelines.settings import ROOT
@@ -109,17 +108,3 @@ def test_the_commands_of_a_page_are_there_and_nothing_is_of_one_machine(page: st
     assert set(re.findall(r"(?:`|^)(?:\.venv/bin/)?rollbook (\w+)", text, flags=re.MULTILINE)) <= commands
     assert set(re.findall(r"(?:`|^)make ([a-z-]+)", text, flags=re.MULTILINE)) <= targets
     assert not re.search(r"(^|[^.\w])/(root|home|work|tmp|Users)/", text)
-
-
-def test_the_workflow_runs_what_continuous_integration_runs_on_every_push_and_pull_request() -> None:
-    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
-    runs = {name: job["steps"][-1]["run"] for name, job in workflow["jobs"].items()}
-    assert runs == {"static": "make lint", "everything": ".ci/run"}
-    assert sorted(workflow[True]) == ["pull_request", "push"]  # YAML 1.1 takes `on` for a truth value
-
-
-def test_the_hooks_before_a_commit_are_what_make_lint_runs() -> None:
-    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
-    lint = re.search(r"^lint: ([a-z -]+) ##", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert lint is not None
-    assert [hook["entry"] for hook in hooks] == [f"make {target}" for target in lint[1].split()]

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -36,48 +35,23 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
         yield made
 
 
-def run(instance: dg.DagsterInstance, tag: str) -> str:
-    """A run under way that carries this as its signature; {} is replaced by its id."""
-    job = dg.GraphDefinition(name="nothing").to_job()
-    made = instance.create_run_for_job(job, status=STARTED)
-    instance.add_run_tags(made.run_id, {runs.PROCESS_TAG: tag.format(made.run_id)})
-    return made.run_id
-
-
-def own(*, number: int | None = None, born: str | None = None, node: str | None = None) -> str:
-    """This process's signature, or one like it."""
-    _, here, mine, since = runs.process_tags("x")[runs.PROCESS_TAG].split(":")
-    return f"{{}}:{node or here}:{number or mine}:{since if born is None else born}"
-
-
 def test_only_the_runs_of_processes_that_are_gone_are_marked_as_failed(instance: dg.DagsterInstance) -> None:
-    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    gone = run(instance, own(number=int(ended.stdout)))
-    reused = run(instance, own(born="00000000-1"))
-    let_be = [
-        run(instance, own()),
-        run(instance, own(number=int(ended.stdout), node="another-machine")),
-        run(instance, own(number=int(ended.stdout)).replace("{}", "the-run-it-is-a-retry-of")),
-        run(instance, ""),
-    ]
-    assert sorted(runs.fail_orphaned_runs(instance)) == sorted([gone, reused])
-    assert [r.status for r in instance.get_runs(dg.RunsFilter([gone, reused]))] == [FAILURE] * 2
-    assert [r.status for r in instance.get_runs(dg.RunsFilter(let_be))] == [STARTED] * 4
+    job = dg.GraphDefinition(name="nothing").to_job()
+    ours, of_a_child, elsewhere = (instance.create_run_for_job(job, status=STARTED).run_id for _ in range(3))
+    runs.mark_as_mine(instance, ours)
+    lock = runs._lock(instance, of_a_child)
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    hold = f"from filelock import FileLock\nlock = FileLock({str(lock)!r})\nlock.acquire()\nprint(1, flush=True)\ninput()"
+    child = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
     assert runs.fail_orphaned_runs(instance) == []
-
-
-def test_a_process_that_ended_and_was_not_yet_collected_is_gone(instance: dg.DagsterInstance) -> None:
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    born = runs._start_time(child.pid)
-    signed = run(instance, own(number=child.pid, born=born))
+    child.kill()
+    child.communicate()
+    assert runs.fail_orphaned_runs(instance) == [of_a_child]
     assert runs.fail_orphaned_runs(instance) == []
-    assert child.stdin is not None
-    child.stdin.close()
-    deadline = time.monotonic() + 20
-    while runs._start_time(child.pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert runs.fail_orphaned_runs(instance) == [signed]
-    child.wait()
+    statuses = {run.run_id: run.status for run in instance.get_runs()}
+    assert statuses == {ours: STARTED, of_a_child: FAILURE, elsewhere: STARTED}
 
 
 @pytest.mark.slow
@@ -106,7 +80,7 @@ def test_records_that_are_not_there_yet_are_made_once_however_many_open_them(
     def count(_: int) -> int:
         together.wait()
         with runs.open_instance() as instance:
-            return runs.count(instance)
+            return instance.get_runs_count()
 
     for number in range(5):  # one of them alone may go well without any order
         home = tmp_path / str(number)

@@ -145,16 +145,6 @@ def test_none_of_these_hosts_is_this_machine(host: str) -> None:
     assert not is_loopback(host.strip("[]"))
 
 
-@pytest.mark.parametrize("name", ["ALERT_WEBHOOK", "SMTP_URL", "ALERT_TO", "ALERT_FROM"])
-def test_a_setting_that_was_replaced_says_what_to_write(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    with pytest.raises(SettingError) as caught:
-        setting(monkeypatch, **{f"ROLLBOOK_{name}": "hidden-value"})
-    assert caught.value.message == (
-        f"ROLLBOOK_{name} is not read any more: write ROLLBOOK_NOTIFY instead, such as"
-        " mailtos://user:password@mail.example.org?to=it@school.example (see README.md)"
-    )
-
-
 def test_the_key_is_shown_neither_by_the_settings_nor_by_their_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     s = setting(monkeypatch, ROLLBOOK_API_KEY="hidden-value")
     assert "hidden-value" not in repr(s)

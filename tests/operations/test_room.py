@@ -71,14 +71,13 @@ def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatc
             sizes.append(machine.size(home))
         assert sizes[2] - sizes[1] <= capacity.RUN_BYTES
         with dg.DagsterInstance.get() as instance:
-            assert runs.expired_runs(instance, 400) == []
-            assert runs.delete_runs(instance, 400, now + timedelta(days=399)) == 0
-            assert runs.count(instance) == 3
-            held = [p for run in made for p in runs.files(instance, run) if p.exists()]
-            assert len(held) >= 3
-            assert runs.delete_runs(instance, 400, now + timedelta(days=401)) == 3
-            assert runs.count(instance) == 0
-            assert [p for p in held if p.exists()] == []
+            assert runs.delete_old_runs(instance, now=now + timedelta(days=399)) == 0
+            files = {p for p in home.rglob("*") if any(run in str(p) for run in made)}
+            assert len(files) >= 3
+            assert runs.delete_old_runs(instance, now=now + timedelta(days=401), dry_run=True) == 3
+            assert runs.delete_old_runs(instance, now=now + timedelta(days=401)) == 3
+            assert instance.get_runs_count() == 0
+            assert [p for p in files if p.exists()] == []
         with dg.DagsterInstance.get() as instance:
             assert [r for run in made for r in instance.all_logs(run)] == []
         assert job.sync(now.date())

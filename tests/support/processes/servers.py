@@ -16,9 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import dagster as dg
-
-from pipelines.runs import PROCESS_TAG
 from pipelines.settings import ROOT
 from tests.support.processes.commands import COMMAND, dagster_home
 
@@ -95,11 +92,13 @@ class Served:
         return [{**run, "tags": {tag["key"]: tag["value"] for tag in run["tags"]}} for run in found]
 
     def worker_of(self, run_id: str) -> int | None:
-        """The process that does a run's work, once it has said so."""
-        with dg.DagsterInstance.from_config(str(self.log.parent)) as instance:
-            run = instance.get_run_by_id(run_id)
-        tag = run.tags.get(PROCESS_TAG, "").split(":") if run else [""]
-        return int(tag[2]) if tag[0] == run_id else None
+        """The process that does a run's work: the one that holds its lock."""
+        lock = str(self.log.parent / "storage" / run_id / "process.lock")
+        for number in sorted(self.family()):
+            with suppress(OSError):  # it has ended
+                if any(os.readlink(fd) == lock for fd in Path(f"/proc/{number}/fd").iterdir()):  # noqa: PTH115
+                    return number
+        return None
 
     def answers(self) -> bool:
         """Whether the UI is up; fails when the command ended instead."""
