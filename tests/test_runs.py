@@ -41,7 +41,9 @@ def test_only_the_runs_of_processes_that_are_gone_are_marked_as_failed(instance:
     runs.mark_as_mine(instance, ours)
     lock = runs._lock(instance, of_a_child)
     lock.parent.mkdir(parents=True, exist_ok=True)
-    hold = f"from filelock import FileLock\nlock = FileLock({str(lock)!r})\nlock.acquire()\nprint(1, flush=True)\ninput()"
+    hold = (
+        f"from filelock import FileLock\nlock = FileLock({str(lock)!r})\nlock.acquire()\nprint(1, flush=True)\ninput()"
+    )
     child = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert child.stdout is not None
     child.stdout.readline()
