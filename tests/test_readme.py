@@ -25,7 +25,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Sandbox(120, api_key="k", day=days[0]) as sandbox:
         rollbook = Rollbook(
             load(
-                base_url=sandbox.base_url,
+                base_url=sandbox.url,
                 api_key="k",
                 warehouse=tmp_path_factory.mktemp("readme"),
                 first_date=days[0],

@@ -60,22 +60,20 @@ def play(students: int, days: int) -> None:
     """Sync a made-up school day by day, and show the result."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from pipelines.sandbox import DEFAULT_SCHOOL, Sandbox
-    from pipelines.sandbox.clock import terms as terms_between
+    from pipelines.sandbox import Sandbox
+    from pipelines.sandbox.calendar import terms as terms_between
     from pipelines.sync import Rollbook
     from pipelines.views import terms
 
     started = time.monotonic()
     with Sandbox(students, api_key=KEY) as sandbox:
-        settings = prepare(sandbox.base_url, days)
+        settings = prepare(sandbox.url, days)
         rollbook = Rollbook(settings)
-        remove_earlier_demo(rollbook, DEFAULT_SCHOOL.id)
+        remove_earlier_demo(rollbook, sandbox.school["id"])
         played = [rollbook.today() - timedelta(days=n) for n in reversed(range(days))]
         known = [terms.Term(*term) for term in terms_between(played[0], played[-1] + timedelta(days=365))]
         terms.ensure(rollbook.warehouse.root / terms.FILE, known=known)
-        out.print(
-            f"A made-up school of {students} students, on {sandbox.base_url}; {days} nights, each a run of the job."
-        )
+        out.print(f"A made-up school of {students} students, on {sandbox.url}; {days} nights, each a run of the job.")
         with Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=err
         ) as bars:

@@ -36,7 +36,7 @@ FIGURES = (
 def play(schools: int, students: int, days: int, key: str) -> None:
     """Sync the schools night by night, build fleet.duckdb twice, and show the result. Raises CheckError."""
     from pipelines.fleet.nights.runner import Fleet
-    from pipelines.sandbox import Sandbox, School
+    from pipelines.sandbox import Sandbox
 
     names = [name_of(number) for number in range(schools)]
     last = date.today()  # noqa: DTZ011 - the sandboxes serve this day
@@ -44,11 +44,11 @@ def play(schools: int, students: int, days: int, key: str) -> None:
     with ExitStack() as stack:
         sandboxes = {
             name: stack.enter_context(
-                Sandbox(students, seed=number, api_key=key, school=School(id=number, name=name.title(), key=name))
+                Sandbox(students, seed=number, api_key=key, school={"id": number, "name": name.title(), "key": name})
             )
             for number, name in enumerate(names, start=1)
         }
-        known = _prepare({name: sandbox.base_url for name, sandbox in sandboxes.items()}, played[0], key)
+        known = _prepare({name: sandbox.url for name, sandbox in sandboxes.items()}, played[0], key)
         out.print(f"{count_of(schools, 'made-up school')} of {students} students, {days} nights each.")
         for day in played:
             for sandbox in sandboxes.values():

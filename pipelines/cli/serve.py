@@ -51,7 +51,7 @@ def serve(
             from pipelines.cli.demo import DAYS, KEY, prepare
             from pipelines.sandbox import Sandbox
 
-            prepare(stack.enter_context(Sandbox(api_key=KEY)).base_url, DAYS)
+            prepare(stack.enter_context(Sandbox(api_key=KEY)).url, DAYS)
         names, runs = _what_is_served()
         from pipelines.dagster_internals import DAEMON_MODULE
 

@@ -1,34 +1,27 @@
 """A stand-in for the records service, with a made-up institution behind it. For trying, testing and measuring.
 
-It serves the whole contract and nothing else. It is independent of the sync, and never misbehaves: the tests have other
-servers for faults.
+It serves the whole contract, and any faults that a test gives it (`Service.on`).
 
-    records.py      rows as the contract's records: adding a field is a line here
-    institution.py  a day of the institution: pupils, work and classes joined into rows
-    pupils.py       who is listed, under which name, in which classes; which fields are omitted
-    work.py         the pupils' visits, assignments and scores
-    timetable.py    classes, courses, teachers
+    service.py      the endpoints, over lists of records or over a made-up school's day; the foreground server
+    server.py       HTTP on loopback
+    institution.py  a day of the institution: pupils, classes and work as the contract's records
     names.py        the pools of names
-    clock.py        terms and holidays, school days, moments
-    rng.py          every random draw: a function of seed, stream, key and turn
-    catalogue.py    a day's records encoded, filtered, searched, cut into pages
-    service.py      the endpoints
-    server.py       runs the service
+    calendar.py     terms and holidays, school days, moments
 
 **The institution changes daily**, as schools do. In term nine students in ten are active every week; four in ten change
 overnight in something other than `days_since_last_activity`, at weekends two, in the holidays fewer than one
-(`clock.py` has the terms). One in ten would be watched: some struggle, some stay away, a few never logged in. A `quiet`
-institution is the same with 2 to 3 % of changes a night. 0.2 to 0.3 % are no longer listed, and as many are new or
-back. Others change their names or move to another class. Classes close, stay listed as inactive for three weeks, then
-disappear; successors open; now and then a teacher changes. Fields that "may be absent" by the contract are omitted for
-a few students for a while. Events are spaced evenly instead of randomly, so that every fortnight of a school of 500 has
-some of each, and no night of a school of 50 or more is a mass change (in a smaller one, a leaver or two are a tenth of
-the roster). The same seed, size, opening and day always give the same records, in any order of requested days.
+(`calendar.py` has the terms). One in ten would be watched: some struggle, some stay away, a few never logged in. A
+`quiet` institution is the same with 2 to 3 % of changes a night. 0.2 to 0.3 % are no longer listed, and as many are new
+or back. Others change their names or move to another class. Classes close, stay listed as inactive for three weeks,
+then disappear; successors open; now and then a teacher changes. Fields that "may be absent" by the contract are omitted
+for a few students for a while. Events are spaced evenly instead of randomly, so that every fortnight of a school of 500
+has some of each, and no night of a school of 50 or more is a mass change (in a smaller one, a leaver or two are a tenth
+of the roster). The same seed, size, opening and day always give the same records, in any order of requested days.
 
 **What the contract leaves open, and what the sandbox does:**
 
 - Every refusal has the contract's error body. The key is checked before anything else, unknown paths included: 401
-  AUTH_REQUIRED, also when the header is sent twice.
+  AUTH_REQUIRED.
 - `page` or `limit` out of range, `status` other than 0 or 1, and any integer parameter that is empty or not plain
   digits with an optional minus sign (at most 18 digits): 400 INVALID_PARAMETER, and the message names the parameter.
 - An unknown id in a filter: 200 and an empty list. An unknown parameter is ignored; if one is repeated, the last
@@ -38,13 +31,12 @@ the roster). The same seed, size, opening and day always give the same records, 
 - Lists are in ascending order of id. Filters are combined with AND.
 - `search` finds its text anywhere in one of the fields; `teacher_email` must match the whole address. Both ignore case.
   Texts are compared without Unicode normalisation.
-- `class_id` and `course_id` filter students by true enrolment, even if a record omits `classes`. Only active classes
-  have students; the others have `student_count` 0, and keep their last summary.
-- `/student/<id>`: an envelope whose `data` is the list's record with `courses` (course_id, course_name), `classes`
-  (whole class records) and `assignments` (assignment_id, title, class_id, is_completed, score) of the current unit.
-  An unknown id, or one of a student who is not listed: 404 STUDENT_NOT_FOUND; one that is not an integer: 400.
+- `class_id` and `course_id` filter students by the classes in their records. Only active classes have students; the
+  others have `student_count` 0.
+- `/student/<id>`: an envelope whose `data` is the list's record with `classes` (whole class records), `courses` and
+  `assignments` (an empty list). The id of no listed student: 404 STUDENT_NOT_FOUND; one that is no integer: 400.
 - The single-class operation, whose path is not shown, is not served. Unknown paths, with a trailing slash too: 404
-  NOT_FOUND. Methods other than GET: 405 METHOD_NOT_ALLOWED with an Allow header; HEAD is answered as HTTP defines it.
+  NOT_FOUND. Methods other than GET: 405 METHOD_NOT_ALLOWED.
 - The institution table of the auth check names a field `{base_url}` but clearly means `school.id`: served as that.
 - The auth check's `timestamp`: the date is the day being played, the time is now, in UTC. If no day is given, it
   plays today in UTC.
@@ -53,21 +45,33 @@ the roster). The same seed, size, opening and day always give the same records, 
   in has null dates and null `days_since_last_activity` in `activity_tracking`, and no `last_activity_date` in the
   summary.
 - A class's `average_score` is 0 if nobody in it has one. Its summary is computed once a week, on a weekday of its own;
-  the counts beside it are the day's. Without assignments, the first and last date are null.
+  the counts beside it are the day's. A closed class's summary goes on with its pupils while it is listed. Without
+  assignments, the first and last date are null.
 """
 
 from pipelines.sandbox.institution import Day, Institution
-from pipelines.sandbox.server import DEFAULT_KEY, DEFAULT_PORT, Sandbox, serve
-from pipelines.sandbox.service import DEFAULT_SCHOOL, School, make_app
+from pipelines.sandbox.server import Asked, Reply, Server
+from pipelines.sandbox.service import (
+    DEFAULT_KEY,
+    Bend,
+    Sandbox,
+    Service,
+    error_reply,
+    school_of,
+    serve,
+)
 
 __all__ = [
     "DEFAULT_KEY",
-    "DEFAULT_PORT",
-    "DEFAULT_SCHOOL",
+    "Asked",
+    "Bend",
     "Day",
     "Institution",
+    "Reply",
     "Sandbox",
-    "School",
-    "make_app",
+    "Server",
+    "Service",
+    "error_reply",
+    "school_of",
     "serve",
 ]

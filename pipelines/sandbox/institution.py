@@ -1,36 +1,98 @@
-"""The made-up institution, day by day: joins pupils, work and classes into the rows of one day.
+"""The made-up institution, day by day: a day is a pure function of the seed, the size, the opening date and the date.
 
-A day is a pure function of the seed, the size, the opening date and the date. Nothing is simulated forward or kept from
-day to day, except a cache of class summaries, which are as of earlier days. The rates of events are in `pupils.py`,
-`work.py` and `timetable.py`, the shapes of records in `records.py`. No HTTP here.
+Every random choice comes from Philox, numpy's counter-based generator, with the seed and the purpose as its key. So
+nothing is simulated forward or kept from day to day, and days can be asked for in any order. Everything is computed for
+all seats of the school at once. No HTTP here. To add a field, add a line to `_students` or `_classes`.
 
-A class's summary is computed once a week, on a weekday of its own, from its pupils on that day. If it were computed
-every night, all class summaries would change every morning; this way about a fifth change on a school day.
-`Day.summarised` has the day of each class's summary. A closed class keeps its last summary and has nobody enrolled.
+**Pupils.** A school has a fixed number of seats. A seat's pupil stays for about two years; a new one follows two weeks
+later. Now and then a pupil is not listed for some days and comes back.
+
+**Classes.** A school has a fixed number of places in its timetable, each of which always has one active class. When a
+class closes, its successor opens in the same place on the same day with the same pupils; the closed one stays listed as
+inactive for three weeks and then disappears. A summary is computed once a week, on a weekday of the place's own: if it
+were computed every night, all class summaries would change every morning.
+
+**Work.** A pupil visits at a pace of its own, in moments (`calendar.py`). A unit takes five to nine visits; then the
+next one begins with nearly nothing completed, which is how a completion rate falls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from datetime import date
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from math import ceil
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 
 from pipelines.errors import ArgumentError
-from pipelines.sandbox.clock import LAST_DATE, IsoDates, date_of, day_number, school_days
-from pipelines.sandbox.names import FAMILY, GIVEN, family_first
-from pipelines.sandbox.pupils import Pupils, Register
-from pipelines.sandbox.records import ClassRow, Record, StudentRow, class_record, detail_record, student_record
-from pipelines.sandbox.rng import Flags, Floats, Ints, Rng
-from pipelines.sandbox.timetable import Classes, Timetable
-from pipelines.sandbox.work import LIVELY, QUIET, Work, work_until
+from pipelines.sandbox.calendar import (
+    LAST_DATE,
+    MOMENTS,
+    SCHOOL_DAYS,
+    Ints,
+    date_of,
+    day_number,
+    day_of_moment,
+    day_of_school_day,
+)
+from pipelines.sandbox.names import Floats, people
 
-_KEPT_FIGURES = 64  # days; 20 are in use at a time
-_ROWS_AT_ONCE = 5000
+Record = dict[str, Any]
+Columns = dict[str, Any]  # arrays with one entry for each seat of the school, or for each place of its timetable
 
-# Per place of the timetable: average completion rate, average score, total minutes.
-_Figures = tuple[Floats, Floats, Floats]
+# Share of pupils, and how many moments apart their visits are. The others never visit.
+_LIVELY = ((0.45, 20), (0.39, 30), (0.11, 70), (0.035, 400))
+# 1.4 % of the pupils work on a school day; with everything else, 2 to 3 % change overnight: typical of a service that
+# pupils seldom use, and the rate of the large benchmarks.
+_QUIET = ((0.06, 100), (0.60, 900), (0.31, 2500))
+_FIRST_VISIT_WITHIN = 150  # moments: three weeks of term
+
+# In school days, spread over the seats: with 500 students, in a fortnight nine join and nine leave, five are away for
+# some days, and six change their name.
+_SEAT = 560  # from one pupil's joining to the next one's
+_SEAT_EMPTY = 10
+_AWAY_EVERY = 800
+_NAME_LASTS = 800
+_PLACE_LASTS = 4000
+_PLACED_AFTER = 5  # newcomers are in no class until then
+_TEACHER_STAYS = 1200
+_LISTED_AFTER_CLOSING = 15
+_CLASSES_OF_A_TEACHER = 5
+_TURNS = 4096  # more than a seat's or a place's changes of one kind
+
+# Fields that may be absent by the contract. Each is omitted for one pupil in fifty, for 16 weeks at a time.
+_OPTIONAL = (
+    *("first_name", "last_name", "profile_image", "classes", "activity_tracking"),
+    *("summary.total_assessments", "summary.completed_assessments", "summary.last_activity_date"),
+)
+_OMITTED_EVERY = 4000
+_OMITTED_FOR = 80
+
+
+# Four lessons for all pupils, two for some. Electives are small and short, so that in a school of 500 a class opens or
+# closes every other day without moving a tenth of the pupils each time. A pupil has at most one class of a group. For
+# each group: the share of the pupils who take it, pupils in a class, school days from opening to closing.
+_GROUPS = (*((1.0, 25, 2000),) * 4, (2 / 3, 25, 2000), (1 / 3, 5, 100))
+_LEAST_OF_A_GROUP = 6  # so that one event affects only a small share of a tiny school
+# In a school this small, a leaver with six classes would be a mass change: over five rows, and a tenth of the roster.
+_SMALL = 50
+
+_SUBJECTS = [
+    *("Mathematics", "English", "Biology", "History", "Chemistry", "Geography", "Physics", "French", "Art and Design"),
+    *("Computing", "Spanish", "Music", "Economics", "Latin", "Physical Education", "Philosophy", "German"),
+    *("Robotics", "Choir", "Pottery", "Chess", "Film Studies", "Astronomy", "Debating", "Gardening", "Photography"),
+]
+
+
+class Day(NamedTuple):
+    """The records of one day, in the order of the lists: by ascending id."""
+
+    date: date
+    students: list[Record]
+    classes: list[Record]
 
 
 class Institution:
@@ -42,216 +104,290 @@ class Institution:
     def __init__(
         self, students: int = 500, seed: int = 1, opened: date = date(2023, 8, 1), *, quiet: bool = False
     ) -> None:
-        """Raises ArgumentError for fewer than one student."""
-        if students < 1:
-            raise ArgumentError(f"A sandbox of {students} students cannot be made. Ask for at least 1.")
-        self.students, self.seed, self.opened = students, seed, opened
-        self._rng = Rng(seed)
-        self._paces = QUIET if quiet else LIVELY
-        start = day_number(opened)
-        first_school_day = school_days(start - 1) + 1
-        self.timetable = Timetable(self._rng, students, start, first_school_day)
-        self._register = Register(self._rng, students, start, first_school_day, self.timetable)
-        self._figures: Callable[[int], _Figures] = lru_cache(_KEPT_FIGURES)(self._compute_figures)
+        self.seed, self.opened = seed, opened
+        self._paces = _QUIET if quiet else _LIVELY
+        self._start = day_number(opened)
+        self._first = int(SCHOOL_DAYS[self._start - 1]) + 1  # the first school day
+        seats = ceil(students / ((_SEAT - _SEAT_EMPTY) / _SEAT * (1 - 2.5 / _AWAY_EVERY)))
+        self._seats = np.arange(seats)
+        self._groups_taken = len(_GROUPS) - (students < _SMALL)
+        self._seat_phase = self._spread("seat", seats, _SEAT)
+        self._away_phase = self._spread("away", seats, _AWAY_EVERY)
+        self._name_phase = self._spread("name", seats, _NAME_LASTS)
+        self._place_phase = self._spread("place", seats * len(_GROUPS), _PLACE_LASTS).reshape(len(_GROUPS), seats)
+        self._omitted_phase = [self._spread(f"omitted {field}", seats, _OMITTED_EVERY) for field in _OPTIONAL]
+
+        self._sizes = [max(_LEAST_OF_A_GROUP, round(students * share / size)) for share, size, _ in _GROUPS]
+        places = sum(self._sizes)
+        self._places = np.arange(places)
+        self._lasts = np.repeat([lasts for _, _, lasts in _GROUPS], self._sizes)
+        self._class_phase = self._spread("class", places, 2000) * self._lasts // 2000
+        self._teacher_phase = self._spread("class teacher", places, _TEACHER_STAYS)
+        self._teachers = self._make_teachers(max(2, places // _CLASSES_OF_A_TEACHER))
+        self._figures = lru_cache(8)(self._figures_on)  # five weekdays are in use at a time
 
     def on(self, day: date) -> Day:
-        """Return the institution at the end of that day.
+        """Return the records at the end of that day.
 
-        Raises ArgumentError for a day before it opened or after the calendar ends.
+        Raises ArgumentError for a day before the school opened or after the calendar ends.
         """
         if day < self.opened:
             raise ArgumentError(f"The sandbox's school opened on {self.opened}. Ask for that day or a later one.")
         if day > LAST_DATE:
             raise ArgumentError(f"The sandbox's calendar ends on {LAST_DATE}. Ask for that day or an earlier one.")
-        number = day_number(day)
-        pupils, work = self._people(number)
-        return Day(day, self.timetable, pupils, work, self.timetable.on(school_days(number)), self._figures)
+        today = day_number(day)
+        pupils, work = self._people(today)
+        classes = self._classes(today, pupils, work)
+        active = {place: each for place, each in classes if each["class_status"]}
+        students = self._students(today, pupils, work, active)
+        return Day(day, students, sorted((each for _, each in classes), key=lambda each: int(each["class_id"])))
 
-    def _people(self, number: int) -> tuple[Pupils, Work]:
-        pupils = self._register.on(school_days(number))
-        return pupils, work_until(self._rng, self._paces, pupils.student_id, pupils.joined, number)
+    def _draw(self, purpose: str, size: int, turn: Ints | int = 0) -> Floats:
+        """Return one number between 0 and 1 for each of so many; another turn gives another number."""
+        turns = np.broadcast_to(turn, size)
+        drawn = np.empty(size)
+        for one in np.unique(turns).tolist():
+            key = np.array([self.seed % 2**64, crc32(purpose.encode())], dtype=np.uint64)
+            numbers = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, one])).random(size)
+            np.copyto(drawn, numbers, where=turns == one)
+        return drawn
 
-    def _compute_figures(self, number: int) -> _Figures:
-        """Compute the class summaries as of one day, for the classes that were active then."""
-        pupils, work = self._people(number)
-        scored = ~np.isnan(work.score)
-        count = _per_place(self.timetable, pupils, np.ones_like(work.minutes))
-        count_scored = _per_place(self.timetable, pupils, scored.astype(float))
-        rates = _per_place(self.timetable, pupils, work.completion_rate) / np.maximum(count, 1)
-        scores = _per_place(self.timetable, pupils, np.where(scored, work.score, 0)) / np.maximum(count_scored, 1)
-        minutes = _per_place(self.timetable, pupils, work.minutes)
-        return np.round(rates, 2), np.round(scores, 2), np.round(minutes, 1)
+    def _spread(self, purpose: str, size: int, period: int) -> Ints:
+        """Return a phase in 0 .. period - 1 for each, shuffled and evenly spaced.
 
+        Even spacing ensures that a small school has a leaver in every fortnight and a mass change in no night.
+        """
+        ranks: Ints = np.argsort(np.argsort(self._draw(purpose, size), kind="stable"))
+        return ranks * period // size
 
-class Day:
-    """The records of one day. `students` and `classes` are in the order of the lists: by ascending id."""
+    def _make_teachers(self, count: int) -> list[Record]:
+        shares = [self._draw(f"teacher's {purpose}", count) for purpose in ("tradition", "given", "family")]
+        return [
+            {"teacher_id": own, "name": person.name, "email": f"{person.spelled}.{own}@staff.example.org"}
+            for own, person in enumerate(people(*shares), start=70_001)
+        ]
 
-    def __init__(
-        self,
-        day: date,
-        timetable: Timetable,
-        pupils: Pupils,
-        work: Work,
-        classes: Classes,
-        figures: Callable[[int], _Figures],
-    ) -> None:
-        self.date = day
-        self._timetable, self._pupils, self._work, self._classes = timetable, pupils, work, classes
-        self._figures = figures
-        self._iso = IsoDates()
+    def _people(self, today: int) -> tuple[Columns, Columns]:
+        """Return the pupils of all seats, and their work, at the end of a day."""
+        school_day, seats = int(SCHOOL_DAYS[today]), len(self._seats)
+        since = school_day - self._first + 1
+        occupant, stayed = np.divmod(since + self._seat_phase, _SEAT)
+        away = (since + self._away_phase) % _AWAY_EVERY < 1 + self._seats % 4
+        joined = np.maximum(day_of_school_day(school_day - stayed), self._start)
+        groups_taken = 4 + (self._draw("groups", seats, occupant) * (self._groups_taken - 3)).astype(int)
+        places, start = [], 0
+        for group, size in enumerate(self._sizes):
+            moves = (since + self._place_phase[group]) // _PLACE_LASTS
+            place = start + (self._draw(f"place {group}", seats, occupant * _TURNS + moves) * size).astype(int)
+            places.append(np.where((stayed >= _PLACED_AFTER) & (group < groups_taken), place, -1))
+            start += size
+        pupils = {
+            "id": (10 + occupant) * 10 ** max(3, len(str(seats))) + self._seats,
+            "listed": (stayed < _SEAT - _SEAT_EMPTY) & ~away,
+            "occupant": occupant,
+            "joined": joined,
+            "names": (since + self._name_phase) // _NAME_LASTS,
+            "places": np.stack(places, axis=1),
+        }
+        return pupils, self._work(occupant, joined, today)
 
-    @cached_property
-    def students(self) -> list[Record]:
-        """The student list's records (contract, "Student")."""
-        return list(self.student_records())
+    def _work(self, occupant: Ints, joined: Ints, today: int) -> Columns:
+        def draw(purpose: str) -> Floats:
+            return self._draw(purpose, len(occupant), occupant)
 
-    @cached_property
-    def classes(self) -> list[Record]:
-        """The class list's records (contract, "Class")."""
-        return list(self.class_records())
+        kind, limits = draw("pace"), np.cumsum([share for share, _ in self._paces])
+        apart = np.array([moments for _, moments in (*self._paces, self._paces[-1])])
+        pace = apart[np.searchsorted(limits, kind, side="right")]
+        phase = (draw("phase") * pace).astype(int)
+        # Newcomers log in within three weeks at any pace; the paced visits count from there.
+        first = MOMENTS[joined - 1] + (draw("first visit") * _FIRST_VISIT_WITHIN).astype(int)
+        has_visited = (first < MOMENTS[today]) & (kind < limits[-1])
+        latest = (MOMENTS[today] - 1 - phase) // pace
+        paced = latest - (first - phase) // pace
+        visits = np.where(has_visited, 1 + paced, 0)
 
-    @cached_property
-    def rosters(self) -> dict[int, list[int]]:
-        """Class id to the ids of its students, including those whose records omit their classes."""
-        rosters: dict[int, list[int]] = {row.class_id: [] for row in self.class_rows}
-        for row in self._all_student_rows():
-            for own in row.classes:
-                rosters[own.class_id].append(row.student_id)
-        return rosters
+        length = 5 + (5 * draw("unit length")).astype(int)
+        unit, step = np.divmod(np.maximum(visits - 1, 0), length)
+        struggles = draw("struggles") < 0.07
+        size = 6 + (9 * draw("unit size")).astype(int)
+        done = np.minimum(size, size * np.where(struggles, 0.3, 0.8 + 0.4 * draw("diligence"))).astype(int)
+        due = np.where(has_visited, size * (step + 1) // length, 0)
+        completed = np.where(has_visited, done * (step + 1) // length, 0)
+        not_due = np.where(step == 0, 2, step % 2)
+        total = np.where(has_visited, due + not_due, np.where(draw("given") < 0.5, size, 0))
+        usual = np.where(struggles, 32 + 20 * draw("skill"), 58 + 35 * draw("skill"))
+        unscored = (completed == 0) | (draw("unscored") < 0.02)
+        return {
+            "has_visited": has_visited,
+            "first_day": day_of_moment(first),
+            "last_day": day_of_moment(np.where(paced > 0, latest * pace + phase, first)),
+            "total": total,
+            "completed": completed,
+            "rate": np.round(100 * completed / np.maximum(total, 1), 2),
+            "score": np.where(unscored, np.nan, np.round(usual + 5 * np.sin(visits + phase), 1)),
+            "total_assessments": np.where(has_visited, 2 * unit + 2, 0),
+            "completed_assessments": np.where(has_visited, 2 * unit + (2 * step >= length), 0),
+            "minutes": np.round((15 + 45 * draw("stamina")) * visits, 1),
+            "submitted": unit * done + completed,
+            "missing": unit * (size - done) + due - completed,
+        }
 
-    @property
-    def summarised(self) -> dict[int, date]:
-        """Class id to the day of its summary."""
-        pairs = zip(self._classes.class_id.tolist(), self._classes.summarised.tolist(), strict=True)
-        return {class_id: date_of(number) for class_id, number in pairs}
+    def _figures_on(self, today: int) -> Floats:
+        """Return, for each place, the average rate, the average score and the minutes of its pupils on a day."""
+        pupils, work = self._people(today)
+        scored = ~np.isnan(work["score"])
+        count = self._per_place(pupils, np.ones(len(scored)))
+        rate = self._per_place(pupils, work["rate"]) / np.maximum(count, 1)
+        of_scored = np.maximum(self._per_place(pupils, scored), 1)
+        score = self._per_place(pupils, np.where(scored, work["score"], 0)) / of_scored
+        return np.round([rate, score, self._per_place(pupils, work["minutes"])], 1)
 
-    @property
-    def student_ids(self) -> list[int]:
-        """The listed students' ids, in order."""
-        ids: list[int] = self._pupils.student_id.tolist()
-        return ids
+    def _per_place(self, pupils: Columns, amounts: npt.NDArray[Any]) -> Floats:
+        """Sum the listed pupils' amounts in each place. One column at a time keeps memory small."""
+        sums = np.zeros(len(self._places))
+        for column in pupils["places"].T:
+            taken = (column >= 0) & pupils["listed"]
+            sums += np.bincount(column[taken], weights=amounts[taken], minlength=len(sums))
+        return sums
 
-    def detail(self, student_id: int) -> Record | None:
-        """Return the single-student endpoint's record; None if the student is not listed."""
-        at = np.flatnonzero(self._pupils.student_id == student_id)
-        return next((detail_record(row) for row in self._student_rows(at)), None)
-
-    def student_records(self) -> Iterator[Record]:
-        """Yield the students one by one, without holding all in memory."""
-        return map(student_record, self._all_student_rows())
-
-    def class_records(self) -> Iterator[Record]:
-        """Yield the classes one by one."""
-        return map(class_record, self.class_rows)
-
-    def enrolled_in(self, class_ids: Iterable[int]) -> list[int]:
-        """Return the positions in `students` of the students in any of these classes; inactive classes have none."""
-        wanted = set(class_ids)
-        places = [place for place, row in self._active.items() if row.class_id in wanted]
-        at: list[int] = np.flatnonzero(np.isin(self._pupils.places, places).any(axis=1)).tolist()
-        return at
-
-    @cached_property
-    def class_rows(self) -> list[ClassRow]:
-        """The listed classes, by ascending id."""
-        timetable, classes = self._timetable, self._classes
-        active = classes.is_active == 1
-        enrolled = np.where(active, self._count(np.ones_like(self._work.has_visited))[classes.place], 0)
-        submitters = np.where(active, self._count(self._work.submitted > 0)[classes.place], 0)
-        rates, scores, minutes = self._summaries()
-        rows = []
-        for at, place in enumerate(classes.place.tolist()):
-            course = timetable.courses[timetable.course_of[place]]
-            assignments = int(classes.assignments[at])
-            rows.append(
-                ClassRow(
-                    class_id=int(classes.class_id[at]),
-                    class_title=f"{course.course_name}{timetable.section_of[place]}",
-                    is_active=int(classes.is_active[at]),
-                    opened=self._iso[int(classes.opened[at])],
-                    room=int(classes.room[at]),
-                    course=course,
-                    teacher=timetable.teachers[int(classes.teacher[at])],
-                    enrolled=int(enrolled[at]),
-                    with_submissions=int(submitters[at]) if assignments else 0,
-                    completion_rate=float(rates[at]),
-                    score=float(scores[at]),
-                    minutes=float(minutes[at]),
-                    assignments=assignments,
-                    first_assignment=self._iso[int(classes.first_assignment[at])] if assignments else None,
-                    last_assignment=self._iso[int(classes.last_assignment[at])] if assignments else None,
-                )
-            )
-        return rows
-
-    def _count(self, which: Flags) -> Ints:
-        return _per_place(self._timetable, self._pupils, which.astype(float)).astype(np.int64)
-
-    def _summaries(self) -> _Figures:
-        """Return each listed class's figures as of the day of its summary."""
-        found = tuple(np.zeros(len(self._classes.place)) for _ in range(3))
-        for number in np.unique(self._classes.summarised).tolist():
-            at = np.flatnonzero(self._classes.summarised == number)
-            for into, figures in zip(found, self._figures(number), strict=True):
-                into[at] = figures[self._classes.place[at]]
-        return found[0], found[1], found[2]
-
-    @cached_property
-    def _active(self) -> dict[int, ClassRow]:
-        """The active class of each place of the timetable."""
-        places = self._classes.place.tolist()
-        return {place: row for place, row in zip(places, self.class_rows, strict=True) if row.is_active}
-
-    def _all_student_rows(self) -> Iterator[StudentRow]:
-        """Yield all rows, some thousands at a time: the lists behind them take as much memory as the records."""
-        listed = np.arange(len(self._pupils.student_id))
-        for start in range(0, len(listed), _ROWS_AT_ONCE):
-            yield from self._student_rows(listed[start : start + _ROWS_AT_ONCE])
-
-    def _student_rows(self, at: Ints) -> Iterator[StudentRow]:
-        """Yield the rows of the students at these positions in the list."""
-        pupils, work, active, iso = self._pupils, self._work, self._active, self._iso
-        visited = work.has_visited[at].tolist()
-        last_day = work.last_day[at].tolist()
-        today = day_number(self.date)
-        emails = zip(
-            pupils.email_given[at].tolist(),
-            pupils.email_family[at].tolist(),
-            pupils.student_id[at].tolist(),
-            strict=True,
-        )
+    def _classes(self, today: int, pupils: Columns, work: Columns) -> list[tuple[int, Record]]:
+        """Return the records of the classes, each with its place."""
+        school_day = int(SCHOOL_DAYS[today])
+        since = school_day - self._first + 1
+        turn, age = np.divmod(since + self._class_phase, self._lasts)
+        teacher = self._places // _CLASSES_OF_A_TEACHER + (since + self._teacher_phase) // _TEACHER_STAYS
+        summarised = np.maximum(day_of_school_day(school_day - (school_day - self._places) % 5), self._start)
+        figures = np.empty((3, len(self._places)))
+        for number in np.unique(summarised).tolist():
+            figures[:, summarised == number] = self._figures(number)[:, summarised == number]
         columns = (
-            pupils.student_id[at].tolist(),
-            [GIVEN[name] for name in pupils.given[at].tolist()],
-            [FAMILY[name] for name in pupils.family[at].tolist()],
-            family_first(pupils.tradition[at]),
-            [
-                f"{GIVEN[given].spelled}.{FAMILY[family].spelled}.{own}@students.example.org"
-                for given, family, own in emails
-            ],
-            [iso[number] for number in pupils.joined[at].tolist()],
-            [[active[place] for place in own if place >= 0] for own in pupils.places[at].tolist()],
-            pupils.omitted[at].tolist(),
-            [iso[n] if seen else None for n, seen in zip(work.first_day[at].tolist(), visited, strict=True)],
-            [iso[n] if seen else None for n, seen in zip(last_day, visited, strict=True)],
-            [today - n if seen else None for n, seen in zip(last_day, visited, strict=True)],
-            work.total[at].tolist(),
-            work.completed[at].tolist(),
-            work.completion_rate[at].tolist(),
-            [None if score != score else score for score in work.score[at].tolist()],  # NaN is unequal to itself
-            work.total_assessments[at].tolist(),
-            work.completed_assessments[at].tolist(),
-            work.minutes[at].tolist(),
-            work.submitted[at].tolist(),
-            work.missing[at].tolist(),
+            *(turn, age, self._lasts, teacher % len(self._teachers), *figures),
+            self._per_place(pupils, np.ones(len(self._seats))).astype(int),
+            self._per_place(pupils, work["submitted"] > 0).astype(int),
         )
-        return map(StudentRow._make, zip(*columns, strict=True))
+        found = []
+        for place, (turn_, age_, lasts, teacher_, *of_pupils) in enumerate(
+            zip(*(column.tolist() for column in columns), strict=True)
+        ):
+            opened = school_day - age_
+            found.append((place, self._class(place, turn_, opened, school_day, teacher_, of_pupils)))
+            if turn_ and age_ < min(_LISTED_AFTER_CLOSING, since):
+                of_nobody = [*of_pupils[:3], 0, 0]
+                closed = self._class(place, turn_ - 1, opened - lasts, opened - 1, teacher_, of_nobody)
+                found.append((place, closed | {"class_status": 0}))
+        return found
+
+    def _class(self, place: int, turn: int, opened: int, last: int, teacher: int, of_pupils: list[Any]) -> Record:
+        """Return one class's record (contract, "Class"); `opened` and `last` are counts of school days.
+
+        The first assignment comes one to two weeks after opening, the others two to four weeks apart. One class in 25
+        has none.
+        """
+        rate, score, minutes, enrolled, submitters = of_pupils
+        class_id = (5 + turn) * 10 ** max(3, len(str(len(self._places)))) + place
+        level, subject = divmod(place // 4, len(_SUBJECTS))
+        course = {"course_id": 201 + place // 4, "course_name": f"{_SUBJECTS[subject]} {level + 1}"}
+        opened = max(opened, self._first - 1)
+        first, apart = opened + 4 + place % 7, 10 + place % 11
+        assignments = 1 + (last - first) // apart if place % 25 and last >= first else 0
+        with_submissions = submitters if assignments else 0
+        return {
+            "class_id": class_id,
+            "class_title": f"{course['course_name']}{'ABCD'[place % 4]}",
+            "class_code": f"{_SUBJECTS[subject][:3].upper()}-{class_id}",
+            "class_status": 1,
+            "class_room": f"{'NESW'[place % 4]}{100 + (place + turn) % 240}",
+            "class_dateadded": self._iso(opened),
+            "course": course,
+            "teacher": self._teachers[teacher],
+            "student_count": enrolled,
+            "summary": {
+                "average_completion_rate": rate,
+                "average_score": score,
+                "total_engagement_minutes": minutes,
+            },
+            "assignment_activity": {
+                "has_assignments": assignments > 0,
+                "assignment_count": assignments,
+                "first_assignment_date": self._iso(first) if assignments else None,
+                "last_assignment_date": self._iso(first + (assignments - 1) * apart) if assignments else None,
+                "students_enrolled": enrolled,
+                "students_with_submissions": with_submissions,
+                "students_without_submissions": enrolled - with_submissions,
+            },
+        }
+
+    def _iso(self, school_day: int) -> str:
+        """Return the date of a school day, none before the school opened (which may have been at a weekend)."""
+        return _iso(max(int(np.searchsorted(SCHOOL_DAYS, school_day)), self._start))
+
+    def _students(self, today: int, pupils: Columns, work: Columns, active: dict[int, Record]) -> list[Record]:
+        """Return the listed students' records (contract, "Student")."""
+        listed = np.flatnonzero(pupils["listed"])
+        listed = listed[np.argsort(pupils["id"][listed])]
+        since = int(SCHOOL_DAYS[today]) - self._first + 1
+        omitted = [(since + phase[listed]) % _OMITTED_EVERY < _OMITTED_FOR for phase in self._omitted_phase]
+        turns = (pupils["occupant"], pupils["occupant"], pupils["occupant"] * _TURNS + pupils["names"])
+        shares = [
+            self._draw(purpose, len(self._seats), turn)[listed]
+            for purpose, turn in zip(("tradition", "given", "family"), turns, strict=True)
+        ]
+        entries = {
+            place: {
+                "class_id": own["class_id"],
+                "class_title": own["class_title"],
+                "course_name": own["course"]["course_name"],
+            }
+            for place, own in active.items()
+        }
+        columns = [pupils[name][listed].tolist() for name in ("id", "joined", "places")]
+        amounts = {name: column[listed].tolist() for name, column in work.items()}
+        rows = zip(*columns, people(*shares), np.stack(omitted, axis=1).tolist(), strict=True)
+        records = []
+        for at, (own, joined, places, person, omits) in enumerate(rows):
+            visited = amounts["has_visited"][at]
+            last_day = amounts["last_day"][at]
+            score = amounts["score"][at]
+            record: Record = {
+                "id": own,
+                "email": f"{person.spelled}.{own}@students.example.org",
+                "name": person.name,
+                "first_name": person.first_name,
+                "last_name": person.last_name,
+                "reference_id": f"SIS-{own:07d}",
+                "profile_image": f"https://images.example.org/students/{own}.jpg",
+                "registration_date": _iso(joined),
+                "is_registered": 1,
+                "classes": [entries[place] for place in places if place >= 0],
+                "summary": {
+                    "total_assignments": amounts["total"][at],
+                    "completed_assignments": amounts["completed"][at],
+                    "completion_rate": amounts["rate"][at],
+                    "average_score": None if score != score else score,  # NaN is unequal to itself
+                    "total_assessments": amounts["total_assessments"][at],
+                    "completed_assessments": amounts["completed_assessments"][at],
+                    "total_time_minutes": amounts["minutes"][at],
+                },
+                "activity_tracking": {
+                    "first_login_date": _iso(amounts["first_day"][at]) if visited else None,
+                    "last_activity_date": _iso(last_day) if visited else None,
+                    "days_since_last_activity": today - last_day if visited else None,
+                    "assignment_submission_count": amounts["submitted"][at],
+                    "assignment_missing_count": amounts["missing"][at],
+                    "has_ever_logged_in": visited,
+                },
+            }
+            if visited:  # the contract lets it be absent, not null
+                record["summary"]["last_activity_date"] = _iso(last_day)
+            for field, is_omitted in zip(_OPTIONAL, omits, strict=True):
+                if is_omitted:
+                    part, _, name = field.rpartition(".")
+                    (record[part] if part else record).pop(name, None)
+            records.append(record)
+        return records
 
 
-def _per_place(timetable: Timetable, pupils: Pupils, amounts: Floats) -> Floats:
-    """Sum the pupils' amounts in each place of the timetable. One column at a time keeps memory small."""
-    sums = np.zeros(timetable.places)
-    for column in pupils.places.T:
-        taken = column >= 0
-        sums += np.bincount(column[taken], weights=amounts[taken], minlength=timetable.places)
-    return sums
+@lru_cache(4096)
+def _iso(number: int) -> str:
+    """Format each date once: a hundred thousand records share a few hundred."""
+    return date_of(number).isoformat()

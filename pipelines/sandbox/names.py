@@ -1,4 +1,4 @@
-"""The pools of names. They refer to no real person. The callers draw each person's name.
+"""The pools of names. They refer to no real person. The callers draw the shares by which each is chosen.
 
 The names are as awkward as a school's: accents, apostrophes, hyphens, spaces, particles, family names that come first,
 and scripts that a spreadsheet garbles when it guesses the wrong encoding.
@@ -10,8 +10,18 @@ import unicodedata
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from pipelines.sandbox.rng import Ints, Rng
+Floats = npt.NDArray[np.float64]
+
+
+class Person(NamedTuple):
+    """Somebody's name: in full, in parts, and as an email address spells it."""
+
+    name: str
+    first_name: str
+    last_name: str
+    spelled: str
 
 
 class _Tradition(NamedTuple):
@@ -21,6 +31,16 @@ class _Tradition(NamedTuple):
     family_first: bool
     given: str
     family: str
+
+
+def _read(text: str) -> list[tuple[str, str]]:
+    """Return names as shown, and as spelled in an email address."""
+    found = []
+    for entry in text.split():
+        shown, _, spelled = entry.replace("~", " ").partition("|")
+        plain = unicodedata.normalize("NFKD", spelled or shown).encode("ascii", "ignore").decode().lower()
+        found.append((shown, "".join(letter for letter in plain if letter.isalnum() or letter == "-")))
+    return found
 
 
 _TRADITIONS = (
@@ -71,53 +91,18 @@ _TRADITIONS = (
 )
 
 
-class Name(NamedTuple):
-    """One part of a name, and how it is spelled in an email address."""
-
-    shown: str
-    spelled: str
-
-
-def _read(entry: str) -> Name:
-    shown, _, spelled = entry.replace("~", " ").partition("|")
-    plain = unicodedata.normalize("NFKD", spelled or shown).encode("ascii", "ignore").decode().lower()
-    return Name(shown, "".join(letter for letter in plain if letter.isalnum() or letter == "-"))
-
-
-GIVEN = [_read(entry) for tradition in _TRADITIONS for entry in tradition.given.split()]
-FAMILY = [_read(entry) for tradition in _TRADITIONS for entry in tradition.family.split()]
-
+_POOLS = [(each.family_first, _read(each.given), _read(each.family)) for each in _TRADITIONS]
 _LIMITS = np.cumsum([tradition.weight for tradition in _TRADITIONS])[:-1] / 100
-_GIVEN_SIZES = np.array([len(tradition.given.split()) for tradition in _TRADITIONS])
-_FAMILY_SIZES = np.array([len(tradition.family.split()) for tradition in _TRADITIONS])
-_FAMILY_FIRST = np.array([tradition.family_first for tradition in _TRADITIONS])
 
 
-def tradition_of(rng: Rng, person: Ints) -> Ints:
-    """Return the tradition of each person's names; it never changes."""
-    return np.searchsorted(_LIMITS, rng.share("tradition", person), side="right")
-
-
-def given_of(rng: Rng, person: Ints, tradition: Ints, turn: Ints | int = 0) -> Ints:
-    """Return each person's index in GIVEN; another turn gives another name."""
-    return _index(rng.below("given", person, 1 << 30), tradition, turn, _GIVEN_SIZES)
-
-
-def family_of(rng: Rng, person: Ints, tradition: Ints, turn: Ints | int = 0) -> Ints:
-    """Return each person's index in FAMILY; another turn gives another name."""
-    return _index(rng.below("family", person, 1 << 30), tradition, turn, _FAMILY_SIZES)
-
-
-def _index(draw: Ints, tradition: Ints, turn: Ints | int, sizes: Ints) -> Ints:
-    offsets = np.cumsum(sizes) - sizes
-    return offsets[tradition] + (draw + turn) % sizes[tradition]
-
-
-def full_name(given: Name, family: Name, family_first: bool) -> str:
-    """Return the name as the register shows it."""
-    return f"{family.shown} {given.shown}" if family_first else f"{given.shown} {family.shown}"
-
-
-def family_first(tradition: Ints) -> list[bool]:
-    """Return, per person, whether the family name comes first."""
-    return [bool(flag) for flag in _FAMILY_FIRST[tradition].tolist()]
+def people(tradition: Floats, given: Floats, family: Floats) -> list[Person]:
+    """Return one person for each three shares between 0 and 1: of the traditions, and of the names of one."""
+    found = []
+    traditions = np.searchsorted(_LIMITS, tradition, side="right").tolist()
+    for at, own, shared in zip(traditions, given.tolist(), family.tolist(), strict=True):
+        family_first, given_names, family_names = _POOLS[at]
+        first_name, first = given_names[int(own * len(given_names))]
+        last_name, last = family_names[int(shared * len(family_names))]
+        name = f"{last_name} {first_name}" if family_first else f"{first_name} {last_name}"
+        found.append(Person(name, first_name, last_name, f"{first}.{last}"))
+    return found

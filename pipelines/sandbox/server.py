@@ -1,236 +1,125 @@
-"""Runs the service: uvicorn on loopback, in a thread for tests or in the foreground for a command.
+"""A small HTTP server on loopback, in threads: what is asked, what is answered, and the faults of a connection.
 
-Loopback only: the pupils are made up, but a key in clear text on a network would set a bad example.
+Loopback only: the pupils are made up, but a key in clear text on a network would set a bad example. Knows nothing of
+the contract (`service.py`).
 """
 
 from __future__ import annotations
 
 import socket
+import struct
+import threading
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
-from ipaddress import ip_address
-from threading import Event, Thread
-from types import FrameType, TracebackType
-from typing import Self
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
-import uvicorn
-from starlette.applications import Starlette
+import msgspec
 
 from pipelines.errors import ArgumentError
-from pipelines.sandbox.institution import Institution
-from pipelines.sandbox.service import DEFAULT_SCHOOL, School, Service, make_app, school_of
-
-DEFAULT_KEY = "sandbox-key"
-DEFAULT_PORT = 8765
-_START_WITHIN = 10.0  # seconds
-_STOP_WITHIN = 5.0
-_CLOCK_CHECK = 20.0  # seconds; soon after midnight, even on a machine that was asleep
-_KEPT_ALIVE = 75  # seconds, so that a client may pause between two pages without losing the connection
 
 
-class Sandbox:
-    """A records service in a thread of this process, for the length of a `with` block.
+@dataclass(frozen=True)
+class Asked:
+    """One request. `path` is what follows the last /svcapi/v1/, the names of headers are in lower case."""
 
-    `with Sandbox(students=500, day=date(2026, 11, 20)) as sandbox:` serves at `sandbox.base_url`. `sandbox.day` is the
-    day being played and may be set at any time: when the assignment returns, the new day is served. Without a day it
-    plays today (UTC) and stays there. Port 0 takes any free one.
+    path: str
+    params: dict[str, str]
+    headers: dict[str, str]
+    connection: int
+    at: datetime
+    method: str = "GET"
+
+    @property
+    def page(self) -> int:
+        """The page asked for."""
+        return int(self.params.get("page", "1"))
+
+    @property
+    def search(self) -> str | None:
+        """The text searched for, if any."""
+        return self.params.get("search")
+
+
+@dataclass
+class Reply:
+    """What is answered. `payload` is encoded as JSON, unless `body` has the bytes themselves.
+
+    `wire` is whole, "cut" (the body ends in the middle, and so does the connection) or "reset" (before any byte).
     """
 
-    def __init__(
-        self,
-        students: int = 500,
-        *,
-        seed: int = 1,
-        day: date | None = None,
-        api_key: str = DEFAULT_KEY,
-        port: int = 0,
-        host: str = "127.0.0.1",
-        school: School = DEFAULT_SCHOOL,
-        institution: Institution | None = None,
-    ) -> None:
-        """`institution` replaces `students` and `seed`.
+    payload: Any = None
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
+    body: bytes | None = None
+    wire: str = "whole"
+    delay: float = 0.0
 
-        Raises ArgumentError as `make_app` does, and for a host that is not loopback.
-        """
-        self.api_key = api_key
-        self.institution = institution or Institution(students, seed)
-        self._address = (_loopback(host), port)
-        self._app = make_app(self.institution, day=day or _today(), api_key=api_key, school=school)
-        self._running: _Running | None = None
-
-    @property
-    def day(self) -> date:
-        """The day being played."""
-        return self._service.day
-
-    @day.setter
-    def day(self, day: date) -> None:
-        self._service.day = day
-
-    @property
-    def base_url(self) -> str:
-        """The URL before /svcapi/v1. Raises RuntimeError outside of the `with` block."""
-        if self._running is None:
-            raise RuntimeError("the sandbox is not running: use it in a `with` block")
-        return self._running.base_url
-
-    def __enter__(self) -> Self:
-        self._running = _Running(self._app, *self._address)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._running is not None:
-            self._running.stop()
-            self._running = None
-
-    @property
-    def _service(self) -> Service:
-        service: Service = self._app.state.service
-        return service
+    def content(self) -> bytes:
+        """Return the body's bytes."""
+        return self.body if self.body is not None else msgspec.json.encode(self.payload)
 
 
-def serve(
-    students: int = 500,
-    day: date | None = None,
-    port: int = DEFAULT_PORT,
-    seed: int = 1,
-    api_key: str = DEFAULT_KEY,
-    *,
-    host: str = "127.0.0.1",
-    on_ready: Callable[[str], None] | None = None,
-) -> None:
-    """Serve in the foreground until SIGINT or SIGTERM, then finish the running requests and return.
+class Server(ThreadingHTTPServer):
+    """Answers until `end`. Raises ArgumentError for a port that is taken."""
 
-    Plays `day`; without one, always today (UTC). `on_ready` is called once with the base URL, when the server answers.
-    Raises ArgumentError for a host that is not loopback, a port that is taken, or a day before the school opened.
-    """
-    listener = _listen(_loopback(host), port)
-    with listener:
-        app = make_app(Institution(students, seed), day=day or _today(), api_key=api_key, school=school_of(seed))
-        server = _Server(app, ready=lambda: on_ready and on_ready(_url(listener)))
-        with _ClockFollower(app.state.service, is_followed=day is None):
-            server.run(sockets=[listener])
+    daemon_threads = True
 
+    def __init__(self, answer: Callable[[Asked], Reply], port: int = 0) -> None:
+        self.answer, self.connections, self.stopping = answer, 0, threading.Event()
+        try:
+            super().__init__(("127.0.0.1", port), _Handler)
+        except (OSError, OverflowError) as error:
+            raise ArgumentError(f"Port {port} on 127.0.0.1 cannot be used. Choose another, or 0 for any.") from error
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
-class _Server(uvicorn.Server):
-    """uvicorn without logs. Calls `ready` once it answers."""
+    def end(self) -> None:
+        """Take no more connections, and reset those that ask again or still wait."""
+        self.stopping.set()
+        self.shutdown()
+        self.server_close()
 
-    def __init__(self, app: Starlette, ready: Callable[[], None]) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                lifespan="off",
-                ws="none",
-                log_config=None,
-                log_level="critical",
-                access_log=False,
-                timeout_keep_alive=_KEPT_ALIVE,
-                timeout_graceful_shutdown=2,
-            )
-        )
-        self._ready = ready
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as uvicorn calls it
-        """Shut down gracefully on a signal. uvicorn's own handler would raise the signal again afterwards."""
-        self.should_exit = True
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._ready()
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing when a client leaves in the middle."""
 
 
-class _Running:
-    """A server in a thread. It answers as soon as the constructor returns."""
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1  # head and body in one packet, or the client waits for the second one
+    server: Server
 
-    def __init__(self, app: Starlette, host: str, port: int) -> None:
-        self._listener = _listen(host, port)
-        self.base_url = _url(self._listener)
-        is_ready = Event()
-        self._server = _Server(app, ready=is_ready.set)
-        self._thread = Thread(
-            target=self._server.run, kwargs={"sockets": [self._listener]}, name="sandbox", daemon=True
-        )
-        self._thread.start()
-        if not is_ready.wait(_START_WITHIN):
-            self.stop()
-            raise RuntimeError(f"the sandbox did not start within {_START_WITHIN:.0f} seconds")
+    def setup(self) -> None:
+        super().setup()
+        self.server.connections += 1
+        self._number = self.server.connections
 
-    def stop(self) -> None:
-        """Stop the server and its thread; connections that stay open are cut."""
-        self._server.should_exit = True
-        self._thread.join(_STOP_WITHIN)
-        if self._thread.is_alive():
-            self._server.force_exit = True
-            self._thread.join(_STOP_WITHIN)
-        self._listener.close()
-        if self._thread.is_alive():
-            raise RuntimeError("the sandbox's server did not stop")
+    def do_GET(self) -> None:
+        target = urlsplit(self.path)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        path = target.path.removeprefix("/svcapi/v1/")
+        params = dict(parse_qsl(target.query, keep_blank_values=True))
+        asked = Asked(path, params, headers, self._number, datetime.now(UTC), self.command)
+        reply = self.server.answer(asked)
+        if self.server.stopping.wait(reply.delay) or reply.wire == "reset":
+            # Lingering for no time makes the kernel reset the connection instead of closing it.
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close_connection = True
+            return
+        content = reply.content()
+        self.send_response_only(reply.status, "Answered")
+        for name, value in ({"content-length": str(len(content))} | reply.headers).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if reply.wire == "cut":
+            content = content[: len(content) // 2]
+            self.close_connection = True
+        self.wfile.write(content)
 
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - the service refuses them
 
-class _ClockFollower:
-    """Advances the service's day with the real date (UTC) during the block, if `is_followed`."""
-
-    def __init__(self, service: Service, is_followed: bool) -> None:
-        self._service, self._is_followed, self._stopping = service, is_followed, Event()
-        self._ahead = service.day - _today()
-        self._thread = Thread(target=self._follow, name="sandbox clock", daemon=True)
-
-    def __enter__(self) -> None:
-        if self._is_followed:
-            self._thread.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        if self._is_followed:
-            self._thread.join(_STOP_WITHIN)
-
-    def _follow(self) -> None:
-        while not self._stopping.wait(min(_CLOCK_CHECK, _until_midnight())):
-            current = _today() + self._ahead
-            if self._service.day != current:
-                self._service.day = current
-
-
-def _today() -> date:
-    return datetime.now(UTC).date()
-
-
-def _until_midnight() -> float:
-    now = datetime.now(UTC)
-    midnight = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC)
-    return (midnight - now).total_seconds() + 0.05
-
-
-def _loopback(host: str) -> str:
-    """Return the host. Raises ArgumentError unless it is loopback."""
-    try:
-        is_loopback = ip_address("127.0.0.1" if host == "localhost" else host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
-        raise ArgumentError(f"The sandbox listens on this machine only, not on {host!r}. Use 127.0.0.1.")
-    return host
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises ArgumentError for a port that is invalid or taken."""
-    if not 0 <= port <= 65535:
-        raise ArgumentError(f"{port} is not a port. Use one from 1 to 65535, or 0 for any free one.")
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise ArgumentError(f"Port {port} on {host} cannot be used ({error.strerror}). Choose another.") from error
-    return listener
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    def log_message(self, *_: Any) -> None:
+        """Log nothing."""

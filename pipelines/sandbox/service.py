@@ -1,200 +1,292 @@
-"""The contract's endpoints over HTTP: routes, the key, the query parameters, the error body.
+"""The contract's endpoints over lists of records, with the faults that a test gives it; and a made-up school's service.
 
-`catalogue.py` provides a day's records, `server.py` runs this. The package's docstring lists the choices where the
-contract is open.
+`Service` answers from `students` and `classes`, which may be changed at any time; `Sandbox` is a Service whose records
+are a day of an Institution. The package's docstring lists the choices where the contract is open.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import signal
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
-from hmac import compare_digest
-from typing import NamedTuple
-
-import msgspec
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from threading import Event
+from types import TracebackType
+from typing import Any, Self
 
 from pipelines.errors import ArgumentError
-from pipelines.sandbox.catalogue import Catalogue, ClassFilter, StudentFilter
-from pipelines.sandbox.institution import Institution
+from pipelines.sandbox.institution import Institution, Record
+from pipelines.sandbox.server import Asked, Reply, Server
 
-_PREFIX = "/svcapi/v1"
-_DEFAULT_LIMIT = 50
-_MOST_LIMIT = 100
+DEFAULT_KEY = "sandbox-key"
+
+_CLOCK_CHECK = 20.0  # seconds; soon after midnight, even on a machine that was asleep
 _INTEGER = re.compile(r"-?[0-9]{1,18}")  # what fits into 64 bits
-_CODES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
+_LOWEST = {"page": 1, "limit": 1, "status": 0}
+_HIGHEST = {"limit": 100, "status": 1}
+_FILTERS = {"students": {"class_id", "course_id"}, "classes": {"status", "course_id", "teacher_id", "teacher_email"}}
+_OF_A_CLASS: dict[str, Callable[[Record], Any]] = {
+    "class_id": lambda own: own["class_id"],
+    "status": lambda own: own["class_status"],
+    "course_id": lambda own: own["course"]["course_id"],
+    "teacher_id": lambda own: own["teacher"]["teacher_id"],
+    "teacher_email": lambda own: own["teacher"]["email"].casefold(),
+}
+_SEARCHED = {"students": ("name", "email", "reference_id"), "classes": ("class_title", "class_code")}
 
-_encode = msgspec.json.Encoder().encode
+# A fault: gets what would be answered, returns what is answered.
+Bend = Callable[[Asked, Reply], Reply]
 
 
-class School(NamedTuple):
-    """The institution of the key (contract, "Institution")."""
-
-    id: int = 4071
-    name: str = "Linden Vale School"
-    key: str = "linden-vale"
-    api_key_name: str = "Rollbook sandbox"
-
-
-DEFAULT_SCHOOL = School()
-
-
-def school_of(seed: int) -> School:
+def school_of(seed: int) -> dict[str, Any]:
     """The school of a seed, as in the auth check: the schools of a district must differ."""
-    if seed == 1:
-        return DEFAULT_SCHOOL
-    return School(DEFAULT_SCHOOL.id + (seed - 1) % 1_000_000, f"Made-up School {seed}", f"made-up-{seed}")
+    return {"id": 4070 + seed, "name": f"Linden Vale School {seed}", "key": f"linden-vale-{seed}"}
+
+
+class _RefusedError(Exception):
+    """A request that violates the contract."""
 
 
 class Service:
-    """The endpoints for the day being played. `day` may be set at any time, from any thread."""
+    """A records service on a free port of loopback, for the length of a `with` block. It remembers every request.
 
-    def __init__(self, institution: Institution, *, day: date, school: School) -> None:
-        """Computes the day. Raises ArgumentError if the institution was not open yet."""
-        self._institution, self._school = institution, school
-        self._catalogue = Catalogue(institution.on(day))
+    `before`, called with each request before it is answered, may change the records while they are walked.
+    """
+
+    def __init__(
+        self,
+        students: Iterable[Record] = (),
+        classes: Iterable[Record] = (),
+        *,
+        key: str = DEFAULT_KEY,
+        school: Mapping[str, Any] | None = None,
+        cap: int = 100,
+        port: int = 0,
+    ) -> None:
+        """`cap` is the most records of a page, whatever is asked for. Raises ArgumentError for an empty key."""
+        if not key:
+            raise ArgumentError("The sandbox needs a key. Give it one that is not empty.")
+        self.students, self.classes = list(students), list(classes)
+        self.details: dict[int, Any] = {}  # by student; of the others, what their records say
+        self.others: dict[str, list[Record]] = {}  # sets that the contract does not have, by their endpoint
+        self.key, self.school, self.cap = key, school or school_of(1), cap
+        self.now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self.before: Callable[[Asked], None] | None = None
+        self.requests: list[Asked] = []
+        self._plan: list[Bend] = []
+        self._port = port
+
+    def __enter__(self) -> Self:
+        self._server = Server(self.answer, self._port)
+        self.port, self.url = self._server.server_port, self._server.url
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.end()
+
+    @property
+    def connections(self) -> int:
+        """How many connections there have been."""
+        return self._server.connections
+
+    def on(
+        self,
+        bend: Bend,
+        *,
+        path: str | None = None,
+        page: int | None = None,
+        search: bool | None = False,
+        times: int | None = 1,
+        skip: int = 0,
+    ) -> None:
+        """Bend the next `times` answers (None: all) to such a request, after letting `skip` of them pass.
+
+        `search` tells searches from plain lists: only lists by default, None for both. The oldest plan that applies
+        bends an answer first; a later one that applies bends what came of it.
+        """
+
+        def planned(asked: Asked, reply: Reply) -> Reply:
+            nonlocal skip, times
+            if (
+                path not in (None, asked.path)
+                or page not in (None, asked.page)
+                or search not in (None, asked.search is not None)
+                or times == 0
+            ):
+                return reply
+            if skip:
+                skip -= 1
+                return reply
+            if times is not None:
+                times -= 1
+            return bend(asked, reply)
+
+        self._plan.append(planned)
+
+    def mend(self) -> None:
+        """Forget every plan."""
+        self._plan.clear()
+
+    def answer(self, asked: Asked) -> Reply:
+        """Answer one request."""
+        self.requests.append(asked)
+        if self.before is not None:
+            self.before(asked)
+        reply = self.stated(asked)
+        for planned in self._plan:
+            reply = planned(asked, reply)
+        return reply
+
+    def stated(self, asked: Asked) -> Reply:
+        """Return what the contract says, without faults."""
+        if asked.headers.get("x-api-key") != self.key:
+            return error_reply(401, "AUTH_REQUIRED", "A valid API key is required.")
+        if asked.method != "GET":
+            return error_reply(405, "METHOD_NOT_ALLOWED", "The service only answers GET.")
+        try:
+            return self._good(asked)
+        except _RefusedError as error:
+            return error_reply(400, "INVALID_PARAMETER", str(error))
+
+    def _good(self, asked: Asked) -> Reply:
+        if asked.path == "auth":
+            data = {
+                "authenticated": True,
+                "school": self.school,
+                "api_key_name": "nightly",
+                "timestamp": f"{self.now():%Y-%m-%d %H:%M:%S}",
+            }
+            return Reply({"success": True, "data": data, "message": "The API key is valid and active."})
+        if asked.path == "students":
+            return self.listed(asked, self.students)
+        if asked.path == "classes":
+            return self.listed(asked, self.classes)
+        if asked.path in self.others:
+            return self.listed(asked, self.others[asked.path])
+        if asked.path.startswith("student/"):
+            own = _integer({"student_id": asked.path.removeprefix("student/")}, "student_id")
+            found = next((each for each in self.students if each.get("id") == own), None)
+            if found is None:
+                return error_reply(404, "STUDENT_NOT_FOUND", "No student with this id is listed.")
+            return Reply({"success": True, "data": self.details.get(found["id"]) or self._detail(found)})
+        return error_reply(404, "NOT_FOUND", "No such path.")
+
+    def _detail(self, student: Record) -> Record:
+        """Return a student with whole classes and their courses; the contract leaves the shape open."""
+        taken = {entry["class_id"] for entry in student.get("classes") or []}
+        classes = [each for each in self.classes if each["class_id"] in taken]
+        return student | {"classes": classes, "courses": [each["course"] for each in classes], "assignments": []}
+
+    def listed(self, asked: Asked, records: list[Record]) -> Reply:
+        """Answer a list operation: the page of these records that pass the filters."""
+        records = self._search(asked, self._filter(asked, records))
+        page, limit = _integer(asked.params, "page", 1), min(_integer(asked.params, "limit", 50), self.cap)
+        pages = -(-len(records) // limit)
+        pagination = {
+            "page": page,
+            "limit": limit,
+            "total_count": len(records),
+            "total_pages": pages,
+            "has_next": page < pages,
+            "has_prev": page > 1 and pages > 0,
+        }
+        data = records[(page - 1) * limit : page * limit]
+        return Reply({"success": True, "data": data, "pagination": pagination})
+
+    def _filter(self, asked: Asked, records: list[Record]) -> list[Record]:
+        for name in asked.params.keys() & _FILTERS.get(asked.path, set()):
+            wanted = asked.params[name].casefold() if name == "teacher_email" else _integer(asked.params, name)
+            of_classes = records if asked.path == "classes" else self.classes
+            passing = [each for each in of_classes if _OF_A_CLASS[name](each) == wanted]
+            if asked.path == "students":
+                ids = {each["class_id"] for each in passing}
+                taken_by = ({entry["class_id"] for entry in each.get("classes") or []} for each in records)
+                passing = [each for each, taken in zip(records, taken_by, strict=True) if taken & ids]
+            records = passing
+        return records
+
+    def _search(self, asked: Asked, records: list[Record]) -> list[Record]:
+        sought = (asked.search or "").casefold()
+        if not sought:
+            return records
+        fields = _SEARCHED.get(asked.path, ())
+        return [each for each in records if any(sought in str(each.get(name) or "").casefold() for name in fields)]
+
+
+class Sandbox(Service):
+    """The service of a made-up school. `day` is the day being played, which may be set at any time.
+
+    When the assignment returns, the new day is served. Without a day it plays today (UTC) and stays there.
+    """
+
+    def __init__(
+        self,
+        students: int = 500,
+        *,
+        seed: int = 1,
+        day: date | None = None,
+        api_key: str = DEFAULT_KEY,
+        port: int = 0,
+        school: Mapping[str, Any] | None = None,
+        institution: Institution | None = None,
+    ) -> None:
+        """`institution` replaces `students` and `seed`. Raises ArgumentError for a day before the school opened."""
+        super().__init__(key=api_key, school=school or school_of(seed), port=port)
+        self.institution = institution or Institution(students, seed)
+        self.now = lambda: datetime.combine(self.day, datetime.now(UTC).time())
+        self.day = day or _today()
 
     @property
     def day(self) -> date:
         """The day being played."""
-        return self._catalogue.date
+        return self._day
 
     @day.setter
     def day(self, day: date) -> None:
-        # Computed first, then replaced atomically: a request sees one day or the other, never parts of both.
-        self._catalogue = Catalogue(self._institution.on(day))
+        played = self.institution.on(day)
+        # Of a hundred thousand students a search would otherwise take a tenth of a second.
+        self._texts = ["\n".join(each[name] for name in _SEARCHED["students"]).casefold() for each in played.students]
+        self._day, self.students, self.classes = day, played.students, played.classes
 
-    async def auth(self, _request: Request) -> Response:
-        """GET /svcapi/v1/auth."""
-        school = self._school
-        now = datetime.now(UTC).time().isoformat("seconds")
-        data = {
-            "authenticated": True,
-            "school": {"id": school.id, "name": school.name, "key": school.key},
-            "api_key_name": school.api_key_name,
-            "timestamp": f"{self.day.isoformat()} {now}",
-        }
-        return _json(_encode({"success": True, "data": data, "message": "The API key is valid and active."}))
-
-    async def students(self, request: Request) -> Response:
-        """GET /svcapi/v1/students."""
-        query = request.query_params
-        wanted = StudentFilter(_integer(query, "class_id"), _integer(query, "course_id"), query.get("search"))
-        return _json(self._catalogue.students(wanted, *_page_and_limit(query)))
-
-    async def classes(self, request: Request) -> Response:
-        """GET /svcapi/v1/classes."""
-        query = request.query_params
-        wanted = ClassFilter(
-            status=_integer(query, "status", least=0, most=1),
-            course_id=_integer(query, "course_id"),
-            teacher_id=_integer(query, "teacher_id"),
-            teacher_email=query.get("teacher_email"),
-            search=query.get("search"),
-        )
-        return _json(self._catalogue.classes(wanted, *_page_and_limit(query)))
-
-    async def student(self, request: Request) -> Response:
-        """GET /svcapi/v1/student/<student_id>."""
-        student_id = _integer(request.path_params, "student_id")
-        body = None if student_id is None else self._catalogue.student(student_id)
-        if body is None:
-            return _error(404, "STUDENT_NOT_FOUND", "No student with this id is listed.")
-        return _json(body)
+    def _search(self, asked: Asked, records: list[Record]) -> list[Record]:
+        if asked.search and records is self.students:
+            sought = asked.search.casefold()
+            return [each for each, text in zip(records, self._texts, strict=True) if sought in text]
+        return super()._search(asked, records)
 
 
-def make_app(institution: Institution, *, day: date, api_key: str, school: School = DEFAULT_SCHOOL) -> Starlette:
-    """Return the service as an ASGI application; its `state.service` is the Service, whose day can be set.
+def serve(students: int, day: date | None, port: int, seed: int, key: str, *, on_ready: Callable[[str], None]) -> None:
+    """Serve in the foreground until SIGINT or SIGTERM. Plays `day`; without one, always today (UTC).
 
-    Raises ArgumentError for an empty key or a day before the institution opened.
+    `on_ready` is called once with the URL, when the server answers. Raises ArgumentError as `Sandbox` and `Server` do.
     """
-    if not api_key:
-        raise ArgumentError("The sandbox needs a key. Give it one that is not empty.")
-    service = Service(institution, day=day, school=school)
-    app = Starlette(
-        routes=[
-            Route(f"{_PREFIX}/auth", service.auth),
-            Route(f"{_PREFIX}/students", service.students),
-            Route(f"{_PREFIX}/classes", service.classes),
-            Route(f"{_PREFIX}/student/{{student_id}}", service.student),
-        ],
-        middleware=[Middleware(_KeyCheck, api_key=api_key)],
-        exception_handlers={HTTPException: _http_error, _BadValueError: _bad_value, Exception: _server_error},
-    )
-    app.router.redirect_slashes = False  # a trailing slash is another path; clients must not follow redirects
-    app.state.service = service
-    return app
+    stopping = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    with Sandbox(students, seed=seed, day=day, api_key=key, port=port) as sandbox:
+        on_ready(sandbox.url)
+        while not stopping.wait(_CLOCK_CHECK):
+            if day is None and sandbox.day != _today():
+                sandbox.day = _today()
 
 
-class _KeyCheck:
-    """Answers 401 to every request without the key, whatever its path."""
-
-    def __init__(self, app: ASGIApp, api_key: str) -> None:
-        self._app, self._key = app, api_key.encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._is_accepted(scope):
-            refusal = _error(401, "AUTH_REQUIRED", "A valid API key is required in the X-API-Key header.")
-            await refusal(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-
-    def _is_accepted(self, scope: Scope) -> bool:
-        given = [value for name, value in scope["headers"] if name == b"x-api-key"]
-        return len(given) == 1 and compare_digest(given[0], self._key)
+def error_reply(status: int, code: str, message: str) -> Reply:
+    """Return the contract's error body."""
+    return Reply({"error": True, "message": message, "status_code": status, "error_code": code}, status)
 
 
-class _BadValueError(Exception):
-    """A query parameter or path segment violates the contract."""
-
-
-def _integer(values: Mapping[str, str], name: str, least: int | None = None, most: int | None = None) -> int | None:
-    """Return the value as an integer within its bounds; None if missing. Raises _BadValueError."""
-    text = values.get(name)
-    if text is None:
-        return None
+def _integer(values: Mapping[str, str], name: str, default: int = 0) -> int:
+    """Return the value as an integer within its bounds. Raises _RefusedError."""
+    text = values.get(name, str(default))
     if not _INTEGER.fullmatch(text):
-        raise _BadValueError(f"{name} must be an integer.")
+        raise _RefusedError(f"{name} must be an integer.")
     value = int(text)
-    if (least is not None and value < least) or (most is not None and value > most):
-        raise _BadValueError(f"{name} must be at least {least}" + ("." if most is None else f" and at most {most}."))
+    if value < _LOWEST.get(name, value) or value > _HIGHEST.get(name, value):
+        raise _RefusedError(f"{name} must be between {_LOWEST[name]} and {_HIGHEST.get(name, 10**18)}.")
     return value
 
 
-def _page_and_limit(query: Mapping[str, str]) -> tuple[int, int]:
-    page = _integer(query, "page", least=1)
-    limit = _integer(query, "limit", least=1, most=_MOST_LIMIT)
-    return 1 if page is None else page, _DEFAULT_LIMIT if limit is None else limit
-
-
-def _json(body: bytes, status: int = 200) -> Response:
-    return Response(body, status, media_type="application/json")
-
-
-def _error(status: int, code: str, message: str) -> Response:
-    """Return the contract's error body."""
-    return _json(_encode({"error": True, "message": message, "status_code": status, "error_code": code}), status)
-
-
-async def _bad_value(_request: Request, error: Exception) -> Response:
-    return _error(400, "INVALID_PARAMETER", str(error))
-
-
-async def _http_error(_request: Request, error: Exception) -> Response:
-    """Handle what the router refuses: an unknown path, a wrong method."""
-    if not isinstance(error, HTTPException):
-        raise error
-    response = _error(error.status_code, _CODES.get(error.status_code, "HTTP_ERROR"), error.detail)
-    response.headers.update(error.headers or {})
-    return response
-
-
-async def _server_error(_request: Request, _error_raised: Exception) -> Response:
-    return _error(500, "SERVER_ERROR", "The service could not answer.")
+def _today() -> date:
+    return datetime.now(UTC).date()

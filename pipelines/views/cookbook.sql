@@ -97,14 +97,14 @@ FROM student_progress
 WHERE class_count = 0 -- NULL: unknown
 ORDER BY name;
 
--- What was student 11130's record on the first of October, and what is it now?
+-- What was student 11133's record on the first of October, and what is it now?
 SELECT 'on the first of October' AS as_of, completed_assignments, total_assignments, completion_rate, average_score
 FROM student_summaries_as_of(DATE '2026-10-01')
-WHERE student_id = 11130
+WHERE student_id = 11133
 UNION ALL
 SELECT 'now', completed_assignments, total_assignments, completion_rate, average_score
 FROM student_summaries
-WHERE student_id = 11130;
+WHERE student_id = 11133;
 
 -- Where does a class's own count differ from the students who list it?
 SELECT c.class_id, c.class_title, c.student_count, COUNT(r.student_id) AS students_who_list_it

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from datetime import date
 
-from pipelines.sandbox.institution import Institution
-from pipelines.sandbox.server import Sandbox
+from pipelines.sandbox import Institution, Sandbox
 
 KEY = "bench-key"
 
@@ -16,7 +15,7 @@ def main() -> None:
     students, day = int(sys.argv[1]), date.fromisoformat(sys.argv[2])
     # A quiet school, of which 2 to 3 % change overnight.
     with Sandbox(day=day, api_key=KEY, institution=Institution(students, 1, quiet=True)) as sandbox:
-        print(sandbox.base_url, flush=True)
+        print(sandbox.url, flush=True)
         for line in sys.stdin:
             sandbox.day = date.fromisoformat(line.strip())
             print("ready", flush=True)

@@ -47,8 +47,7 @@ def service() -> Iterator[Service]:
 
 
 def at(service: Service | Sandbox) -> dict[str, str]:
-    url = service.url if isinstance(service, Service) else service.base_url
-    return {"ROLLBOOK_BASE_URL": url, "ROLLBOOK_API_KEY": KEY}
+    return {"ROLLBOOK_BASE_URL": service.url, "ROLLBOOK_API_KEY": KEY}
 
 
 def published(tmp_path: Path, query: str) -> list[tuple[Any, ...]]:

@@ -61,7 +61,7 @@ def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatc
     """And a run adds no more to its records than the year's figure allows for it."""
     now = datetime.now(UTC)
     with folder() as warehouse, Sandbox(60, api_key=KEY) as sandbox:
-        given = {"BASE_URL": sandbox.base_url, "WAREHOUSE": warehouse, "FIRST_DATE": now.date() - timedelta(days=9)}
+        given = {"BASE_URL": sandbox.url, "WAREHOUSE": warehouse, "FIRST_DATE": now.date() - timedelta(days=9)}
         for name, value in {**given, "API_KEY": KEY, "HOLD_CHANGED_PERCENT": 100}.items():
             monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
         sizes, made = [], []
@@ -92,7 +92,7 @@ def test_the_nights_stay_within_what_the_doctor_predicted(keep: int | None) -> N
     for what is landed."""
     first = date(2026, 9, 7)
     with folder() as warehouse, Sandbox(1000, day=first, api_key=KEY) as sandbox:
-        given: dict[str, Any] = {"base_url": sandbox.base_url, "api_key": KEY, "warehouse": warehouse}
+        given: dict[str, Any] = {"base_url": sandbox.url, "api_key": KEY, "warehouse": warehouse}
         settings = load(**given, first_date=first, keep_days=keep, hold_changed_percent=100, _env_file=None)
 
         def synced(n: int) -> Rollbook:

@@ -68,7 +68,7 @@ def test_a_night_is_landed_whole_and_without_a_verdict(night: Night) -> None:
 def test_bodies_are_at_rest_exactly_as_the_service_sent_them(night: Night) -> None:
     odd = b'{ "success":true,"data":[ ],\r\n "pagination":{"page":1,"limit":100,"total_count":0,"total_pages":0}}  '
     night.service.on(lambda asked, reply: Reply(body=odd), path="classes", times=None)
-    night.service.compress = True
+    night.service.on(faults.packed(), times=None, search=None)
     done = night.fetch()
     assert [b.content for b in night.raw.bodies(done, "classes")] == [odd]
     pages = [msgspec.json.decode(landed.content)["data"] for landed in night.raw.bodies(done, "students")]

@@ -49,7 +49,7 @@ def published(warehouse: Path) -> int:
 def environment(sandbox: Sandbox, warehouse: Path) -> dict[str, str]:
     """Every minute is a night."""
     return {
-        "ROLLBOOK_BASE_URL": sandbox.base_url,
+        "ROLLBOOK_BASE_URL": sandbox.url,
         "ROLLBOOK_API_KEY": "sandbox-key",
         "ROLLBOOK_WAREHOUSE": str(warehouse),
         "ROLLBOOK_CRON": "* * * * *",
@@ -112,7 +112,7 @@ def test_nights_come_in_though_workers_are_killed_and_the_power_fails(tmp_path: 
         assert published(warehouse) == listed
         # The daemon was stopped in the middle of something; the next sync leaves nothing of that.
         first = date.fromisoformat(env["ROLLBOOK_FIRST_DATE"])
-        Rollbook(load(base_url=sandbox.base_url, api_key="sandbox-key", warehouse=warehouse, first_date=first)).sync()
+        Rollbook(load(base_url=sandbox.url, api_key="sandbox-key", warehouse=warehouse, first_date=first)).sync()
         assert left_over(warehouse) == []
         assert published(warehouse) == listed
     assert all("failed" in text or "again" in text for text in hook.texts)

@@ -11,14 +11,15 @@ one school (`district["ash"].on(...)`) or to all of a host, and see how many req
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, time
 from multiprocessing import forkserver
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -43,17 +44,6 @@ class School(Service):
         super().__init__(students(5), [school_class(501)], key=key, school={"id": number, "name": name, "key": name})
         self.name = name
         self.variable = f"{name.upper().replace('-', '_')}_KEY"
-        self.host: Host
-
-    @property
-    def url(self) -> str:
-        """The address of its host."""
-        return self.host.url
-
-    def answer(self, asked: Asked) -> Reply:
-        """What this school answers."""
-        self.requests.append(asked)
-        return self._reply(asked)
 
 
 class Host(Service):
@@ -63,29 +53,24 @@ class Host(Service):
         super().__init__(key="a key of nobody")
         self.schools = {school.key: school for school in schools}
         self.at_once = self.most_at_once = 0
-        for school in schools:
-            school.host = self
 
-    def _good(self, asked: Asked) -> Reply:
-        raise AssertionError("a host has no records of its own")
+    def __enter__(self) -> Host:
+        super().__enter__()
+        for school in self.schools.values():
+            school.url = self.url
+        return self
 
-    def _reply(self, asked: Asked) -> Reply:
-        school = self.schools.get(asked.headers.get("x-api-key", ""))
-        if school is None:
-            return super()._reply(asked)
-        reply = school.answer(asked)
-        for planned in self._plan:
-            if planned.applies(asked):
-                reply = planned.bend(asked, reply)
-        return reply
-
-    async def _answer(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+    def answer(self, asked: Asked) -> Reply:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        try:
-            return await super()._answer(asked, writer)
-        finally:
-            self.at_once -= 1
+        reply = super().answer(asked)
+        sleep(reply.delay)
+        self.at_once -= 1
+        return replace(reply, delay=0.0)
+
+    def stated(self, asked: Asked) -> Reply:
+        school = self.schools.get(asked.headers.get("x-api-key", ""))
+        return super().stated(asked) if school is None else school.answer(asked)
 
 
 class InstitutionHouse(House):

@@ -43,7 +43,7 @@ class School:
 
     def rollbook(self, today: date = LAST, **over: Any) -> Rollbook:
         """The warehouse, at a quarter past two of a night."""
-        base_url = self.sandbox.base_url if self.sandbox else "http://127.0.0.1:9"
+        base_url = self.sandbox.url if self.sandbox else "http://127.0.0.1:9"
         given = {"base_url": base_url, "api_key": KEY, "warehouse": self.warehouse, "first_date": FIRST}
         values: dict[str, Any] = {**given, "_env_file": None, **over}
         settings = load(**values)

@@ -8,6 +8,7 @@ pagination: `moved_total`, `stated`. In a page's records: `repeated`, `empty`, `
 from __future__ import annotations
 
 import copy
+import gzip
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -75,6 +76,16 @@ def rewritten(pieces: dict[bytes, bytes]) -> Bend:
             assert content.count(old) == 1
             content = content.replace(old, new)
         return Reply(body=content)
+
+    return bend
+
+
+def packed() -> Bend:
+    """The same body with gzip, which the client must accept."""
+
+    def bend(asked: Asked, reply: Reply) -> Reply:
+        assert "gzip" in asked.headers["accept-encoding"]
+        return _with(reply, body=gzip.compress(reply.content(), 1), headers={"content-encoding": "gzip"})
 
     return bend
 

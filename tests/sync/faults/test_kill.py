@@ -99,8 +99,8 @@ def test_syncs_killed_at_random_instants_leave_a_whole_file_and_the_next_one_mak
     for day in NIGHTS:
         sandbox.day = day
         with kills.timing():
-            rollbook(twin, sandbox.base_url, today=day).sync(day)
-        job = Job("sync", victim, sandbox.base_url, day, day)
+            rollbook(twin, sandbox.url, today=day).sync(day)
+        job = Job("sync", victim, sandbox.url, day, day)
         before = read(victim)
         for _ in range(KILLS_A_NIGHT):
             kills.kill(start(job))
@@ -120,9 +120,9 @@ def test_backfills_and_rebuilds_killed_at_random_instants_are_made_good_by_the_n
     """Every other one flattens wrongly, so that there is always something to put right, day by day."""
     for day in NIGHTS:
         sandbox.day = day
-        rollbook(twin, sandbox.base_url, today=day).sync(day)
+        rollbook(twin, sandbox.url, today=day).sync(day)
     copy(twin, victim)
-    right = Job("backfill", victim, sandbox.base_url, FIRST, NIGHTS[-1])
+    right = Job("backfill", victim, sandbox.url, FIRST, NIGHTS[-1])
     kills = RandomKills(5)
     with kills.timing():
         killed_or_done(start(replace(right, wrongly=True)))
@@ -145,14 +145,14 @@ def test_a_sync_killed_before_each_of_its_steps_in_turn_is_made_good_by_the_one_
     last = FIRST + timedelta(days=1)
     for day in (FIRST, last):
         sandbox.day = day
-        rollbook(twin, sandbox.base_url, today=day).sync(day)
+        rollbook(twin, sandbox.url, today=day).sync(day)
     copy(twin, victim)
     for made in ("raw", "snapshots/*"):
         for found in victim.glob(f"{made}/snapshot_date={last}"):
             shutil.rmtree(found)
     rollbook(victim, today=FIRST).rebuild(confirm=always, accept_loss=True)
     for step in range(1, STEPS_MOST):
-        killed = killed_or_done(start(Job("sync", victim, sandbox.base_url, last, last), die_at=step))
+        killed = killed_or_done(start(Job("sync", victim, sandbox.url, last, last), die_at=step))
         assert read(victim) in (FIRST, last)
         if not killed:
             break

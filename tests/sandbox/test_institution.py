@@ -1,0 +1,294 @@
+"""The made-up school: its records have the contract's shape and agree, and from day to day it lives."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from pipelines.sandbox import Day, Institution
+from pipelines.sandbox.calendar import is_holiday, terms
+from tests.support.nights import SET_OF, class_rows, student_rows
+from tests.support.tiers import daily, slow
+
+Record = dict[str, Any]
+FRIDAY = date(2026, 11, 20)
+ENTRY = {"class_id": int, "class_title": str, "course_name": str}
+STUDENT = {
+    "id": int,
+    "email": str,
+    "name": str,
+    "first_name": str,
+    "last_name": str,
+    "reference_id": str,
+    "profile_image": str,
+    "registration_date": date,
+    "is_registered": int,
+    "classes": [ENTRY],
+    "summary": {
+        "total_assignments": int,
+        "completed_assignments": int,
+        "completion_rate": float,
+        "average_score": float,
+        "total_assessments": int,
+        "completed_assessments": int,
+        "total_time_minutes": float,
+        "last_activity_date": date,
+    },
+    "activity_tracking": {
+        "first_login_date": date,
+        "last_activity_date": date,
+        "days_since_last_activity": int,
+        "assignment_submission_count": int,
+        "assignment_missing_count": int,
+        "has_ever_logged_in": bool,
+    },
+}
+CLASS = {
+    "class_id": int,
+    "class_title": str,
+    "class_code": str,
+    "class_status": int,
+    "class_room": str,
+    "class_dateadded": date,
+    "course": {"course_id": int, "course_name": str},
+    "teacher": {"teacher_id": int, "name": str, "email": str},
+    "student_count": int,
+    "summary": {"average_completion_rate": float, "average_score": float, "total_engagement_minutes": float},
+    "assignment_activity": {
+        "has_assignments": bool,
+        "assignment_count": int,
+        "first_assignment_date": date,
+        "last_assignment_date": date,
+        "students_enrolled": int,
+        "students_with_submissions": int,
+        "students_without_submissions": int,
+    },
+}
+OPTIONAL = {
+    *("first_name", "last_name", "profile_image", "classes", "activity_tracking", "summary.total_assessments"),
+    *("summary.completed_assessments", "summary.last_activity_date"),
+}
+NULL = {
+    *("summary.average_score", "activity_tracking.first_login_date", "activity_tracking.last_activity_date"),
+    "activity_tracking.days_since_last_activity",
+}
+NULL_OF_CLASS = {"assignment_activity.first_assignment_date", "assignment_activity.last_assignment_date"}
+
+
+def played(institution: Institution, end: date, count: int) -> list[Day]:
+    """The `count` days that end with `end`, oldest first."""
+    return [institution.on(end - timedelta(days=back)) for back in reversed(range(count))]
+
+
+@pytest.fixture(scope="module")
+def fortnight() -> list[Day]:
+    return played(Institution(500), FRIDAY, 14)
+
+
+def departures(value: Any, shape: Any, path: str = "") -> set[str]:
+    """Where a value is null or absent. Fails where it is not of its shape."""
+    if value is None:
+        return {path}
+    if isinstance(shape, dict):
+        assert value.keys() <= shape.keys(), path
+        inner = [departures(value.get(name), kind, f"{path}.{name}".strip(".")) for name, kind in shape.items()]
+        return set().union(*inner)
+    if isinstance(shape, list):
+        return set().union(*(departures(each, shape[0], path) for each in value))
+    if shape is date:
+        assert date.fromisoformat(value).isoformat() == value, path
+    else:
+        assert type(value) is shape, (path, value)
+    return set()
+
+
+def test_records_have_the_contracts_shape_and_every_absence_occurs(fortnight: list[Day]) -> None:
+    of_students = set().union(*(departures(each, STUDENT) for day in fortnight for each in day.students))
+    assert of_students == OPTIONAL | NULL
+    assert set().union(*(departures(each, CLASS) for day in fortnight for each in day.classes)) == NULL_OF_CLASS
+    assert any(each.get("classes") == [] for day in fortnight for each in day.students)
+
+
+def test_the_numbers_of_a_student_agree(fortnight: list[Day]) -> None:
+    for day in fortnight:
+        for student in day.students:
+            summary, activity = student["summary"], student.get("activity_tracking")
+            total, completed, score = (
+                summary[name] for name in ("total_assignments", "completed_assignments", "average_score")
+            )
+            assert 0 <= completed <= total
+            assert summary["completion_rate"] == (round(100 * completed / total, 2) if total else 0)
+            assert score is None or (0 <= score <= 100 and completed)
+            if activity and activity["has_ever_logged_in"]:
+                last = date.fromisoformat(activity["last_activity_date"])
+                first = activity["first_login_date"]
+                assert student["registration_date"] <= first <= str(last) <= str(day.date)
+                assert activity["days_since_last_activity"] == (day.date - last).days
+                assert activity["assignment_submission_count"] >= completed
+                assert activity["assignment_missing_count"] >= 0 < summary["total_time_minutes"]
+            elif activity:
+                assert (completed, summary["total_time_minutes"]) == (0, 0)
+
+
+def test_the_lists_are_in_order_and_the_counts_of_a_class_agree_with_its_pupils(fortnight: list[Day]) -> None:
+    owner: dict[str, int] = {}
+    for day in fortnight:
+        ids = [each["id"] for each in day.students]
+        classes = {each["class_id"]: each for each in day.classes}
+        assert ids == sorted(set(ids))
+        assert list(classes) == sorted(classes)
+        for student in day.students:  # nobody takes over another's, on another day either
+            for name in (student["email"], student["reference_id"]):
+                assert owner.setdefault(name, student["id"]) == student["id"]
+            assert all(classes[each["class_id"]]["class_status"] for each in student.get("classes", []))
+        for own, record in classes.items():
+            named = sum(own in {e["class_id"] for e in each.get("classes", [])} for each in day.students)
+            silent = sum("classes" not in each for each in day.students)
+            activity = record["assignment_activity"]
+            assert named <= record["student_count"] == activity["students_enrolled"] <= named + silent
+            with_and_without = activity["students_with_submissions"], activity["students_without_submissions"]
+            assert sum(with_and_without) == record["student_count"]
+            if activity["has_assignments"]:
+                first, last = activity["first_assignment_date"], activity["last_assignment_date"]
+                assert record["class_dateadded"] <= first <= last <= str(day.date)
+
+
+def test_the_same_seed_and_day_are_the_same_in_any_order_and_another_seed_is_another_school() -> None:
+    days = [FRIDAY, date(2025, 2, 1), FRIDAY - timedelta(days=1)]
+    forwards, backwards = Institution(60, seed=7), Institution(60, seed=7)
+    assert [forwards.on(day) for day in days] == [backwards.on(day) for day in reversed(days)][::-1]
+    assert Institution(60, seed=8).on(FRIDAY) != forwards.on(FRIDAY)
+
+
+def happenings(before: Day, after: Day) -> set[str]:
+    """What happened overnight."""
+    found = set()
+    old, new = ({each["id"]: each for each in day.students} for day in (before, after))
+    found |= {"a student joins" for own in new.keys() - old if new[own]["registration_date"] == str(after.date)}
+    found |= {"a student leaves" for _ in old.keys() - new}
+    for was, now in ((old[own], new[own]) for own in old.keys() & new):
+        then, summary = was["summary"], now["summary"]
+        facts = {
+            "a student works": summary["total_time_minutes"] > then["total_time_minutes"],
+            "a student changes name": was["name"] != now["name"],
+            "a student is put into classes": was.get("classes") == [] != now.get("classes", []),
+            "a student's completion falls": then["completion_rate"] - summary["completion_rate"] > 20,
+            "a score appears": then["average_score"] is None is not summary["average_score"],
+            "a score goes": summary["average_score"] is None is not then["average_score"],
+            "a field goes": bool(was.keys() - now),
+            "a field comes": bool(now.keys() - was),
+        }
+        found |= {name for name, is_so in facts.items() if is_so}
+    classes = [{each["class_id"]: each for each in day.classes} for day in (before, after)]
+    found |= {"a class opens" for _ in classes[1].keys() - classes[0]}
+    found |= {"a class disappears" for _ in classes[0].keys() - classes[1]}
+    for was, now in ((classes[0][own], classes[1][own]) for own in classes[0].keys() & classes[1]):
+        counts = [each["assignment_activity"]["assignment_count"] for each in (was, now)]
+        facts = {
+            "a class closes": was["class_status"] > now["class_status"],
+            "a roster changes": was["student_count"] != now["student_count"],
+            "an assignment is set": counts[1] > counts[0],
+        }
+        found |= {name for name, is_so in facts.items() if is_so}
+    return found
+
+
+MUST_HAPPEN = {
+    *("a student works", "a student joins", "a student leaves", "a student changes name", "a field goes"),
+    *("a student is put into classes", "a student's completion falls", "a score appears", "a score goes"),
+    *("a field comes", "a class opens", "a class closes", "a class disappears", "a roster changes"),
+    "an assignment is set",
+}
+# The last in a term, over the autumn's week off, in the middle of a term, in the summer holidays.
+ENDS = [date(2026, 10, 25), date(2027, 6, 20), date(2029, 2, 11), date(2026, 8, 23)]
+
+
+@pytest.mark.parametrize("end", daily(ENDS, ENDS[0]))
+def test_everything_happens_in_every_fortnight_of_500_students_on_any_day_it_ends_on(end: date) -> None:
+    """The demo plays the fortnight that ends today, on any today."""
+    days = played(Institution(500), end, 13 + 21)
+    every_night = [happenings(*night) for night in pairwise(days)]
+    listed = [{each["id"] for each in day.students} for day in days]
+    for first in range(21):
+        assert set().union(*every_night[first : first + 13]) >= MUST_HAPPEN, days[first].date
+        window = listed[first : first + 14]
+        left = [(at, gone) for at in range(1, 14) for gone in window[at - 1] - window[at]]
+        assert any(gone in later for at, gone in left for later in window[at:]), "nobody returns"
+
+
+def changed_share(institution: Institution, day: date) -> float:
+    """Percent of the students who changed overnight in more than the days since."""
+    counts = [
+        {
+            each["id"]: each | {"activity_tracking": (each.get("activity_tracking") or {}) | {CLOCK: 0}}
+            for each in own.students
+        }
+        for own in played(institution, day, 2)
+    ]
+    before, after = counts
+    return 100 * sum(before[own] != after[own] for own in before.keys() & after) / len(before)
+
+
+CLOCK = "days_since_last_activity"
+
+
+@pytest.mark.parametrize(
+    ("day", "quiet", "least", "most"),
+    [
+        (FRIDAY, False, 30, 48),
+        (FRIDAY + timedelta(days=1), False, 12, 25),
+        (date(2026, 8, 15), False, 0.1, 10),
+        (FRIDAY, True, 1, 5),
+        (FRIDAY + timedelta(days=1), True, 0.1, 2),
+    ],
+)
+def test_pupils_work_most_in_term_less_at_weekends_and_little_in_holidays_or_a_quiet_school(
+    day: date, quiet: bool, least: float, most: float
+) -> None:
+    assert least < changed_share(Institution(2000, quiet=quiet), day) < most
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_in_term_most_students_are_active_every_week_and_few_struggle(seed: int) -> None:
+    students = Institution(500, seed=seed).on(FRIDAY).students
+    ages = [each.get("activity_tracking", {}).get(CLOCK) for each in students]
+    assert sum(age is not None and age < 7 for age in ages) > 0.8 * 500
+    summaries = [each["summary"] for each in students]
+    struggling = sum((own["average_score"] or 100) < 55 for own in summaries)
+    assert 0.02 * 500 < struggling < 0.10 * 500
+    assert 60 < sum(own["completion_rate"] for own in summaries) / len(summaries) < 85
+
+
+def tables_of(day: Day) -> dict[str, dict[Any, Any]]:
+    """The tracked columns of every table, by key."""
+    tables: dict[str, dict[Any, Any]] = {name: {} for name in SET_OF}
+    for rows in (*map(student_rows, day.students), *map(class_rows, day.classes)):
+        for table, own in rows.items():
+            tables[table] |= own or {}
+    return tables
+
+
+@pytest.mark.parametrize(("students", "nights"), [slow(50, 200), (120, 60), slow(500, 30), slow(5000, 6)])
+@pytest.mark.parametrize("seed", daily([1, 2], 1))
+def test_no_night_looks_like_a_mass_change(students: int, nights: int, seed: int) -> None:
+    """With a margin within what Rollbook holds."""
+    institution = Institution(students, seed=seed)
+    for before, after in pairwise(played(institution, date(2026, 12, 31), nights + 1)):
+        old, new = tables_of(before), tables_of(after)
+        for name, rows in old.items():
+            removed = len(rows.keys() - new[name].keys())
+            assert removed <= max(5, 0.10 * len(rows)), (name, after.date)
+            changed = sum(rows[key] != new[name][key] for key in rows.keys() & new[name].keys())
+            assert changed <= 0.60 * len(rows), (name, after.date)
+
+
+def test_terms_and_holidays_take_turns() -> None:
+    first, last = date(2026, 1, 1), date(2028, 12, 31)
+    found = terms(first, last)
+    assert [name for name, _, _ in found[:3]] == ["Spring 2026", "Summer 2026", "Autumn 2026"]
+    for day in (first + timedelta(days=n) for n in range((last - first).days)):
+        if not is_holiday(day) and day.weekday() < 5:
+            assert sum(begins <= day <= ends for _, begins, ends in found) == 1, day
