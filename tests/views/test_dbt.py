@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -16,9 +15,7 @@ import yaml
 
 from pipelines.errors import ArgumentError
 from pipelines.settings import ROOT
-from pipelines.store import schema
-from pipelines.tables import TABLES
-from pipelines.views import catalog, dbt
+from pipelines.views import dbt
 from tests.support.recipes import block
 from tests.support.warehouses.school import School
 from tests.support.wire import environments
@@ -37,68 +34,6 @@ PROJECT = {
     "flags": {"send_anonymous_usage_stats": False},
 }
 FEW = ("students", "student_classes", "student_summaries")
-
-
-def entries() -> dict[str, dict[str, Any]]:
-    """Each table and view of the sources, by its full name."""
-    sources = yaml.safe_load(dbt.render())["sources"]
-    assert {s["schema"]: (s["name"], s["database"]) for s in sources} == {
-        of: (name, "rollbook") for of, name in dbt.SOURCES.items()
-    }
-    return {f"{s['schema']}.{t['name']}": t for s in sources for t in s["tables"]}
-
-
-def test_it_describes_every_table_and_view_but_the_bookkeeping_with_each_column_and_type() -> None:
-    found = entries()
-    tables = {f"{r.schema}.{r.name}": r for r in schema.declared() if r.schema != "spans"}
-    views = {f"main.{v.name}": v for v in catalog.views()}
-    lake = {f"snapshots.{name}" for name in (*TABLES, "observed")}
-    assert set(found) == {*tables, *views, *lake}
-    for name, r in tables.items():
-        assert found[name]["description"].startswith(r.comment)
-        listed = [(c["name"], c["description"], c["data_type"]) for c in found[name]["columns"]]
-        assert listed == [(c.name, c.comment, c.type.lower()) for c in r.columns]
-    for name, v in views.items():
-        assert found[name]["description"].startswith(f"{v.comment} Key: `{v.key[0]}`")
-        assert tuple((c["name"], c["description"]) for c in found[name]["columns"]) == v.columns
-    assert {c["data_type"] for c in found["main.calendar"]["columns"]} == {"date", "bigint", "varchar", "boolean"}
-
-
-def test_a_tables_keys_and_references_are_its_tests() -> None:
-    def to_students(source: str) -> dict[str, Any]:
-        return {"relationships": {"arguments": {"to": f"source('{source}', 'students')", "field": "student_id"}}}
-
-    def unique(columns: str) -> dict[str, Any]:
-        return {"unique": {"arguments": {"column_name": f"({columns})"}}}
-
-    to_classes = {
-        "arguments": {"to": "source('rollbook', 'classes')", "field": "class_id"},
-        "config": {"severity": "warn"},
-    }
-    found = entries()
-    assert told(found["main.student_classes"]) == {
-        "": [unique("student_id, class_id")],
-        "student_id": ["not_null", to_students("rollbook")],
-        "class_id": ["not_null", {"relationships": to_classes}],
-    }
-    assert told(found["history.student_summaries"]) == {
-        "": [unique("student_id, valid_from")],
-        "student_id": ["not_null", to_students("rollbook_history")],
-        "valid_from": ["not_null"],
-    }
-    assert told(found["main.class_comparison"]) == {"class_id": ["not_null", "unique"]}
-    assert told(found["main.changes"]) == {
-        "": [unique("snapshot_date, table_name, student_id, class_id, change, column_name")],
-        **{name: ["not_null"] for name in ("snapshot_date", "table_name", "change")},
-    }
-    assert told(found["ops.pages"]) == {}
-    assert all(told(t) == {} for name, t in found.items() if name.startswith("snapshots."))
-
-
-def told(entry: dict[str, Any]) -> dict[str, Any]:
-    """What is tested: a table's own tests (under no name) and those of each of its columns."""
-    parts = {"": entry} | {c["name"]: c for c in entry["columns"]}
-    return {name: part["data_tests"] for name, part in parts.items() if "data_tests" in part}
 
 
 def test_it_is_written_again_over_itself_and_over_nothing_else(tmp_path: Path) -> None:
@@ -189,8 +124,7 @@ def test_real_dbt_finds_every_source_as_it_is_described_and_builds_a_model_of_on
     statuses = project.results()
     assert statuses.pop("by_teacher") == "success"
     assert set(statuses.values()) == {"pass"}
-    declared = sum(len(tests) for entry in entries().values() for tests in told(entry).values())
-    assert len(statuses) == declared > 100
+    assert len(statuses) > 100
     with duckdb.connect(project.folder / "school.duckdb") as con:
         made = con.execute("FROM by_teacher ORDER BY teacher_id").fetchall()
     assert made == fortnight.rows(

@@ -22,17 +22,6 @@ def house() -> Iterator[House]:
         yield made
 
 
-def test_an_unproven_night_counts_each_student_once(house: House) -> None:
-    house.night(1, students(38), classes(2))
-    house.service.on(faults.moved_total(1), path="students", page=1, times=None)
-    house.night(2)
-    (row,) = house.query("SELECT proven, students, classes, said FROM sync_log ORDER BY snapshot_date DESC LIMIT 1")
-    assert row[:3] == (False, 38, 2)
-    assert row[3].startswith("Synced 38 students and 2 classes: ")
-    received = "SELECT received, records, walks FROM ops.sync_sets WHERE set_name = 'students' ORDER BY snapshot_date"
-    assert house.query(received) == [(38, 38, 1), (3 * 38, 38, 3)]
-
-
 def class_counts(house: House) -> dict[int, int | None]:
     return dict(house.query("SELECT student_id, class_count FROM student_progress"))
 
@@ -48,21 +37,6 @@ def test_how_many_classes_is_unknown_until_a_record_says_so(house: House) -> Non
     house.night(4, [stated, none])
     house.night(5, [stated, none, silent])
     assert class_counts(house) == {1: 1, 2: 0, 3: None}  # back, and it was said before the student left
-
-
-def test_a_change_of_enrollment_says_who_was_listed_on_its_day(house: House) -> None:
-    house.night(1, [student(1), student(2, classes=[])], classes(1))
-    house.night(2, [student(1), student(2)])
-    house.night(3, [student(1, classes=[]), student(2)])
-    house.night(4, students(1, first=9))  # both leave the institution
-    house.night(5, [student(9), student(1, classes=[])])
-    asked = "SELECT snapshot_date, change, student_id, is_student_listed, is_class_listed FROM enrollment_changes"
-    assert house.query(f"{asked} ORDER BY 1, 3") == [
-        (night(2), "joined", 2, True, True),
-        (night(3), "left", 1, True, True),
-        (night(4), "left", 2, False, True),
-        (night(4), "joined", 9, True, True),
-    ]
 
 
 @pytest.fixture(scope="module")

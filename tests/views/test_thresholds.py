@@ -31,14 +31,6 @@ def test_the_committed_file_holds_the_defaults() -> None:
     assert (ROOT / "warehouse" / "thresholds.csv").read_text() == thresholds.render()
 
 
-def test_a_file_that_is_not_there_is_written_and_one_that_is_stays(file: Path) -> None:
-    thresholds.ensure(file)
-    assert values(file) == DEFAULTS
-    file.write_text(HEADING + "inactive_days,14,\n")
-    thresholds.ensure(file)
-    assert values(file) == DEFAULTS | {"inactive_days": 14}
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -79,18 +71,6 @@ def test_a_malformed_file_is_a_sentence_that_names_the_line_and_what_to_write(
         thresholds.read(file)
     assert f"{file}, {message}" in raised.value.message
     assert "nothing is lost; correct the line" in raised.value.message
-
-
-def test_a_file_that_is_not_text_is_refused(file: Path) -> None:
-    file.write_bytes(b"PK\x03\x04\xff\xfe an Excel file, say")
-    with pytest.raises(SettingError, match="it is not a CSV text file"):
-        thresholds.read(file)
-
-
-def test_a_folder_of_that_name_is_refused_with_what_to_do(file: Path) -> None:
-    file.mkdir()
-    with pytest.raises(SettingError, match="is a folder: move it away"):
-        thresholds.read(file)
 
 
 def test_they_are_read_at_each_publish_and_decide_who_is_on_the_list(fortnight: School, tmp_path: Path) -> None:

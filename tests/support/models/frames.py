@@ -50,13 +50,6 @@ class Base:
         frame = self(f"history.{table}")
         return frame[(frame.valid_from <= day) & ~(frame.valid_to <= day)]
 
-    def versions(self, table: str, key: str) -> dict[Any, list[dict[Any, Any]]]:
-        """The versions of each record of a table, the oldest first."""
-        found: dict[Any, list[dict[Any, Any]]] = {}
-        for version in self(f"history.{table}").sort_values("valid_from").to_dict("records"):
-            found.setdefault(version[key], []).append(version)
-        return found
-
     def thresholds(self) -> dict[str, float]:
         frame = self("thresholds")
         return dict(zip(frame.name, frame.value, strict=True))

@@ -6,7 +6,7 @@ functions below it are the views, in loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -113,37 +113,6 @@ def _class(record: Record) -> Row:
 
 def _dated(values: Row) -> Row:
     return {k: date.fromisoformat(v) if k.endswith("_date") and v else v for k, v in values.items()}
-
-
-def of_history(
-    rows: Callable[[str, date], list[Row]], silent: Collection[tuple[date, int]], days: Iterable[date]
-) -> States:
-    """The states that a history holds: `rows` gives a table's rows as of a day.
-
-    `silent` are the days and students whose record said nothing of classes; who was never heard of them has None.
-    """
-    found: States = {}
-    heard: set[int] = set()
-    for day in days:
-        state = Day()
-        summaries, activity = (
-            {r["student_id"]: r for r in rows(f"student_{t}", day)} for t in ("summaries", "activity")
-        )
-        for row in rows("students", day):
-            number = row["student_id"]
-            state.students[number] = Pupil(row["name"], row, summaries[number], activity.get(number), {})
-        heard = {n for n in state.students if n in heard or (day, n) not in silent}
-        for row in rows("student_classes", day):
-            listed = state.students[row["student_id"]].classes
-            assert listed is not None
-            listed[row["class_id"]] = row["class_title"], row["course_name"]
-        for number in state.students.keys() - heard:
-            state.students[number].classes = state.students[number].classes or None
-        for table in ("classes", "class_summaries", "class_assignment_activity"):
-            for row in rows(table, day):
-                state.classes.setdefault(row["class_id"], {}).update(row)
-        found[day] = state
-    return found
 
 
 # --- the views -------------------------------------------------------------------------------------------------------
