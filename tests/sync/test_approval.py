@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import ArgumentError, HeldError
-from pipelines.landing.manifest import Hold, Verdict
+from pipelines.errors import ArgumentError
+from pipelines.landing.manifest import Verdict
 from tests.support.nights import Expected, House, folder, night
 from tests.support.records import classes, students
-from tests.support.tiers import daily
 from tests.support.warehouses.holds import first_night, is_held
-from tests.support.wire import faults
 from tests.support.wire.service import Service
 
 
@@ -45,17 +43,6 @@ def test_of_two_held_landings_the_later_is_approved(house: House, held: Expected
     house.approve()
     assert [m.verdict for m in house.landings(night(2))] == [Verdict.HELD, Verdict.APPROVED]
     assert house.tables() == held.night(2, students(3), house.service.classes).tables()
-
-
-@pytest.mark.slow
-def test_a_failed_sync_after_a_held_one_leaves_it_to_be_approved(house: House, held: Expected) -> None:
-    house.service.on(faults.refused(), path="students")
-    with pytest.raises(Exception, match="refused"):
-        house.sync()
-    house.service.requests.clear()
-    house.approve()
-    assert house.service.requests == []
-    assert house.tables() == held.night(2, students(2), house.service.classes).tables()
 
 
 def test_a_later_good_sync_supersedes_what_was_held(house: House, held: Expected) -> None:
@@ -98,35 +85,3 @@ def test_a_held_night_may_be_approved_after_later_nights(house: House, held: Exp
     assert house.tables() == first.night(3, students(12), one).tables()
     house.approve(night(2))
     assert house.tables() == held.night(2, students(2), one).night(3, students(12), one).tables()
-
-
-@pytest.mark.parametrize(
-    "how", daily(["another night was approved first", "the settings changed"], "the settings changed")
-)
-def test_a_held_night_that_is_not_a_landslide_any_more_is_still_approved(
-    house: House, held: Expected, how: str
-) -> None:
-    over = {}
-    if how == "the settings changed":
-        over = {"hold_removed_percent": 100}
-    else:
-        is_held(house, 3, students(2))
-        house.approve(night(3))
-    done = house.approve(night(2), over=over)
-    assert done.manifest.verdict is Verdict.APPROVED
-    held.night(2, students(2), house.service.classes)
-    if not over:
-        held.night(3, students(2), house.service.classes)
-    assert house.tables() == held.tables()
-
-
-@pytest.mark.usefixtures("held")
-def test_a_held_landing_that_is_judged_again_is_still_held(house: House) -> None:
-    """A verdict is made once: running a stage again, even under other settings, does not change it (G4)."""
-    (landed,) = house.landings(night(2))
-    for over in ({}, {"hold_removed_percent": 100}):
-        rollbook = house.rollbook(**over)
-        with rollbook.writer(), pytest.raises(HeldError) as caught:
-            rollbook.snapshot(landed)
-        assert caught.value.report == Hold(reason=landed.reason, counts=landed.counts)
-        assert house.landings(night(2)) == [landed]

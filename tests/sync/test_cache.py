@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from pipelines.errors import HeldError, KeyRefusedError, OtherInstitutionError, ServiceError
+from pipelines.errors import HeldError, ServiceError
 from pipelines.landing.manifest import Verdict
 from tests.support.nights import House, folder
 from tests.support.records import classes, student, students
@@ -49,35 +49,10 @@ def test_a_sync_within_minutes_of_a_complete_one_only_checks_the_key(caching: Ho
     assert len(caching.landings(done.manifest.snapshot_date)) == 1
 
 
-def test_a_key_that_is_wrong_by_now_fails_within_these_minutes_too(caching: House) -> None:
-    school = caching.service.school
-    caching.service.school = {**school, "id": 42}
-    with pytest.raises(OtherInstitutionError):
-        later(caching, 1).sync()
-    caching.service.school, caching.service.key = school, "a-new-key"
-    with pytest.raises(KeyRefusedError):
-        later(caching, 1).sync()
-
-
 def test_after_that_time_or_when_told_so_it_asks_again(caching: House) -> None:
     assert later(caching, 1).sync(fresh=True).manifest.landing == 2
     assert later(caching, 5).sync().manifest.landing == 3
     assert name(caching) == "Another"
-
-
-def test_no_minutes_ask_every_time(caching: House) -> None:
-    assert caching.sync(over={"cache_minutes": 0}).manifest.landing == 2
-
-
-@pytest.mark.slow
-def test_what_a_later_clock_fetched_does_not_count_as_a_fetch_now(caching: House) -> None:
-    later(caching, 2).sync(fresh=True)
-    assert later(caching, -1).sync().manifest.landing == 3
-
-
-def test_another_day_is_asked_for(caching: House) -> None:
-    caching.at(2)
-    assert caching.sync().manifest.snapshot_date > caching.rollbook().raw.days()[0]
 
 
 @pytest.mark.slow
@@ -99,22 +74,3 @@ def test_what_failed_or_was_held_is_asked_for_again(caching: House) -> None:
     with pytest.raises(HeldError):
         later(caching, 1).sync()
     assert asked(caching) > before
-
-
-@pytest.mark.slow
-def test_what_was_discarded_is_asked_for_again(caching: House) -> None:
-    rollbook = caching.rollbook()
-    with rollbook.writer():
-        rollbook.raw.discard(rollbook.raw.manifests()[0], "a test", caching.now)
-    assert later(caching, 1).sync().manifest.landing == 2
-
-
-def test_details_that_were_just_fetched_are_not_fetched_again(caching: House) -> None:
-    caching.service.students[1] = student(2, name="Another, too")
-    caching.sync(details="changed")
-    assert [r.path for r in caching.service.requests if r.path.startswith("student/")] == ["student/1", "student/2"]
-    before = asked(caching)
-    later(caching, 1).sync(details="all")
-    fetched = [r.path for r in caching.service.requests[before:] if r.path.startswith("student/")]
-    assert fetched == [f"student/{n}" for n in range(3, 21)]
-    assert caching.query("SELECT COUNT(*) FROM student_details") == [(20,)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import duckdb
 import pytest
 
 from pipelines.errors import HeldError
@@ -38,11 +37,6 @@ def tonight(house: House, number: int, records: Records, details: str) -> list[s
 
 def payloads(house: House) -> dict[int, str]:
     return dict(house.query("SELECT student_id, payload FROM student_details"))
-
-
-def test_no_details_are_fetched_unless_asked_for(house: House) -> None:
-    assert tonight(house, 1, students(4), "none") == []
-    assert payloads(house) == {}
 
 
 def test_all_are_fetched_in_order_and_kept_whole(house: House) -> None:
@@ -89,15 +83,6 @@ def test_silence_refusal_and_the_clock_are_not_a_change(house: House) -> None:
     clock = within("activity_tracking", days_since_last_activity=77)
     quiet = [student(1, classes=MISSING, activity_tracking=None), student(2, email=None), student(3, **clock)]
     assert tonight(house, 2, [*quiet, *students(7, first=10)], "changed") == []
-
-
-@pytest.mark.slow
-def test_a_column_declared_since_is_not_a_change_of_anybody(house: House) -> None:
-    tonight(house, 1, students(4), "none")
-    with duckdb.connect(house.published) as con:
-        con.execute("DROP TABLE IF EXISTS main.student_activity")
-        con.execute("ALTER TABLE main.students DROP COLUMN profile_image")
-    assert tonight(house, 2, [*students(3), student(4, name="Pupil Renamed")], "changed") == ["student/4"]
 
 
 def test_each_failure_costs_one_record(house: House) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -132,72 +131,6 @@ def test_the_walk_and_flattening_read_the_same_ids(made: tuple[str, list[bytes]]
 
 
 # --- record by record ------------------------------------------------------------------------------------------------
-
-IDS: list[tuple[bytes, int | None]] = [
-    (b"5", 5),
-    (b"5.0", 5),
-    (b"50e-1", 5),
-    (b"5.5", None),
-    (b"0", None),
-    (b"-5", None),
-    (b"0.0", None),
-    (b"9007199254740991.0", 2**53 - 1),
-    (b"9007199254740992.0", None),
-    (b"9223372036854775807", 2**63 - 1),
-    (b"9223372036854775808", None),
-    (b"1e400", None),
-    (b"9" * 5000, None),
-    (b"true", None),
-    (b'"5"', None),
-    (b"null", None),
-    (b"[5]", None),
-]
-# What may be beside the id, and make the record one that cannot be read.
-BESIDE: dict[str, bytes] = {
-    "nothing": b"",
-    "half a surrogate pair": rb',"name":"Anna \ud83d"',
-    "half a surrogate pair in a key": rb',"na\udc4dme":"Anna"',
-    "not UTF-8": b',"name":"Anna \xff"',
-    "a number beyond all bounds": b',"n":1e400',
-    "more digits than a number has": b',"n":' + b"9" * 5000,
-    "lists in lists": b',"n":' + b"[" * 5000 + b"]" * 5000,
-    "lists in lists, not too many for a parser": b',"n":' + b"[" * 500 + b"]" * 500,
-    "another id before it": b"",
-}
-
-
-@pytest.mark.parametrize("beside", BESIDE)
-@pytest.mark.parametrize(("written", "found"), IDS)
-def test_an_id_is_the_same_to_both_whatever_is_beside_it(written: bytes, found: int | None, beside: str) -> None:
-    before = b'"id":"x",' if beside == "another id before it" else b""
-    record = b'{%s"id":%s%s}' % (before, written, BESIDE[beside])
-    body = page(encode(student(98)), record, encode(student(99)))
-    assert by_the_walk("students", body) == [98, found, 99]
-    assert in_order(by_flattening("students", body)) == in_order([98, found, 99])
-
-
-@pytest.mark.parametrize("depth", [65, 500, 950, 970, 980, 990, 1000, 5000, 100_000])
-def test_a_record_nested_without_end_costs_itself_alone_from_wherever_it_is_read(depth: int) -> None:
-    """How deep a parser gets depends on how deep its caller is: what is refused does not."""
-    odd = encode(student(2)).replace(b'"is_registered"', b'"deep":%s,"is_registered"' % (b"[" * depth + b"]" * depth))
-    body = page(encode(student(1)), odd, encode(student(3)))
-
-    def deeper(frames: int) -> tuple[Any, ...]:
-        if frames:
-            return deeper(frames - 1)
-        (batch,) = flatten("students", [landed_as("students", body)])
-        rejects = [(r.id, r.position, r.reason) for r in batch.rejects]
-        return by_the_walk("students", body), batch.tables["students"]["student_id"].to_pylist(), rejects
-
-    for frames in (0, 100, 400):
-        assert deeper(frames) == ([1, 2, 3], [1, 3], [(2, 2, "it is nested more than 64 levels deep")])
-
-
-def test_a_record_nested_as_deep_as_may_be_is_taken() -> None:
-    odd = encode(student(2)).replace(b'"is_registered"', b'"deep":%s,"is_registered"' % (b"[" * 63 + b"]" * 63))
-    (batch,) = flatten("students", [landed_as("students", page(odd))])
-    assert batch.tables["students"]["student_id"].to_pylist() == [2]
-    assert [(d.field, d.type) for d in batch.drift] == [("deep", "array")]
 
 
 # --- three nights ----------------------------------------------------------------------------------------------------

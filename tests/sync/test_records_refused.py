@@ -201,21 +201,6 @@ def test_one_endless_text_costs_its_record_and_fills_nothing(over: Record, reaso
         assert max(len(m.encode()) for (m,) in house.query("SELECT field FROM ops.drift") or [("",)]) < 200
 
 
-@pytest.mark.slow
-def test_texts_as_long_as_may_be_are_kept_in_any_number(house: House) -> None:
-    longest = "\U0001f44d" * 65_536
-    begin(house, [student(i, **dict.fromkeys(("name", "first_name", "last_name"), longest)) for i in range(1, 101)])
-    assert house.query("SELECT COUNT(*), MIN(LENGTH(name)) FROM students") == [(100, 65_536)]
-
-
-def test_one_endless_detail_costs_one_detail(house: House) -> None:
-    house.service.students = students(9)
-    house.service.details[5] = {"id": 5, "essay": "N" * LONG}
-    house.at(1).sync(details="all")
-    assert house.query("SELECT student_id FROM student_details ORDER BY 1") == [(i,) for i in range(1, 10) if i != 5]
-    assert house.query("SELECT set_name, id, reason FROM ops.rejects") == [("details", 5, "it is longer than 4 MB")]
-
-
 def test_a_refused_record_found_by_search_is_not_a_removal(house: House) -> None:
     """The walk slipped, and what the search found of the student cannot be read: what was known stays."""
     begin(house, students(8))

@@ -6,15 +6,12 @@ landing would fail every night, and so would a rebuild.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 import pytest
 
-from pipelines.errors import ContractChangedError
 from tests.support.nights import Expected, House, new_house, night
-from tests.support.records import Record, classes, school_class, student, students
+from tests.support.records import Record, classes, student, students
 from tests.support.tiers import daily
 from tests.support.warehouses.begun import begin
 from tests.support.wire import faults
@@ -90,44 +87,6 @@ def test_two_refused_copies_refuse_the_record(house: House) -> None:
 
 
 @pytest.mark.slow
-def test_a_record_twice_on_the_very_first_night_and_on_a_full_page(house: House) -> None:
-    """A service that lists a student once for each of two schools, and counts students."""
-    house.service.cap = 4
-    house.service.on(faults.records(lambda data: [*data[:-1], data[0], data[-1]][:4]), path="students", page=1)
-    house.service.on(faults.records(lambda data: [student(4), *data[:-1]]), path="students", page=2)
-    house.service.on(faults.records(lambda data: [student(8), *data]), path="students", page=3)
-    house.at(1).sync()
-    assert house.query("SELECT received, repeated, proven FROM ops.sync_sets WHERE set_name = 'students'") == [
-        (10, 1, True)
-    ]
-    house.at(2).sync()
-    expected = Expected().night(1, students(9), classes(2)).night(2, students(9), classes(2))
-    assert_sound(house, expected, nights=2)
-
-
-@pytest.mark.slow
-def test_a_class_twice_on_a_page_is_a_class_once(house: House) -> None:
-    house.service.on(faults.records(twice(school_class(501, class_title="Renamed"))), path="classes", times=None)
-    expected = Expected()
-    for number in (1, 2, 3):
-        house.at(number).sync()
-        expected.night(number, students(9), [school_class(501, class_title="Renamed"), school_class(502)])
-    assert_sound(house, expected, nights=3)
-
-
-@pytest.mark.slow
-def test_a_record_twice_in_a_search_that_found_it_is_a_record_once(house: House) -> None:
-    begin(house)
-    house.service.on(faults.records(lambda data: [s for s in data if s["id"] != 5]), path="students")
-    house.service.on(faults.stated(total_count=8), path="students")
-    house.service.on(faults.records(twice(BROKEN, RENAMED)), path="students", search=True, times=None)
-    house.at(2).sync()
-    assert house.query("SELECT slipped, proven FROM ops.syncs ORDER BY snapshot_date") == [(0, True), (1, True)]
-    shown = [RENAMED if s["id"] == 5 else s for s in students(9)]
-    assert_sound(house, Expected().night(1, students(9), classes(2)).night(2, shown, classes(2)), nights=2)
-
-
-@pytest.mark.slow
 def test_a_record_on_two_pages_proves_nothing_and_fails_nothing(house: House) -> None:
     house.over = {"walks": 2}
     house.service.cap = 4
@@ -140,49 +99,3 @@ def test_a_record_on_two_pages_proves_nothing_and_fails_nothing(house: House) ->
         expected.night(number, shown, classes(2), unproven=["students"])
     assert house.query("SELECT proven FROM ops.syncs WHERE snapshot_date > DATE '2026-11-20'") == [(False,)] * 2
     assert_sound(house, expected, nights=3)
-
-
-@pytest.mark.slow
-def test_several_landings_of_a_day_with_copies_in_them_add_up(house: House) -> None:
-    house.over = {"walks": 1}
-    house.service.on(faults.records(twice(RENAMED)), path="students")
-    house.at(1).sync()
-    house.service.on(faults.records(twice(BROKEN, student(5))), path="students")
-    house.sync()
-    house.service.on(faults.moved_total(1), path="students")
-    house.service.on(faults.records(twice(RENAMED)), path="students")
-    house.sync()
-    expected = Expected().night(1, students(9), classes(2)).night(1, students(9), classes(2))
-    shown = [RENAMED if s["id"] == 5 else s for s in students(9)]
-    expected.night(1, shown, classes(2), unproven=["students"])
-    house.at(2).sync()
-    assert_sound(house, expected.night(2, students(9), classes(2)), nights=2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
-def test_no_page_that_a_service_can_make_up_trips_a_check(house: House, seed: int) -> None:
-    """Copies, refused copies, ids that cannot be read, totals that fit or do not: green every night, and as rebuilt."""
-    rng = random.Random(seed)
-    house.over = {"walks": 2, "hold_removed_percent": 100, "hold_changed_percent": 100}
-
-    def mix(data: list[Record]) -> list[Record]:
-        def copy(record: Record) -> Record:
-            return rng.choice(
-                [record, {**record, "name": "Pupil Renamed"}, {**record, "email": None}, {**record, "id": "none"}]
-            )
-
-        return [c for record in data for c in [record, *(copy(record) for _ in range(rng.choice([0, 0, 0, 1, 2])))]]
-
-    for number in range(1, 5):
-        house.service.students = rng.sample(students(12), 10)
-        if number > 1:
-            house.service.on(faults.records(mix), path="students", search=None, times=None)
-        for _ in range(rng.choice([1, 2])):
-            with suppress(ContractChangedError):  # which is raised before anything is made of the landing
-                house.at(number).sync()
-        house.service.mend()
-        assert {rule: found for rule, found in house.examined().items() if found} == {}
-    tables = house.tables()
-    house.rollbook().rebuild()
-    assert house.tables() == tables

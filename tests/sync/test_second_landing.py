@@ -10,7 +10,7 @@ from pipelines.errors import HeldError
 from pipelines.landing.manifest import Verdict
 from tests.support.nights import House, new_house, night
 from tests.support.records import Records, classes, student, students
-from tests.support.warehouses.holds import first_night, is_held
+from tests.support.warehouses.holds import first_night
 from tests.support.wire import faults
 
 
@@ -75,17 +75,6 @@ def test_a_record_that_was_absent_earlier_on_the_day_and_is_then_refused_stays_a
             expected.night(2, listed, house.service.classes, refused=bad)
             assert house.tables() == expected.tables()
         assert rows_changed(house) == (0, 0, 0)
-
-
-def test_a_landing_of_an_earlier_day_is_counted_by_what_it_changes_for_readers(house: House) -> None:
-    """Approved after the next day's sync, it changes the history only: what is current is the next day's."""
-    expected = first_night(house, students(30))
-    is_held(house, 2, students(20))
-    house.night(3, students(30))
-    held = house.approve(night(2)).manifest
-    assert [(c.added, c.changed, c.removed) for c in held.counts] == [(0, 0, 0)] * len(held.counts)
-    expected.night(2, students(20), house.service.classes).night(3, students(30), house.service.classes)
-    assert house.tables() == expected.tables()
 
 
 def test_a_landing_whose_sync_was_killed_before_its_verdict_is_decided_by_the_next_writer(house: House) -> None:

@@ -15,7 +15,6 @@ import pytest
 from pipelines.errors import DamagedError
 from pipelines.sync import always
 from tests.support.nights import Expected, House, night
-from tests.support.processes.machines import left_over
 from tests.support.records import classes, students
 from tests.support.warehouses.recovery import COUNT, recovered
 
@@ -59,33 +58,6 @@ def test_a_truncated_parquet_file_is_made_again_by_the_next_sync(house: House, e
     assert file.read_bytes() == whole
 
 
-@pytest.mark.parametrize("whole", [0, 100], ids=["all of it", "all but its end"])
-def test_a_parquet_file_damaged_at_its_full_length_is_found_when_read_and_made_again_by_the_next_sync(
-    house: House, expected: Expected, whole: int
-) -> None:
-    """Its length says nothing, so it is found when it is read: here by a rebuild from the snapshots."""
-    house.sync()
-    file = part(house, "students")
-    content = file.read_bytes()
-    kept = len(content) - 8 - int.from_bytes(content[-8:-4], "little") if whole else len(content)
-    file.write_bytes(os.urandom(kept) + content[kept:])
-    before = house.state()["rollbook.duckdb"]
-    book = house.rollbook()
-    with book.writer(), pytest.raises(DamagedError) as refused:
-        book.merge(full_refresh=True)
-    assert refused.value.message == (
-        f"The snapshots of {night(2)} were damaged and have been removed. Run `rollbook sync` (or wait for the night):"
-        " it makes them again from what raw/ still holds"
-    )
-    assert house.state()["rollbook.duckdb"] == before
-    recovered(house, expected)
-    assert file.read_bytes() == content
-    with book.writer():
-        book.merge(full_refresh=True)
-        book.publish()
-    assert house.tables() == expected.tables()
-
-
 def gone(content: bytes) -> bytes:
     return b""
 
@@ -120,26 +92,6 @@ def test_a_damaged_published_file_is_made_again_by_the_next_sync(
         house.lose_kept()
     house.published.write_bytes(damage(house.published.read_bytes()))
     recovered(house, expected)
-
-
-@pytest.mark.parametrize("damage", [torn, scratched])
-def test_a_worn_disk_under_the_published_file_is_said_and_made_good_by_the_next_sync(
-    house: House, expected: Expected, damage: Callable[[bytes], bytes]
-) -> None:
-    """Size and time are as they were, so the damage shows only when it is read."""
-    before = house.published.stat()
-    content = damage(house.published.read_bytes())
-    with house.published.open("r+b") as file:
-        file.write(content)
-    os.utime(house.published, ns=(before.st_atime_ns, before.st_mtime_ns))
-    try:
-        house.sync()
-    except DamagedError as error:
-        assert "rollbook.duckdb was damaged. Run `rollbook sync`" in error.message
-        assert house.query("SELECT COUNT(*) FROM students") == [(COUNT,)]  # readers have the one before meanwhile
-        house.sync()
-    assert house.tables() == expected.tables()
-    assert left_over(house.warehouse) == []
 
 
 @pytest.mark.parametrize("file", ["manifest.json", "bodies.zst", "pages.jsonl"])

@@ -20,7 +20,6 @@ from dagster._core.definitions.freshness_evaluator import FRESHNESS_EVALUATORS_B
 from dagster._core.loader import LoadingContextForTest
 from dagster._utils.schedules import schedule_execution_time_iterator
 
-from pipelines import cron
 from pipelines.landing.manifest import Verdict
 from tests.support.graph import EXAMPLE, loaded
 from tests.support.nights import new_house
@@ -59,20 +58,6 @@ def run_at(module: ModuleType, tick: datetime) -> Any:
 
 
 # --- the schedule ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("zone", [BERLIN, NEW_YORK, "Australia/Sydney", "UTC"])
-@pytest.mark.parametrize("line", [*LINES, "0 */6 * * *", "15 2 * * 1-5", "0 * * * *"])
-def test_our_own_reading_of_the_cron_line_is_the_schedulers(zone: str, line: str) -> None:
-    start = datetime(2026, 9, 1, 12, 30, tzinfo=UTC)
-    wanted = dagster_ticks(line, zone, start, 240)
-    mine = takewhile(lambda t: t < start + timedelta(days=240), cron.ticks(line, ZoneInfo(zone), start))
-    assert [t.astimezone(UTC) for t in mine] == wanted
-    for tick in wanted[::7]:
-        late = (timedelta(0), timedelta(seconds=59), timedelta(seconds=-1))
-        found = [cron.last_tick(line, ZoneInfo(zone), tick + by).astimezone(UTC) for by in late]
-        assert found[:2] == [tick, tick]
-        assert found[2] < tick
 
 
 @pytest.mark.parametrize(("zone", "change", "line"), CHANGES)
@@ -173,49 +158,6 @@ def test_the_published_file_is_green_while_nights_come_and_red_when_one_is_misse
         assert fresh.at(missed + timedelta(hours=20)) == "FAIL"
         fresh.published(missed + timedelta(hours=21))
         assert fresh.at(missed + timedelta(hours=21, minutes=1)) == "PASS"
-
-
-def test_a_night_is_red_from_two_hours_after_its_time_on() -> None:
-    with graph(BERLIN) as module, dg.DagsterInstance.ephemeral() as instance:
-        fresh = Freshness(module, instance)
-        fresh.published(datetime(2026, 11, 20, 2, 16, tzinfo=ZoneInfo(BERLIN)))
-        assert fresh.at(datetime(2026, 11, 21, 4, 14, 59, tzinfo=ZoneInfo(BERLIN))) == "PASS"
-        assert fresh.at(datetime(2026, 11, 21, 4, 15, 1, tzinfo=ZoneInfo(BERLIN))) == "FAIL"
-
-
-@pytest.mark.parametrize(
-    ("line", "deadline", "grace", "slack"),
-    [
-        ("15 2 * * *", "15 4 * * *", "2:00:00", "1:00:00"),
-        ("30 23 * * *", "30 1 * * *", "2:00:00", "1:00:00"),
-        ("30 23 * * 1-5", "30 1 * * 2,3,4,5,6", "2:00:00", "1:00:00"),
-        ("15 2 * * mon-fri", "15 4 * * mon-fri", "2:00:00", "1:00:00"),
-        ("0 */6 * * *", "0 2,8,14,20 * * *", "2:00:00", "1:00:00"),
-        ("0 */2 * * *", "0 1,3,5,7,9,11,13,15,17,19,21,23 * * *", "1:00:00", "1:00:00"),
-        ("0 * * * *", "30 * * * *", "0:30:00", "0:30:00"),
-        ("*/30 * * * *", "15,45 * * * *", "0:15:00", "0:15:00"),
-        ("15 2 1 * *", "15 4 1 * *", "2:00:00", "1:00:00"),
-        ("30 23 1 * *", None, "2:00:00", "1:00:00"),  # no line says: the day after the first
-        ("* * * * *", None, "0:10:00", "0:00:00"),
-    ],
-)
-def test_any_cron_line_has_its_deadline(line: str, deadline: str | None, grace: str, slack: str) -> None:
-    due = cron.due(line)
-    assert (due.deadline, str(due.grace), str(due.slack)) == (deadline, grace, slack)
-    with graph("UTC", line) as module:
-        policy = module.defs.resolve_asset_graph().get(PUBLISHED).freshness_policy_or_from_metadata
-    if deadline is None:
-        assert policy == dg.FreshnessPolicy.time_window(fail_window=due.gap + due.grace)
-    else:
-        assert policy == dg.FreshnessPolicy.cron(deadline, due.grace + due.slack, "UTC")
-
-
-@pytest.mark.parametrize(
-    "line", ["", "* * * *", "61 2 * * *", "15 2 * * * *", "@daily", "0 0 L * *", "0 0 * * 5L", "0 0 * * 1#2", "2:15"]
-)
-def test_a_line_that_dagster_might_read_otherwise_is_refused(line: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - settings name the line and what to write
-        cron.check(line)
 
 
 # --- the clock itself ------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from pipelines.errors import ExpiredError
@@ -80,25 +79,6 @@ def test_where_expired_days_would_be_lost_a_sync_lands_fails_and_says_so(house: 
     assert house.tables() == left.night(10, house.service.students, classes(4)).tables()
 
 
-def test_a_backup_of_the_published_files_is_recognised_however_old_it_is(
-    house: House, expired: Expected, tmp_path: Path
-) -> None:
-    shutil.copytree(house.warehouse / "published", tmp_path / "backup")
-    newest = house.published.readlink()
-    for _ in range(14):
-        house.at(8).sync(fresh=True)
-    house.at(9)
-    delete(house)
-    house.lose_kept()
-    with pytest.raises(ExpiredError, match="Restore rollbook.duckdb, published/ and private/ from the same backup"):
-        house.sync()
-    shutil.copytree(tmp_path / "backup", house.warehouse / "published", dirs_exist_ok=True)
-    house.published.symlink_to(newest)
-    house.at(10).sync()
-    days = house.query("SELECT snapshot_date FROM spans.days ORDER BY 1")
-    assert days == [(night(number),) for number in range(1, 11)]
-
-
 def test_without_the_warehouse_s_key_no_file_can_be_proven_to_be_its_own(house: House, expired: Expected) -> None:
     shutil.rmtree(house.warehouse / "private")
     before = house.published.read_bytes()
@@ -123,24 +103,6 @@ def test_readers_get_the_newest_kept_file_which_is_no_longer_rotated_away(house:
 
 
 # --- retention -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_refused_records_of_expired_days_are_in_no_file_any_more(house: House) -> None:
-    house.service.students = [*LISTED, student(101, email=None, name="Zebedee Canary")]
-    house.sync()
-    house.service.students = LISTED
-    house.over = {"keep_days": 2}
-    for number in range(5, 9):
-        house.at(number).sync()
-    files = [house.published, *house.rollbook().warehouse.kept()]
-    assert len(files) == 4
-    for file in files:
-        with duckdb.connect(str(file), read_only=True) as con:
-            assert con.execute("SELECT COUNT(*) FROM ops.rejects").fetchall() == [(0,)]
-    assert house.query("SELECT rejected FROM ops.syncs ORDER BY snapshot_date")[3] == (1,)
-    house.sync()  # and the kept files are still Rollbook's own
-    assert not (house.warehouse / "build" / "altered").exists()
 
 
 def test_retention_counts_back_from_the_newest_counted_day_not_from_a_clock(house: House) -> None:

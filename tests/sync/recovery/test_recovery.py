@@ -12,21 +12,16 @@ import duckdb
 import pytest
 
 from pipelines.errors import (
-    BehindError,
     CheckError,
-    ContractChangedError,
-    DamagedError,
     HeldError,
     LostError,
     RollbookError,
 )
 from pipelines.flatten import shapes
 from pipelines.landing.manifest import Verdict
-from pipelines.operations.diff import diff
 from pipelines.sync import always
 from pipelines.tables import TABLES
 from tests.support.nights import Expected, House, night
-from tests.support.processes.commands import program
 from tests.support.records import classes, school_class, students
 from tests.support.tiers import daily
 from tests.sync.recovery.losses import (
@@ -66,17 +61,6 @@ def test_a_record_that_a_search_finds_is_not_removed_whatever_happened_to_the_pu
     assert house.tables() == expected.night(4, LISTED, classes(4)).tables()
 
 
-@pytest.mark.parametrize("loss", daily(LOSSES, restore_the_first_night))
-def test_a_record_that_is_gone_is_searched_for_and_then_removed(
-    house: House, expected: Expected, loss: Callable[[House], None]
-) -> None:
-    loss(house)
-    house.service.students = students(60)
-    done = house.sync()
-    assert [(a.id, a.answer) for a in done.manifest.absences] == [(100, "removed")]
-    assert house.tables() == expected.night(4, students(60), classes(4)).tables()
-
-
 def test_a_stop_between_snapshot_and_publish_is_made_good_before_the_next_night_is_judged(
     house: House, expected: Expected
 ) -> None:
@@ -111,41 +95,11 @@ def test_an_older_file_that_somebody_changed_is_nothing_to_begin_from(house: Hou
     assert house.tables() == expected.night(4, LISTED, classes(4)).tables()
 
 
-WRITER = """
-import duckdb, sys
-con = duckdb.connect(sys.argv[1])
-con.execute("UPDATE main.students SET name = 'Mine Now'")
-print("changed", flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.mark.slow
-def test_changes_that_somebody_has_not_finished_writing_are_left_out(house: House, expected: Expected) -> None:
-    """They are in a log beside the file, which another process still has open."""
-    with program("-c", WRITER, house.published) as writer:
-        assert writer.read() == "changed"
-        house.sync()
-        writer.end()
-    assert house.tables() == expected.night(4, LISTED, classes(4)).tables()
-    house.at(5).sync()
-    assert house.tables() == expected.night(5, LISTED, classes(4)).tables()
-
-
 def test_a_moved_warehouse_is_recognised_and_not_made_again(house: House, tmp_path: Path) -> None:
     shutil.copytree(house.warehouse, tmp_path / "moved", symlinks=True)
     house.warehouse = tmp_path / "moved"
     house.sync()
     assert not (house.warehouse / "build" / "altered").exists()
-
-
-def test_a_file_of_unknown_origin_in_an_empty_warehouse_is_neither_read_nor_replaced(house: House) -> None:
-    for made in ("raw", "snapshots", "private"):
-        shutil.rmtree(house.warehouse / made)
-    before = house.published.read_bytes()
-    with pytest.raises(DamagedError, match="Restore raw/ from a backup and run `rollbook rebuild`, or move that file"):
-        house.sync()
-    assert house.published.read_bytes() == before
 
 
 @pytest.mark.slow
@@ -157,16 +111,6 @@ def test_what_the_published_file_has_wrong_is_made_right_from_the_lake(house: Ho
         patch.setattr("pipelines.store.checks.examine", lambda *_: next(answers, {}))
         house.sync()
     assert house.tables() == expected.night(4, LISTED, classes(4)).tables()
-
-
-@pytest.mark.parametrize("loss", daily([delete, cut_short, restore_the_first_night, change_rows], change_rows))
-def test_a_look_at_what_a_sync_would_do_compares_with_no_such_file(house: House, loss: Callable[[House], None]) -> None:
-    assert diff(house.rollbook()).outcome == "synced"
-    loss(house)
-    before = house.state()
-    with pytest.raises(BehindError, match="does not match the landings"):
-        diff(house.rollbook())
-    assert house.state() == before
 
 
 # --- what cannot be judged now is landed all the same ----------------------------------------------------------------
@@ -231,21 +175,6 @@ def class_codes_as_numbers() -> Iterator[None]:
         shapes.shape.cache_clear()
         yield
     shapes.shape.cache_clear()
-
-
-@pytest.mark.parametrize("how", daily(["rebuild", "backfill"], "rebuild"))
-def test_what_is_declared_so_that_most_records_are_refused_publishes_nothing(
-    house: House, expected: Expected, how: str
-) -> None:
-    before, book = house.state(), house.rollbook()
-    with class_codes_as_numbers(), pytest.raises(ContractChangedError) as refused:
-        book.rebuild() if how == "rebuild" else book.backfill(night(1), night(3))
-    why = "4 of 4 classes were refused, the first because class_code: expected int | null, got str"
-    assert why in refused.value.message
-    assert "a declaration in pipelines/tables.py no longer fits it" in refused.value.message
-    assert house.state() == before
-    house.sync()
-    assert house.tables() == expected.night(4, house.service.students, classes(4)).tables()
 
 
 @pytest.mark.slow
