@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from pipelines.cli.app import open_rollbook
 from pipelines.errors import RollbookError
+from pipelines.settings import Details
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -33,12 +34,14 @@ class RunFailedError(RollbookError):
         self.exit_code = exit_code  # type: ignore[misc]
 
 
-def sync(day: date, institution: str = "", *, approve: bool = False, details: str = "none", fresh: bool = False) -> str:
+def sync(
+    day: date, institution: str = "", *, approve: bool = False, details: Details = Details.none, fresh: bool = False
+) -> str:
     """Run the job for one day, as the schedule does; returns the run's id. Raises RunFailedError."""
     from pipelines.assets import PARTITIONS
     from pipelines.partitions import SYNC_TAG
 
-    options = {"approve": approve, "details": details, "fresh": fresh}
+    options = {"approve": approve, "details": details.value, "fresh": fresh}
     tags = {SYNC_TAG: "command", **PARTITIONS.owner_tags(institution)}
     return _run(tags, institution, partition_key=PARTITIONS.key(day, institution), options=options)
 
