@@ -77,7 +77,7 @@ def backfill(first: Day, last: Day, yes: Yes = False) -> None:
     held. Asks before it publishes if a table would lose more rows than a sync may remove without a hold. Exits 1 when
     no day of the range was landed or too many records are refused, 3 when it was not confirmed.
     """
-    from pipelines.sync.results import days_between
+    from pipelines.sync.landings import days_between
 
     rollbook = open_rollbook()
     asked = days_between(first, last)

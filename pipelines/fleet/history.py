@@ -33,7 +33,6 @@ from pipelines.store.published.fleet_file import FleetFile
 from pipelines.store.relations import CHANGES, SNAPSHOT_DATE, SPAN, VALID
 from pipelines.store.scope import INSTITUTION, MANY
 from pipelines.sync import Confirm, Rollbook, within_hold
-from pipelines.sync.adopting import adopt
 from pipelines.tables import TABLES, Column, Table
 from pipelines.views import fleet as views
 from pipelines.views.fleet import WHICH
@@ -287,7 +286,7 @@ class FleetRebuild:
                 done(name, RollbookError(f"It was left out: {why}"))
             for name, days in found.days.items():
                 try:
-                    adopt(Rollbook(load(institution=name, fetches=False)), histories.computed(name, days), confirm)
+                    Rollbook(load(institution=name, fetches=False)).adopt(histories.computed(name, days), confirm)
                     done(name, None)
                 except RollbookError as error:
                     done(name, error)

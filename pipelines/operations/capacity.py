@@ -101,7 +101,7 @@ class Expiry(msgspec.Struct, frozen=True, kw_only=True):
 def expiry(rollbook: Rollbook) -> Expiry:
     """What a sync or `rollbook prune` would delete now. Raises DamagedError."""
     keep = rollbook.settings.keep_days
-    days = rollbook.retention.expirable(keep)
+    days = rollbook.recovery.expirable(keep)
     folders = [f"snapshot_date={day}" for day in days]
     return Expiry(
         keep_days=keep,

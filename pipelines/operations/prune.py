@@ -14,7 +14,7 @@ def prune(rollbook: Rollbook) -> list[date]:
     """
     with rollbook.writer():
         rollbook.ready()
-        days = rollbook.retention.expirable(rollbook.settings.keep_days)
+        days = rollbook.recovery.expirable(rollbook.settings.keep_days)
         if days:
             rollbook.publish()
         return days

@@ -3,17 +3,17 @@
     land        fetch everything once; raw bodies and their manifest (source)
     snapshot    flatten the landing, compose its day, decide on it (`policy`), move it into the lake (`composer`)
     merge       bring the history up to the lake, in the next file (store)
-    publish     check the next file and swap it in (`publisher`), expire old days (`retention`)
+    publish     check the next file and swap it in (`publisher`), expire old days (`recovery`)
 
 Each stage leaves its result on disk, so that the next run resumes after a killed one: before any decision, `recovery`
 brings the lake and the published file to the state that all counted landings imply. All of it happens under the writer
 lock (`lock`); the wording of messages is in `messages`.
 """
 
+from pipelines.sync.landings import Backfilled
 from pipelines.sync.messages import Skip, skipped, skipped_days, unproven
 from pipelines.sync.policy import Confirm, always, too_many_rejected, within_hold
-from pipelines.sync.results import Backfilled, Synced
-from pipelines.sync.rollbook import Rollbook
+from pipelines.sync.rollbook import Rollbook, Synced
 
 __all__ = [
     "Backfilled",

@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import date, datetime
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
 
 from pipelines.errors import ArgumentError, NothingLandedError
-from pipelines.landing.manifest import Manifest, Verdict
+from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
 from pipelines.store.lake import DayRecord
 from pipelines.sync import messages
 from pipelines.sync.policy import Unproven, counted, is_reusable, long_unproven, open_hold
-from pipelines.sync.results import Backfilled
+
+
+@dataclass
+class Backfilled:
+    """The result for each day of a backfill: rebuilt, or why it was skipped."""
+
+    rebuilt: dict[date, DayRecord] = field(default_factory=dict)
+    skipped: dict[date, str] = field(default_factory=dict)
+    held: dict[date, list[int]] = field(default_factory=dict)
+    counts: tuple[TableCounts, ...] = ()
+
+    def add_day(self, day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> list[Manifest]:
+        """Record a day's held landings, or why it is skipped. Returns its landings that count."""
+        landings = counted(manifests)
+        held = [m.landing for m in manifests if m.verdict is Verdict.HELD]
+        if held:
+            self.held[day] = held
+        if not landings:
+            self.skipped[day] = messages.nothing_counts(day, manifests, expired)
+        return landings
+
+
+def days_between(first: date, last: date) -> list[date]:
+    """The days of a range, both ends included. Raises ArgumentError if it ends before it begins."""
+    if last < first:
+        raise ArgumentError(f"The range ends before it begins: write rollbook backfill {last} {first}")
+    return [first + timedelta(days=n) for n in range((last - first).days + 1)]
 
 
 class Landings:

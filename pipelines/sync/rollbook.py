@@ -5,12 +5,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from datetime import date, datetime
-from functools import partial
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import partial, wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 from pipelines import flatten, machine
-from pipelines.errors import CheckError, ContractChangedError, HeldError, NothingLandedError, RollbookError
+from pipelines.errors import (
+    BehindError,
+    CheckError,
+    ContractChangedError,
+    DamagedError,
+    DeclarationError,
+    ExpiredError,
+    HeldError,
+    LostError,
+    MachineError,
+    NothingLandedError,
+    OtherInstitutionError,
+    RollbookError,
+    ServiceError,
+    SettingError,
+)
 from pipelines.ingest import Flattened
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
@@ -19,26 +36,93 @@ from pipelines.privacy.erasure.certificate import Certificate
 from pipelines.privacy.erasure.erasure import Erasure
 from pipelines.report import Report
 from pipelines.settings import Details, Settings
-from pipelines.source.fetch import fetch, utc_now
+from pipelines.source.fetch import Draft, fetch, utc_now
 from pipelines.source.pagination import Progress
+from pipelines.store import ops
 from pipelines.store.database import reuse_instances
-from pipelines.store.lake import DayRecord
+from pipelines.store.history import Computed, History
+from pipelines.store.lake import DayRecord, Lake
 from pipelines.store.staged_lake import StagedLake
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import messages, policy
 from pipelines.sync.composer import Composed, Composer
-from pipelines.sync.details import chosen
-from pipelines.sync.landings import Landings
+from pipelines.sync.landings import Backfilled, Landings, days_between
 from pipelines.sync.lock import writer_lock
-from pipelines.sync.merger import Merger
 from pipelines.sync.policy import Confirm, always, within_hold
 from pipelines.sync.publisher import Publisher
 from pipelines.sync.recovery import Base, Recovery
-from pipelines.sync.results import Backfilled, Evaluation, Synced, days_between
-from pipelines.sync.retention import Retention
-from pipelines.sync.stage import reported_stage, stage
 
 log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Stage = Callable[Concatenate["Rollbook", P], T]
+
+# The errors that the morning page reports.
+TROUBLE = (
+    ServiceError,
+    HeldError,
+    ContractChangedError,
+    OtherInstitutionError,
+    CheckError,
+    SettingError,
+    MachineError,
+    DamagedError,
+    DeclarationError,
+    ExpiredError,
+    LostError,
+)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The effect of a landing, before anything is recorded: its day, composed in the build folder, and the decision."""
+
+    flattened: Flattened
+    composed: Composed
+    decision: policy.Decision
+
+
+@dataclass(frozen=True)
+class Synced:
+    """The result of one sync: the landing with its verdict, and the changes in each current table."""
+
+    manifest: Manifest
+    day: DayRecord
+    counts: tuple[TableCounts, ...]
+
+
+def stage(work: Stage[P, T]) -> Stage[P, T]:
+    """Make a stage raise MachineError for faults of this machine, and recover damaged files."""
+
+    @wraps(work)
+    def translated(self: Rollbook, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            with machine.translate_errors(self.raw.root.parent):
+                return work(self, *args, **kwargs)
+        except DamagedError as error:
+            done = self.recovery.recover_damaged() if self.is_writer else None
+            if done is None:
+                raise
+            raise DamagedError(done) from error
+
+    return translated
+
+
+def reported_stage(work: Stage[P, T]) -> Stage[P, T]:
+    """As `stage`; the morning page also reports the failure, since its readers see neither the log nor the UI."""
+    inner = stage(work)
+
+    @wraps(work)
+    def reported(self: Rollbook, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return inner(self, *args, **kwargs)
+        except TROUBLE as error:
+            if self.is_writer:
+                self.publisher.write_report(messages.on_page(error))
+            raise
+
+    return reported
 
 
 class Rollbook:
@@ -64,8 +148,6 @@ class Rollbook:
         self.landings = Landings(self.raw)
         self.composer = Composer(self.raw, self.warehouse)
         self.publisher = Publisher(settings, self.warehouse, self.landings, clock)
-        self.retention = Retention(self.landings, self.warehouse)
-        self.merger = Merger(self.landings, self.warehouse)
         self.recovery = Recovery(self.landings, self.warehouse, self.composer)
         self.erasure = Erasure(self.raw, self.warehouse, clock)
         self.mirror = Mirror(settings, self.bound_to)
@@ -122,7 +204,7 @@ class Rollbook:
         with self.writer(recover=False):
             expired, lost = self.landings.expired_days(), self.recovery.missing()
             if not accept_loss:
-                self.retention.refuse_to_lose()
+                self.recovery.refuse_to_lose()
                 self.recovery.check_raw()
             undecided = self.landings.undecided()
             done = self.resnapshot(self.raw.days())
@@ -251,10 +333,18 @@ class Rollbook:
             bound_to=self.bound_to(),
             newest=newest,
             reusable=reusable,
-            choose_details=None if details == "none" or blocked else partial(chosen, self, details),
+            choose_details=None if details == "none" or blocked else partial(self._students_to_detail, details),
             clock=self.clock,
             progress=self.progress,
         )
+
+    def _students_to_detail(self, details: Details, draft: Draft) -> list[int]:
+        """Return the students whose details to fetch: all or the changed, without the just fetched and the erased."""
+        students = sorted(draft.ids["students"]) if details == "all" else self.composer.changed_students(draft)
+        since = self.clock() - timedelta(minutes=self.settings.cache_minutes)
+        fetched = self.landings.details_since(draft.manifest.snapshot_date, since)
+        gone = self.raw.memory.matcher()
+        return [student for student in students if student not in fetched and student not in gone]
 
     @reported_stage
     def snapshot(self, manifest: Manifest, *, approve: bool = False) -> tuple[Manifest, DayRecord]:
@@ -306,17 +396,57 @@ class Rollbook:
         """
         self.ready()
         if full_refresh:
-            self.retention.refuse_to_lose()
+            self.recovery.refuse_to_lose()
         return self._merge(Base(None) if full_refresh else self.recovery.published(), full_refresh=full_refresh)
 
-    def _merge(self, base: Base, *, gone: Set[date] | None = None, full_refresh: bool = False) -> list[TableCounts]:
-        """As `merge`, from a base. `gone` are the days without a counted landing any more (default: from `raw/`)."""
+    def _merge(
+        self,
+        base: Base,
+        *,
+        lake: Lake | None = None,
+        gone: Set[date] | None = None,
+        full_refresh: bool = False,
+        computed: Computed | None = None,
+    ) -> list[TableCounts]:
+        """Bring a copy of `base` up to the lake (default: with the staged days), without the days `gone` (default: the
+        discarded ones). A full refresh uses histories that were `computed` elsewhere, if given.
+        """
         gone = self.landings.discarded_days() if gone is None else gone
-        lake, delta = self.staged or self.lake, self.composer.delta
-        merged = self.merger.merge(base, lake, gone, delta, full_refresh=full_refresh)
-        self._merged_since = merged.since
-        self.composer.drop_delta()
-        return merged.counts
+        self._merged_since = None
+        with self.warehouse.writing(base.file) as (con, changed):
+            redeclared = bool(changed - {"ops"})
+            history = History(con, lake or self.staged or self.lake, None if lake else self.composer.delta)
+            forgotten = gone & history.merged_days().keys()
+            counts = history.forget(forgotten)
+            if full_refresh or (redeclared and not history.has_expired_days):
+                counts = history.rebuild(computed)
+            elif redeclared:
+                # Expired days cannot be rebuilt from the lake; the days still there are merged again for new columns.
+                counts = [*history.refold(), *history.catch_up(history.records)] or counts
+            else:
+                behind = history.behind()
+                self._merged_since = min(behind) if behind and base.file and not forgotten else None
+                counts = history.catch_up(behind) or counts
+            ops.record(con, self.raw, full_refresh=full_refresh or bool(changed))
+        if lake is None:
+            self.composer.drop_delta()
+        return counts
+
+    def adopt(self, computed: Computed, confirm: Confirm = within_hold) -> tuple[TableCounts, ...]:
+        """Publish histories that were computed elsewhere from this warehouse's lake (`rollbook fleet rebuild`).
+
+        Raises BehindError if the lake has changed since, ExpiredError or LostError if `raw/` lacks days, HeldError for
+        an unconfirmed loss, and the errors of a publish. Readers then keep the published file.
+        """
+        with self.writer(recover=False):
+            self.recovery.refuse_to_lose()
+            self.recovery.check_raw()
+            if {day: record.digest for day, record in self.lake.days().items()} != computed.days:
+                raise BehindError("Its snapshots have changed since: run `rollbook fleet rebuild` again")
+            counts = self._merge(Base(None), lake=self.lake, full_refresh=True, computed=computed)
+            self.confirm_loss(confirm)
+            self.publish()
+            return tuple(counts)
 
     @reported_stage
     def publish(self, *, confirm: Confirm = within_hold) -> Report | None:
@@ -332,9 +462,9 @@ class Rollbook:
             self.staged.move_in()
             self.staged = None
         keep = self.settings.keep_days
-        shown_from = self.retention.kept_from(keep) if keep else None
+        shown_from = self.recovery.kept_from(keep) if keep else None
         page = self.publisher.publish(shown_from=shown_from, merged_since=self._merged_since)
-        self.retention.expire(self.retention.expirable(keep))
+        self.recovery.expire(self.recovery.expirable(keep))
         return page
 
     def confirm_loss(self, confirm: Confirm) -> None:
@@ -371,7 +501,7 @@ class Rollbook:
         """
         staged = StagedLake(self.lake, self.warehouse.staged_lake)
         self.composer.copy(composed, staged)
-        self.merger.merge(self.recovery.published(), staged, frozenset(), None, full_refresh=False)
+        self._merge(self.recovery.published(), lake=staged, gone=frozenset())
         counts = self.recovery.lost()
         self.warehouse.drop_next()
         return counts

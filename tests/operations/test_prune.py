@@ -144,7 +144,7 @@ def test_a_day_that_the_published_history_does_not_hold_yet_stays(nights: Changi
         book.snapshot(book.land())
     nights.house.at(20)
     # The oldest file that could be put back is that of the third night.
-    assert nights.house.rollbook().retention.expirable(2) == [night(1), night(2), night(3)]
+    assert nights.house.rollbook().recovery.expirable(2) == [night(1), night(2), night(3)]
 
 
 def test_the_newest_day_stays_however_old_it_is(nights: ChangingNights) -> None:
@@ -271,7 +271,7 @@ def test_days_that_come_in_any_order_and_go_again_make_the_tables_of_those_that_
             with book.writer():
                 book.publish()
                 landed_days = [d for d in book.lake.days() if d != LAST]
-                book.retention.expire(draw.sample(landed_days, draw.randint(0, len(landed_days))))
+                book.recovery.expire(draw.sample(landed_days, draw.randint(0, len(landed_days))))
         assert len(fortnight_book(made).raw.expired()) > 3
         assert export(made / "rollbook.duckdb", RECORDS) == expected
 
