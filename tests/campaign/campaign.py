@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import duckdb
 import pytest
 
 from pipelines.errors import DamagedError, ExpiredError, HeldError, RollbookError
@@ -402,7 +403,11 @@ class Campaign:
         assert found == expected, "\n".join([complaint, *differences(found, expected)])
         if (known := damage.digest(self.published)) not in self.known:
             if self.number % 4 == 0:  # every night would double the campaign
-                read_everything(self.published, self.today)
+                try:
+                    read_everything(self.published, self.today)
+                except duckdb.Error as error:  # a view of snapshots is as whole as they are
+                    if not (self.worn and "/snapshots/" in str(error)):
+                        raise
             self.known.add(known)
 
     def look_at_copy(self) -> None:
