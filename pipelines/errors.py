@@ -7,7 +7,7 @@
     ├── ServiceError                         the records service failed
     │   ├── UnreachableError                 no usable answer within the retries
     │   ├── NotTheContractError              an answer came, but not the contract's
-    │   ├── RefusedError                     the service refused a request: status and error_code
+    │   ├── RefusedError                     the service refused a request: status
     │   │   └── KeyRefusedError              401: the key is missing, wrong or revoked
     │   └── RedirectError                    the service pointed elsewhere; the key stays here
     ├── OtherInstitutionError                the key belongs to another institution
@@ -86,13 +86,12 @@ class NotTheContractError(ServiceError):
 class RefusedError(ServiceError):
     """The service refused a request, with or without the contract's error body. A retry does not help.
 
-    `status` is the HTTP status; `error_code` is the body's, empty if malformed. The service's own message is dropped.
+    `status` is the HTTP status, or the body's. The service's own code and message are dropped: they may name a pupil.
     """
 
-    def __init__(self, message: str, *, status: int, error_code: str = "") -> None:
+    def __init__(self, message: str, *, status: int) -> None:
         super().__init__(message)
         self.status = status
-        self.error_code = error_code
 
 
 class KeyRefusedError(RefusedError):

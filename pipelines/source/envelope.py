@@ -1,7 +1,7 @@
 """The contract's JSON around the records, as far as the walk needs it: pages, the auth check, error bodies.
 
-All readers except `refusal` raise `msgspec.DecodeError` for a body that is not the contract's. Records stay bytes: only
-their ids are read here, with `records.id_reader`. `flatten` checks them against the declarations.
+All readers except `refused_status` raise `msgspec.DecodeError` for a body that is not the contract's. Records stay
+bytes: only their ids are read here, with `records.id_reader`. `flatten` checks them against the declarations.
 """
 
 from __future__ import annotations
@@ -69,17 +69,6 @@ class Institution:
     school_id: int
     school_name: str | None
     timestamp: datetime
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """An error body: the contract's, or any with `success: false`. `error_code` is empty if missing.
-
-    Its message is dropped, since it may name people.
-    """
-
-    status: int | None
-    error_code: str
 
 
 class _School(msgspec.Struct):
@@ -165,16 +154,20 @@ def detail(content: bytes) -> None:
         raise msgspec.ValidationError("success is not true")
 
 
-def refusal(content: bytes) -> Refusal | None:
-    """Read an error body; None if the body is not one. Contract: "Errors"."""
+def refused_status(content: bytes) -> int | None:
+    """Read an error body: the status that it states, 401 if its code says so, 0 if none; None if it is no error body.
+
+    An error body is the contract's, or any with `success: false`. Contract: "Errors".
+    """
     try:
         body = _decode(_refusal.decode, replace_lone_surrogates(content))
     except msgspec.DecodeError:
         return None
     if body.success is not False and body.error is not True:
         return None
-    status = body.status_code if type(body.status_code) is int else None
-    return Refusal(status, body.error_code if isinstance(body.error_code, str) else "")
+    if body.error_code == "AUTH_REQUIRED":
+        return 401
+    return body.status_code if type(body.status_code) is int else 0
 
 
 _auth = msgspec.json.Decoder(_AuthEnvelope)

@@ -18,12 +18,10 @@ from pipelines import files
 
 # How often a waiting process tries the lock again. A page takes a service tens of milliseconds.
 POLL_SECONDS = 0.01
-# The file system's clock may differ from the system clock by this much.
-FILE_CLOCK_SECONDS = 1.0
 
 
 class Gate:
-    """Lets one process at a time send a request to a host. The lock is held for one request, never during a wait.
+    """Lets one process at a time send a request to a host; it holds the lock during the pause before its request, too.
 
     The lock is the operating system's: a killed process leaves none behind. `pause` is the time in seconds from the end
     of one request to this host, from any process, to the next.
@@ -39,23 +37,14 @@ class Gate:
     @contextmanager
     def request(self) -> Iterator[None]:
         """Wait until the host is free and the pause is over, then hold the lock for the length of the block."""
-        while True:
-            with self._lock.acquire(poll_interval=POLL_SECONDS):
-                wait = self._wait()
-                if not wait:
-                    try:
-                        yield
-                    finally:
-                        os.utime(self._path)  # the next process reads when the last request ended
-                    return
-            time.sleep(wait)
+        with self._lock.acquire(poll_interval=POLL_SECONDS):
+            time.sleep(self._wait())
+            try:
+                yield
+            finally:
+                os.utime(self._path)  # the next process reads when the last request ended
 
     def _wait(self) -> float:
-        """Return the seconds until the pause is over. A clock that was set back costs one pause."""
-        if not self.pause:
-            return 0.0
+        """Return the seconds until the pause is over."""
         since = time.time() - self._path.stat().st_mtime
-        if since < -FILE_CLOCK_SECONDS:
-            os.utime(self._path)  # the clock was set back; the pause begins now
-            return self.pause
-        return max(self.pause - max(since, 0.0), 0.0)
+        return min(max(self.pause - since, 0.0), self.pause)

@@ -7,7 +7,6 @@ total time, so `RetryPolicy` serves as its back-off hook and returns the wait in
 from __future__ import annotations
 
 import logging
-import math
 import random
 import time
 from collections.abc import Mapping
@@ -29,7 +28,7 @@ class TransientError(Exception):
     wait that the service asked for, in seconds.
     """
 
-    def __init__(self, reason: str, *, contract: bool = False, retry_after: float | None = None) -> None:
+    def __init__(self, reason: str, *, contract: bool = False, retry_after: float = 0.0) -> None:
         super().__init__(reason)
         self.reason = reason
         self.contract = contract
@@ -70,7 +69,7 @@ class RetryPolicy:
         """Return the seconds to wait before the next try, or False to give up."""
         if not isinstance(error, TransientError):
             return False
-        wait = self._wait(error.retry_after or 0.0)
+        wait = self._wait(error.retry_after)
         if wait is None:
             return False
         self.waits += wait
@@ -91,25 +90,13 @@ class RetryPolicy:
         return min(max(jittered, at_least), remaining)
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a Retry-After header asks for, in either of its forms; None if missing or malformed.
-
-    A date is compared with the response's own Date if it has one, since the two clocks may differ.
-    """
+def retry_after(headers: Mapping[str, str]) -> float:
+    """Return the seconds that a Retry-After header asks for, in either of its forms; 0 if missing or malformed."""
     stated = headers.get("retry-after", "").strip()
+    if stated.isdecimal():
+        return float(stated)
     try:
-        seconds = float(stated)
-    except ValueError:
-        until = _http_date(stated)
-        if until is None:
-            return None
-        seconds = (until - (_http_date(headers.get("date", "")) or datetime.now(UTC))).total_seconds()
-    return None if math.isnan(seconds) else max(seconds, 0.0)
-
-
-def _http_date(text: str) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(text)
+        until = parsedate_to_datetime(stated)
     except (TypeError, ValueError, IndexError, OverflowError):
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return 0.0
+    return max((until.replace(tzinfo=UTC) - datetime.now(UTC)).total_seconds(), 0.0)

@@ -81,20 +81,6 @@ def test_a_record_found_by_its_second_name_only_slipped_too(client_of: MakeClien
     assert answer == Absence(set="students", id=7, answer="slipped", asked_by=("reference_id", "email"))
 
 
-def test_classes_are_asked_for_by_code_then_title(client_of: MakeClient) -> None:
-    with Service((), classes(3)) as service:
-        names = (("class_code", "C-900"), ("class_title", "Class 900"))
-        answer = search_by_names(client_of(service), CLASSES, 900, names, Kept(), walks=3)
-        assert searches(service, "classes") == ["C-900", "Class 900"]
-    assert answer == Absence(set="classes", id=900, answer="removed", asked_by=("class_code", "class_title"))
-
-
-def test_another_record_with_the_same_names_is_not_the_one_sought(client_of: MakeClient) -> None:
-    with Service([student(70, reference_id="R-7", email="pupil.7@school.example")]) as service:
-        answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=3)
-    assert answer.answer == "removed"
-
-
 UNCLEAN: dict[str, Bend] = {
     "refused": faults.refused(400, "BAD_SEARCH", "no"),
     "success false": faults.unsuccessful(),
@@ -126,14 +112,6 @@ def test_without_a_clean_answer_nothing_is_known(client_of: MakeClient, name: st
     assert answer == Absence(set="students", id=7, answer="unclear", asked_by=("reference_id", "email"))
 
 
-@pytest.mark.parametrize("name", UNCLEAN)
-def test_an_unclean_answer_by_one_name_leaves_the_other_to_find_it(client_of: MakeClient, name: str) -> None:
-    with Service(students(9)) as service:
-        service.on(UNCLEAN[name], search=True, times=1 if name != "silence" else 6)
-        answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=1)
-    assert answer.answer == "slipped"
-
-
 @pytest.mark.parametrize("names", [(), (("reference_id", ""),), (("reference_id", "  "), ("email", ""))])
 def test_a_record_without_a_name_is_unclear_and_an_empty_name_is_never_searched(
     client_of: MakeClient, names: Names
@@ -156,13 +134,6 @@ def test_only_those_that_vanished_are_asked_for_in_order(client_of: MakeClient) 
     asked = ("reference_id", "email")
     removed = [Absence(set="students", id=i, answer="removed", asked_by=asked) for i in (20, 30)]
     assert found == Verified(tuple(removed))
-
-
-def test_before_anything_was_published_nobody_is_missed(client_of: MakeClient) -> None:
-    with Service(students(3)) as service:
-        found = verified(client_of(service), NothingPublished(), 1, 2, 3, most=0)
-        assert service.requests == []
-    assert found == Verified()
 
 
 def test_too_many_are_counted_and_none_is_asked_for(client_of: MakeClient) -> None:

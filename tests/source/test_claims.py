@@ -64,9 +64,3 @@ def test_an_institution_that_left_the_registry_holds_nothing(district: District)
     assert synced(district, 1, "ash") == {"ash": Kind.SYNCED}
     district.rename("ash", "ash-grove")
     assert synced(district, 1, "birch") == {"birch": Kind.SYNCED}
-
-
-def test_a_damaged_warehouse_of_another_institution_stops_nobody(district: District) -> None:
-    assert synced(district, 1, "ash") == {"ash": Kind.SYNCED}
-    next((district.warehouse / "ash" / "raw").rglob("manifest.json")).write_text("{")
-    assert synced(district, 1, "birch") == {"birch": Kind.SYNCED}

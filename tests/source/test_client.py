@@ -7,15 +7,14 @@ import re
 import socket
 import time
 from itertools import pairwise
-from typing import Any
 
 import pytest
 import stamina
 
 from pipelines import __version__
-from pipelines.errors import NotTheContractError, RefusedError, ServiceError, UnreachableError
-from pipelines.source.client import Answer, Client
-from pipelines.source.envelope import Page, detail
+from pipelines.errors import NotTheContractError, ServiceError, UnreachableError
+from pipelines.source.client import Client
+from pipelines.source.envelope import Page
 from tests.source.asking import MakeClient, get_page
 from tests.support.processes.errors import everything_about
 from tests.support.records import student, students
@@ -131,14 +130,6 @@ def test_the_ceiling_ends_the_waiting(service: Service, client_of: MakeClient) -
         assert len(service.requests) >= 2
 
 
-def test_no_seconds_for_retries_means_one_try(service: Service, client_of: MakeClient) -> None:
-    with stamina.set_testing(False):
-        service.on(faults.status(503), times=None)
-        with pytest.raises(UnreachableError, match="in one try"):
-            get_page(client_of(service, retry_seconds=0))
-        assert len(service.requests) == 1
-
-
 def test_a_pause_is_kept_between_requests_and_tries(service: Service, client_of: MakeClient) -> None:
     service.on(faults.status(503), page=2)
     client = client_of(service, request_pause_ms=60)
@@ -147,12 +138,6 @@ def test_a_pause_is_kept_between_requests_and_tries(service: Service, client_of:
     moments = [r.at for r in service.requests]
     assert len(moments) == 4
     assert all((b - a).total_seconds() >= 0.06 for a, b in pairwise(moments))
-
-
-def test_a_body_without_an_end_is_a_fault(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.source.client.BODY_BYTES", 2**14)
-    with pytest.raises(NotTheContractError, match="longer than"):
-        get_page(client)
 
 
 # --- what it never says ----------------------------------------------------------------------------------------------
@@ -207,22 +192,6 @@ def test_an_error_that_no_retry_can_help_does_not_carry_the_request_along(servic
     assert_silent(everything_about(caught.value))
 
 
-@pytest.mark.parametrize("name", ["echo", "echoed code", "echoed success false", "echo under 401", "redirect"])
-def test_no_word_of_an_error_body_is_told(service: Service, client: Client, name: str) -> None:
-    service.on(LOUD[name], times=None)
-    with pytest.raises(ServiceError) as caught:
-        get_page(client)
-    assert_silent(everything_about(caught.value))
-    assert "may not look for" not in everything_about(caught.value)
-
-
-def test_a_search_that_is_refused_still_tells_the_code(service: Service, client: Client) -> None:
-    service.on(faults.refused(400, "BAD_SEARCH", ECHO), search=True, times=None)
-    with pytest.raises(RefusedError) as caught:
-        get_page(client, search=NAME)
-    assert caught.value.error_code == "BAD_SEARCH"
-
-
 def test_a_retry_is_logged_with_the_page_and_what_happened(
     service: Service, client: Client, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -232,11 +201,3 @@ def test_a_retry_is_logged_with_the_page_and_what_happened(
     assert capfd.readouterr() == ("", "")
     (message,) = [r.getMessage() for r in caplog.records if r.name.startswith("pipelines")]
     assert re.fullmatch(r"/svcapi/v1/students page 1: the service answered 502; retrying in \d\.\d s", message)
-
-
-def test_a_single_student_is_asked_for_by_id(client: Client) -> None:
-    answer: Answer[Any] = client.get("student/2", read=detail)
-    assert b'"email":"pupil.2@school.example"' in answer.content
-    with pytest.raises(RefusedError, match="student/999") as caught:
-        client.get("student/999", read=detail)
-    assert caught.value.status == 404

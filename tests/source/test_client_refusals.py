@@ -28,7 +28,7 @@ def test_a_refused_key_ends_it_at_once_and_says_whom_to_ask(client_of: MakeClien
         with pytest.raises(KeyRefusedError, match=r"Ask the service representative .* set ROLLBOOK_API_KEY") as caught:
             get_page(client_of(service))
         assert len(service.requests) == 1
-    assert (caught.value.status, caught.value.error_code) == (401, "AUTH_REQUIRED")
+    assert caught.value.status == 401
     assert "A valid API key" not in everything_about(caught.value)
 
 
@@ -48,80 +48,29 @@ def test_a_refused_key_is_known_by_status_or_by_code(service: Service, client: C
 
 
 @pytest.mark.parametrize(
-    ("bend", "status", "code"),
+    ("bend", "status"),
     [
-        (faults.unsuccessful("The report is not ready"), 200, "NOT_READY"),
-        (faults.unsuccessful("Gone", 404), 404, "NOT_READY"),
-        (faults.refused(403, "FORBIDDEN", "Not for this key"), 403, "FORBIDDEN"),
-        (faults.refused(422, "BAD_LIMIT", "limit"), 422, "BAD_LIMIT"),
-        (faults.refused(400, "E42", ""), 400, "E42"),
-        (faults.status(404), 404, ""),
-        (faults.status(408), 408, ""),
-        (faults.status(505), 505, ""),
+        (faults.unsuccessful("Anna Muster is not ready"), 200),
+        (faults.unsuccessful("Anna Muster is gone", 404), 404),
+        (faults.refused(403, "ANNA_MUSTER", "Anna Muster is not for this key"), 403),
+        (faults.status(408), 408),
+        (faults.status(505), 505),
     ],
 )
-def test_a_no_is_told_with_status_and_code_and_never_asked_again(
-    service: Service, client: Client, bend: Bend, status: int, code: str
+def test_a_no_is_told_with_its_status_alone_and_never_asked_again(
+    service: Service, client: Client, bend: Bend, status: int
 ) -> None:
     service.on(bend, times=None)
     with pytest.raises(RefusedError) as caught:
         get_page(client)
     assert len(service.requests) == 1
     host = service.url.removeprefix("http://")
-    error = caught.value
-    assert (type(error), error.status, error.error_code) == (RefusedError, status, code)
-    assert error.message == (
-        f"The records service at {host} refused /svcapi/v1/students page 1 ({f'{status} {code}'.strip()}). Asking"
-        " again will not help: show this to the service representative."
+    assert (type(caught.value), caught.value.status) == (RefusedError, status)
+    assert caught.value.message == (
+        f"The records service at {host} refused /svcapi/v1/students page 1 ({status}). Asking again will not help:"
+        " show this to the service representative."
     )
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "Anna Muster",
-        "anna_muster",
-        "ANNA MUSTER",
-        "ANNA-MUSTER",
-        "\N{LATIN CAPITAL LETTER A WITH DIAERESIS}NNE",
-        "<!channel>",
-        "X" * 41,
-        "4711",
-        "_",
-        "",
-        "FORBIDDEN\n",
-        "\x1b[31mFORBIDDEN",
-    ],
-)
-def test_an_error_code_of_another_form_is_not_told(service: Service, client: Client, code: str) -> None:
-    service.on(faults.refused(403, code, "Anna Muster may not"), times=None)
-    with pytest.raises(RefusedError) as caught:
-        get_page(client)
-    assert (caught.value.error_code, "(403)" in caught.value.message) == ("", True)
-    assert "Muster" not in everything_about(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("key", "search", "code"),
-    [
-        ("K3Y_OF_A_SCHOOL", "", "K3Y_OF_A_SCHOOL"),
-        ("K3Y_OF_A_SCHOOL", "", "BAD_KEY_K3Y_OF_A_SCHOOL"),
-        ("K3Y_OF_A_SCHOOL", "", "K3Y_OF"),
-        ("k3y-of-a-school", "", "K3Y_OF_A_SCHOOL"),
-        ("k3y", "R-4711", "R_4711_UNKNOWN"),
-        ("k3y", "Anna Muster", "NO_ANNA_MUSTER"),
-        ("k3y", "Anna Muster", "ANNA"),
-    ],
-)
-def test_an_error_code_that_repeats_what_was_sent_is_not_told(
-    client_of: MakeClient, key: str, search: str, code: str
-) -> None:
-    with Service(key=key) as service:
-        service.on(faults.refused(400, code), search=None, times=None)
-        with pytest.raises(RefusedError) as caught:
-            get_page(client_of(service, api_key=key), search=search)
-    assert caught.value.error_code == ""
-    assert code not in everything_about(caught.value)
+    assert "muster" not in everything_about(caught.value).lower()
 
 
 # --- redirects, proxies and certificates -----------------------------------------------------------------------------
@@ -134,26 +83,6 @@ def test_a_redirect_is_refused_and_the_key_goes_nowhere(client_of: MakeClient, c
         with pytest.raises(RedirectError, match=r"redirect .* ROLLBOOK_BASE_URL") as caught:
             get_page(client_of(service))
         assert (len(service.requests), elsewhere.requests, elsewhere.connections) == (1, [], 0)
-    assert "svcapi/v1/students?" not in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("location", "where"),
-    [
-        ("https://anna-muster.example/", "to another host"),
-        ("//anna-muster.example/", "to another host"),
-        ("https://[anna muster", "to another host"),
-        ("/login?next=anna", "to another path of its own"),
-        ("", "that names no target"),
-    ],
-)
-def test_where_a_redirect_points_is_told_without_the_services_words(
-    service: Service, client: Client, location: str, where: str
-) -> None:
-    service.on(faults.redirect(location), times=None)
-    with pytest.raises(RedirectError) as caught:
-        get_page(client)
-    assert f"with a redirect {where} (302)" in caught.value.message
     assert "anna" not in everything_about(caught.value)
 
 

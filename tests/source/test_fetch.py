@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import logging
-import stat
-import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -17,13 +13,12 @@ from pipelines import __version__
 from pipelines.errors import KeyRefusedError, NotTheContractError, RefusedError, RollbookError, UnreachableError
 from pipelines.landing.manifest import Absence, Manifest, Verdict
 from pipelines.source.absence import Names
-from pipelines.source.client import Client
 from pipelines.source.fetch import MAX_UNREACHABLE, Draft
 from tests.source.asking import NOW, TODAY, TOMORROW, Night, whole
 from tests.support.nights import TRIES
-from tests.support.records import student, students
+from tests.support.records import student
 from tests.support.wire import faults
-from tests.support.wire.service import KEY, Bend, Reply
+from tests.support.wire.service import Bend, Reply
 
 
 class Known:
@@ -75,15 +70,6 @@ def test_bodies_are_at_rest_exactly_as_the_service_sent_them(night: Night) -> No
     assert [record["id"] for page in pages for record in page] == list(range(1, 151))
 
 
-def test_a_spoiled_walk_is_told_in_the_manifest(night: Night) -> None:
-    night.service.on(faults.short(), path="students", page=1, times=None)
-    done = night.fetch(over={"walks": 2})
-    assert not done.proven
-    assert (done.proof("students"), done.walks[0].walks, done.walks[0].counted) == (None, 2, (1, 2))
-    assert done.proof("classes") is not None
-    assert len(list(night.raw.bodies(done, "students"))) == 4
-
-
 def test_vanished_records_are_asked_for_and_those_that_slipped_rejoin(night: Night) -> None:
     """Student 300 is hidden from the list but found by search; 400 is gone."""
     night.service.students.append(student(300))
@@ -98,12 +84,6 @@ def test_vanished_records_are_asked_for_and_those_that_slipped_rejoin(night: Nig
     *_, last = night.raw.bodies(done, "students")
     assert (last.kind, last.sought) == ("search", 300)
     assert [r["id"] for r in msgspec.json.decode(last.content)["data"]] == [300]
-
-
-def test_progress_is_told_page_by_page(night: Night) -> None:
-    calls: list[tuple[str, int, int]] = []
-    night.fetch(choose_details=lambda draft: [5], progress=lambda *told: calls.append(told))
-    assert calls == [("students", 1, 2), ("students", 2, 2), ("classes", 1, 1), ("details", 1, 1)]
 
 
 # --- bad nights ------------------------------------------------------------------------------------------------------
@@ -155,16 +135,6 @@ def test_a_fetch_that_is_interrupted_leaves_nothing(night: Night, stop: type[Bas
 # --- details ---------------------------------------------------------------------------------------------------------
 
 
-def test_details_are_fetched_one_by_one_for_those_chosen(night: Night) -> None:
-    night.service.details[7] = {"id": 7, "anything": {"at": ["all"]}}
-    done = night.fetch(choose_details=lambda draft: [7, 3, 7])
-    assert night.asked()[-2:] == [("student/7", 1), ("student/3", 1)]
-    landed = list(night.raw.bodies(done, "details"))
-    assert [(b.kind, b.sought) for b in landed] == [("detail", 7), ("detail", 3)]
-    assert msgspec.json.decode(landed[0].content) == {"success": True, "data": night.service.details[7]}
-    assert done.details_failed == 0
-
-
 def test_who_chooses_sees_the_landing_so_far(night: Night) -> None:
     night.service.students.append(student(300))
     night.service.hide(300)
@@ -206,83 +176,3 @@ def test_a_service_that_is_gone_is_not_asked_for_every_detail(night: Night) -> N
     done = night.fetch(choose_details=lambda draft: [1, *range(10, 100)])
     assert done.details_failed == 90
     assert len({r.path for r in night.service.requests if r.path.startswith("student/")}) == 1 + MAX_UNREACHABLE
-
-
-def test_single_silences_among_the_details_do_not_add_up(night: Night) -> None:
-    for number in range(10, 30, 2):
-        night.service.on(faults.status(500), path=f"student/{number}", times=None)
-    done = night.fetch(choose_details=lambda draft: range(10, 30))
-    assert (done.details_failed, len(list(night.raw.bodies(done, "details")))) == (10, 10)
-
-
-# --- what stays home -------------------------------------------------------------------------------------------------
-
-NAME, EMAIL, REFERENCE = "Zebedee Canary", "zebedee.canary@pupils.example", "REF-CANARY-9"
-
-
-class Canary(Known):
-    def names(self, number: int) -> Names:
-        return (("reference_id", REFERENCE), ("email", EMAIL))
-
-
-@pytest.mark.parametrize(
-    "bend",
-    [None, faults.status(500), faults.refused(400, "BAD", f"{KEY} {EMAIL}"), faults.html(), faults.moved_total(1)],
-)
-def test_no_log_line_and_no_manifest_holds_the_key_or_a_pupil(
-    night: Night, caplog: pytest.LogCaptureFixture, bend: Bend | None
-) -> None:
-    """Bodies hold pupils: that is what they are for, and they are the owner's alone. The key is in no file at all."""
-    caplog.set_level(logging.DEBUG)
-    night.service.students.append(student(900, name=NAME, email=EMAIL, reference_id=REFERENCE))
-    if bend is not None:
-        night.service.on(bend, path="students", search=True, times=None)
-        night.service.on(bend, path="student/900", times=None)
-        night.service.on(bend, path="classes", times=None)
-    try:
-        night.fetch(Canary(901, 902), choose_details=lambda draft: [900])
-    except RollbookError:
-        assert bend is not None
-    logs = caplog.text + "".join(repr(vars(r)) for r in caplog.records)
-    files = [f for f in night.warehouse.rglob("*") if f.is_file()]
-    texts = [logs, *(f.read_text() for f in files if f.suffix != ".zst"), *map(str, files)]
-    assert len(files) == 3
-    for canary in (KEY, NAME, "Zebedee", EMAIL, REFERENCE):
-        assert [t for t in texts if canary in t] == []
-    (landed,) = night.raw.manifests()
-    assert not any(
-        KEY.encode() in b.content for s in ("auth", "students", "details") for b in night.raw.bodies(landed, s)
-    )
-    assert {stat.S_IMODE(f.stat().st_mode) for f in files} == {0o600}
-    assert {stat.S_IMODE(f.stat().st_mode) for f in night.warehouse.rglob("*") if f.is_dir()} == {0o700}
-
-
-def test_the_key_is_sent_in_its_header_and_nowhere_else(night: Night) -> None:
-    night.fetch(Known(901), choose_details=lambda draft: [1])
-    for asked in night.service.requests:
-        assert asked.headers["x-api-key"] == KEY
-        others = {k: v for k, v in asked.headers.items() if k != "x-api-key"}
-        assert KEY not in repr((asked.path, asked.params, others))
-
-
-def test_memory_of_the_walk_does_not_grow_with_the_bodies(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No body outlives its page: at each request at most the one before is still held."""
-    alive: list[weakref.ref[Any]] = []
-    most: list[int] = []
-    real: Callable[..., Any] = Client.get
-
-    def get(self: Any, *arguments: Any, **more: Any) -> Any:
-        most.append(sum(r() is not None for r in alive))
-        answer = real(self, *arguments, **more)
-        alive.append(weakref.ref(answer))
-        return answer
-
-    monkeypatch.setattr(Client, "get", get)
-    night.service.students = students(2000)
-    gc.disable()
-    try:
-        night.fetch()
-    finally:
-        gc.enable()
-    assert len(most) == 22
-    assert max(most) <= 1

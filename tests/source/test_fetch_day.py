@@ -13,10 +13,6 @@ from tests.support.wire import faults
 from tests.support.wire.service import Bend
 
 
-def test_the_institution_bound_to_is_fetched(night: Night) -> None:
-    assert night.fetch(bound_to=41).school_id == 41
-
-
 def test_another_institutions_key_is_refused_before_anything_is_fetched(night: Night) -> None:
     error, (landed,) = night.failed(OtherInstitutionError, bound_to=42)
     assert night.asked() == [("auth", 1)]
@@ -79,12 +75,6 @@ def test_two_clocks_further_apart_than_zones_fetch_nothing(night: Night, off: ti
         " --date."
     )
     assert (landed, list(night.raw.root.iterdir())) == ([], [])
-
-
-def test_another_institutions_key_under_a_wrong_clock_leaves_nothing(night: Night) -> None:
-    night.service.now = lambda: NOW - timedelta(days=365)
-    _, landed = night.failed(OtherInstitutionError, bound_to=42)
-    assert landed == []
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -10,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-
-import pytest
 
 from pipelines.source.gate import Gate
 from tests.support.processes.commands import Program, program
@@ -84,31 +81,3 @@ def test_another_host_is_not_waited_for(tmp_path: Path) -> None:
         began = time.monotonic()
         with Gate(tmp_path, "records.example:8443").request():
             assert time.monotonic() - began < 5
-
-
-def test_an_error_within_a_request_frees_the_host(tmp_path: Path) -> None:
-    gate = Gate(tmp_path, "records.example")
-    with pytest.raises(ValueError, match="broken"), gate.request():
-        raise ValueError("broken")
-    assert len(spans(holder(tmp_path, "records.example"))) == 1
-
-
-def test_a_clock_that_was_set_back_costs_one_pause(tmp_path: Path) -> None:
-    gate = Gate(tmp_path, "records.example", 0.2)
-    with gate.request():
-        pass
-    (lock,) = tmp_path.glob("*.lock")
-    os.utime(lock, (time.time() + 3600,) * 2)
-    began = time.monotonic()
-    with gate.request():
-        pass
-    assert 0.2 <= time.monotonic() - began < 30
-    assert lock.stat().st_mtime <= time.time()
-
-
-def test_the_lock_names_no_host_and_is_the_owners_alone(tmp_path: Path) -> None:
-    with Gate(tmp_path / "hosts", "records.example").request():
-        (lock,) = (tmp_path / "hosts").iterdir()
-    assert "records" not in lock.name
-    assert lock.stat().st_mode & 0o777 == 0o600
-    assert (tmp_path / "hosts").stat().st_mode & 0o777 == 0o700
