@@ -1,8 +1,8 @@
 """The access log: who read pupils' records through Rollbook, when, how many students, and by what kind of query.
 
-    private/access.jsonl             one line per access, an `Entry`
-    private/access-<moment>.jsonl    older lines; such a file is deleted ROLLBOOK_ACCESS_LOG_DAYS after its last line,
-                                     at the next access or by the nightly writer
+    private/access-2026-11.jsonl    one line per access of that month (UTC), an `Entry`
+
+A month's file is deleted ROLLBOOK_ACCESS_LOG_DAYS after its end, at the next access or by the nightly writer.
 
 A line holds no value from the query or its result, so the log is not a second list of who was looked up. It is written
 before anything is shown: access that cannot be logged is refused. Only the warehouse's owner may read or write the log.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -33,13 +33,8 @@ from pipelines.settings import FLEET, for_all, place
 
 log = logging.getLogger(__name__)
 
-PRIVATE, LOG, LOCK = "private", "access.jsonl", ".access.lock"
-_OLDER = "access-*.jsonl"
-_NAME = "access-%Y-%m-%dT%H-%M-%S-%fZ.jsonl"
-# The log is rotated when it would grow larger than this (bytes), or when its first line is this old: otherwise a quiet
-# school's lines would never expire, in a file that never fills.
-MAX_BYTES = 5_000_000
-MAX_AGE = timedelta(days=31)
+PRIVATE, LOCK = "private", ".access.lock"
+_NAME = "access-%Y-%m.jsonl"
 # Seconds to wait for another process to write its line, which takes milliseconds.
 LOCK_SECONDS = 10.0
 
@@ -65,7 +60,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Found:
+class Log:
     """The log's entries, oldest first, and how many lines could not be read."""
 
     entries: list[Entry]
@@ -84,28 +79,27 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
         rollbook=__version__,
     )  # fmt: skip
     folder = root / PRIVATE
+    path = folder / entry.at.strftime(_NAME)
     try:
         _open_folder(folder)
         with FileLock(folder / LOCK, timeout=LOCK_SECONDS, mode=files.PRIVATE_FILE):
-            line = msgspec.json.encode(entry) + b"\n"
-            _rotate(folder, len(line), entry.at, _keep_days(root))
-            _append(folder / LOG, line)
-            _give_back(root, folder, folder / LOCK, folder / LOG)
+            _append(path, msgspec.json.encode(entry) + b"\n")
+            _give_back(root, folder, folder / LOCK, path)
     except Timeout:
         raise BusyError(
-            f"{folder / LOG} is locked by another process, so this access could not be logged and was refused:"
-            " run it again"
+            f"{path} is locked by another process, so this access could not be logged and was refused: run it again"
         ) from None
     except OSError as error:
         if not _is_readers_right(root, error):
             raise MachineError(
-                f"{folder / LOG} cannot be written ({error.strerror or type(error).__name__}), and unlogged access is"
+                f"{path} cannot be written ({error.strerror or type(error).__name__}), and unlogged access is"
                 f" refused: make room, or give {folder} back to the account that owns the warehouse"
             ) from None
         _warn(root)
+    keep_up(root, (for_all() if root.name == FLEET else place()).access_log_days, entry.at)
 
 
-def entries(root: Path, since: date | None = None) -> Found:
+def entries(root: Path, since: date | None = None) -> Log:
     """Read the log, optionally `since` a day (UTC). Raises MachineError when this account may not read it."""
     decoder = msgspec.json.Decoder(Entry)
     found: list[Entry] = []
@@ -124,7 +118,7 @@ def entries(root: Path, since: date | None = None) -> Found:
         raise MachineError(
             f"{root / PRIVATE} is readable by its owner only: run this as the account that owns the warehouse"
         ) from None
-    return Found(sorted(found, key=lambda entry: entry.at), unreadable)
+    return Log(sorted(found, key=lambda entry: entry.at), unreadable)
 
 
 def students_in(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int | None:
@@ -142,33 +136,20 @@ def students_in(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int | 
         return None
 
 
-def expire(root: Path, keep_days: int, now: datetime) -> int:
-    """Delete the files whose newest line is older than `keep_days`; returns how many."""
-    old = [path for path, closed in _closed(root / PRIVATE) if closed < now - timedelta(days=keep_days)]
-    for path in old:
-        path.unlink(missing_ok=True)
-    return len(old)
-
-
 def keep_up(root: Path, keep_days: int, now: datetime) -> None:
-    """Rotate the log if it is a month old and delete expired files, as `note` does.
+    """Delete the files of months that ended more than `keep_days` ago.
 
-    The nightly writer calls this: otherwise a school's last lines would stay for good once nobody reads any more.
+    The nightly writer calls this, too: otherwise the last lines would stay for good once nobody reads any more.
     """
-    folder = root / PRIVATE
-    if not _paths(folder):
-        return
+    oldest = (now - timedelta(days=keep_days)).strftime(_NAME)
     try:
-        with FileLock(folder / LOCK, timeout=LOCK_SECONDS, mode=files.PRIVATE_FILE):
-            _rotate(folder, 0, now, keep_days)
-            _give_back(root, folder / LOCK)
-    except OSError as error:  # a Timeout is one
-        said = error.strerror or type(error).__name__
-        log.warning("Old lines of the access log could not be removed (%s): the next writer tries again", said)
-
-
-def _keep_days(root: Path) -> int:
-    return (for_all() if root.name == FLEET else place()).access_log_days
+        for path in _paths(root / PRIVATE):
+            if path.name < oldest:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning(
+            "Old lines of the access log could not be removed (%s): the next writer tries again", error.strerror
+        )
 
 
 def _open_folder(folder: Path) -> None:
@@ -184,28 +165,6 @@ def _give_back(root: Path, *made: Path) -> None:
         for path in made:
             if path.stat().st_uid != owner.st_uid:
                 os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
-
-
-def _rotate(folder: Path, more: int, now: datetime, keep_days: int) -> None:
-    """Rotate the current file if it is full or old, and delete expired ones."""
-    path = folder / LOG
-    if path.exists() and (path.stat().st_size + more > MAX_BYTES or _first(path, now) < now - MAX_AGE):
-        closed = now
-        while (target := folder / closed.strftime(_NAME)).exists():  # a clock that was set back
-            closed += timedelta(microseconds=1)
-        path.rename(target)
-        files.sync(folder)
-    if any(True for _ in folder.glob(_OLDER)):
-        expire(folder.parent, keep_days, now)
-
-
-def _first(path: Path, now: datetime) -> datetime:
-    """When a file's first line was written; `now` if that cannot be read."""
-    with path.open("rb") as file:
-        try:
-            return msgspec.json.decode(file.readline(), type=Entry).at
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return now
 
 
 def _append(path: Path, line: bytes) -> None:
@@ -232,16 +191,8 @@ def _append(path: Path, line: bytes) -> None:
 def _paths(folder: Path) -> list[Path]:
     """The files of the log, oldest first."""
     # listdir, not glob: an unreadable folder must not look like an empty one.
-    names = sorted(os.listdir(folder)) if folder.exists() else []  # noqa: PTH208
-    older = [folder / name for name in names if name.startswith("access-") and name.endswith(".jsonl")]
-    return [*older, *(folder / name for name in names if name == LOG)]
-
-
-def _closed(folder: Path) -> Iterator[tuple[Path, datetime]]:
-    """The rotated files, each with the time of rotation, which is after its last line."""
-    for path in folder.glob(_OLDER):
-        with suppress(ValueError):  # not one of ours
-            yield path, datetime.strptime(path.name, _NAME).replace(tzinfo=UTC)
+    names = os.listdir(folder) if folder.exists() else []  # noqa: PTH208
+    return [folder / name for name in sorted(names) if name.startswith("access-") and name.endswith(".jsonl")]
 
 
 def _is_readers_right(root: Path, error: OSError) -> bool:

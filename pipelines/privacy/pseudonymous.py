@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
-import msgspec
 import pyarrow as pa
 
 from pipelines import machine
@@ -42,7 +42,7 @@ sql = statements("pipelines.privacy")
 log = logging.getLogger(__name__)
 
 
-class MadeFrom(msgspec.Struct, frozen=True, kw_only=True):
+class MadeFrom(NamedTuple):
     """The origin of a pseudonymous file: see `views.pseudonymous.RELEASE`. Times are naive UTC."""
 
     version: str
@@ -165,12 +165,12 @@ class Pseudonymous:
             return None
         try:
             with connect(self.versions.link, scratch=self.warehouse.scratch, read_only=True) as con:
-                row = con.execute(sql("made_from")).fetchone()
+                row = con.execute("SELECT * FROM ops.release").fetchone()
         except (DamagedError, duckdb.Error):
             row = None
         if row is None:
             raise DamagedError(f"{PSEUDONYMOUS} cannot be read: run `rollbook relocate`, which makes it again")
-        return MadeFrom(**dict(zip(MadeFrom.__struct_fields__, row, strict=True)))
+        return MadeFrom(*row)
 
     def is_current(self) -> bool:
         """Whether the file was made from the published version, with the current release of codes.
@@ -194,10 +194,11 @@ class Pseudonymous:
         if not self.warehouse.published.is_file():
             return "there is no published file to look up the name in"
         with connect(self.warehouse.published, scratch=self.warehouse.scratch, read_only=True) as con:
-            row = con.execute(sql("known"), {"student": student}).fetchone()
+            query = "SELECT name, valid_to FROM history.students WHERE student_id = $1 ORDER BY valid_from DESC LIMIT 1"
+            row = con.execute(query, [student]).fetchone()
         if row is None:
             return "the published file does not name this student"
-        return str(row[0]) if row[1] else f"{row[0]}, who is no longer listed"
+        return str(row[0]) if row[1] is None else f"{row[0]}, who is no longer listed"
 
     # -- making it -------------------------------------------------------------------------------------------------
 
@@ -218,12 +219,21 @@ class Pseudonymous:
                 schema.ensure(con)
                 con.execute("DROP SCHEMA snapshots")
                 con.execute(
-                    sql("release"), {"release": release.name, "began_at": release.began_at.replace(tzinfo=None)}
+                    """
+                    CREATE TABLE ops.release AS
+                    SELECT
+                        v.id AS version, v.published_at,
+                        (SELECT MAX(snapshot_date) FROM named.spans.days) AS newest_day,
+                        CAST($release AS VARCHAR) AS release, CAST($began_at AS TIMESTAMP) AS began_at
+                    FROM named.spans.version AS v
+                    """,
+                    {"release": release.name, "began_at": release.began_at.replace(tzinfo=None)},
                 )
             _fill(con)
             with transaction(con):
                 catalog.create_views(con)
-                catalog.create_macros(con, self._version(con))
+                ((version,),) = con.execute("SELECT version FROM ops.release").fetchall()
+                catalog.create_macros(con, version)
                 release_columns = ((c.name, c.comment) for c in contents.RELEASE.columns)
                 catalog.comment(con, "TABLE", "ops.release", contents.RELEASE.comment, release_columns)
                 contents.comment(con, schema.declared(), catalog.views())
@@ -244,11 +254,6 @@ class Pseudonymous:
         if release is None and self.versions.newest() is not None:
             raise self.codes.damaged("is gone")
         return release or begin(at)
-
-    @staticmethod
-    def _version(con: duckdb.DuckDBPyConnection) -> str:
-        row = con.execute("SELECT version FROM ops.release").fetchone()
-        return str(row[0]) if row else ""
 
 
 def _students(con: duckdb.DuckDBPyConnection) -> list[int]:

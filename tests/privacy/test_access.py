@@ -19,7 +19,7 @@ import time_machine
 from filelock import FileLock
 
 from pipelines import __version__
-from pipelines.errors import BusyError, MachineError, NothingLandedError
+from pipelines.errors import BusyError, MachineError
 from pipelines.explore import pages
 from pipelines.explore.questions import Book, Selection, find
 from pipelines.privacy import access
@@ -30,8 +30,13 @@ from tests.support.warehouses.school import FIRST, School
 NOW = datetime(2026, 11, 22, 2, 15, tzinfo=UTC)
 
 
+def logged(root: Path) -> Path:
+    """The file of this month."""
+    return root / "private" / f"access-{datetime.now(UTC):%Y-%m}.jsonl"
+
+
 def lines(root: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (root / "private" / "access.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in logged(root).read_text().splitlines()]
 
 
 def told(root: Path) -> list[tuple[str, int | None, str]]:
@@ -63,16 +68,7 @@ def test_a_reading_is_one_line(tmp_path: Path, clock: time_machine.Traveller) ->
     }  # fmt: skip
     assert (second["kind"], second["students"], second["what"]) == ("export", None, "")
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "private", *(tmp_path / "private").iterdir())}
-    assert modes == {"private": 0o700, "access.jsonl": 0o600, ".access.lock": 0o600}
-
-
-def test_a_log_that_was_opened_to_others_is_closed_again(tmp_path: Path) -> None:
-    access.note(tmp_path, "sql")
-    (tmp_path / "private").chmod(0o755)
-    (tmp_path / "private" / "access.jsonl").chmod(0o644)
-    access.note(tmp_path, "sql")
-    assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o700
-    assert stat.S_IMODE((tmp_path / "private" / "access.jsonl").stat().st_mode) == 0o600
+    assert modes == {"private": 0o700, "access-2026-11.jsonl": 0o600, ".access.lock": 0o600}
 
 
 def test_who_became_this_account_is_named_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +81,7 @@ def test_who_became_this_account_is_named_too(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(access, "_user", lambda: "rollbook")
     access.note(tmp_path, "sql")
     assert [line["login"] for line in lines(tmp_path)] == ["counsellor", "root"]
-    assert "somebody-else" not in (tmp_path / "private" / "access.jsonl").read_text()
+    assert "somebody-else" not in logged(tmp_path).read_text()
 
 
 def _note_many(root: Path, number: int) -> None:
@@ -94,8 +90,6 @@ def _note_many(root: Path, number: int) -> None:
 
 
 def test_readings_at_once_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the log is rotated under them several times."""
-    monkeypatch.setattr(access, "MAX_BYTES", 100_000)
     append = access._append
 
     def alone(path: Path, line: bytes) -> None:
@@ -116,12 +110,11 @@ def test_readings_at_once_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sorted((e.kind, e.students) for e in found.entries) == [
         (f"process {p}", n) for p in range(4) for n in range(100)
     ]
-    assert len(list((tmp_path / "private").glob("access-*.jsonl"))) >= 4
 
 
 def test_a_line_that_was_never_finished_costs_only_itself(tmp_path: Path) -> None:
     access.note(tmp_path, "sql", students=1)
-    with (tmp_path / "private" / "access.jsonl").open("ab") as file:
+    with logged(tmp_path).open("ab") as file:
         file.write(b'{"at":"2026-11-22T02:15:00","user":"without a zone","kind":"sql"}\n')
         file.write(b'{"at":"2026-11-2\xff')
     access.note(tmp_path, "sql", students=2)
@@ -136,21 +129,12 @@ def test_on_a_full_disk_no_part_of_a_line_is_written_and_the_reading_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access.note(tmp_path, "sql")
-    before = (tmp_path / "private" / "access.jsonl").read_bytes()
+    before = logged(tmp_path).read_bytes()
     write = os.write
     monkeypatch.setattr(os, "write", lambda fd, line: write(fd, line[:10]))
     with pytest.raises(MachineError, match="cannot be written .*, and unlogged access is refused: make room"):
         access.note(tmp_path, "sql")
-    assert (tmp_path / "private" / "access.jsonl").read_bytes() == before
-
-
-def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "private").mkdir()
-    (tmp_path / "elsewhere").write_text("")
-    (tmp_path / "private" / "access.jsonl").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(MachineError, match="cannot be written"):
-        access.note(tmp_path, "sql")
-    assert (tmp_path / "elsewhere").read_text() == ""
+    assert logged(tmp_path).read_bytes() == before
 
 
 def test_a_lock_that_is_kept_ends_the_reading_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,54 +171,19 @@ def test_only_an_account_that_may_not_write_there_reads_without_a_line_and_is_to
 # --- its time --------------------------------------------------------------------------------------------------------
 
 
-def test_a_month_is_closed_and_goes_after_its_time(
+def test_a_months_lines_go_after_their_time(
     tmp_path: Path, clock: time_machine.Traveller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROLLBOOK_ACCESS_LOG_DAYS", "60")
-    for day in (0, 31, 32, 70, 92, 93):
+    for day in (0, 8, 9, 68, 69):
         clock.move_to(NOW + timedelta(days=day))
         access.note(tmp_path, f"day {day}")
-    # Closed on days 32 (with 0 and 31) and 70 (with 32); the first is 61 days old on day 93.
-    assert [e.kind for e in access.entries(tmp_path).entries] == ["day 32", "day 70", "day 92", "day 93"]
-    assert len(list((tmp_path / "private").glob("access-*.jsonl"))) == 1
-
-
-def test_the_nightly_writer_keeps_the_log_to_its_days_though_nobody_looks(
-    tmp_path: Path, clock: time_machine.Traveller
-) -> None:
-    access.keep_up(tmp_path, 60, NOW)
-    assert list(tmp_path.iterdir()) == []
-    access.note(tmp_path, "sql")
-    for day, left in ((1, 1), (32, 1), (92, 1), (93, 0)):  # closed on day 32, and gone 60 days after that
-        moment = NOW + timedelta(days=day)
-        clock.move_to(moment)
-        access.keep_up(tmp_path, 60, moment)
-        assert len(access.entries(tmp_path).entries) == left
-    assert [path.name for path in (tmp_path / "private").iterdir()] == [".access.lock"]
-
-
-def test_a_log_that_is_locked_does_not_stop_the_nightly_writer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(access, "LOCK_SECONDS", 0.05)
-    access.note(tmp_path, "sql")
-    with FileLock(tmp_path / "private" / ".access.lock"):
-        access.keep_up(tmp_path, 60, NOW + timedelta(days=100))
-    assert "Old lines of the access log could not be removed" in caplog.text
-    assert len(access.entries(tmp_path).entries) == 1
-
-
-def test_entries_are_in_order_and_from_a_day_on(tmp_path: Path, clock: time_machine.Traveller) -> None:
-    for day in (3, 1, 40, 2):
-        clock.move_to(NOW + timedelta(days=day))
-        access.note(tmp_path, f"day {day}")
-    assert [e.kind for e in access.entries(tmp_path).entries] == ["day 1", "day 2", "day 3", "day 40"]
-    found = access.entries(tmp_path, (NOW + timedelta(days=3)).date()).entries
-    assert [e.kind for e in found] == ["day 3", "day 40"]
-
-
-def test_without_a_log_there_are_no_entries(tmp_path: Path) -> None:
-    assert access.entries(tmp_path) == access.Found([], 0)
+    # The days 0 and 8 are in November, which ended 61 days before day 69.
+    assert [e.kind for e in access.entries(tmp_path).entries] == ["day 9", "day 68", "day 69"]
+    later = (NOW + timedelta(days=68)).date()
+    assert [e.kind for e in access.entries(tmp_path, later).entries] == ["day 68", "day 69"]
+    access.keep_up(tmp_path, 60, NOW + timedelta(days=200))  # as the nightly writer does though nobody looks
+    assert access.entries(tmp_path) == access.Log([], 0)
 
 
 # --- who writes into it ----------------------------------------------------------------------------------------------
@@ -265,30 +214,13 @@ def test_the_commands_write_what_they_show_and_no_value(small: School, tmp_path:
         ("export", None, "FROM classes"),
         ("export", everyone - 1, "FROM students WHERE name <> ?"),
     ]
-    kept = (small.warehouse / "private" / "access.jsonl").read_text()
+    kept = logged(small.warehouse).read_text()
     assert name not in kept
     assert str(ident) not in kept
 
 
-def test_what_is_more_than_a_plain_read_has_no_number_of_students(small: School, tmp_path: Path) -> None:
-    queries = [
-        "SELECT 1 AS student_id, STRING_AGG(name, ';') FROM students",
-        "SELECT class_id AS student_id, name FROM roster",
-        "SELECT * REPLACE (1 AS student_id) FROM students",
-        "SELECT student_id, (SELECT STRING_AGG(name, ';') FROM students) FROM roster LIMIT 1",
-        "WITH roster AS (SELECT 1 AS student_id, name FROM students) FROM roster",
-        "SELECT student_id, name FROM students AS s(name, student_id, email)",
-        "SELECT s.student_id, r.name FROM students AS s CROSS JOIN roster AS r",
-    ]
-    for query in queries:
-        done = run_at(small.warehouse, "sql", query)
-        assert done.returncode == 0, done.stderr
-    assert run_at(small.warehouse, "export", queries[0], "--out", str(tmp_path / "f.csv")).returncode == 0
-    assert [students for _, students, _ in told(small.warehouse)] == [None] * (len(queries) + 1)
-
-
 def test_nothing_is_shown_or_written_that_is_not_logged(small: School, tmp_path: Path) -> None:
-    (small.warehouse / "private" / "access.jsonl").mkdir(parents=True)
+    logged(small.warehouse).mkdir(parents=True)
     for arguments in (("sql", "FROM students"), ("export", "students", "--out", str(tmp_path / "f.csv"))):
         done = run_at(small.warehouse, *arguments)
         assert (done.returncode, done.stdout) == (1, "")
@@ -316,20 +248,13 @@ def test_each_question_of_the_app_is_in_it(small: School) -> None:
         ("explore", 1, f"SELECT *, (SELECT COUNT(*) {filtered}) AS ? {filtered}"),
         ("explore download", 1, f"SELECT * {filtered}"),
     ]
-    assert name not in (small.warehouse / "private" / "access.jsonl").read_text()
-
-
-def test_before_the_first_night_nothing_is_logged(tmp_path: Path) -> None:
-    with pytest.raises(NothingLandedError):
-        pages.student(Book(tmp_path), 1)
-    assert run_at(tmp_path, "sql", "SELECT 1").returncode == 1
-    assert list(tmp_path.iterdir()) == []
+    assert name not in logged(small.warehouse).read_text()
 
 
 def test_access_shows_the_log_and_escapes_it(small: School) -> None:
     access.note(small.warehouse, "sql", students=1234, what="SELECT \x1b[31m ?")
     access.note(small.warehouse, "export")
-    with (small.warehouse / "private" / "access.jsonl").open("ab") as file:
+    with logged(small.warehouse).open("ab") as file:
         file.write(b"no line of ours\n")
     done = run_at(small.warehouse, "access")
     assert done.returncode == 0, done.stderr
@@ -348,7 +273,7 @@ def test_what_root_logs_stays_the_owners(tmp_path: Path) -> None:
     access.note(tmp_path, "sql")
     made = [tmp_path / "private", *(tmp_path / "private").iterdir()]
     assert {path.name: path.stat().st_uid for path in made} == dict.fromkeys(
-        ("private", "access.jsonl", ".access.lock"), 65534
+        ("private", logged(tmp_path).name, ".access.lock"), 65534
     )
 
 
@@ -368,3 +293,20 @@ def test_another_account_may_read_what_is_published_and_not_the_log(tmp_path: Pa
     assert "Only its owner can write the access log" in done.stderr, done.stderr
     assert "MachineError" in done.stdout
     assert len(lines(tmp_path)) == 2
+
+
+def test_what_is_more_than_a_plain_read_has_no_number_of_students(small: School, tmp_path: Path) -> None:
+    queries = [
+        "SELECT 1 AS student_id, STRING_AGG(name, ';') FROM students",
+        "SELECT class_id AS student_id, name FROM roster",
+        "SELECT * REPLACE (1 AS student_id) FROM students",
+        "SELECT student_id, (SELECT STRING_AGG(name, ';') FROM students) FROM roster LIMIT 1",
+        "WITH roster AS (SELECT 1 AS student_id, name FROM students) FROM roster",
+        "SELECT student_id, name FROM students AS s(name, student_id, email)",
+        "SELECT s.student_id, r.name FROM students AS s CROSS JOIN roster AS r",
+    ]
+    for query in queries:
+        done = run_at(small.warehouse, "sql", query)
+        assert done.returncode == 0, done.stderr
+    assert run_at(small.warehouse, "export", queries[0], "--out", str(tmp_path / "f.csv")).returncode == 0
+    assert [students for _, students, _ in told(small.warehouse)] == [None] * (len(queries) + 1)

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.errors import ArgumentError, NothingLandedError
+from pipelines.errors import ArgumentError
 from pipelines.privacy import aggregates
 from pipelines.privacy.aggregates import Cell, Figure, figure, release
 from tests.support.nights import House, new_house, night
@@ -105,11 +105,6 @@ def test_one_landed_day_is_released_by_hand(house: House) -> None:
         released(house, date(2027, 1, 5))
     with pytest.raises(ArgumentError, match="2026-11-20 was released already, and releases are at least 30 days apart"):
         released(house, night(2))
-
-
-def test_before_the_first_publish_nothing_is_released() -> None:
-    with new_house([], []) as house, pytest.raises(NothingLandedError):
-        released(house)
 
 
 def test_the_command_names_the_files(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.privacy.queries import MOST, without_values
+from pipelines.privacy.queries import without_values
 
 
 @pytest.mark.parametrize(
@@ -51,19 +51,8 @@ def test_a_name_is_left_out_wherever_it_is_in_a_query(query: str) -> None:
     assert "nna" not in shown
 
 
-@pytest.mark.parametrize("query", ["SELEC 1", "SELECT 'a", "", "a\0b", "\ud800", "SELECT ((((", "ATTACH"])
-def test_what_cannot_be_parsed_leaves_nothing(query: str) -> None:
-    assert without_values(query) == ""
-
-
 @given(st.text(max_size=40), st.integers(min_value=0))
 def test_no_text_or_number_survives(text: str, number: int) -> None:
     quoted = text.replace("'", "''")
     kept = without_values(f"SELECT name FROM students WHERE name = '{quoted}' AND student_id = {number}")
     assert kept in ("SELECT name FROM students WHERE name = ? AND student_id = ?", "")
-
-
-def test_a_long_query_is_cut() -> None:
-    shown = without_values("SELECT " + ", ".join(["name"] * 1000))
-    assert len(shown) == MOST + 3
-    assert shown.endswith("...")

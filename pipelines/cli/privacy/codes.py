@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,10 +13,6 @@ from pipelines.errors import ArgumentError
 from pipelines.privacy import access
 from pipelines.store.published.fleet_file import FleetFile
 from pipelines.text import count_of
-
-if TYPE_CHECKING:
-    from pipelines.privacy.pseudonymous import Pseudonymous
-    from pipelines.sync import Rollbook
 
 codes = typer.Typer(
     help="Find the student behind a code of the pseudonymous file, or replace all codes.",
@@ -34,10 +30,10 @@ def find(
     Only the account that Rollbook runs as can read the table of codes. Nothing is fetched or changed.
     """
     rollbook = open_rollbook()
-    file = _file(rollbook)
+    file = rollbook.publisher.pseudonymous
     release = file.codes.load()
-    student = release.student(code) if release else None
-    if release is None or student is None:
+    student = next((s for s, known in release.codes.items() if known == code), None) if release else None
+    if student is None:
         since = f" (codes are those since {release.began_at:%Y-%m-%d %H:%M} UTC)" if release else ""
         raise ArgumentError(f"{code} stands for nobody{since}: copy it from student_id in the pseudonymous file")
     access.note(rollbook.warehouse.root, "codes find", students=1)
@@ -56,25 +52,15 @@ def rotate(
     file, and `rollbook codes find` no longer knows them.
     """
     rollbook = open_rollbook()
-    if not yes and not _confirmed():
+    question = "All codes are replaced, and the present ones stop working. Go on?"
+    if not yes and not (sys.stdin.isatty() and typer.confirm(question, default=False)):
         raise ArgumentError("Not confirmed, so no code was replaced. Without a terminal, add --yes")
-    fleet = rollbook.warehouse.fleet
+    fleet, file = rollbook.warehouse.fleet, rollbook.publisher.pseudonymous
     is_shared = fleet is not None and FleetFile(fleet, pseudonymous=True).path.exists()
     with rollbook.writer():
-        count = _file(rollbook).rotate(rollbook.clock())
+        count = file.rotate(rollbook.clock())
     out.print(f"A new release has begun, with {count_of(count, 'code')}.")
-    if not _file(rollbook).wanted:
+    if not file.wanted:
         out.print("ROLLBOOK_PSEUDONYMOUS is not set, so no file was written.")
     if is_shared:
         build_again()
-
-
-def _confirmed() -> bool:
-    """Ask whether to go on. Without a terminal nobody can answer, so the answer is no."""
-    if not sys.stdin.isatty():
-        return False
-    return typer.confirm("All codes are replaced, and the present ones stop working. Go on?", default=False)
-
-
-def _file(rollbook: Rollbook) -> Pseudonymous:
-    return rollbook.publisher.pseudonymous

@@ -19,7 +19,7 @@ Gone = Callable[[int], bool]
 ERASED = "(erased)"
 WAIT_SECONDS = 30.0
 
-_TOLD = re.compile(r"(?P<before>\bstudents? |details of student )(?P<id>\d+)\b")
+_TOLD = re.compile(r"\b(?:students? |more than once, such as )\d+(?:, \d+)*\b")
 _HINT = "student"
 
 
@@ -35,7 +35,7 @@ def take_out(home: Path, gone: Gone) -> tuple[int, int]:
         try:
             if path.name.endswith(".db"):
                 changed += _of_database(path, gone)
-            elif _is_log(path):
+            elif path.suffix in (".err", ".out", ".log") or "compute_logs" in path.parts:
                 changed += _of_log(path, gone)
         except (OSError, sqlite3.Error):
             locked += 1
@@ -43,12 +43,12 @@ def take_out(home: Path, gone: Gone) -> tuple[int, int]:
 
 
 def cleaned(text: str, gone: Gone) -> str:
-    """Return a text from Dagster's records without students who are `gone`."""
-    return _TOLD.sub(lambda m: f"{m['before']}{ERASED}" if gone(int(m["id"])) else m[0], text)
+    """Return a text from Dagster's records or an alert without students who are `gone`."""
 
+    def left(told: re.Match[str]) -> str:
+        return re.sub(r"\d+", lambda found: ERASED if gone(int(found[0])) else found[0], told[0])
 
-def _is_log(path: Path) -> bool:
-    return path.suffix in (".err", ".out", ".log") or "compute_logs" in path.parts
+    return _TOLD.sub(left, text)
 
 
 def _of_log(path: Path, gone: Gone) -> int:
@@ -78,11 +78,12 @@ def _of_database(path: Path, gone: Gone) -> int:
 
 
 def _changes(con: sqlite3.Connection, gone: Gone) -> Iterator[tuple[str, str, int, str]]:
-    tables = [row[0] for row in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    for table in tables:
-        columns = [row[1] for row in con.execute(f'PRAGMA table_info("{table}")') if "INT" not in row[2].upper()]
-        for column in columns:
-            query = f"""SELECT rowid, "{column}" FROM "{table}" WHERE "{column}" LIKE '%{_HINT}%'"""
-            for rowid, text in con.execute(query).fetchall():
-                if isinstance(text, str) and (left := cleaned(text, gone)) != text:
-                    yield table, column, rowid, left
+    columns = con.execute(
+        "SELECT t.name, c.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c"
+        " WHERE t.type = 'table' AND c.type NOT LIKE '%INT%'"
+    )
+    for table, column in columns.fetchall():
+        query = f"""SELECT rowid, "{column}" FROM "{table}" WHERE "{column}" LIKE '%{_HINT}%'"""
+        for rowid, text in con.execute(query).fetchall():
+            if isinstance(text, str) and (left := cleaned(text, gone)) != text:
+                yield table, column, rowid, left

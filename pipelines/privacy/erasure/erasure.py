@@ -58,7 +58,7 @@ Name = tuple[str | None, str | None, str | None, str | None, str | None]
 class Holdings:
     """What holds a student: counts by key (see `certificate.LABELS`), and all names that the student ever had.
 
-    A name is a row of names_of_student.sql. `exports` are deleted, whatever they hold.
+    The first names are those that a student is searched by. `exports` are deleted, whatever they hold.
     """
 
     student: int
@@ -90,7 +90,8 @@ class Erasure:
     def find(self, student: int) -> Holdings:
         """Count what holds a student. Reads every body of every landing; raises DamagedError."""
         rows, names, recognised = self._of_published(student)
-        gone = self._only(student)
+        key = b"only in memory"
+        gone = Matcher(key, [Erased(id=keyed(key, "id", str(student)), erased_at=self.clock())])
         folders = list(self.raw.folders())
         landings = {}
         for number, folder in enumerate(folders, start=1):
@@ -126,13 +127,16 @@ class Erasure:
     def held(self, student: int) -> LegalHold | None:
         """The legal hold on a student, or None."""
         found = self.memory.read()
-        ident = keyed(bytes.fromhex(found.key), "id", str(student)) if found.key else ""
-        return next((hold for hold in found.holds if hold.id == ident), None)
+        key = bytes.fromhex(found.key)
+        return next((hold for hold in found.holds if hold.id == keyed(key, "id", str(student))), None)
 
     def check_hold(self, student: int) -> None:
         """Raise ArgumentError for a student under a legal hold."""
         if (hold := self.held(student)) is not None:
-            raise ArgumentError(_refused(hold))
+            raise ArgumentError(
+                f"This student has been under a legal hold since {hold.since:%Y-%m-%d} ({hold.reason}), so nothing was"
+                " erased. Once it is over, lift it with `rollbook hold-erasure STUDENT --lift`"
+            )
 
     def hold(self, student: int, reason: str) -> None:
         """Put a student under a legal hold. Raises ArgumentError for one who is erased already, or a reason that
@@ -301,14 +305,13 @@ class Erasure:
             return 0, (), 0
         rows = without.rows_in_file(published, scratch, [student])
         with connect(published, scratch=scratch, read_only=True) as con:
-            known = con.execute(sql("names_of_student"), {"student": student}).fetchall()
+            known = con.execute(
+                "SELECT DISTINCT reference_id, email, name, first_name, last_name FROM history.students"
+                " WHERE student_id = $student",
+                {"student": student},
+            ).fetchall()
             recognised = count(con, sql("same_names"), {"student": student})
         return rows, tuple(known), recognised
-
-    def _only(self, student: int) -> Matcher:
-        """A matcher for this student only, with a throwaway key."""
-        key = b"only in memory"
-        return Matcher(key, [Erased(id=keyed(key, "id", str(student)), erased_at=self.clock())])
 
     def _altered(self) -> Iterator[Path]:
         """Copies of published files that somebody altered: they may hold anybody."""
@@ -339,10 +342,3 @@ def _check_reason(reason: str, student: int, names: Iterable[Name]) -> None:
 
     if has(str(student)) or any(any(map(has, alone)) or (has(first) and has(last)) for *alone, first, last in names):
         raise ArgumentError("The reason identifies the student, and others will read it: write a case number")
-
-
-def _refused(hold: LegalHold) -> str:
-    return (
-        f"This student has been under a legal hold since {hold.since:%Y-%m-%d} ({hold.reason}), so nothing was erased."
-        " Once it is over, lift it with `rollbook hold-erasure STUDENT --lift`"
-    )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pipelines.privacy.codes import Codes
+import msgspec
+
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.store.published import fleet_file
 from pipelines.store.warehouse import Warehouse
@@ -20,11 +21,13 @@ Holder = Callable[[Warehouse, Gone], int | None]
 
 def _codes(warehouse: Warehouse, gone: Gone) -> int:
     """Remove codes, and pseudonymous files that hold the student; returns the number of codes."""
-    codes = Codes(warehouse.root)
-    release = codes.load()
-    known = [student for student in (release.codes if release else {}) if gone(student)]
-    forgotten = sum(codes.forget(student) for student in known)
     file = Pseudonymous(warehouse, wanted=True)
+    release, forgotten = file.codes.load(), 0
+    if release is not None:
+        left = {student: code for student, code in release.codes.items() if not gone(student)}
+        forgotten = len(release.codes) - len(left)
+        if forgotten:
+            file.codes.save(msgspec.structs.replace(release, codes=left))
     if file.is_current():
         file.drop_older()
     else:  # not made again, so it holds the student; the next writer makes it if it is wanted

@@ -52,7 +52,7 @@ def test_one_file_is_built_and_asked(district: District, tmp_path: Path) -> None
     assert "Wrote 10 rows" in run(district, "export", "roster", "--out", str(target))
     assert target.read_text("utf-8-sig").splitlines()[0].startswith("institution,class_id")
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
-    log = district.warehouse / "fleet" / "private" / "access.jsonl"
+    log = next((district.warehouse / "fleet" / "private").glob("access-*.jsonl"))
     entries = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(e["kind"], e["students"]) for e in entries][-1] == ("export", 10), (
         "the ids are shared, the students are not"

@@ -42,6 +42,7 @@ def test_a_students_id_is_taken_out_of_logs_and_events_and_the_rest_stays(tmp_pa
         ("details of student 9: not fetched", "details of student 9: not fetched"),
         (f"student {canary.ID}0 of 7391846205711", f"student {canary.ID}0 of 7391846205711"),
         (f"{canary.ID} rows of something", f"{canary.ID} rows of something"),
+        (f"ids more than once, such as 9, {canary.ID}", "ids more than once, such as 9, (erased)"),
     ],
 )
 def test_only_what_is_said_of_the_student_is_changed(text: str, left: str) -> None:
