@@ -27,15 +27,12 @@ VARIANTS: tuple[dict[str, object], ...] = (
         "lake": True,
         "touched": False,
         "observations": RELATION,
-        "by_delta": False,
         "since": True,
         "names": True,
         "scope": MANY,
     },
-    {"lake": False, "touched": False, "observations": None, "by_delta": True, "since": False, "names": False}
-    | {"scope": MANY},
-    {"lake": False, "touched": True, "observations": RELATION, "by_delta": True, "since": False, "names": False}
-    | {"scope": ONE},
+    {"lake": False, "touched": False, "observations": None, "since": False, "names": False} | {"scope": MANY},
+    {"lake": False, "touched": True, "observations": RELATION, "since": False, "names": False} | {"scope": ONE},
 )
 ALWAYS: dict[str, object] = {
     "rows": RELATION,
@@ -49,7 +46,6 @@ ALWAYS: dict[str, object] = {
     "some": "id >= 1",
     "some_ids": "id >= 1",
     "change_keys": CHANGE_KEYS,
-    "spans": "spans",
     "least": 10,
     "most": 10,
     "version": "a1b2",

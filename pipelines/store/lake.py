@@ -100,15 +100,6 @@ class Candidate:
         """The file of one table, or of `observed`."""
         return self.folder / name / PART
 
-    def scan(self, table: Table) -> str:
-        """The rows of a table with `snapshot_date`, as SQL, like `Lake.scan`."""
-        day = f"DATE '{self.day}' AS snapshot_date"
-        return f"SELECT {names(table.columns)}, {day} FROM read_parquet({literal(self.path(table.name))})"
-
-    def scan_observed(self) -> str:
-        """What was observed, as SQL, like `Lake.scan_observed`."""
-        return f"SELECT *, DATE '{self.day}' AS snapshot_date FROM read_parquet({literal(self.path(OBSERVED))})"
-
     def rows(self) -> dict[str, int]:
         """The number of rows per table."""
         return {name: pq.read_metadata(self.path(name)).num_rows for name in (*TABLES, OBSERVED)}

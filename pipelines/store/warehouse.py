@@ -101,7 +101,6 @@ class Warehouse:
         for leftover in (
             self.build / "stage",
             self.build / "day",
-            self.build / "delta",
             self.staged_lake,
             self.scratch,
         ):

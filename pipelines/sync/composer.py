@@ -14,7 +14,6 @@ from pipelines.landing.manifest import Manifest, TableCounts
 from pipelines.landing.raw import RawStore
 from pipelines.source.fetch import Draft
 from pipelines.store import compare
-from pipelines.store.history import Delta
 from pipelines.store.lake import Candidate, DayRecord, Lake, Part, Staged, compose
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import messages
@@ -33,7 +32,6 @@ class Composed:
     parts: list[Part]
     landings: tuple[int, ...]
     erasures: int
-    delta: Delta | None = None
 
     def into(self, lake: Lake) -> DayRecord:
         """Move the day into a lake."""
@@ -48,11 +46,8 @@ class Composer:
         self.warehouse = warehouse
         self._aside = warehouse.build / "stage"
         self.intake = Intake(raw, self._aside)
-        # The last committed day's delta, if known.
-        self.delta: Delta | None = None
         self._day_aside = warehouse.build / "day"
         self._copy_aside = self._aside / "copy"
-        self._delta_aside = warehouse.build / "delta"
 
     def flatten(self, manifest: Manifest) -> Flattened:
         """Return one landing's staged rows and rejects: from its fetch, or read again from `raw/`."""
@@ -71,13 +66,12 @@ class Composer:
         published = "published" if self.warehouse.published.is_file() else None
         with self.warehouse.reading() as con:
             candidate = compose(con, manifests[0].snapshot_date, parts, self._day_aside)
-            counts, delta = compare.compare(con, candidate, published, self._delta_aside)
-        return Composed(candidate, parts, _numbers(manifests), _erasures(manifests), delta), counts
+            counts = compare.compare(con, candidate, published)
+        return Composed(candidate, parts, _numbers(manifests), _erasures(manifests)), counts
 
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
         """Move a day into `lake` (default: the warehouse's)."""
         record = composed.into(lake or self.warehouse.lake)
-        self.delta = replace(composed.delta, digest=record.digest) if composed.delta else None
         self.intake.clear()
         return record
 
@@ -85,11 +79,6 @@ class Composer:
         """Copy a day into another lake; it can still be committed."""
         folder = shutil.copytree(composed.candidate.folder, files.empty(self._copy_aside), dirs_exist_ok=True)
         replace(composed, candidate=Candidate(composed.candidate.day, folder)).into(lake)
-
-    def drop_delta(self) -> None:
-        """Drop the last day's delta: it is merged."""
-        self.delta = None
-        files.empty(self._delta_aside)
 
     def recompose(self, counted: Sequence[Manifest], lake: Lake | None = None) -> DayRecord:
         """Compose a day again from its counted landings, without a new verdict (G8), and commit it to `lake`.

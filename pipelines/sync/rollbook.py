@@ -415,7 +415,7 @@ class Rollbook:
         self._merged_since = None
         with self.warehouse.writing(base.file) as (con, changed):
             redeclared = bool(changed - {"ops"})
-            history = History(con, lake or self.staged or self.lake, None if lake else self.composer.delta)
+            history = History(con, lake or self.staged or self.lake)
             forgotten = gone & history.merged_days().keys()
             counts = history.forget(forgotten)
             if full_refresh or (redeclared and not history.has_expired_days):
@@ -428,8 +428,6 @@ class Rollbook:
                 self._merged_since = min(behind) if behind and base.file and not forgotten else None
                 counts = history.catch_up(behind) or counts
             ops.record(con, self.raw, full_refresh=full_refresh or bool(changed))
-        if lake is None:
-            self.composer.drop_delta()
         return counts
 
     def adopt(self, computed: Computed, confirm: Confirm = within_hold) -> tuple[TableCounts, ...]:

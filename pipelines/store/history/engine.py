@@ -20,9 +20,7 @@ import duckdb
 
 from pipelines.landing.manifest import TableCounts
 from pipelines.store.database import each_table, transaction
-from pipelines.store.history.computed import Computed
-from pipelines.store.history.delta import Delta
-from pipelines.store.history.table import Place, TableHistory
+from pipelines.store.history.table import Computed, Place, TableHistory
 from pipelines.store.lake import DayRecord, Lake
 from pipelines.tables import TABLES, Table
 
@@ -34,10 +32,9 @@ REBUILD_LEAST = 12
 class History:
     """The history of every table in one open database, and the lake it is a function of."""
 
-    def __init__(self, con: duckdb.DuckDBPyConnection, lake: Lake, delta: Delta | None = None) -> None:
+    def __init__(self, con: duckdb.DuckDBPyConnection, lake: Lake) -> None:
         self.con = con
         self.lake = lake
-        self.delta = delta
         self.records = lake.days()
 
     def merged_days(self) -> dict[date, str]:
@@ -73,11 +70,9 @@ class History:
             return self._each(lambda table: table.begin(record))
         if len(days) >= max(REBUILD_LEAST, REBUILD_SHARE * len(self.records)) and not self.has_expired_days:
             return self.rebuild()
-        merged = self.merged_days()
         with transaction(self.con):
             places = [self._place(self.records[day]) for day in days]
-        delta = self.delta if self.delta and self.delta.is_of([self.records[d] for d in days], merged) else None
-        return self._each(lambda table: table.merge(places, delta))
+        return self._each(lambda table: table.merge(places))
 
     def forget(self, days: Iterable[date]) -> list[TableCounts]:
         """Remove days whose landings were discarded from the history, as if nothing had ever been landed on them.

@@ -17,21 +17,49 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 
 import duckdb
 
-from pipelines import files
 from pipelines.landing.manifest import TableCounts
 from pipelines.store.database import count, literal, names
-from pipelines.store.history.computed import Computed
-from pipelines.store.history.delta import Delta
 from pipelines.store.lake import DayRecord, Lake
-from pipelines.store.relations import CHANGE_KEYS
+from pipelines.store.relations import CHANGE_KEYS, SPAN, VALID
 from pipelines.store.scope import ONE, Scope
 from pipelines.store.statements import statements
-from pipelines.tables import Table
+from pipelines.tables import Column, Table
 
 sql = statements("pipelines.store.history")
+
+# A run reaches a day or one of its neighbours.
+_NEAR = "first_day <= COALESCE($after, $day) AND (last_day IS NULL OR last_day >= COALESCE($before, $day))"
+
+
+@dataclass(frozen=True)
+class Computed:
+    """One institution's histories: the folder of its Parquet files by table, and the days they were computed from.
+
+    Table names are such as `spans.students` or `history.students`; a table without a folder has no rows. `days` has the
+    digest of each day's content.
+    """
+
+    folders: Mapping[str, Path]
+    days: Mapping[date, str]
+
+    def runs(self, table: Table) -> str:
+        """The runs of a table, as SQL."""
+        return self._rows(f"spans.{table.name}", (*table.versioned, *SPAN))
+
+    def versions(self, table: Table) -> str:
+        """The versions of a table, as SQL."""
+        return self._rows(f"history.{table.name}", (*table.versioned, *VALID))
+
+    def _rows(self, name: str, columns: Sequence[Column]) -> str:
+        folder = self.folders.get(name)
+        if folder is None:
+            return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {c.name}' for c in columns)} WHERE FALSE"
+        typed = ", ".join(f"CAST({c.name} AS {c.type}) AS {c.name}" for c in columns)
+        return f"SELECT {typed} FROM read_parquet({literal(folder / '*.parquet')}, hive_partitioning = false)"
 
 
 @dataclass(frozen=True)
@@ -70,17 +98,18 @@ class TableHistory:
         rows = f"SELECT * FROM ({self.lake.scan(self.table, [record])})"
         con.execute(f"INSERT INTO history.{name} SELECT {self.columns}, snapshot_date, NULL FROM ({rows})")
         con.execute(f"INSERT INTO main.{name} SELECT {names(self.table.columns)} FROM ({rows})")
-        self._run("first_changes", rows=rows, change_keys=CHANGE_KEYS)
+        keys = "".join(f"{key}, " for key in CHANGE_KEYS if key in self.table.key)
+        con.execute(
+            f"INSERT INTO main.changes BY NAME SELECT {keys}snapshot_date, '{name}' AS table_name, 'added' AS change"
+            f" FROM ({rows})"
+        )
         return TableCounts(table=name, before=0, added=record.rows[name], changed=0, removed=0)
 
-    def merge(self, places: Sequence[Place], delta: Delta | None = None) -> TableCounts:
-        """Merge days one after the other; recompute the touched records' history from the first of them on.
-
-        `delta` is that of the only day, if known.
-        """
+    def merge(self, places: Sequence[Place]) -> TableCounts:
+        """Merge days one after the other; recompute the touched records' history from the first of them on."""
         self._keep("touched", "SELECT CAST(NULL AS BIGINT) AS id WHERE FALSE")
         for place in places:
-            self._merge_day(place, delta)
+            self._merge_day(place)
             if self.table.set in place.turned:
                 self._run("touch_unseen", {"day": place.day})
         return self._refold(min(place.day for place in places))
@@ -92,10 +121,10 @@ class TableHistory:
 
     def forget(self, places: Sequence[Place]) -> TableCounts:
         """Remove days from all runs and recompute all history. `places` are those from before the removal."""
-        id_ = f"SELECT {self.table.parent_key} AS id FROM"
+        id_ = f"SELECT DISTINCT {self.table.parent_key} AS id FROM"
         self._keep("touched", f"{id_} spans.{self.name} UNION {id_} history.{self.name}")
         for place in places:
-            self._run("delta_of_forgotten", place.around)
+            self._keep("delta", f"{id_} spans.{self.name} WHERE {_NEAR}", place.around)
             self._replace_runs(place, observations=None)
         return self._refold(date.min)
 
@@ -131,13 +160,9 @@ class TableHistory:
         """What each record stated on these days, as SQL: its rows, an empty list, or nothing."""
         return observations(self.table, self.lake.scan(self.table, days), self.lake.scan_observed(days))
 
-    def _merge_day(self, place: Place, delta: Delta | None) -> None:
+    def _merge_day(self, place: Place) -> None:
         observations = self.observations([self.records[place.day]])
-        if delta is not None:
-            self._keep("delta", f"FROM read_parquet({literal(delta.path(self.table))})")
-        else:
-            query = sql("delta", table=self.table, spans="spans", observations=observations)
-            self._keep("delta", query, {"day": place.day})
+        self._keep("delta", sql("delta", table=self.table, observations=observations), {"day": place.day})
         if count(self.con, "SELECT COUNT(*) FROM delta"):
             self.con.execute("INSERT INTO touched SELECT id FROM delta")
             self._replace_runs(place, self._observations_of_delta(self.records[place.day]))
@@ -154,7 +179,10 @@ class TableHistory:
     def _replace_runs(self, place: Place, observations: str | None) -> None:
         """Replace the runs around a day: those before it, the day, and those after it, merged where they are alike."""
         self._run("pieces", place.around, observations=observations)
-        self._run("remove_runs", place.around)
+        self.con.execute(
+            f"DELETE FROM spans.{self.name} WHERE {self.table.parent_key} IN (SELECT id FROM delta) AND {_NEAR}",
+            place.around,
+        )
         self.con.execute(f"INSERT INTO spans.{self.name} SELECT * FROM pieces")
 
     def _refold(self, since: date) -> TableCounts:
@@ -164,7 +192,13 @@ class TableHistory:
             mine = f"{self.table.parent_key} IN (SELECT id FROM touched)"
             self._keep("folded", definition(self.table, touched=True), day)
             con.execute(f"DELETE FROM history.{name} WHERE valid_from >= $since AND {mine}", day)
-            self._run("extend_versions", day)
+            same = " AND ".join(f"h.{k} = f.{k}" for k in self.table.key)
+            con.execute(
+                f"UPDATE history.{name} AS h SET valid_to = f.valid_to FROM folded AS f WHERE {same}"
+                " AND f.valid_from < $since AND h.valid_from < $since AND (h.valid_to IS NULL OR h.valid_to >= $since)"
+                " AND h.valid_to IS DISTINCT FROM f.valid_to",
+                day,
+            )
             con.execute(f"INSERT INTO history.{name} FROM folded WHERE valid_from >= $since", day)
             # `changes` has no column for the institution's key, but a warehouse has only one institution.
             theirs = f" AND {mine}" if self.table.parent_key in CHANGE_KEYS else ""
@@ -238,20 +272,6 @@ def definition(table: Table, scope: Scope = ONE, *, touched: bool = False, **lak
     return sql("definition", table=table, scope=scope, lake=bool(lake), touched=touched, **lake)
 
 
-def find_delta(
-    con: duckdb.DuckDBPyConnection, table: Table, delta: Delta, spans: str, rows: str, observed: str
-) -> None:
-    """Find an unmerged day's delta of a table; write it to its file, and to the temporary table `delta` of `con`.
-
-    `spans` is the schema that holds the runs; `rows` and `observed` are the day's, as SQL.
-    """
-    query = sql("delta", table=table, spans=spans, observations=observations(table, rows, observed))
-    con.execute(f"CREATE OR REPLACE TEMP TABLE delta AS {query}", {"day": delta.day})
-    path = delta.path(table)
-    con.execute(f"COPY delta TO {literal(path)} (FORMAT parquet)")
-    path.chmod(files.PRIVATE_FILE)
-
-
 def changes(table: Table, scope: Scope = ONE, *, touched: bool = False) -> str:
     """The changes between a table's versions, as SQL: of all records, or of the touched ones from `$since` on."""
     return sql("changes", table=table, scope=scope, touched=touched, change_keys=CHANGE_KEYS)
@@ -264,7 +284,9 @@ def last_stated(table: Table, listed: str, scope: Scope = ONE) -> str:
 
 def untracked_values(table: Table, rows: str, scope: Scope = ONE) -> str:
     """The untracked values of a table on the days of `last_stated`, as SQL, from its `rows` with `snapshot_date`."""
-    return sql("untracked_values", table=table, scope=scope, rows=rows)
+    columns = f"{scope.of('s')}{names(table.key, 's.')}, {names(table.untracked, 's.')}"
+    same = f"{scope.same('l', 's')}l.id = s.{table.parent_key} AND l.day = s.snapshot_date"
+    return f"SELECT {columns} FROM ({rows}) AS s INNER JOIN last_stated AS l ON {same}"
 
 
 def current(table: Table, scope: Scope = ONE) -> str:

@@ -1,25 +1,13 @@
 -- How many current rows of {{ table.name }} a new day adds, changes and removes.
 --
 -- Most rows are unchanged; only the others are looked up among the day's observations.
-WITH
-{% if by_delta %}
--- All other records state the same as on the day before, which is current.
-possible AS (
-    SELECT id FROM delta
-    UNION
-    SELECT c.{{ table.parent_key }}
-    FROM {{ current }} AS c ANTI JOIN observed AS o ON o.set_name = '{{ table.set }}' AND o.id = c.{{ table.parent_key }}
-),
-{% endif %}
-{% set only = " SEMI JOIN possible ON possible.id = r." ~ table.parent_key if by_delta else "" %}
-other AS (
+WITH other AS (
     SELECT
         COALESCE(n.{{ table.parent_key }}, c.{{ table.parent_key }}) AS id,
         c.{{ table.parent_key }} IS NULL AS is_added,
         n.{{ table.parent_key }} IS NOT NULL AND c.{{ table.parent_key }} IS NOT NULL AS is_changed,
         n.{{ table.parent_key }} IS NULL AS is_gone
-    FROM (SELECT r.* FROM {{ new }} AS r{{ only }}) AS n FULL JOIN (SELECT r.* FROM {{ current }} AS r{{ only }}) AS c
-        ON {{ m.same(table.key, "n", "c") }}
+    FROM {{ new }} AS n FULL JOIN {{ current }} AS c ON {{ m.same(table.key, "n", "c") }}
     WHERE n.{{ table.parent_key }} IS NULL OR c.{{ table.parent_key }} IS NULL OR {{ m.differ(tracked, "n", "c") }}
 ),
 seen AS (
