@@ -10,19 +10,16 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from pipelines import files
 from pipelines.errors import MachineError
 from pipelines.operations.diff import diff
 from pipelines.settings import ROOT
-from pipelines.store.published import clean_copy
 from pipelines.store.published.clean_copy import clean
 from pipelines.store.warehouse import Warehouse
 from tests.support.nights import House, new_house
@@ -111,12 +108,6 @@ def test_a_temporary_folder_is_private_and_goes_with_its_block(tmp_path: Path) -
     assert list(build.iterdir()) == []
 
 
-def test_a_temporary_folder_goes_when_its_block_fails_too(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="as it may"), files.aside(tmp_path):
-        raise RuntimeError("as it may")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_in_a_warehouse_that_can_only_be_read_it_is_made_in_the_systems_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,33 +138,6 @@ def _leave(build: Path) -> None:
         signal.pause()
 
 
-@pytest.mark.slow
-def test_folders_come_and_go_while_a_writer_sweeps(tmp_path: Path) -> None:
-    """Neither the one nor the other fails, however close they come."""
-    failed: list[BaseException] = []
-    done = threading.Event()
-
-    def sweep() -> None:
-        try:
-            while not done.is_set():
-                files.sweep_aside(tmp_path)
-        except BaseException as error:  # noqa: BLE001 - no error may happen
-            failed.append(error)
-
-    sweeper = threading.Thread(target=sweep)
-    sweeper.start()
-    try:
-        for number in range(300):
-            with files.aside(tmp_path) as made:
-                (made / "f").write_text(str(number))
-                assert (made / "f").read_text() == str(number)
-    finally:
-        done.set()
-        sweeper.join()
-    assert failed == []
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_killed_diff_leaves_bodies_nowhere_once_the_next_writer_has_begun(house: House, tmp_path: Path) -> None:
     house.sync()
     house.at(2)
@@ -198,22 +162,6 @@ def _diff(house: House, temporary: Path) -> None:
     diff(house.rollbook())
 
 
-@pytest.mark.slow
-def test_two_diffs_at_once_and_a_sync_beside_them_do_not_disturb_each_other(house: House) -> None:
-    house.sync()
-    house.at(2)
-    del house.service.students[0]
-    found, threads = [], []
-    with house.rollbook().writer():  # as long as a sync takes
-        for _ in range(2):
-            threads.append(threading.Thread(target=lambda: found.append(diff(house.rollbook()))))
-            threads[-1].start()
-        for thread in threads:
-            thread.join(60)
-    assert [(d.outcome, {c.table: c.removed for c in d.counts}["students"]) for d in found] == [("synced", 1)] * 2
-    assert list((house.warehouse / "build").glob("aside-*")) == []
-
-
 def test_a_file_that_cannot_be_copied_stays_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "other.duckdb"
     file.write_bytes(b"Zaphod is not a database")
@@ -222,16 +170,6 @@ def test_a_file_that_cannot_be_copied_stays_as_it_is(tmp_path: Path) -> None:
     assert "Zaphod" not in str(error.value)
     assert file.read_bytes() == b"Zaphod is not a database"
     assert not [path for path in tmp_path.iterdir() if path.suffix == ".copy"]
-
-
-def test_a_copy_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "other.duckdb"
-    duckdb.connect(file).close()
-    before = file.read_bytes()
-    monkeypatch.setattr(clean_copy, "_SECONDS", 0.001)
-    with pytest.raises(MachineError, match="not done within 0 s"):
-        clean(file, tmp_path / "scratch")
-    assert file.read_bytes() == before
 
 
 REMAINS = """

@@ -74,9 +74,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     said: str = ""
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True, rename={"reported": "told", "failing": "trouble"}):
+class State(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `build/alerts.json`: when alerts were turned on, the ids of reported outcomes, whether the last
-    one was bad, and the outbox. `rename` keeps the field names of existing files.
+    one was bad, and the outbox.
     """
 
     since: datetime

@@ -164,12 +164,6 @@ def test_no_other_file_is_read(
     assert SECRET not in raised.value.message
 
 
-@pytest.mark.parametrize("query", ["FROM asked", "FROM query", "FROM WRITES"])
-def test_names_of_the_program_are_no_tables(asked: Callable[[str], str], query: str) -> None:
-    with pytest.raises(ArgumentError):
-        asked(f"SELECT * {query}")
-
-
 @pytest.mark.parametrize("query", HIDDEN)
 def test_no_text_is_run_as_a_query_wherever_it_is_hidden(school: School, query: str) -> None:
     for function in ("query", "json_execute_serialized_sql", 'system.main."QUERY"'):

@@ -12,7 +12,6 @@ from pipelines.errors import LostError
 from pipelines.operations.discard import discard, undo_discard
 from pipelines.sync import always
 from tests.mirror.test_mirror import command, copied_days, copy_of
-from tests.support import graph
 from tests.support.nights import ChangingNights, House, new_house, night
 from tests.support.records import classes, students
 from tests.support.warehouses.erasures import erase
@@ -86,20 +85,6 @@ def test_a_warehouse_set_back_to_its_backup_publishes_the_night_and_deletes_noth
     assert copied_days(house) == [night(n) for n in (1, 4, 5, 6)]
 
 
-def test_the_nightly_job_publishes_and_fails(house: House, tmp_path: Path) -> None:
-    house.night(1)
-    shutil.copytree(house.warehouse, tmp_path / "backup", symlinks=True)
-    house.night(2)
-    shutil.rmtree(house.warehouse)
-    shutil.copytree(tmp_path / "backup", house.warehouse, symlinks=True)
-    with graph.job(house, tmp_path / "home") as job:
-        result = job.nightly(house, 3)
-    assert not result.success
-    (failed,) = [e.step_failure_data for e in result.all_events if e.is_step_failure]
-    assert "rollbook mirror restore --into FOLDER" in str(failed.user_failure_data)
-    assert house.query("SELECT MAX(snapshot_date) FROM spans.days") == [(night(3),)]
-
-
 def test_another_landing_under_the_number_of_a_lost_one_does_not_replace_it(house: House, tmp_path: Path) -> None:
     house.night(1)
     shutil.copytree(house.warehouse, tmp_path / "backup", symlinks=True)
@@ -147,13 +132,6 @@ def test_what_is_discarded_restored_approved_erased_or_expired_is_not_lost(house
     assert copied_days(house) == house.rollbook().raw.days() == [night(n) for n in (7, 8, 9)]
     assert not list(copy_of(house).rglob(f"snapshot_date={night(2)}/*"))
     assert command(house, "verify").exit_code == 0
-
-
-def test_a_new_warehouse_in_place_of_a_lost_one_is_no_green_night(house: House, nights: ChangingNights) -> None:
-    shutil.rmtree(house.warehouse)
-    with pytest.raises(LostError, match="the copy of another warehouse, .*mirror restore --into FOLDER"):
-        nights.play(1)
-    assert copied_days(house) == [night(n) for n in (1, 2, 3)]
 
 
 def test_a_lost_raw_folder_that_is_given_up_here_and_there_is_forgotten(house: House, nights: ChangingNights) -> None:

@@ -19,7 +19,6 @@ from pipelines.cli import app
 from pipelines.errors import ArgumentError, LostError, MirrorError, SettingError
 from pipelines.mirror import Mirror, restore
 from pipelines.mirror.bucket import Bucket
-from pipelines.operations.discard import discard
 from tests.support.nights import ChangingNights, House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.tiers import daily
@@ -50,15 +49,6 @@ def test_a_restore_and_a_rebuild_give_the_same_tables(house: House, tmp_path: Pa
     assert again.tables() == house.tables() == played.expected.tables()
 
 
-@pytest.mark.slow
-def test_a_verdict_and_a_discard_reach_the_copy(house: House, tmp_path: Path) -> None:
-    played = ChangingNights(house).play(2)
-    discard(house.rollbook(), night(2), reason="nonsense")
-    again = restored(house, tmp_path / "new")
-    assert again.tables() == house.tables() != played.expected.tables()
-    assert (tmp_path / "new" / "raw" / f"snapshot_date={night(2)}" / "discarded=1" / "discard.json").is_file()
-
-
 def test_a_night_copies_what_is_new_and_nothing_else(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     ChangingNights(house).play(2)
     put: list[str] = []
@@ -76,14 +66,6 @@ def test_a_night_copies_what_is_new_and_nothing_else(house: House, monkeypatch: 
     with house.rollbook().writer():
         pass
     assert put == []
-
-
-@pytest.mark.slow
-def test_days_that_expire_here_expire_there(house: House) -> None:
-    ChangingNights(house).play(4, keep_days=2)
-    assert copied_days(house) == house.rollbook().raw.days()
-    assert not list(copy_of(house).rglob(f"snapshot_date={night(1)}/*"))
-    assert len(list(copy_of(house).glob("_mirror/*"))) == 1
 
 
 def test_a_copy_that_fails_costs_a_warning_and_the_next_writer_catches_up(
@@ -205,12 +187,6 @@ def test_a_catalog_that_leads_out_of_the_folder_is_not_followed(house: House, tm
         restore(house.over["lake"], "", tmp_path / "new")
 
 
-def test_without_a_lake_nothing_is_opened(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.mirror.bucket._obstore", _refuse)
-    house.sync(over={"lake": ""})
-    assert not copy_of(house).exists()
-
-
 @pytest.mark.parametrize(
     ("lake", "says"),
     [
@@ -232,17 +208,6 @@ def test_records_go_unencrypted_to_this_machine_only(house: House, monkeypatch: 
         house.settings(lake="s3://bucket/x")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
     assert house.settings(lake="s3://bucket/x").lake == "s3://bucket/x"
-
-
-def test_lost_digests_are_computed_again_and_nothing_is_copied_twice(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    house.night(1, [student(1), student(2)])
-    shutil.rmtree(house.warehouse / "build")
-    monkeypatch.setattr(Bucket, "put", _refuse)
-    rollbook = house.rollbook()
-    rollbook.warehouse.prepare()
-    assert rollbook.mirror.update(house.now).copied == 0
 
 
 def _refuse(*_: Any) -> None:

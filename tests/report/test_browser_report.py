@@ -129,18 +129,6 @@ _FAINT = """() => {
 }"""
 
 
-def test_paper_is_white_and_has_all_of_it(browser: Browser, file: Path) -> None:
-    with browser.new_context(color_scheme="dark") as context:
-        seen = Seen(context.new_page(), file)
-        seen.page.emulate_media(media="print")
-        assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-        assert seen.page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 36, 48)"
-        assert seen.page.evaluate(
-            "[...document.querySelectorAll('main figure > svg')].every(s => s.getBoundingClientRect().width > 200)"
-        )
-        assert len(seen.page.pdf(format="A4")) > 10_000
-
-
 @pytest.mark.parametrize(("hours", "is_old"), [(1, False), (35, False), (37, True)])
 def test_a_page_that_no_sync_has_followed_says_so(browser: Browser, file: Path, hours: int, is_old: bool) -> None:
     with browser.new_context() as context:

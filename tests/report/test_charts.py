@@ -52,11 +52,6 @@ def texts(chart: Chart) -> list[str]:
     return [label.text for label in chart.labels if label.text]
 
 
-def test_a_morning_without_data_has_no_chart() -> None:
-    assert charts.draw(EMPTY) == ()
-    assert charts.draw(replace(EMPTY, trend=month(50))) == ()
-
-
 def test_a_class_has_a_bar_for_who_is_new_and_goes_on_with_who_was_to_watch_before() -> None:
     chart = drawn(watched=(watched("Physics 1D", 38, 36, 18), watched("Music 1B", 27, 27, 0)))
     assert [(bar.x, bar.width, bar.colour) for bar in chart.bars] == [
@@ -69,21 +64,6 @@ def test_a_class_has_a_bar_for_who_is_new_and_goes_on_with_who_was_to_watch_befo
     assert chart.alt == (
         "Bars, one per class, of its students to watch. Physics 1D: 36 of 38, 18 new; Music 1B: 27 of 27, 0 new."
     )
-
-
-def test_where_nobody_is_new_there_is_no_legend() -> None:
-    chart = drawn(watched=(watched("Music 1B", 27, 27, 0),))
-    assert chart.legend == ()
-    assert [title.y for title in chart.titles] == [0]
-
-
-@pytest.mark.parametrize(
-    ("days", "called"),
-    [((0, 1, 13), "The last 14 days, 3 of them with records"), ((0, 1, 2), "The last 3 days")],
-)
-def test_the_trend_says_how_many_days_it_has(days: tuple[int, ...], called: str) -> None:
-    landed = tuple(Day(FIRST + timedelta(days=n), 600, None, 60.0, None) for n in days)
-    assert drawn(trend=landed).title == called
 
 
 def test_classes_are_compared_from_the_furthest_ahead_to_the_furthest_behind() -> None:
@@ -102,23 +82,6 @@ def test_classes_are_compared_from_the_furthest_ahead_to_the_furthest_behind() -
     )
 
 
-def test_a_title_and_its_bar_are_on_two_sides_of_the_middle() -> None:
-    chart = drawn(ahead=(compared("Robotics 3C", 20),), behind=(compared("Fencing 2A", -1),))
-    for title, bar in zip(chart.titles, chart.bars, strict=True):
-        (left, width), (right, _) = sorted([(title.x, title.width), (bar.x, bar.width)])
-        assert left + width <= 50 <= right
-
-
-def test_a_small_change_looks_small_and_a_big_one_uses_all_of_the_height() -> None:
-    def height(*scores: float) -> float:
-        (line,) = [line for line in drawn(trend=month(*scores)).lines if line.width == 2]
-        return max(y for _, y in line.points) - min(y for _, y in line.points)
-
-    assert height(60, 60) == 0
-    assert height(60, 60.5) == pytest.approx(height(20, 90) / 10)
-    assert height(60, 65) == pytest.approx(height(20, 90)) == pytest.approx(84)
-
-
 def test_a_line_is_labelled_at_both_ends_and_a_missing_day_is_passed_over() -> None:
     chart = drawn(trend=month(None, 60, None, 62))
     assert texts(chart) == [
@@ -128,19 +91,6 @@ def test_a_line_is_labelled_at_both_ends_and_a_missing_day_is_passed_over() -> N
     (line,) = [line for line in chart.lines if line.width == 2]
     assert [x for x, _ in line.points] == [38, 86]
     assert chart.alt == "Three lines from 23 Oct to 26 Oct. score: 60.0 to 62.0."
-
-
-@pytest.mark.parametrize(
-    ("days", "dates"),
-    [
-        (2, ["24 Oct", "23 Oct"]),
-        (8, ["30 Oct", "23 Oct"]),
-        (14, ["5 Nov", "29 Oct"]),
-        (31, ["22 Nov", "8 Nov", "25 Oct"]),
-    ],
-)
-def test_the_dates_below_the_lines_are_weeks_apart(days: int, dates: list[str]) -> None:
-    assert texts(drawn(trend=month(*[60.0] * days)))[: len(dates) + 1] == [*dates, "Completion, %"]
 
 
 def test_the_outcomes_of_nights_are_drawn_and_told() -> None:

@@ -15,8 +15,7 @@ import duckdb
 import pytest
 
 from pipelines import report
-from pipelines.errors import HeldError, UnreachableError
-from pipelines.operations.discard import discard
+from pipelines.errors import HeldError
 from pipelines.report import charts, morning
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
 
@@ -129,22 +128,6 @@ def test_it_names_nobody_unless_told_to(fortnight: School) -> None:
     assert not any(mail in named for (mail,) in fortnight.rows("SELECT email FROM students"))
 
 
-def test_it_names_the_new_ones_first_then_the_most_severe_folded_by_class(fortnight: School) -> None:
-    html = made(fortnight, names=True)
-    asked = f"""SELECT class_title, name, reason, change = 'newly to watch' FROM watch_daily
-                JOIN student_classes USING (student_id) WHERE snapshot_date = '{LAST}' AND severity IS NOT NULL
-                ORDER BY change = 'newly to watch' DESC, severity DESC, name"""
-    shown = re.findall(r'<details class="names"><summary>(.*?)</details>', html, re.DOTALL)
-    by_title = {unescape(part.split(" <")[0]): text(part) for part in shown}
-    new = [(title, name, reason) for title, name, reason, is_new in fortnight.rows(asked) if is_new]
-    assert new
-    for title, name, reason in new:
-        _, _, listed = by_title[title].partition("new ")
-        assert f"{name} new {reason}" in by_title[title]
-        assert listed.startswith(tuple(n for t, n, _ in new if t == title))
-    assert "<details open" not in html
-
-
 def test_the_setting_is_what_makes_it_name_them(small: School) -> None:
     small.sync(DAYS[2], report_names=True)
     assert "This page names pupils" in (small.warehouse / "report.html").read_text()
@@ -165,25 +148,6 @@ def test_the_charts_never_hold_a_name_even_if_the_page_does(fortnight: School) -
         assert parts
         content = unescape(parts[1] + base64.b64decode(parts[2]).decode())
         assert [name for name in names(fortnight) if name in content] == []
-
-
-def test_a_chart_takes_its_colours_from_the_page_and_is_the_same_each_time(fortnight: School) -> None:
-    first, again = (re.findall(r"<figure.*?</figure>", made(fortnight), re.DOTALL) for _ in range(2))
-    assert len(first) == 4
-    assert first == again
-    declared = set(re.findall(r"--\w+", made(fortnight).split("@media")[0]))
-    for figure in first:
-        used = set(re.findall(r'(?:fill|stroke)="(?!none)([^"]*)"|[^-]color: ([^"]*)"', figure))
-        assert {"".join(colour) for colour in used} <= {f"var({name})" for name in declared}
-        assert "<text" in figure
-        assert ' id="' not in figure  # nothing that another chart could have, too
-
-
-def test_nothing_in_it_is_fetched(fortnight: School) -> None:
-    html = made(fortnight)
-    addresses = set(re.findall(r"https?://[^\s\"'<>)]+", html))
-    assert addresses <= {"http://www.w3.org/1999/xhtml"}
-    assert not re.findall(r"(?:src|href)=\"(?!#|data:)", html)
 
 
 def test_a_title_is_text_even_if_it_looks_like_markup(fortnight: School, tmp_path: Path) -> None:
@@ -227,13 +191,6 @@ def test_a_held_night_is_on_the_page_until_it_is_approved(small: School) -> None
     assert f"{DAYS[4].day} September 2026</h1>" in html
 
 
-def test_a_service_that_does_not_answer_is_on_the_page(small: School) -> None:
-    rollbook = School(small.warehouse).rollbook(DAYS[2], retry_seconds=0)
-    with pytest.raises(UnreachableError):
-        rollbook.sync(DAYS[2])
-    assert "This page shows older records." in (small.warehouse / "report.html").read_text()
-
-
 def test_a_page_that_cannot_be_made_keeps_no_data_from_readers(
     small: School, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -249,15 +206,3 @@ def test_a_page_that_cannot_be_made_keeps_no_data_from_readers(
     assert (small.warehouse / "report.html").read_text() == before
     assert "The morning page could not be made (ValueError)" in caplog.text
     assert "Maria" not in caplog.text
-
-
-@pytest.mark.slow
-def test_a_discarded_night_is_on_the_page(small: School) -> None:
-    discard(small.rollbook(DAYS[1]), DAYS[1], reason="the service served another school")
-    html = (small.warehouse / "report.html").read_text()
-    assert "<h1>Thursday, 24 September 2026</h1>" in html
-    said = (
-        r"The sync of Friday, 25 September 2026 was discarded by a person\. It brought \d+ students and \d+ classes\."
-    )
-    assert re.search(said, text(html))
-    assert "The nightly syncs: 1 of 2 nights synced; 25 Sep discarded." in text(html)
