@@ -25,7 +25,7 @@ LEAST_GRACE = timedelta(minutes=10)
 # The cron syntax that cronsim and Dagster read alike: five fields of numbers, names, lists, ranges and steps.
 _FIELD = r"(\*|\d+|[a-z]{3})(-(\d+|[a-z]{3}))?(/\d+)?"
 _LINE = re.compile(rf"{_FIELD}(,{_FIELD})*(\s+{_FIELD}(,{_FIELD})*){{4}}", re.IGNORECASE)
-# Ticks on which a shifted line is compared: two years of nights cover every weekday and date that could differ.
+# Ticks that are looked at: two years of nights cover every distance between two of them.
 _COMPARED_TICKS = 800
 _MONDAY = datetime(2026, 1, 5)  # noqa: DTZ001 - lines are compared without a zone
 
@@ -63,53 +63,22 @@ def _in_zone(line: str, zone: ZoneInfo, start: datetime, *, reverse: bool) -> It
 
 @dataclass(frozen=True)
 class Due:
-    """When a scheduled sync is late.
+    """When a scheduled sync is late: `grace` after its tick. It counts if it starts at most `slack` before the tick.
 
-    `deadline` is the cron line shifted by `grace`; None if no cron line can express that (ticks only a few minutes
-    apart, or on dates that a shift past midnight cannot follow). A sync counts for a tick if it starts at most `slack`
-    before it. `gap` is the longest time between two ticks.
+    `gap` is the longest time between two ticks.
     """
 
     grace: timedelta
     slack: timedelta
     gap: timedelta
-    deadline: str | None
 
 
 @cache
 def due(line: str) -> Due:
     """Return when the syncs of a cron line are late."""
-    found = list(islice(CronSim(line, _MONDAY), _COMPARED_TICKS))
-    gaps = [b - a for a, b in pairwise(found)]
-    least = min(gaps)
-    grace = min(GRACE, least / 2)
+    gaps = [b - a for a, b in pairwise(islice(CronSim(line, _MONDAY), _COMPARED_TICKS))]
+    grace = min(GRACE, min(gaps) / 2)
     grace -= grace % (timedelta(hours=1) if grace >= timedelta(hours=1) else timedelta(minutes=1))
     if grace < LEAST_GRACE:
-        return Due(LEAST_GRACE, timedelta(0), max(gaps), None)
-    slack = min(SLACK, least - grace)
-    wanted = [tick + grace for tick in found]
-    shifted = next((s for s in _shifts(line, grace) if _matches(s, wanted)), None)
-    return Due(grace, slack, max(gaps), shifted)
-
-
-def _shifts(line: str, grace: timedelta) -> Iterator[str]:
-    """Yield candidates for `line` shifted by `grace`: on the same days or, past midnight, on the following days."""
-    sim = CronSim(line, _MONDAY)
-    days, months, weekdays = line.split()[2:]
-    hours, minutes = divmod(int(grace.total_seconds()) // 60, 60)
-    later_hours = _listed({(h + hours) % 24 for h in sim.hours}, 24)
-    later_minutes = _listed({(m + minutes) % 60 for m in sim.minutes}, 60)
-    yield f"{later_minutes} {later_hours} {days} {months} {weekdays}"
-    if days == "*":
-        # A tuple is the nth weekday of a month (2#1), which `check` refuses.
-        following = _listed({(d + 1) % 7 for d in sim.weekdays if isinstance(d, int)}, 7)
-        yield f"{later_minutes} {later_hours} {days} {months} {following}"
-
-
-def _listed(values: set[int], count: int) -> str:
-    return "*" if len(values) == count else ",".join(map(str, sorted(values)))
-
-
-def _matches(line: str, wanted: list[datetime]) -> bool:
-    found = CronSim(line, wanted[0] - timedelta(minutes=1))
-    return all(next(found) == tick for tick in wanted)
+        return Due(LEAST_GRACE, timedelta(0), max(gaps))
+    return Due(grace, min(SLACK, min(gaps) - grace), max(gaps))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import Any
 
 import pytest
@@ -73,21 +72,6 @@ def test_one_students_five_days_give_the_history_that_the_page_shows() -> None:
         ]
         for query, rows in answers():
             assert as_cells(house.query(query)) == rows, query
-
-
-def test_the_guarantees_are_numbered_and_each_names_its_place_and_its_test() -> None:
-    rows = table_after("| | guarantee | enforced in | tested in |")
-    assert [number for number, *_ in rows] == [f"**G{n}**" for n in range(1, 15)]
-    for number, _, place, test in rows:
-        assert re.search(r"\]\((?!\.\.)", place), number
-        assert re.search(r"\]\(\.\./tests/", test), number
-
-
-def test_the_order_of_imports_is_the_one_that_is_checked() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (layers,) = [c["layers"] for c in project["tool"]["importlinter"]["contracts"] if c["type"] == "layers"]
-    shown = HOW_IT_WORKS.partition("```\ncli")[2].partition("```")[0]
-    assert " ".join(f"cli{shown}".split()) == " -> ".join(layers)
 
 
 @pytest.mark.parametrize("page", PAGES)

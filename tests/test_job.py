@@ -161,17 +161,6 @@ def test_a_held_sync_fails_saying_so_in_its_first_line_and_approval_merges_it(ho
     assert job.marked("published", "rollbook") == [str(night(1)), str(night(2))]
 
 
-def test_a_hold_that_a_later_night_has_overtaken_waits_for_nobody(house: House, job: Job) -> None:
-    everybody = list(house.service.students)
-    job.nightly(house, 1)
-    house.service.students = everybody[:40]
-    assert not job.nightly(house, 2).success
-    house.service.students = everybody
-    good = job.nightly(house, 3)
-    assert good.success
-    assert graph.checks(good)["published/rollbook:nothing_held"].passed
-
-
 def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_can_be_had(
     house: House, job: Job
 ) -> None:
@@ -196,27 +185,6 @@ def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_ca
         (spec.key, day, reason) for spec in job.defs.resolve_all_asset_specs() for day, reason in why.items()
     )
     assert house.tables() == tables
-
-
-def test_a_backfill_says_of_each_day_it_skips_whether_it_is_held_failed_or_was_never_landed(
-    house: House, job: Job
-) -> None:
-    everybody = list(house.service.students)
-    assert job.nightly(house, 1).success
-    house.service.key = "changed"
-    assert not job.nightly(house, 2).success
-    house.service.key = KEY
-    house.service.students = everybody[:40]
-    assert not job.nightly(house, 3).success
-    house.service.students = everybody
-    assert job.nightly(house, 6).success
-    with quarter_past_two(house, 6):
-        result = job.run(night(1), night(6))
-    assert result.success
-    assert job.tags(result)["rollbook/skipped"] == (
-        f"4 of 6 days: {night(2)} (its syncs failed); {night(3)} (held); {night(4)} to {night(5)} (nothing was landed)"
-    )
-    assert job.marked("published", "rollbook") == [str(night(1)), str(night(6))]
 
 
 def test_a_backfill_that_is_executed_again_no_longer_says_what_the_first_one_skipped(house: House, job: Job) -> None:

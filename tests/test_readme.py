@@ -72,9 +72,3 @@ def test_its_defaults_are_the_defaults() -> None:
     for name, field in Settings.model_fields.items():
         if name.upper() in named:
             assert named[name.upper()] == str(field.default), name
-
-
-def test_it_shows_the_commands_that_everybody_needs() -> None:
-    """That all commands and targets exist is tested with the other pages, in test_how_it_works.py."""
-    named = set(re.findall(r"\.venv/bin/rollbook (\w+)", README))
-    assert {"sync", "serve", "backfill", "rebuild", "sandbox"} <= named

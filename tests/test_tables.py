@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.settings import ROOT
 from pipelines.store import relations, schema
-from pipelines.tables import SETS, TABLES, WALKED, Table, fingerprint, of_set
+from pipelines.tables import TABLES, Table, fingerprint
 
 # Column by column: the contract's fields, flattened.
 COLUMNS = {
@@ -31,28 +31,6 @@ COLUMNS = {
 }
 
 
-def test_the_tables_have_the_contracts_fields_in_its_order() -> None:
-    assert {name: " ".join(table.names) for name, table in TABLES.items()} == COLUMNS
-
-
-def test_every_key_is_declared_required_and_an_id() -> None:
-    for table in TABLES.values():
-        columns = {c.name: c for c in table.columns}
-        assert all(columns[k].id and columns[k].required for k in table.key), table.name
-        assert table.key[0] == SETS[table.set].key
-
-
-def test_only_clocks_are_untracked() -> None:
-    assert [(t.name, c.name) for t in TABLES.values() for c in t.untracked] == [
-        ("student_activity", "days_since_last_activity"),
-        ("student_details", "fetched_at"),
-    ]
-
-
-def test_every_table_and_column_says_what_it_is() -> None:
-    assert all(t.comment.endswith(".") and all(c.comment for c in t.columns) for t in TABLES.values())
-
-
 def test_every_column_of_text_says_whether_it_is_personal() -> None:
     """Somebody must decide, since what is personal is left out of the pseudonymous file."""
     declared = [*schema.declared(), relations.OBSERVED]
@@ -69,12 +47,6 @@ def test_what_names_a_person_is_personal() -> None:
         ("student_details", "payload"),
         ("institution", "api_key_name"),
     ]
-
-
-def test_every_set_has_a_table_of_its_own_first_and_the_walked_ones_have_names_in_it() -> None:
-    assert WALKED == ("students", "classes")
-    for name in WALKED:
-        assert set(SETS[name].names) <= set(of_set(name)[0].names)
 
 
 def test_the_fingerprint_is_the_same_in_every_process() -> None:

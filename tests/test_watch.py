@@ -165,16 +165,6 @@ def test_a_late_night_is_told_once_and_so_is_the_sync_that_makes_up_for_it(
     ]
 
 
-def test_a_night_that_failed_is_not_late_as_well(watch: Watch, house: House, hook: Webhook, clock: Any) -> None:
-    assert watch.job.run(night(1), tags=SYNC).success
-    clock.move_to(datetime(2026, 11, 21, 2, 15, tzinfo=UTC))
-    house.service.on(faults.refused(401), path="auth", times=1)
-    assert not watch.job.run(night(2), tags=SYNC).success
-    clock.shift(timedelta(hours=3))
-    watch.look()
-    assert heads(hook) == [f"the sync of {night(2)} failed"]
-
-
 def test_a_run_that_takes_too_long_is_late_and_said_to_be_under_way(watch: Watch, hook: Webhook, clock: Any) -> None:
     clock.move_to(datetime(2026, 11, 21, 4, 16, tzinfo=UTC))
     watch.job.instance.create_run_for_job(
@@ -198,17 +188,6 @@ def test_a_clock_that_was_set_back_hides_no_run(watch: Watch, house: House, hook
     assert not watch.job.run(night(1), tags=SYNC).success
     watch.look()
     assert heads(hook)[-1] == f"the sync of {night(1)} failed"
-
-
-def test_the_sensor_keeps_its_place_and_says_why_it_does_nothing(watch: Watch, house: House) -> None:
-    (sensor,) = watch.job.defs.sensors or ()
-    with dg.build_sensor_context(
-        instance=watch.job.instance, repository_def=watch.job.defs.get_repository_def()
-    ) as context:
-        tick = sensor.evaluate_tick(context)
-    assert (tick.run_requests, tick.skip_message) == ([], "the runs that ended were checked")
-    assert tick.cursor is not None
-    assert abs(datetime.fromisoformat(tick.cursor) - datetime.now(UTC)) < timedelta(minutes=1)
 
 
 def test_a_commands_run_is_told_by_the_command_and_not_again_by_the_daemon(tmp_path: Path, hook: Webhook) -> None:

@@ -12,11 +12,10 @@ from pipelines.cli import run, serve  # noqa: E402, F401
 
 # isort: split
 from pipelines.cli import demo, diagnostics, explore, mirror, prune, read  # noqa: E402, F401
-from pipelines.cli.app import app, main, sort_commands, unwrap_help  # noqa: E402
+from pipelines.cli.app import app, main, sort_commands  # noqa: E402
 from pipelines.cli.fleet import build, institutions, rebuild  # noqa: E402, F401
 from pipelines.cli.privacy import aggregates, codes, erase, subject  # noqa: E402, F401
 
 __all__ = ["app", "main"]
 
 sort_commands()
-unwrap_help(app)

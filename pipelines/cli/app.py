@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from enum import StrEnum
-from inspect import getdoc
 from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,12 +20,13 @@ from rich.table import Table
 
 from pipelines import __version__, files
 from pipelines.errors import RollbookError, unexpected_error
-from pipelines.settings import INSTITUTION, ROOT, load, registry
+from pipelines.settings import INSTITUTION, ROOT, load
 from pipelines.text import cell, naming, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from pipelines.landing.manifest import TableCounts
     from pipelines.sync import Rollbook
 
 PACKAGE = ROOT / "pipelines"
@@ -37,6 +37,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 failed, 2 a setting or argument is missing or malformed, 3 held for approval.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # wraps paragraphs; the default keeps the line breaks of the source
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -97,15 +98,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _institutions(incomplete: str) -> list[str]:
-    """The institutions with this prefix, for shell completion; none if the registry cannot be read."""
-    try:
-        known = registry()
-    except RollbookError:
-        known = None
-    return [name for name in known.institutions if name.startswith(incomplete)] if known else []
-
-
 @app.callback()
 def _options(
     version: Annotated[  # noqa: ARG001 - handled by its callback
@@ -117,7 +109,6 @@ def _options(
             "--institution",
             metavar="NAME",
             help="The institution, if there is an institutions.toml.",
-            autocompletion=_institutions,
         ),
     ] = None,
 ) -> None:
@@ -128,16 +119,6 @@ def _options(
 def sort_commands() -> None:
     """Have `rollbook --help` show the panels in their order, and each panel's commands as they were registered."""
     app.registered_commands.sort(key=lambda command: list(Panel).index(Panel(str(command.rich_help_panel))))
-
-
-def unwrap_help(group: typer.Typer) -> None:
-    """Have the terminal wrap the paragraphs of all commands' help: Typer would keep the line breaks of the source."""
-    for command in group.registered_commands:
-        paragraphs = (getdoc(command.callback) or "").split("\n\n")
-        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    for below in group.registered_groups:
-        if below.typer_instance is not None:
-            unwrap_help(below.typer_instance)
 
 
 def main() -> None:
@@ -191,6 +172,15 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     for row in listed:
         result.add_row(*(safe(cell(value)) for value in row))
     return result
+
+
+def print_counts(tables: Iterable[TableCounts], title: str = "", *, nothing: str = "Nothing changed.") -> None:
+    """Print what differs in each table, or that nothing does."""
+    rows = [(c.table, c.before, c.added, c.changed, c.removed) for c in tables if c.added or c.changed or c.removed]
+    if rows:
+        out.print(table(title, ("table", "rows before", "added", "changed", "removed"), rows))
+    else:
+        out.print(nothing)
 
 
 def open_rollbook(*, fetches: bool = False, **overrides: Any) -> Rollbook:

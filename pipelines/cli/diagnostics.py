@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from pipelines.cli.app import Panel, app, err, open_rollbook, out, received, safe, table
+from pipelines.cli.app import Panel, app, err, open_rollbook, out, print_counts, received, safe
 from pipelines.cli.demo import choose_warehouse
 from pipelines.machine import in_bytes
 from pipelines.store.published.versions import PSEUDONYMOUS
 from pipelines.text import count_of, printable
 
 if TYPE_CHECKING:
-    from pipelines.landing.manifest import TableCounts
     from pipelines.operations.status import PseudonymousFile, Status
 
 MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "failed": "[bold red]failed[/]"}
@@ -72,13 +71,12 @@ def doctor() -> None:
     Exits 0 when a sync could run, with or without warnings, and 1 when it could not. If a setting is missing or
     malformed, names it and exits 2.
     """
-    from pipelines.cli.instance import Instance
+    from pipelines.cli.instance import examine_instance
     from pipelines.operations.doctor import Doctor, Level
 
     rollbook = open_rollbook(fetches=True)
     levels = set()
-    instance = Instance(home())
-    for finding in (*instance.examine(), *Doctor(rollbook, run_bytes=instance.run_bytes).examine()):
+    for finding in (*examine_instance(home()), *Doctor(rollbook).examine()):
         levels.add(finding.level)
         out.print(f"{MARKS[finding.level]:>8}  [bold]{finding.what}[/]: {safe(finding.says)}")
     if Level.FAILED in levels:
@@ -111,13 +109,8 @@ def diff() -> None:
     for name, count in (found.rejected or {}).items():
         out.print(f"{count_of(count, 'record')} of {name} would be refused.")
     if found.counts:
-        _print_counts(found.counts)
+        print_counts(found.counts, nothing="No current row would change.")
     out.print("Nothing was written.")
-
-
-def _print_counts(counts: tuple[TableCounts, ...]) -> None:
-    rows = ((c.table, c.before, c.added, c.changed, c.removed) for c in counts)
-    out.print(table("", ("table", "rows now", "added", "changed", "removed"), rows))
 
 
 def _print_status(known: Status) -> None:
@@ -175,10 +168,10 @@ def _pseudonymous(file: PseudonymousFile) -> str:
     if file.is_current:
         return f"{PSEUDONYMOUS} matches the published file"
     if file.published_at is None:
-        return f"{PSEUDONYMOUS} is missing or damaged: the next sync makes it, or `rollbook relocate` now"
+        return f"{PSEUDONYMOUS} is missing or damaged: the next sync makes it"
     return (
         f"{PSEUDONYMOUS} does NOT match the published file, but the version made {_ago(file.published_at)}, up to"
-        f" {file.newest_day}: the next sync makes it again, or `rollbook relocate` now"
+        f" {file.newest_day}: the next sync makes it again"
     )
 
 

@@ -15,10 +15,6 @@ from pipelines.text import count_of
 @app.command(rich_help_panel=Panel.SYNC)
 def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
-    keep_days: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Keep the last N days, instead of ROLLBOOK_KEEP_DAYS."),
-    ] = None,
 ) -> None:
     """Delete old raw bodies and snapshots, and Dagster's old runs. The nightly sync does the same by itself.
 
@@ -33,24 +29,19 @@ def prune(
     from pipelines.operations import capacity
     from pipelines.operations.prune import prune as prune_now
 
-    rollbook = open_rollbook() if keep_days is None else open_rollbook(keep_days=keep_days)
-    found = capacity.expiry(rollbook)
-    if found.keep_days is None:
+    rollbook = open_rollbook()
+    keep = rollbook.settings.keep_days
+    days, size = capacity.expiry(rollbook)
+    if keep is None:
         out.print("ROLLBOOK_KEEP_DAYS is not set: raw bodies and snapshots of all days are kept.")
-    elif not found.days:
-        out.print(f"Nothing is older than the last {count_of(found.keep_days, 'day')}.")
+    elif not days:
+        out.print(f"Nothing is older than the last {count_of(keep, 'day')}.")
     else:
-        days = f"{count_of(len(found.days), 'day')} ({found.days[0]} to {found.days[-1]})"
-        freed = f"{in_bytes(found.raw)} of raw bodies and {in_bytes(found.snapshots)} of snapshots"
-        out.print(f"{'Would delete' if dry_run else 'Deleting'} {days}: {freed}. Their content stays in the history.")
+        what = f"{count_of(len(days), 'day')} ({days[0]} to {days[-1]}): {in_bytes(size)} of raw bodies and snapshots"
+        out.print(f"{'Would delete' if dry_run else 'Deleting'} {what}. Their content stays in the history.")
         if not dry_run:
             prune_now(rollbook)
-    _prune_runs(dry_run=dry_run)
-
-
-def _prune_runs(*, dry_run: bool) -> None:
-    where = home()
-    if where is None:
+    if home() is None:
         err.print("[yellow]Warning:[/] DAGSTER_HOME is not a folder, so Dagster's runs were not pruned.")
         return
     from pipelines import runs

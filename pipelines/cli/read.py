@@ -1,4 +1,4 @@
-"""The analysts' commands: sql, export, restore, relocate, docs. None of them fetches anything."""
+"""The analysts' commands: sql, export, restore, docs. None of them fetches anything."""
 
 from __future__ import annotations
 
@@ -159,22 +159,6 @@ def restore(
     out.print("The file it replaced is kept. The next sync brings the restored one up to date.")
 
 
-@app.command(rich_help_panel=Panel.SYNC)
-def relocate() -> None:
-    """Point the views of the daily snapshots to the files' new location, after the warehouse was moved or copied.
-
-    The next sync does the same. Nothing is fetched.
-    """
-    rollbook = open_rollbook()
-    if not rollbook.warehouse.published.is_file():
-        raise ArgumentError(
-            f"There is no {rollbook.warehouse.published}: set ROLLBOOK_WAREHOUSE to where the warehouse is now"
-        )
-    with rollbook.writer():
-        rollbook.publish()
-    out.print(f"The views of the snapshots now read {safe(str(rollbook.lake.root))}.")
-
-
 def _list(published: Path, kept: Iterable[Path]) -> None:
     numbered = [("now", published), *((str(n), path) for n, path in enumerate(kept, start=1))]
     rows = (
@@ -227,33 +211,27 @@ def docs(
     """
     from pipelines.views import dbt, dictionary
 
-    if processing:
-        if dbt_folder is not None:
-            raise ArgumentError("--processing and --dbt write different files: give one of them")
-        _write_processing(target)
-        return
     if dbt_folder is not None:
-        if target is not None:
-            raise ArgumentError("--out and --dbt write different files: give one of them")
-        out.print(f"Wrote {safe(str(dbt.write(dbt_folder)))}.")
+        if processing or target is not None:
+            raise ArgumentError("--dbt writes a file of its own: give it without --out and --processing")
+        written = dbt.write(dbt_folder)
+    elif processing and target is None:
+        sys.stdout.write(_processing())
         return
-    target = target or ROOT / DICTIONARY
-    if not target.parent.is_dir():
-        raise ArgumentError(f"{target.parent} is not a folder: make it first, or write elsewhere with --out")
-    dictionary.write(target)
-    out.print(f"Wrote {safe(str(target))}.")
+    else:
+        written = target or ROOT / DICTIONARY
+        if not written.parent.is_dir():
+            raise ArgumentError(f"{written.parent} is not a folder: make it first, or write elsewhere with --out")
+        if processing:
+            files.write(written, _processing().encode())
+        else:
+            dictionary.write(written)
+    out.print(f"Wrote {safe(str(written))}.")
 
 
-def _write_processing(target: Path | None) -> None:
+def _processing() -> str:
     from pipelines.cli.diagnostics import home
     from pipelines.privacy.processing import render
     from pipelines.runs import KEEP_DAYS
 
-    text = render(load(fetches=False), at=datetime.now(UTC), home=home(), run_days=KEEP_DAYS)
-    if target is None:
-        sys.stdout.write(text)
-        return
-    if not target.parent.is_dir():
-        raise ArgumentError(f"{target.parent} is not a folder: make it first, or write elsewhere with --out")
-    files.write(target, text.encode())
-    out.print(f"Wrote {safe(str(target))}.")
+    return render(load(fetches=False), at=datetime.now(UTC), home=home(), run_days=KEEP_DAYS)

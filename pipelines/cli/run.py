@@ -12,14 +12,25 @@ import typer
 from rich.markup import escape
 
 from pipelines.cli import job
-from pipelines.cli.app import Panel, app, err, open_rollbook, out, parse_day, progress_bars, received, safe, table
+from pipelines.cli.app import (
+    Panel,
+    app,
+    err,
+    open_rollbook,
+    out,
+    parse_day,
+    print_counts,
+    progress_bars,
+    received,
+    safe,
+)
 from pipelines.errors import ArgumentError, HeldError, NothingLandedError
 from pipelines.settings import Details
 from pipelines.tables import SETS
 from pipelines.text import count_of
 
 if TYPE_CHECKING:
-    from pipelines.landing.manifest import Hold, Manifest, TableCounts
+    from pipelines.landing.manifest import Hold, Manifest
     from pipelines.source.pagination import Progress as PageProgress
     from pipelines.sync import Backfilled, Rollbook
 
@@ -216,12 +227,7 @@ def shown_progress() -> Iterator[PageProgress]:
 
 def _confirmed_hold(hold: Hold) -> bool:
     """Show what would change, and ask whether to go on."""
-    differing = _differing(hold.counts)
-    if differing:
-        rows = ((c.table, c.before, c.added, c.changed, c.removed) for c in differing)
-        out.print(table("What would change", ("table", "rows now", "added", "changed", "removed"), rows))
-    else:
-        out.print("No current row would change.")
+    print_counts(hold.counts, "What would change", nothing="No current row would change.")
     return _confirmed(f"Note: {hold.reason}." if hold.reason else "")
 
 
@@ -234,15 +240,10 @@ def _confirmed(why: str) -> bool:
     return typer.confirm("Go on?", default=False)
 
 
-def _differing(counts: Iterable[TableCounts]) -> list[TableCounts]:
-    return [c for c in counts if c.added or c.changed or c.removed]
-
-
 def _print_held(held: Manifest, synced_since: list[date]) -> None:
     """Print what an approval would merge."""
     out.print(f"Approving landing {held.landing} of {held.snapshot_date}, held because {escape(held.reason)}.")
-    rows = ((c.table, c.before, c.added, c.changed, c.removed) for c in _differing(held.counts))
-    out.print(table("When it was held", ("table", "rows then", "added", "changed", "removed"), rows))
+    print_counts(held.counts, "When it was held")
     if synced_since:
         days = _days(synced_since)
         err.print(f"[yellow]Note:[/] newer days have been synced since ({days}): they stay as they are.")
@@ -256,12 +257,7 @@ def _print_synced(manifest: Manifest) -> None:
     for name, count in manifest.rejected.items():
         refused = f"{count_of(count, 'record')} of {name} {'was' if count == 1 else 'were'} refused"
         err.print(f"[yellow]Warning:[/] {refused}; see ops.rejects.")
-    differing = _differing(manifest.counts)
-    if differing:
-        rows = ((c.table, c.added, c.changed, c.removed) for c in differing)
-        out.print(table("", ("table", "added", "changed", "removed"), rows))
-    else:
-        out.print("Nothing changed.")
+    print_counts(manifest.counts)
 
 
 def _print_backfill(done: Backfilled) -> None:

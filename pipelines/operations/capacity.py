@@ -27,8 +27,7 @@ FILE_LEAST = 32 * machine.MB
 MARGIN = 64 * machine.MB
 # Before the first sync, as shares of the received bodies' bytes: raw bodies, a day's snapshots, the published file.
 RAW_SHARE, LAKE_SHARE, FILE_SHARE = 0.15, 0.07, 1.25
-# One run in Dagster's records (23 assets and 15 checks, in the run's own file and again in the index), until the
-# instance has enough runs to measure.
+# One run in Dagster's records: 23 assets and 15 checks, in the run's own file and again in the index.
 RUN_BYTES = 1_000_000
 
 
@@ -71,7 +70,7 @@ def first_night(bodies: float) -> Night:
     return Night(round(RAW_SHARE * bodies), round(LAKE_SHARE * bodies), round(FILE_SHARE * bodies))
 
 
-def predict(rollbook: Rollbook, night: Night, *, nights: int = YEAR, run_bytes: int = 0) -> Capacity:
+def predict(rollbook: Rollbook, night: Night, *, nights: int = YEAR) -> Capacity:
     """Predict what a sync needs, and the warehouse's size after `nights` nights, including Dagster's records."""
     keep = rollbook.settings.keep_days
     raw_now, lake_now = machine.size(rollbook.raw.root), machine.size(rollbook.lake.root)
@@ -79,33 +78,18 @@ def predict(rollbook: Rollbook, night: Night, *, nights: int = YEAR, run_bytes: 
     kept = nights if keep is None else min(nights, keep + 1)
     landed = kept * (night.raw + night.lake) + (raw_now + lake_now if keep is None or nights < keep else 0)
     file = max(night.published, FILE_LEAST) + nights * night.growth
-    runs = nights * run_bytes
     # The pseudonymous file is at most as large as the published one; three of it exist while it is made.
     coded = 1 if rollbook.settings.pseudonymous else 0
     return Capacity(
         sync=round(2 * night.raw + 4 * night.lake + (1.5 + coded) * max(night.published, FILE_LEAST) + MARGIN),
         night=round(night.raw + night.lake + (1 + coded) * night.growth),
-        year=round(landed + (1 + KEPT + 3 * coded) * file + runs),
+        year=round(landed + (1 + KEPT + 3 * coded) * file + nights * RUN_BYTES),
     )
 
 
-class Expiry(msgspec.Struct, frozen=True, kw_only=True):
-    """What retention would delete: the days, and their bytes in raw/ and snapshots/."""
-
-    keep_days: int | None
-    days: tuple[date, ...]
-    raw: int
-    snapshots: int
-
-
-def expiry(rollbook: Rollbook) -> Expiry:
-    """What a sync or `rollbook prune` would delete now. Raises DamagedError."""
-    keep = rollbook.settings.keep_days
-    days = rollbook.recovery.expirable(keep)
+def expiry(rollbook: Rollbook) -> tuple[list[date], int]:
+    """The days that a sync or `rollbook prune` would delete now, and their bytes. Raises DamagedError."""
+    days = rollbook.recovery.expirable(rollbook.settings.keep_days)
     folders = [f"snapshot_date={day}" for day in days]
-    return Expiry(
-        keep_days=keep,
-        days=tuple(days),
-        raw=sum(machine.size(rollbook.raw.root / f) for f in folders),
-        snapshots=sum(machine.size(path) for f in folders for path in rollbook.lake.root.glob(f"*/{f}")),
-    )
+    paths = [p for f in folders for p in (rollbook.raw.root / f, *rollbook.lake.root.glob(f"*/{f}"))]
+    return days, sum(map(machine.size, paths))

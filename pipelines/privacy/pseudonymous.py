@@ -169,7 +169,7 @@ class Pseudonymous:
         except (DamagedError, duckdb.Error):
             row = None
         if row is None:
-            raise DamagedError(f"{PSEUDONYMOUS} cannot be read: run `rollbook relocate`, which makes it again")
+            raise DamagedError(f"{PSEUDONYMOUS} cannot be read: run `rollbook sync`, which makes it again")
         return MadeFrom(*row)
 
     def is_current(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from pipelines.cli import app
@@ -24,18 +23,3 @@ def test_what_is_not_a_day_is_refused_with_an_example(command: tuple[str, ...], 
     assert result.exit_code == 2
     assert "is not a day: write one like 2026-09-01" in result.output
     assert "\x1b[2J" not in result.output
-
-
-def commands(group: typer.Typer) -> dict[str, str]:
-    """The help of all commands of a group, and of the groups in it."""
-    found = {str(c.name or c.callback.__name__): c.help or "" for c in group.registered_commands if c.callback}
-    for below in group.registered_groups:
-        found |= commands(below.typer_instance) if below.typer_instance else {}
-    return found
-
-
-def test_the_terminal_wraps_the_help_of_every_command() -> None:
-    texts = commands(app)
-    assert {"sync", "rebuild", "subject", "verify"} <= texts.keys()
-    assert all(texts.values()), "each has a help"
-    assert not [name for name, text in texts.items() if "\n" in text.replace("\n\n", "")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,7 +15,6 @@ from pipelines.sandbox import Sandbox
 from tests.support.processes.commands import dagster_home, run_command
 from tests.support.reading import rows
 from tests.support.records import classes, students
-from tests.support.wire import faults
 from tests.support.wire.service import KEY, Service
 
 TODAY = datetime.now(UTC).date()
@@ -63,12 +61,6 @@ def one_line(done: subprocess.CompletedProcess[str], exit_code: int) -> str:
     return lines[0]
 
 
-def test_a_missing_setting_is_named_and_nothing_is_made(rollbook: Run, tmp_path: Path) -> None:
-    line = one_line(rollbook("sync"), 2)
-    assert "ROLLBOOK_BASE_URL is not set" in line
-    assert not (tmp_path / "warehouse").exists()
-
-
 def test_an_unreachable_service_fails_with_what_to_check(rollbook: Run, tmp_path: Path) -> None:
     line = one_line(rollbook("sync", ROLLBOOK_BASE_URL="http://127.0.0.1:9", ROLLBOOK_API_KEY=KEY), 1)
     assert "127.0.0.1:9 gave no usable answer" in line
@@ -87,16 +79,6 @@ def test_a_refused_key_says_whom_to_ask_and_leaves_the_published_file(
     assert (tmp_path / "warehouse" / "rollbook.duckdb").read_bytes() == before
 
 
-def test_an_answer_that_is_not_the_contracts_fails_and_leaves_the_published_file(
-    rollbook: Run, tmp_path: Path, service: Service
-) -> None:
-    assert rollbook("sync", **at(service)).returncode == 0
-    before = (tmp_path / "warehouse" / "rollbook.duckdb").read_bytes()
-    service.on(faults.html(), path="students", times=None)
-    assert "contract" in one_line(rollbook("sync", **at(service)), 1)
-    assert (tmp_path / "warehouse" / "rollbook.duckdb").read_bytes() == before
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -109,12 +91,6 @@ def test_a_date_without_a_partition_is_an_argument_to_correct(
 ) -> None:
     assert says in one_line(rollbook("sync", *arguments, **at(service)), 2)
     assert service.requests == []
-
-
-def test_a_past_day_is_not_fetched(rollbook: Run, service: Service) -> None:
-    line = one_line(rollbook("sync", "--date", str(YESTERDAY), ROLLBOOK_FIRST_DATE=str(YESTERDAY), **at(service)), 1)
-    assert f"Nothing can be fetched for {YESTERDAY}" in line
-    assert [r.path for r in service.requests] == ["auth"]
 
 
 def test_a_landslide_is_held_with_exit_3_and_approved_without_fetching(
@@ -137,36 +113,6 @@ def test_a_landslide_is_held_with_exit_3_and_approved_without_fetching(
     ]
 
 
-def test_a_second_sync_changes_nothing_and_the_next_day_exactly_what_changed(rollbook: Run, tmp_path: Path) -> None:
-    with Sandbox(120, day=YESTERDAY, api_key=KEY) as sandbox:
-        given = at(sandbox) | {"ROLLBOOK_FIRST_DATE": str(YESTERDAY)}
-        first = rollbook("sync", "--date", str(YESTERDAY), **given)
-        assert first.returncode == 0, first.stderr
-        history = published(tmp_path, "FROM history.student_summaries ORDER BY ALL")
-        again = rollbook("sync", "--date", str(YESTERDAY), **given)
-        assert "Nothing changed." in again.stdout
-        assert published(tmp_path, "FROM history.student_summaries ORDER BY ALL") == history
-        before = {s["id"]: s["summary"] for s in sandbox.institution.on(YESTERDAY).students}
-        after = {s["id"]: s["summary"] for s in sandbox.institution.on(TODAY).students}
-        sandbox.day = TODAY
-        assert rollbook("sync", **at(sandbox)).returncode == 0
-    changed = {i for i in before if i in after and before[i] != after[i]}
-    logged = published(
-        tmp_path,
-        f"""SELECT DISTINCT student_id FROM changes
-            WHERE table_name = 'student_summaries' AND change = 'changed' AND snapshot_date = '{TODAY}'""",
-    )
-    assert {r[0] for r in logged} == changed
-
-
-def test_a_key_of_another_institution_is_refused_before_anything_is_fetched(rollbook: Run, service: Service) -> None:
-    assert rollbook("sync", **at(service)).returncode == 0
-    service.school = {"id": 42, "name": "Another", "key": "another"}
-    service.requests.clear()
-    assert "belongs to institution 42" in one_line(rollbook("sync", **at(service)), 1)
-    assert [r.path for r in service.requests] == ["auth"]
-
-
 def test_backfill_rebuilds_what_was_landed_and_names_what_was_not(rollbook: Run, service: Service) -> None:
     """Days before the first landed one among them."""
     assert rollbook("sync", **at(service)).returncode == 0
@@ -180,18 +126,6 @@ def test_backfill_rebuilds_what_was_landed_and_names_what_was_not(rollbook: Run,
     assert all(f"nothing was landed on {day}, and the service keeps no history" in line for day in before)
     assert service.requests == []
     assert "write rollbook backfill" in one_line(rollbook("backfill", str(TODAY), str(YESTERDAY), **at(service)), 2)
-
-
-def test_rebuild_makes_the_same_tables_from_raw_alone(rollbook: Run, tmp_path: Path, service: Service) -> None:
-    assert rollbook("sync", **at(service)).returncode == 0
-    tables = ("students", "history.students", "changes", "ops.syncs", "ops.pages")
-    before = {t: published(tmp_path, f"FROM {t} ORDER BY ALL") for t in tables}
-    for made in ("snapshots", "build", "published"):
-        shutil.rmtree(tmp_path / "warehouse" / made)
-    (tmp_path / "warehouse" / "rollbook.duckdb").unlink()
-    done = rollbook("rebuild", **at(service))
-    assert done.returncode == 0, done.stderr
-    assert {t: published(tmp_path, f"FROM {t} ORDER BY ALL") for t in tables} == before
 
 
 def test_a_sync_again_within_minutes_says_what_it_used_again(rollbook: Run, service: Service) -> None:
@@ -250,9 +184,3 @@ def test_after_a_demo_the_first_real_sync_of_another_school_succeeds_and_both_st
     assert published(tmp_path, school) == real
     made = {p.name for p in (tmp_path / "warehouse").iterdir()}
     assert {"demo", "raw", "rollbook.duckdb"} <= made
-
-
-def test_the_demo_stays_out_of_another_institutions_warehouse(rollbook: Run, tmp_path: Path, service: Service) -> None:
-    its_own = {"ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse" / "demo")}
-    assert rollbook("sync", **at(service), **its_own).returncode == 0
-    assert "set ROLLBOOK_WAREHOUSE to another folder" in one_line(rollbook("demo", "--days", "2"), 1)

@@ -40,11 +40,6 @@ def test_sql_shows_so_many_rows_and_says_that_there_are_more(fortnight: School) 
     assert done.stderr == ""
 
 
-def test_sql_reads_a_query_from_standard_input_and_the_lakes_views(fortnight: School) -> None:
-    done = run_at(fortnight.warehouse, "sql", "-", stdin="SELECT COUNT(*) AS n FROM snapshots.students")
-    assert str(fortnight.rows("SELECT COUNT(*) FROM snapshots.students")[0][0]) in done.stdout
-
-
 @pytest.mark.parametrize(
     ("query", "message"),
     [
@@ -80,25 +75,6 @@ def test_export_writes_the_format_asked_for(
     rows = fortnight.rows("SELECT COUNT(*) FROM courses")[0][0]
     assert f"Wrote {rows} rows to {tmp_path / name}." in " ".join(done.stdout.split())
     assert (tmp_path / name).read_bytes().startswith(begins)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        (("history.students",), "history.students.csv"),
-        (("roster", "--format", "parquet"), "roster.parquet"),
-        (("FROM students LIMIT 1",), "query.csv"),
-    ],
-)
-def test_without_a_file_export_writes_into_the_warehouses_own_folder(
-    small: School, arguments: tuple[str, ...], name: str
-) -> None:
-    done = run_at(small.warehouse, "export", *arguments)
-    written = small.warehouse / "exports" / name
-    assert done.returncode == 0, done.stderr
-    assert str(written) in done.stdout
-    assert (written.stat().st_size > 0, oct(written.stat().st_mode)[-3:]) == (True, "600")
-    assert oct(written.parent.stat().st_mode)[-3:] == "700"
 
 
 @pytest.mark.parametrize("name", daily(["f.docx", "f.CSVX", "f.2026"], "f.docx"))
@@ -148,16 +124,6 @@ def test_docs_writes_sources_for_dbt_and_keeps_a_file_that_is_not_its_own(tmp_pa
     message = error(run_at(tmp_path, "docs", "--dbt", str(tmp_path)), 2)
     assert "was not written by Rollbook, so it is kept: move it, or name another folder" in message
     assert (tmp_path / "sources.yml").read_text() == "version: 2\n"
-
-
-def test_docs_refuses_a_folder_for_dbt_that_does_not_exist_and_both_options_at_once(tmp_path: Path) -> None:
-    no = tmp_path / "no"
-    assert error(run_at(tmp_path, "docs", "--dbt", str(no)), 2) == (
-        f"Error: {no} is not a folder: make it first, for example models/rollbook in your dbt project"
-    )
-    both = run_at(tmp_path, "docs", "--dbt", str(tmp_path), "--out", str(tmp_path / "f"))
-    assert error(both, 2) == "Error: --out and --dbt write different files: give one of them"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_asking_for_help_loads_none_of_what_the_commands_need() -> None:

@@ -14,10 +14,7 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.progress import Progress
 from rich.text import Text
-from typer.testing import CliRunner
 
-from pipelines import __version__
-from pipelines.cli import app
 from pipelines.cli.app import LogLines, Terminal, table
 from pipelines.text import markdown, printable
 from tests.support.nights import House, folder
@@ -40,10 +37,6 @@ def test_control_characters_are_shown_by_their_numbers() -> None:
     assert printable(EVIL) == SHOWN
     assert printable("Zoë Müller-Łódź, 李雷, שלום, 👩🏽‍🏫 \\u001b") == "Zoë Müller-Łódź, 李雷, שלום, 👩🏽‍🏫 \\u001b"
     assert printable("half \ud83d") == r"half \ud83d"
-
-
-def test_lines_may_stay_lines() -> None:
-    assert printable("a\n\tb\r\x1b", lines=True) == "a\n\tb\\u000d\\u001b"
 
 
 def test_json_stays_json() -> None:
@@ -76,13 +69,6 @@ def test_all_that_is_printed_passes_through_the_same_place() -> None:
     with Progress(console=Terminal(file=output, width=200)) as bars:
         bars.add_task(EVIL)
     assert harmless(output.getvalue())
-
-
-def test_a_warning_is_one_line_however_narrow_the_terminal_and_no_markup() -> None:
-    file = io.StringIO()
-    record = logging.LogRecord("x", logging.WARNING, "f", 1, "[red]page %d[/] %s", (3, "again " * 30), None)
-    LogLines(Terminal(file=file, width=40)).handle(record)
-    assert file.getvalue() == f"Warning: [red]page 3[/] {'again ' * 30}\n"
 
 
 @pytest.fixture(scope="module")
@@ -122,11 +108,6 @@ def test_an_error_that_repeats_what_was_asked_is_harmless_too(warehouse: Path) -
     assert harmless(done.stderr.decode())
 
 
-def test_the_version_is_shown_and_nothing_else_is_done() -> None:
-    done = CliRunner().invoke(app, ["--version", "rebuild"])
-    assert (done.exit_code, done.output) == (0, f"rollbook {__version__}\n")
-
-
 # --- Markdown --------------------------------------------------------------------------------------------------------
 
 TITLES = [
@@ -139,10 +120,6 @@ TITLES = [
 def test_a_title_is_shown_in_markdown_as_it_is_written(title: str) -> None:
     table = f"| class_title | n |\n|---|---|\n| {markdown(title)} | 1 |"
     assert cells(table) == [["class_title", "n"], [printable(title.replace("\n", " ")), "1"]]
-
-
-def test_what_needs_no_escape_gets_none() -> None:
-    assert markdown("Mathe 7b - Gruppe 2 (Müller), 88.5 %") == "Mathe 7b - Gruppe 2 (Müller), 88.5 %"
 
 
 def cells(text: str) -> list[list[str]]:

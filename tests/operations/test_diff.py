@@ -13,7 +13,7 @@ import time_machine
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.errors import HeldError, KeyRefusedError, MachineError, UnreachableError
+from pipelines.errors import KeyRefusedError, UnreachableError
 from pipelines.operations.diff import Diff, diff
 from tests.support.nights import TRIES, House
 from tests.support.records import student
@@ -102,32 +102,6 @@ def test_what_was_landed_earlier_that_day_has_its_part_in_it(house: House) -> No
     assert house.sync().manifest.counts == found.counts
 
 
-def test_a_landslide_would_be_held_and_why(house: House) -> None:
-    begin(house)
-    a_landslide(house.at(2))
-    found = diff_now(house)
-    assert (found.outcome, found.manifest.verdict) == ("held", None)
-    assert "10 of 20 rows of students would be removed" in found.reason
-    with pytest.raises(HeldError) as held:
-        house.sync()
-    assert found.reason in held.value.message
-
-
-def test_a_changed_contract_would_fail_and_why(house: House) -> None:
-    begin(house)
-    a_changed_contract(house.at(2))
-    found = diff_now(house)
-    assert found.outcome == "failed"
-    assert "20 of 20 students were refused" in found.reason
-
-
-def test_before_the_first_sync_everything_would_be_added(house: House) -> None:
-    found = diff_now(house)
-    assert found.outcome == "synced"
-    assert moved(found)["students"] == (0, 20, 0, 0)
-    assert [p for p in house.warehouse.rglob("*") if p.is_file()] == []
-
-
 @pytest.mark.parametrize(
     "night",
     daily(
@@ -146,25 +120,6 @@ def test_nothing_is_written_in_any_case(house: House, night: Callable[[House], N
         assert night in (a_refused_key, a_service_that_is_gone), error
     assert everything(house.warehouse) == before
     assert os.listdir(tempfile.gettempdir()) == []  # noqa: PTH208
-
-
-def test_it_walks_and_asks_as_a_sync_does(house: House) -> None:
-    begin(house)
-    a_normal_night(house.at(2))
-    house.service.requests.clear()
-    diff_now(house)
-    walked = [(r.path, r.params) for r in house.service.requests]
-    house.service.requests.clear()
-    house.sync()
-    assert [(r.path, r.params) for r in house.service.requests] == walked
-
-
-def test_a_clock_set_back_is_seen_here_too(house: House) -> None:
-    house.at(5).sync()
-    served = house.now
-    house.service.now = lambda: served
-    with pytest.raises(MachineError, match="set the clock right"):
-        diff_now(house.at(3))
 
 
 @pytest.mark.parametrize(

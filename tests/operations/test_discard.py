@@ -116,15 +116,6 @@ def test_discards_and_undos_in_any_order_with_days_that_only_the_history_holds(h
 
 
 @pytest.mark.slow
-def test_all_days_may_be_discarded_and_the_warehouse_is_empty_then(house: House) -> None:
-    for number in TONIGHT:
-        discard(house.rollbook(), night(number), reason="another school's", confirm=always)
-    assert {name: rows for name, rows in house.tables().items() if rows} == {}
-    house.at(6).sync()
-    assert house.tables() == Expected().night(6, *TONIGHT[5]).tables()
-
-
-@pytest.mark.slow
 def test_of_several_landings_the_last_that_counts_is_taken_back(house: House) -> None:
     house.night(5, [*students(12), student(90)])
     house.service.students = students(1)
@@ -168,15 +159,6 @@ def test_it_shows_what_would_change_and_changes_nothing_unless_that_is_confirmed
     assert moved["classes"] == (1, 0, 0)
     assert house.state() == before
     assert house.rollbook().raw.discarded() == []
-
-
-@pytest.mark.slow
-def test_more_than_the_hold_allows_takes_a_confirmation(house: House) -> None:
-    house.night(6, students(30))
-    with pytest.raises(HeldError, match="18 of 30 rows of students would be removed"):
-        discard(house.rollbook(), night(6), reason="")
-    discard(house.rollbook(), night(6), reason="", confirm=always)
-    assert house.tables() == of(1, 2, 3, 4, 5).tables()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,14 +13,10 @@ from typer.testing import CliRunner
 from pipelines import machine
 from pipelines.cli import app
 from pipelines.errors import HeldError
-from pipelines.operations import capacity
 from pipelines.operations.doctor import Doctor, Finding, Level
 from pipelines.sync import Rollbook
 from tests.support.nights import House, new_house
 from tests.support.records import classes, students
-from tests.support.wire import faults
-from tests.support.wire.listeners import webhook
-from tests.support.wire.service import KEY
 
 OK, WARNING, FAILED = Level.OK, Level.WARNING, Level.FAILED
 
@@ -69,14 +64,6 @@ def test_all_is_well_before_the_first_sync_and_after_it(house: House) -> None:
     assert "institution 41" in says(found, "key")
 
 
-def test_it_names_whom_alerts_go_to_and_sends_them_nothing(house: House) -> None:
-    assert says(examined(house), "alerts") == "go to nobody: ROLLBOOK_NOTIFY is not set"
-    with webhook() as hook:
-        found = examined(house, notify=f"{hook.url}, mailtos://me:hidden@mail.example.org")
-        assert says(found, "alerts") == "go to address 1 (json), address 2 (mailtos); none was sent anything now"
-        assert hook.requests == []
-
-
 def test_it_sends_three_requests_and_writes_nothing(house: House) -> None:
     synced(house)
     house.service.requests.clear()
@@ -84,15 +71,6 @@ def test_it_sends_three_requests_and_writes_nothing(house: House) -> None:
     examined(house)
     assert [(r.path, r.page) for r in house.service.requests] == [("auth", 1), ("students", 1), ("classes", 1)]
     assert {p: p.lstat().st_mtime_ns for p in house.warehouse.rglob("*")} == before
-
-
-def test_no_line_shows_a_pupil_or_the_key(house: House) -> None:
-    synced(house)
-    house.service.students[0]["registration_date"] = "tomorrow"
-    text = " ".join(f.says for f in examined(house))
-    assert KEY not in text
-    assert "pupil" not in text.lower().replace("pupils'", "")
-    assert "@" not in text
 
 
 # --- the service -----------------------------------------------------------------------------------------------------
@@ -112,12 +90,6 @@ def test_a_key_of_another_institution_fails(house: House) -> None:
     assert "belongs to institution 42, this warehouse to institution 41: set ROLLBOOK_API_KEY" in says(found, "key")
 
 
-def test_a_service_that_is_not_there_fails_within_its_patience(house: House) -> None:
-    found = examined(house, base_url="http://127.0.0.1:9")
-    assert failed(found) == ["service"]
-    assert "Check that ROLLBOOK_BASE_URL is right" in says(found, "service")
-
-
 def test_a_page_of_records_that_would_be_refused_fails_and_a_few_are_a_warning(house: House) -> None:
     house.service.students[0]["registration_date"] = "tomorrow"
     found = examined(house)
@@ -128,16 +100,6 @@ def test_a_page_of_records_that_would_be_refused_fails_and_a_few_are_a_warning(h
     assert wrong(examined(house)) == [("one page", FAILED)]
 
 
-def test_a_field_that_nobody_declared_is_a_warning(house: House) -> None:
-    house.service.students[0]["shoe_size"] = 43
-    assert wrong(examined(house)) == [("one page", WARNING)]
-
-
-def test_an_answer_that_is_not_the_contracts_fails(house: House) -> None:
-    house.service.on(faults.html(), path="classes", times=None)
-    assert failed(examined(house)) == ["service"]
-
-
 # --- the clock -------------------------------------------------------------------------------------------------------
 
 
@@ -146,13 +108,10 @@ def test_an_answer_that_is_not_the_contracts_fails(house: House) -> None:
     [
         (timedelta(0), "UTC", OK, "taken as UTC"),
         (timedelta(minutes=4), "UTC", OK, "taken as UTC"),
-        (timedelta(minutes=7), "UTC", WARNING, "set this machine's clock"),
+        (timedelta(minutes=7), "UTC", WARNING, "or one of the clocks is wrong"),
         (timedelta(hours=-5), "Etc/GMT+5", OK, "taken as Etc/GMT+5"),
-        (timedelta(hours=-5), "UTC", WARNING, "another zone (UTC-5 h)"),
-        (timedelta(hours=5, minutes=45), "UTC", WARNING, "another zone (UTC+5.75 h)"),
-        (timedelta(hours=5, minutes=38), "UTC", WARNING, "set this machine's clock"),
+        (timedelta(hours=-5), "UTC", WARNING, "in another zone"),
         (timedelta(days=3), "UTC", FAILED, "a sync would fetch nothing: set this machine's clock"),
-        (timedelta(days=-365), "UTC", FAILED, "a sync would fetch nothing: set this machine's clock"),
     ],
 )
 def test_a_clock_that_disagrees_is_a_warning_unless_it_is_a_zones_or_another_day(
@@ -181,35 +140,11 @@ def test_too_little_room_for_a_sync_fails_and_for_a_year_is_a_warning(
     assert words in says(found, "disk space")
 
 
-def test_a_first_sync_needs_as_much_as_the_first_page_predicts(house: House) -> None:
-    """From the page's bytes and the total; it must be no less than what is found after the sync."""
-    house.service.students = students(3000)
-    doctor = Doctor(house.rollbook())
-    list(doctor.examine())
-    assert doctor.bodies is not None
-    before = capacity.first_night(doctor.bodies)
-    synced(house)
-    after = capacity.last_night(house.rollbook())
-    assert after is not None
-    assert before.raw >= after.raw > 0
-    assert before.lake >= after.lake > 0
-
-
 def test_a_file_in_the_warehouses_place_fails(house: House) -> None:
     house.warehouse.write_text("")
     found = examined(house)
     assert "files" in failed(found)
     assert "is not a folder" in says(found, "files")
-
-
-@pytest.mark.skipif(os.getuid() == 0, reason="root may enter every folder; test_faults asks it of another account")
-def test_a_folder_of_another_account_fails(house: House) -> None:
-    synced(house)
-    (house.warehouse / "raw").chmod(0o500)
-    try:
-        assert "files" in failed(examined(house))
-    finally:
-        (house.warehouse / "raw").chmod(0o700)
 
 
 def test_raw_bodies_that_others_may_enter_are_a_warning(house: House) -> None:
@@ -254,21 +189,8 @@ def test_the_command_exits_0_when_a_sync_could_run_and_then_one_can(cli_house: H
     Rollbook(cli_house.settings()).sync()
 
 
-def test_the_command_exits_1_when_none_could(cli_house: House) -> None:
-    cli_house.service.key = "changed"
-    done = CliRunner().invoke(app, ["doctor"])
-    assert (done.exit_code, "A sync could not run:" in done.stderr) == (1, True)
-
-
 def test_an_instance_that_does_not_open_fails(cli_house: House, tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").write_text("storage: nonsense\n")
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 1
     assert "does not open" in done.stdout
-
-
-def test_a_home_without_its_configuration_is_a_warning(cli_house: House, tmp_path: Path) -> None:
-    (tmp_path / "dagster.yaml").unlink()
-    done = CliRunner().invoke(app, ["doctor"])
-    assert done.exit_code == 0
-    assert "has no dagster.yaml" in done.stdout

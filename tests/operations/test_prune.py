@@ -22,7 +22,6 @@ import pytest
 
 from pipelines.errors import ExpiredError, HeldError, NothingLandedError
 from pipelines.operations.prune import prune as prune_now
-from pipelines.operations.status import Days, load_status
 from pipelines.store.history import engine as history_module
 from pipelines.tables import TABLES
 from tests.support.nights import ChangingNights, Expected, folder, new_house, night
@@ -30,7 +29,6 @@ from tests.support.processes.machines import left_over
 from tests.support.records import classes, students
 from tests.support.warehouses.fortnight import DAYS, LAST, copy, export, landed
 from tests.support.warehouses.fortnight import rollbook as fortnight_book
-from tests.support.wire.service import KEY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -65,13 +63,6 @@ def thinned(ten: ChangingNights, nights: ChangingNights) -> ChangingNights:
 # --- what goes, and what stays ---------------------------------------------------------------------------------------
 
 
-def test_without_the_setting_everything_is_kept(nights: ChangingNights) -> None:
-    nights.play(6)
-    every = [night(n) for n in range(1, 7)]
-    assert nights.days("raw") == nights.days("snapshots/students") == nights.days("snapshots/observed") == every
-    assert not (nights.house.warehouse / "raw" / "thinned.json").exists()
-
-
 def test_the_history_keeps_what_the_days_said_that_are_gone(thinned: ChangingNights) -> None:
     left = [night(n) for n in range(6, 11)]
     assert thinned.days("raw") == left
@@ -79,11 +70,6 @@ def test_the_history_keeps_what_the_days_said_that_are_gone(thinned: ChangingNig
         assert thinned.days(f"snapshots/{table}") == left
     assert thinned.house.tables() == thinned.expected.tables()
     assert left_over(thinned.house.warehouse) == []
-
-
-def test_the_nights_after_go_on_as_if_nothing_were_gone(thinned: ChangingNights) -> None:
-    thinned.play(5, keep_days=KEEP)
-    assert thinned.house.tables() == thinned.expected.tables()
 
 
 def test_the_views_of_the_lake_show_the_days_that_are_kept_and_read_no_file_that_is_gone(
@@ -111,10 +97,6 @@ def test_a_file_that_is_put_back_shows_the_days_that_are_left(thinned: ChangingN
         assert thinned.house.query(f"SELECT DISTINCT snapshot_date FROM snapshots.{table} ORDER BY 1") == left
     thinned.play(1, keep_days=KEEP)
     assert thinned.house.tables() == thinned.expected.tables()
-
-
-def test_the_record_of_the_work_keeps_the_syncs_of_days_that_are_gone(thinned: ChangingNights) -> None:
-    assert thinned.house.query("SELECT snapshot_date FROM ops.syncs ORDER BY 1") == [(night(n),) for n in range(1, 11)]
 
 
 def test_a_day_that_waits_for_approval_stays_and_can_still_be_approved(nights: ChangingNights) -> None:
@@ -157,27 +139,6 @@ def test_the_newest_day_stays_however_old_it_is(nights: ChangingNights) -> None:
     assert nights.house.tables() == nights.expected.tables()
 
 
-def test_an_older_file_that_is_put_back_loses_no_day_however_few_are_kept(nights: ChangingNights) -> None:
-    nights.play(8, keep_days=1)
-    oldest = nights.house.rollbook().warehouse.kept()[-1]
-    nights.house.rollbook().restore(oldest)
-    nights.play(1, keep_days=1)
-    assert nights.house.tables() == nights.expected.tables()
-
-
-def test_a_failed_landing_goes_with_its_day_and_nothing_is_noted(nights: ChangingNights) -> None:
-    nights.play(1)
-    nights.house.at(2).service.key = "changed"
-    with suppress(Exception):
-        nights.house.sync()
-    nights.house.service.key = KEY
-    assert nights.days("raw") == [night(1), night(2)]
-    nights.number = 2
-    nights.play(6, keep_days=2)
-    assert nights.days("raw") == [night(6), night(7), night(8)]
-    assert nights.house.rollbook().raw.expired() == {night(1), night(3), night(4), night(5)}
-
-
 # --- what is refused, and what is said -------------------------------------------------------------------------------
 
 
@@ -191,23 +152,6 @@ def test_a_rebuild_that_would_lose_days_is_refused_and_touches_nothing(thinned: 
     assert thinned.house.state() == before
 
 
-def test_making_all_anew_by_force_is_refused_too(thinned: ChangingNights) -> None:
-    before, book = thinned.house.state(), thinned.house.rollbook()
-    with book.writer(), pytest.raises(ExpiredError):
-        book.merge(full_refresh=True)
-    assert thinned.house.state() == before
-
-
-def test_with_the_days_restored_to_raw_a_rebuild_works_as_before(nights: ChangingNights) -> None:
-    nights.play(6)
-    with folder() as backup:
-        shutil.copytree(nights.house.warehouse / "raw", backup / "raw")
-        nights.play(4, keep_days=KEEP)
-        shutil.copytree(backup / "raw", nights.house.warehouse / "raw", dirs_exist_ok=True)
-    nights.house.rollbook().rebuild()
-    assert nights.house.tables() == nights.expected.tables()
-
-
 def test_with_nothing_published_a_rebuild_is_refused_until_the_loss_is_accepted(thinned: ChangingNights) -> None:
     """The published files are lost and raw/ was thinned: what is left is rebuilt once somebody accepts the loss."""
     shutil.rmtree(thinned.house.warehouse / "published")
@@ -216,13 +160,6 @@ def test_with_nothing_published_a_rebuild_is_refused_until_the_loss_is_accepted(
     done = thinned.house.rollbook().rebuild(accept_loss=True)
     assert list(done.rebuilt) == [night(n) for n in range(6, 11)]
     assert list(thinned.house.rollbook().rebuild().rebuilt) == list(done.rebuilt)
-
-
-def test_a_damaged_published_file_is_put_back_with_its_whole_history(thinned: ChangingNights) -> None:
-    """A rebuild could not restore it; the file published before it can."""
-    thinned.house.published.write_bytes(b"garbage" * 1000)
-    thinned.play(1, keep_days=KEEP)
-    assert thinned.house.tables() == thinned.expected.tables()
 
 
 def test_a_backfill_of_a_day_that_is_gone_says_so_and_of_the_others_changes_nothing(thinned: ChangingNights) -> None:
@@ -234,14 +171,6 @@ def test_a_backfill_of_a_day_that_is_gone_says_so_and_of_the_others_changes_noth
     assert list(done.rebuilt) == [night(n) for n in range(6, 11)]
     assert done.skipped[night(2)] == message
     assert thinned.house.tables() == thinned.expected.tables()
-
-
-def test_status_says_which_days_are_in_the_history_alone(thinned: ChangingNights) -> None:
-    found = load_status(thinned.house.rollbook(keep_days=KEEP))
-    assert found.history == Days(count=10, first=night(1), last=night(10))
-    assert found.on_disk == Days(count=5, first=night(6), last=night(10))
-    assert found.expired == Days(count=5, first=night(1), last=night(5))
-    assert found.keep_days == KEEP
 
 
 # --- the tables are the same without the days that are gone ----------------------------------------------------------

@@ -40,7 +40,7 @@ def eight(nights: ChangingNights, cli_house: House) -> ChangingNights:
 def test_a_dry_run_shows_the_days_and_the_bytes_and_deletes_nothing(eight: ChangingNights) -> None:
     with time_machine.travel(eight.house.now, tick=False):
         before = eight.house.state()
-        done = CliRunner().invoke(app, ["prune", "--dry-run", "--keep-days", "3"])
+        done = CliRunner().invoke(app, ["prune", "--dry-run"], env={"ROLLBOOK_KEEP_DAYS": "3"})
         assert done.exit_code == 0, done.output
         assert f"Would delete 4 days ({night(1)} to {night(4)})" in done.stdout
         assert eight.house.state() == before
@@ -51,7 +51,7 @@ def test_a_dry_run_shows_the_days_and_the_bytes_and_deletes_nothing(eight: Chang
         assert f"Deleting 4 days ({night(1)} to {night(4)})" in done.stdout
         assert eight.days("raw") == [night(n) for n in range(5, 9)]
         assert eight.house.tables() == eight.expected.tables()
-        assert "Nothing is older" in CliRunner().invoke(app, ["prune", "--keep-days", "3"]).stdout
+        assert "Nothing is older" in CliRunner().invoke(app, ["prune"], env={"ROLLBOOK_KEEP_DAYS": "3"}).stdout
 
 
 # --- Dagster's records -----------------------------------------------------------------------------------------------

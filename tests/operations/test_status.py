@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -29,18 +28,6 @@ def test_an_empty_warehouse_is_reported_as_empty_and_nothing_is_made(house: Hous
     assert [found.history, found.on_disk, found.expired] == [Days()] * 3
     assert (found.holds, found.problems) == ((), ())
     assert not house.warehouse.exists()
-
-
-def test_the_last_sync_is_told_with_its_counts(house: House) -> None:
-    begin(house)
-    house.service.students[0]["name"] = "Another"
-    house.at(2).sync()
-    last = status(house).last_sync
-    assert last is not None
-    assert (last.snapshot_date, last.landing, last.outcome, last.proven) == (night(2), 1, "synced", True)
-    assert last.received == {"students": 20, "classes": 3}
-    assert (last.rows_added, last.rows_changed, last.rows_removed) == (0, 1, 0)
-    assert status(house).history == Days(count=2, first=night(1), last=night(2))
 
 
 def test_a_failed_sync_is_the_last_and_readers_see_the_one_before(house: House) -> None:
@@ -90,15 +77,6 @@ def test_a_night_is_late_two_hours_after_it_was_due(house: House, hours: float, 
     assert found.late_by == (None if fresh else (house.now - found.due).total_seconds())
 
 
-def test_a_held_night_does_not_make_it_fresh(house: House) -> None:
-    begin(house)
-    del house.service.students[10:]
-    with pytest.raises(HeldError):
-        house.at(2).sync()
-    house.now += timedelta(hours=3)
-    assert not status(house).is_fresh
-
-
 @pytest.mark.parametrize(
     ("now", "due", "following"),
     [
@@ -133,25 +111,6 @@ def test_a_manifest_that_cannot_be_read_is_told_and_the_others_still_count(house
     assert "rollbook rebuild" in problem
 
 
-def test_a_published_file_that_cannot_be_read_is_told(house: House) -> None:
-    begin(house)
-    house.published.write_bytes(b"not a database" * 100)
-    (problem,) = status(house).problems
-    assert problem.startswith("rollbook.duckdb cannot be read: run `rollbook rebuild`")
-
-
-def test_sizes_are_those_of_the_files(house: House) -> None:
-    begin(house)
-    house.at(2).sync()
-    sizes = status(house).sizes
-    assert sizes.published >= house.published.stat().st_size > 0
-    (kept,) = house.rollbook().warehouse.kept()
-    assert sizes.previous >= kept.stat().st_size
-    assert sizes.raw >= sum(p.stat().st_size for p in (house.warehouse / "raw").rglob("*") if p.is_file())
-    assert sizes.snapshots > 0
-    assert sizes.free == pytest.approx(shutil.disk_usage(house.warehouse).free, rel=0.05)
-
-
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -180,8 +139,3 @@ def test_a_late_night_is_said_in_words_and_exits_0_all_the_same(cli_house: House
     text = " ".join(done.stdout.split())
     assert f"LATE the last night due was {night(3)} 02:15 UTC: it was not synced. Run `rollbook sync`" in text
     assert f"next run {night(4)} 02:15 UTC" in text
-
-
-def test_before_the_first_sync_it_says_what_to_run(cli_house: House) -> None:
-    done = CliRunner().invoke(app, ["status"])
-    assert (done.exit_code, "none yet: run `rollbook sync`" in done.stdout) == (0, True)

@@ -35,7 +35,6 @@ SINGLE = (
     "diff",
     "prune",
     "restore {tmp}/x.duckdb",
-    "relocate",
     "erase 7",
     "hold-erasure 7 --reason x",
     "docs --processing",
@@ -105,15 +104,6 @@ def test_a_key_file_is_looked_for_where_it_was_typed(registry: Path, monkeypatch
     assert CliRunner().invoke(app, typed).exit_code == 0
     with pytest.raises(SettingError, match=f"is in the file {folder}/oak.key, which cannot be read"):
         settings.load(institution="oak")
-
-
-def test_tab_completes_the_names_of_institutions(registry: Path) -> None:
-    from pipelines.cli.app import _institutions
-
-    assert _institutions("a") == ["ash"]
-    assert _institutions("") == ["ash", "birch"]
-    registry.write_text("[ash\n")
-    assert _institutions("") == []
 
 
 @pytest.mark.parametrize("command", ["sync", "build"])
