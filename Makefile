@@ -89,7 +89,7 @@ bench-fleet: $(VENV)/.dev ## Measure a district's nights (ARGS="--institutions 2
 
 .PHONY: constraints
 constraints: $(VENV)/.dev ## Pin the newest compatible versions (needs uv)
-	@uv pip compile --quiet --universal --upgrade --no-annotate --no-header pyproject.toml --extra dev --extra all --extra launchers -o constraints.txt
+	@uv pip compile --quiet --universal --upgrade --no-annotate --no-header pyproject.toml --extra dev --extra all -o constraints.txt
 
 .PHONY: clean
 clean: ## Remove the environments and caches; warehouse/ and dagster_home/ stay

@@ -102,21 +102,20 @@ SPECS = (
     name="sync",
     specs=SPECS,
     check_specs=checks.SPECS,
-    partitions_def=PARTITIONS.definition,
+    partitions_def=PARTITIONS.days,
     backfill_policy=dg.BackfillPolicy.single_run(),
 )
 def sync(context: dg.AssetExecutionContext, config: Options) -> Iterator[Any]:
     """Land, snapshot, merge and publish: a day that is fetched, or the landed days of a backfill."""
     run, scope, op = context.run, PARTITIONS.scope(context.run.tags), context.op_execution_context
     runs.mark_as_mine(context.instance, run.run_id)
-    context.instance.add_run_tags(run.run_id, PARTITIONS.tags_of_scope(run.tags))
     with runs.translate_errors(PARTITIONS.institution_of(run.tags)):
-        runs.keep_keys(scope.institutions)
         if scope.is_alone:
+            runs.keep_keys(scope.institutions)
             yield from _alone(op, config, scope)
         else:
             several = import_module("pipelines.several")  # a single school needs none of it
-            yield from several.Several(op, config, PARTITIONS, SPECS).work(checks)
+            yield from several.Several(op, config, scope, SPECS).work(checks)
     for spec in checks.SPECS:
         yield dg.Output(None, spec.get_python_identifier())
 
@@ -140,7 +139,7 @@ def _alone(context: dg.OpExecutionContext, options: Options, scope: Scope) -> It
     with suppress(*((RollbookError, OSError) if failure else ())):
         if scope.institution:
             several = import_module("pipelines.several")
-            several.note_alone(context, PARTITIONS, rollbook, failure, SPECS)
+            several.note_alone(context, scope, rollbook, failure)
             yield from context.consume_events()
         yield from checks.evaluate(rollbook, failure.found if isinstance(failure, Failed) else {})
     if failure is not None:
@@ -170,11 +169,14 @@ class Night:
     def _made(
         self, group: str, started: float, days: Iterable[date], metadata_of: Callable[[str, date], Metadata]
     ) -> Iterator[Any]:
-        seconds = round(time.monotonic() - started, 3)
+        seconds, institution = round(time.monotonic() - started, 3), self.scope.institution
+        # One institution of a registry does not make the day of all.
+        event = dg.AssetObservation if institution else dg.AssetMaterialization
+        more = {"institution": institution} if institution else {}
         for day in days:
             for spec in (spec for spec in SPECS if spec.group_name == group):
-                metadata = {**metadata_of(spec.key.path[-1], day), "seconds": seconds}
-                yield PARTITIONS.event(spec.key, day, self.scope, metadata)
+                metadata = {**more, **metadata_of(spec.key.path[-1], day), "seconds": seconds}
+                yield event(spec.key, partition=str(day), metadata=metadata)
 
     def _land(self) -> Iterator[Any]:
         """Fetch the day, or find the landings of each day of a backfill."""
@@ -210,8 +212,7 @@ class Night:
             reason = skipped(day, why)
             self.context.log.warning(reason)
             for spec in SPECS:
-                key = PARTITIONS.key(day, self.scope.institution)
-                yield dg.AssetObservation(spec.key, partition=key, metadata={"skipped": reason})
+                yield dg.AssetObservation(spec.key, partition=str(day), metadata={"skipped": reason})
         if len(days) == len(self.days):
             raise NothingLandedError("; ".join(skipped(*d) for d in days.items()), list(days))
 

@@ -22,13 +22,9 @@ from pipelines.text import listed
 
 FILE = "institutions.toml"
 DEFAULTS = "defaults"
-BATCHES = "batches"
 PAUSED = "paused"
 # Names beside the institutions' folders, also from when the folder was a single school's warehouse.
-RESERVED = frozenset(
-    {"fleet", "raw", "snapshots", "build", "published", "pseudonymous", "exports", "demo", DEFAULTS, BATCHES}
-)
-MOST_BATCHES = 1000
+RESERVED = frozenset({"fleet", "raw", "snapshots", "build", "published", "pseudonymous", "exports", "demo", DEFAULTS})
 # Also the name of a folder, a Dagster partition and a lake partition; lower case, for file systems that ignore case.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
@@ -71,14 +67,10 @@ class Institution:
 
 @dataclass(frozen=True)
 class Registry:
-    """The institutions by name, in the file's order. `batches` is the number of Dagster partitions that they share.
-
-    `defaults` are the settings of every institution that does not override them.
-    """
+    """The institutions by name, in the file's order. `defaults` are for each that does not override them."""
 
     path: Path
     institutions: Mapping[str, Institution]
-    batches: int | None = None
     defaults: Mapping[str, object] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Institution:
@@ -112,7 +104,6 @@ def read(path: Path, known: frozenset[str], secret: frozenset[str]) -> Registry:
         raise SettingError(f"{path.name} is not text in UTF-8") from None
     except OSError as error:
         raise SettingError(f"{path.name} cannot be read ({os.strerror(error.errno or 0)})") from None
-    batches = _batches(document.pop(BATCHES, None), path)
     check = _Check(path, known, secret)
     defaults = check.values(DEFAULTS, document.pop(DEFAULTS, {}))
     if PAUSED in defaults:
@@ -122,7 +113,7 @@ def read(path: Path, known: frozenset[str], secret: frozenset[str]) -> Registry:
         values = check.values(check_name(name), table)
         paused = values.pop(PAUSED, "")
         found[name] = Institution(name, MappingProxyType({**defaults, **values}), str(paused))
-    return Registry(path, MappingProxyType(found), batches, MappingProxyType(defaults))
+    return Registry(path, MappingProxyType(found), MappingProxyType(defaults))
 
 
 def check_name(name: str) -> str:
@@ -182,12 +173,6 @@ def _unknown(key: str, known: frozenset[str]) -> str:
         return f"which is the same for all institutions: set ROLLBOOK_{key.upper()} in the environment"
     near = get_close_matches(key.lower().removeprefix("rollbook_"), known, n=1)
     return f"which is not a setting{f'; did you mean {near[0]}?' if near else ''}"
-
-
-def _batches(value: object, path: Path) -> int | None:
-    if value is None or (type(value) is int and 1 <= value <= MOST_BATCHES):
-        return value
-    raise SettingError(f"{BATCHES} in {path.name} must be a whole number from 1 to {MOST_BATCHES}")
 
 
 def _place(message: str) -> str:

@@ -10,7 +10,6 @@ from pipelines import settings
 from pipelines.errors import SettingError
 
 REGISTRY = """
-batches = 4
 
 [defaults]
 timezone = "Europe/London"
@@ -99,7 +98,6 @@ def test_a_single_school_has_no_registry(tmp_path: Path, monkeypatch: pytest.Mon
         ("[oak]\npaused = true", "must say why"),
         ('[defaults]\npaused = "holidays"', "cannot be paused"),
         ("oak = 1", "must be a table"),
-        ("batches = 0\n[oak]", "a whole number from 1"),
         ('[oak]\ntimezone = "Mars/Base"', "timezone in .oak. or .defaults. of institutions.toml is 'Mars/Base'"),
         ("[oak]\npublished_mode = 0o640", "published_mode in .oak. .* valid string"),
     ],

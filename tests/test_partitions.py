@@ -15,10 +15,7 @@ import dagster as dg
 import pytest
 import time_machine
 
-from pipelines.fleet.nights import outcomes
-from pipelines.fleet.nights.outcomes import Kind, Outcome
-from pipelines.institutions import Institution, Registry
-from pipelines.partitions import Partitions, easternmost, schedule_name
+from pipelines.partitions import INSTITUTION_TAG, SYNC_TAG, Partitions, easternmost, schedule_name
 from pipelines.settings import ROOT, SourceSettings
 from tests.support.graph import loaded
 from tests.support.processes.commands import UNREACHABLE
@@ -52,14 +49,6 @@ timezone = "Asia/Tokyo"
 base_url = "https://two.example"
 api_key = { env = "OAK_KEY" }
 """
-
-
-def registry_of(*names: str, batches: int | None = None) -> Registry:
-    return Registry(Path("institutions.toml"), {name: Institution(name) for name in names}, batches)
-
-
-def partitions_of(*names: str, batches: int | None = None) -> Partitions:
-    return Partitions("UTC", date(2026, 8, 1), registry_of(*names, batches=batches))
 
 
 @contextmanager
@@ -109,7 +98,8 @@ def test_nobodys_today_is_missing_while_it_is_still_yesterday_elsewhere(tmp_path
     """In Tokyo it is the second of August from three in the afternoon on, in UTC."""
     with defined(tmp_path) as module:
         found = module.defs.resolve_asset_graph().get(ASSET).partitions_def
-    assert "2026-08-02|cedar" in found.get_partition_keys(current_time=datetime(2026, 8, 1, 16, tzinfo=UTC))
+    keys = found.get_partition_keys(current_time=datetime(2026, 8, 1, 16, tzinfo=UTC))
+    assert keys == ["2026-08-01", "2026-08-02"]
 
 
 @pytest.mark.parametrize(
@@ -117,104 +107,54 @@ def test_nobodys_today_is_missing_while_it_is_still_yesterday_elsewhere(tmp_path
     [
         (["UTC"], "UTC"),
         (["America/New_York", "Europe/Berlin", "Asia/Tokyo"], "Asia/Tokyo"),
+        (["Pacific/Auckland", "Pacific/Fiji"], "Pacific/Auckland"),
+        # Berlin's clock is ahead of Lagos's in summer and beside it in winter; Windhoek's is ahead of both.
+        (["Africa/Lagos", "Europe/Berlin", "Africa/Windhoek"], "Africa/Windhoek"),
         # Each is ahead for half of the year.
         (["Australia/Sydney", "Asia/Vladivostok", "Australia/Lord_Howe"], "Australia/Lord_Howe"),
+        (["Europe/Berlin", "Atlantic/South_Georgia"], "Europe/Berlin"),
     ],
 )
 def test_the_zone_of_all_partitions_is_the_one_where_a_day_begins_first(zones: list[str], first: str) -> None:
     assert easternmost(zones) == first
 
 
-def test_a_tick_asks_for_a_run_of_each_institution_on_its_own_day_with_its_tags(tmp_path: Path) -> None:
-    with defined(tmp_path, LONDON_KEY="k3y") as module:
+def test_there_is_a_schedule_for_each_cron_line_and_zone_which_asks_for_one_run(tmp_path: Path) -> None:
+    """An institution whose settings are wrong is in every run, which says what is wrong."""
+    with defined(tmp_path, REGISTRY + '\n[yew]\ntimezone = "Mars/Base"\n') as module:
+        lines = {s.name: (s.cron_schedule, s.execution_timezone) for s in module.defs.schedules}
         found = ticks(module, datetime(2026, 11, 20, 19, 30, tzinfo=UTC))
-    (cedar,) = found[TOKYO].run_requests
-    assert cedar.partition_key == "2026-11-21|cedar"
-    assert {k: v for k, v in cedar.tags.items() if not k.startswith(".")} | {"dagster/schedule_name": ""} == {
-        "dagster/partition": "2026-11-21|cedar",
-        "dagster/partition/date": "2026-11-21",
-        "dagster/partition/institution": "cedar",
-        "dagster/schedule_name": "",
-        "rollbook/host": "two.example",
-        "rollbook/institution": "cedar",
-        "rollbook/sync": "nightly",
-    }
-    london = found[LONDON].run_requests
-    # Neighbours ask different hosts.
-    assert [r.partition_key for r in london] == ["2026-11-20|ash", "2026-11-20|oak", "2026-11-20|birch"]
-
-
-def test_a_paused_institution_is_left_out_whether_rollbook_or_the_registry_paused_it(tmp_path: Path) -> None:
-    with defined(tmp_path) as module:
-        registry = tmp_path / "institutions.toml"
-        registry.write_text(REGISTRY.replace("[oak]", '[oak]\npaused = "a new key is on its way"'))
-        fleet = tmp_path / "warehouse" / "fleet"
-        for day in (18, 19, 20):
-            refused = Outcome(kind=Kind.FAILED, at=NIGHT, day=date(2026, 11, day), message="401", refused=True)
-            outcomes.record(fleet, "birch", refused)
-        found = ticks(module, NIGHT)
-        assert [r.partition_key for r in found[LONDON].run_requests] == ["2026-11-20|ash"]
-        registry.write_text(REGISTRY.replace("[cedar]", '[cedar]\npaused = "closed"'))
-        tick = ticks(module, NIGHT)[TOKYO]
-    assert tick.run_requests == []
-    assert tick.skip_message == "every institution is paused, or has left the registry: cedar"
-
-
-def test_one_whose_settings_are_wrong_costs_the_others_nothing_and_one_that_left_is_not_asked(tmp_path: Path) -> None:
-    with defined(tmp_path, REGISTRY.replace('"Asia/Tokyo"', '"Mars/Base"')) as module:
-        assert [s.name for s in module.defs.schedules] == [LONDON]
         (tmp_path / "institutions.toml").write_text(REGISTRY.replace("[ash]", "[elm]"))
-        (tick,) = ticks(module, NIGHT).values()
-    assert [r.partition_key for r in tick.run_requests] == ["2026-11-20|birch", "2026-11-20|oak"]
-
-
-def test_a_run_is_about_the_days_and_institutions_between_its_ends() -> None:
-    partitions = partitions_of("ash", "birch", "007", "oak")
-    span = {
-        "dagster/asset_partition_range_start": "2026-11-20|birch",
-        "dagster/asset_partition_range_end": "2026-11-21|oak",
+        later = ticks(module, NIGHT)
+    assert lines == {LONDON: ("15 2 * * *", "Europe/London"), TOKYO: ("30 4 * * 1-5", "Asia/Tokyo")}
+    asked = {
+        name: [(r.partition_key, r.tags[SYNC_TAG], r.tags[INSTITUTION_TAG]) for r in tick.run_requests]
+        for name, tick in found.items()
     }
-    scope = partitions.scope(span)
-    assert ([d.day for d in scope.days], scope.institutions) == ([20, 21], ("birch", "007", "oak"))
-    assert partitions.institution_of(span) == ""
-    alone = partitions.tags("007", DAY, date(2026, 11, 22))
-    assert alone["dagster/asset_partition_range_start"] == "2026-11-20|007"
-    assert partitions.institution_of(alone) == "007"
+    assert asked == {
+        LONDON: [("2026-11-20", "nightly", "ash,birch,oak,yew")],
+        TOKYO: [("2026-11-21", "nightly", "cedar,yew")],
+    }
+    (request,) = later[LONDON].run_requests
+    assert request.tags[INSTITUTION_TAG] == "elm,birch,oak", "the registry as it is now"
 
 
-def test_a_run_of_an_institution_that_left_is_about_nobody() -> None:
-    tags = partitions_of("ash", "oak").tags("oak", DAY)
-    assert partitions_of("ash").institution_of(tags) == ""
+def test_an_empty_registry_loads(tmp_path: Path) -> None:
+    with defined(tmp_path, "") as module:
+        assert len(module.defs.resolve_all_asset_specs()) == 23
+        assert list(module.defs.schedules) == []
 
 
-# --- batches ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_batch_is_chosen_by_name_so_that_adding_an_institution_moves_nobody() -> None:
-    names = [f"school-{n}" for n in range(200)]
-    few, many = partitions_of(*names[:100], batches=16), partitions_of(*reversed(names), batches=16)
-    assert [few.batch_of(n) for n in names] == [many.batch_of(n) for n in names]
-    assert [few.batch_of(n) for n in ("ash", "birch", "007")] == ["batch-15", "batch-06", "batch-13"]
-    sizes = [len(many.in_batch(f"batch-{n:02}")) for n in range(1, 17)]
-    assert (sum(sizes), min(sizes) > 3) == (200, True)
-
-
-def test_partitions_are_days_by_batch(tmp_path: Path) -> None:
-    with defined(tmp_path, "batches = 3\n" + REGISTRY) as module:
-        found = module.defs.resolve_asset_graph().get(ASSET).partitions_def
-        asked = ticks(module, NIGHT)
-        partitions = sys.modules["pipelines.assets"].PARTITIONS
-    keys = found.get_partition_keys(current_time=datetime(2026, 8, 1, 12, tzinfo=UTC))
-    assert keys == ["2026-08-01|batch-01", "2026-08-01|batch-02", "2026-08-01|batch-03"]
-    batches = {name: partitions.batch_of(name) for name in ("ash", "birch", "cedar", "oak")}
-    london = asked[LONDON].run_requests
-    wanted = sorted({batches[name] for name in ("ash", "birch", "oak")})
-    assert [r.partition_key for r in london] == [f"2026-11-20|{batch}" for batch in wanted]
-    # The batch of a school in Tokyo is not asked for it by London's schedule, nor the other way round.
-    for request in [*london, *asked[TOKYO].run_requests]:
-        names = partitions.scope(request.tags).institutions
-        assert names
-        assert ("cedar" in names) == ("Tokyo" in request.tags["rollbook/schedule"])
+def test_a_run_is_about_all_institutions_unless_its_tag_names_some() -> None:
+    partitions = Partitions("UTC", date(2026, 8, 1), {}, is_single=False)
+    tags = partitions.tags("007", DAY, date(2026, 11, 22))
+    scope = partitions.scope(tags)
+    assert ([d.day for d in scope.days], scope.institutions, scope.is_alone) == ([20, 21, 22], ("007",), True)
+    assert partitions.institution_of(tags) == "007"
+    some = partitions.scope(tags | {INSTITUTION_TAG: "ash, oak"})
+    assert (some.institutions, some.is_alone) == (("ash", "oak"), False)
+    assert not partitions.scope({"dagster/partition": "2026-11-20"}).is_alone
+    assert not partitions.scope(tags | {SYNC_TAG: "nightly"}).is_alone, "a night always has the fleet's runner"
 
 
 def test_schedules_of_different_lines_have_different_names() -> None:

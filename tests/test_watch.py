@@ -42,7 +42,7 @@ class Watch:
     def look(self) -> None:
         """One tick, in a process that remembers nothing but the cursor."""
         alerts = Alerts(Rollbook(self.house.settings(), clock=lambda: datetime.now(UTC)))
-        self.since = self.schedules.report_ended_runs(self.job.instance, {"": alerts}, self.since)
+        self.since = self.schedules.report_ended_runs(self.job.instance, alerts, self.since)
 
 
 @pytest.fixture
@@ -210,5 +210,5 @@ def test_a_commands_run_is_told_by_the_command_and_not_again_by_the_daemon(tmp_p
 
             alerts = Alerts(house.rollbook(), clock=lambda: datetime.now(UTC) + timedelta(minutes=2))
             for _ in range(2):
-                schedules.report_ended_runs(instance, {"": alerts}, datetime.now(UTC) - timedelta(hours=1))
+                schedules.report_ended_runs(instance, alerts, datetime.now(UTC) - timedelta(hours=1))
     assert [h.split()[-1] for h in heads(hook)] == ["failed", "again"]

@@ -38,12 +38,11 @@ def sync(
     day: date, institution: str = "", *, approve: bool = False, details: Details = Details.none, fresh: bool = False
 ) -> str:
     """Run the job for one day, as the schedule does; returns the run's id. Raises RunFailedError."""
-    from pipelines.assets import PARTITIONS
-    from pipelines.partitions import SYNC_TAG
+    from pipelines.partitions import SYNC_TAG, owner_tags
 
     options = {"approve": approve, "details": details.value, "fresh": fresh}
-    tags = {SYNC_TAG: "command", **PARTITIONS.owner_tags(institution)}
-    return _run(tags, institution, partition_key=PARTITIONS.key(day, institution), options=options)
+    tags = {SYNC_TAG: "command", **owner_tags(institution)}
+    return _run(tags, institution, partition_key=str(day), options=options)
 
 
 def backfill(first: date, last: date, institution: str = "", *, confirmed: bool = False) -> str:
@@ -91,7 +90,7 @@ def _notify(instance: dg.DagsterInstance, run_id: str, institution: str) -> None
         alerts = Alerts(open_rollbook(institution=institution or None))
         record = instance.get_run_record_by_id(run_id)
         if alerts.enabled and record is not None:
-            report_run(instance, {institution: alerts}, record)
+            report_run(instance, alerts, record)
             alerts.deliver()
     except Exception as error:  # noqa: BLE001 - the command reports the sync's own outcome, whatever happens here
         log.warning("The alerts could not be sent (%s); the sync is not affected", type(error).__name__)

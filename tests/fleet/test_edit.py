@@ -15,7 +15,6 @@ from pipelines.institutions import Registry
 from pipelines.source.fetch import utc_now
 
 TEXT = """# The district's schools
-batches = 4
 
 [defaults]   # for all
 timezone = "Europe/London"

@@ -98,11 +98,14 @@ class Fleet:
         together.deliver(alerts)
         return {name: found[name] for name in self.institutions}
 
-    def watch(self) -> dict[str, datetime]:
-        """Report late nights, once each, and send undelivered alerts; returns the newly late nights by institution."""
+    def watch(self, *, wait: bool = False) -> dict[str, datetime]:
+        """Report late nights, once each, and send undelivered alerts; returns the newly late nights by institution.
+
+        With `wait`, new messages wait for others that they can be sent with.
+        """
         alerts = watching.alerts_of(self.institutions, self.clock)
         found = watching.report_late(alerts, self.institutions, self.path)
-        together.deliver(alerts)
+        together.deliver(alerts, wait=wait)
         return found
 
     def backfill(self, first: date, last: date, *, confirmed: bool = False) -> Iterator[tuple[str, Rebuilt]]:

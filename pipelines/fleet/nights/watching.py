@@ -51,7 +51,8 @@ def report_late(
 def _says(alerts: Alerts, night: datetime) -> str:
     return (
         f"It was due at {night:%H:%M} ({alerts.settings.timezone}), and no sync has ended since. Check that the machine"
-        " was on and that `rollbook fleet sync` is started each night. To sync now, run `rollbook fleet sync`"
+        " was on, and that `rollbook serve` runs or `rollbook fleet sync` is started each night. To sync now, run"
+        " `rollbook fleet sync`"
     )
 
 

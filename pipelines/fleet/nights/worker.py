@@ -184,17 +184,18 @@ def _night(book: Rollbook, task: Task) -> Outcome:
         counted = [] if task.fresh else book.landings.counted(day)
         if counted:
             book.ready()
-            done = _synced(counted[-1], asked=False)
+            done = synced(counted[-1], asked=False)
         else:
             manifest, _ = book.snapshot(book.land(day, fresh=task.fresh))
             book.merge()
             book.publish()
-            done = _synced(manifest, asked=True)
+            done = synced(manifest, asked=True)
     book.mirror.check()
     return done
 
 
-def _synced(manifest: Manifest, *, asked: bool) -> Outcome:
+def synced(manifest: Manifest, *, asked: bool) -> Outcome:
+    """The outcome of a night that was synced; `asked` is whether it was fetched just now."""
     return Outcome(
         kind=Kind.SYNCED,
         at=manifest.finished_at,

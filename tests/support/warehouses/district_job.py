@@ -16,19 +16,20 @@ from tests.support.warehouses.district import District
 
 
 class DistrictJob(Job):
-    """The job of a district. A run is about some places: institutions, or batches."""
+    """The job of a district. A run is about all institutions, or those that its tag names."""
 
     def run_for(
-        self, *places: str, days: tuple[date, ...], tags: Mapping[str, str] | None = None, **options: Any
+        self, names: str = "", *, days: tuple[date, ...], tags: Mapping[str, str] | None = None, **options: Any
     ) -> dg.ExecuteInProcessResult:
-        """One run: of a place's day or, given several places or days, of all between the first and the last of each.
+        """One run of a day or, given several days, of all between the first and the last.
 
         What a run takes out of its process's environment is there again for the next one.
         """
         with pytest.MonkeyPatch.context() as patch:
             for name in [name for name in os.environ if name.endswith("_KEY")]:
                 patch.setenv(name, os.environ[name])
-            return self.execute(f"{days[0]}|{places[0]}", f"{days[-1]}|{places[-1]}", options, tags or {})
+            named = {"rollbook/institution": names} if names else {}
+            return self.execute(str(days[0]), str(days[-1]), options, {**(tags or {}), **named})
 
 
 @contextmanager
