@@ -2,6 +2,9 @@
 
 `main` holds the current state, `history` the versions, `ops` the record of the syncs, `snapshots` views of the lake,
 `spans` the writer's own bookkeeping. Other modules fill them; `views` creates views and macros.
+
+There are no constraints: the indexes of primary keys in `main` and `history` would make a file of 100,000 students four
+times as large (107 MB instead of 26) and a fifth slower to fill. Tests check the keys instead.
 """
 
 from __future__ import annotations

@@ -41,8 +41,7 @@ from pipelines.source.pagination import Progress
 from pipelines.store import ops
 from pipelines.store.database import reuse_instances
 from pipelines.store.history import Computed, History
-from pipelines.store.lake import DayRecord, Lake
-from pipelines.store.staged_lake import StagedLake
+from pipelines.store.lake import DayRecord, Lake, StagedLake
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import messages, policy
 from pipelines.sync.composer import Composed, Composer

@@ -19,7 +19,7 @@ from pipelines.store import schema
 from pipelines.store.relations import OBSERVED, SNAPSHOT_DATE
 from pipelines.tables import TABLES, Column, Relation, references
 from pipelines.views import catalog
-from pipelines.views.keys import describe
+from pipelines.views.dictionary import describe
 
 FILE = "sources.yml"
 # The first line of a file that may be overwritten.

@@ -7,15 +7,14 @@ Each table, view, macro and column is described by its COMMENT in the file. The 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from pipelines.store import relations, schema
-from pipelines.tables import TABLES, Column, Relation, Table, owner, references
+from pipelines.tables import SETS, TABLES, Column, Relation, Table, owner, references
 from pipelines.views import catalog, fleet, metrics, thresholds
-from pipelines.views.keys import describe
 
 _PAIR = re.compile(r"-- (?P<question>[^\n]+)\n(?P<sql>[^;]+;)")
 
@@ -63,6 +62,20 @@ def cookbook() -> tuple[Recipe, ...]:
 def render() -> str:
     """Return the text of the whole file."""
     return "\n".join(line.rstrip() for line in _lines()) + "\n"
+
+
+def describe(name: str, key: Collection[str], nullable: Collection[str], columns: Iterable[str]) -> str:
+    """Return a table's key, and which of its columns join which table or view; empty without a key.
+
+    Columns join by name: the table of the set whose key it is, or the view with this column as its whole key.
+    """
+    if not key:
+        return ""
+    targets = {v.key[0]: v.name for v in reversed(catalog.views()) if len(v.key) == 1 and v.key[0].endswith("_id")}
+    targets |= {s.key: owner(s.key).name for s in SETS.values()}
+    parts = ", ".join(f"`{k}` (may be NULL)" if k in nullable else f"`{k}`" for k in key)
+    joined = "; ".join(f"`{c}` joins `{targets[c]}`" for c in columns if targets.get(c, name) != name)
+    return f"Key: {parts}." + (f" {joined}." if joined else "")
 
 
 def _lines() -> Iterator[str]:

@@ -14,9 +14,6 @@ from pathlib import Path
 from pipelines import files
 from pipelines.errors import SettingError
 
-# Far more than these files need; a larger one was saved here by mistake.
-MAX_BYTES = 100_000
-
 
 @dataclass(frozen=True)
 class Line:
@@ -68,15 +65,7 @@ def malformed(path: Path, line: int, problem: str) -> SettingError:
 
 
 def _text(path: Path) -> str:
-    if path.is_dir():
-        raise SettingError(
-            f"{path} is a folder: move it away. The next sync then writes this file with the defaults. Nothing was"
-            " published and nothing is lost"
-        )
-    content = path.read_bytes()
     try:
-        if len(content) > MAX_BYTES:
-            raise ValueError
-        return content.decode("utf-8-sig")
-    except ValueError:
+        return path.read_text("utf-8-sig")
+    except (ValueError, IsADirectoryError):
         raise malformed(path, 1, "it is not a CSV text file; save it as CSV (UTF-8)") from None

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow.parquet as pq
 import pytest
 
 from pipelines import files
@@ -104,14 +103,6 @@ def test_a_later_landing_adds_and_updates_and_takes_nothing_away(
     assert rows(con, day.path("observed"), "id, state") == [*stated, (None, "proven")]
 
 
-def test_equal_statements_make_equal_files_in_any_order(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    found = []
-    for number, order in enumerate(([1, 2, 3], [3, 1, 2]), 1):
-        staged = stage(tmp_path, number, page(*(student(i) for i in order)))
-        found.append(digests(compose(con, DAY, parts(staged, students=3), tmp_path / f"day{number}")))
-    assert found[0] == found[1]
-
-
 def test_records_that_came_once_make_the_files_that_overlaying_makes(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -145,10 +136,6 @@ def test_a_file_that_cannot_be_read_names_the_command_that_helps(lake: Lake, fil
     file.write_bytes(b"no parquet at all")
     with pytest.raises(DamagedError, match=f"rollbook backfill {DAY} {DAY}"):
         lake.scan(TABLES["students"], records)
-
-
-def test_the_files_are_zstd(file: Path) -> None:
-    assert pq.read_metadata(file).row_group(0).column(0).compression == "ZSTD"
 
 
 @pytest.mark.parametrize(

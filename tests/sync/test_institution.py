@@ -45,19 +45,6 @@ def test_the_first_sync_binds_the_warehouse_to_its_institution(house: House) -> 
     assert house.tables() == Expected().night(1, students(3), classes(1)).tables()
 
 
-def test_the_binding_is_told_by_raw_alone_and_by_the_published_file_alone(house: House) -> None:
-    house.sync()
-    kept = house.published.read_bytes()
-    house.service.school = OTHER
-    house.lose_published()
-    with pytest.raises(OtherInstitutionError):
-        house.at(2).sync()
-    assert house.query("SELECT school_id FROM institution") == [(41,)]  # the file is made again, from raw/
-    house.published.write_bytes(kept)
-    (house.warehouse / "raw").rename(house.warehouse / "moved")
-    refused(house.at(2))
-
-
 def test_a_sync_that_counts_for_nothing_binds_to_nobody(house: House) -> None:
     house.service.on(faults.status(500), path="classes", times=None)
     with pytest.raises(UnreachableError):
@@ -68,17 +55,6 @@ def test_a_sync_that_counts_for_nothing_binds_to_nobody(house: House) -> None:
     assert (done.manifest.landing, done.manifest.school_id) == (2, 42)
     house.service.school = {**OTHER, "id": 41}
     refused(house.at(2))
-
-
-def test_an_institution_may_change_its_name(house: House) -> None:
-    house.sync()
-    house.service.school = {**house.service.school, "name": "Renamed School"}
-    house.at(2).sync()
-    assert house.query("SELECT school_id, school_name FROM institution") == [(41, "Renamed School")]
-    assert house.query("SELECT school_name, valid_from, valid_to FROM history.institution ORDER BY 2") == [
-        ("Made-up School", night(1), night(2)),
-        ("Renamed School", night(2), None),
-    ]
 
 
 @pytest.mark.parametrize("where", ["auth", "students 2", "classes 1", "a search", "a detail"])

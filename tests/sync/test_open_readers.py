@@ -59,15 +59,6 @@ def test_a_process_that_stays_open_sees_the_newer_night_when_it_connects_again(h
     assert connects(reader) == [5, 7, 8]
 
 
-def test_the_database_is_called_rollbook_in_every_version(house: House) -> None:
-    for number in (1, 2):
-        house.at(number).sync()
-        assert house.query("SELECT current_database(), COUNT(*) FROM rollbook.main.students") == [("rollbook", 5)]
-        with duckdb.connect() as con:
-            con.execute(f"ATTACH '{house.published}' (READ_ONLY)")
-            assert con.execute("SELECT COUNT(*) FROM rollbook.history.students").fetchone() == (5,)
-
-
 def test_it_sees_an_older_file_that_is_put_back_and_then_the_next_night(house: House, reader: Program) -> None:
     house.night(2, students(7))
     assert connects(reader) == [7]
@@ -75,16 +66,6 @@ def test_it_sees_an_older_file_that_is_put_back_and_then_the_next_night(house: H
     assert connects(reader) == [7, 5]
     house.night(3, students(8))
     assert connects(reader) == [7, 5, 8]
-
-
-@pytest.mark.slow
-def test_it_keeps_its_night_when_that_version_is_removed(house: House, reader: Program) -> None:
-    assert connects(reader) == [5]
-    first = house.published.resolve()
-    for number in range(2, 7):
-        house.night(number, students(5 + number))
-    assert not first.exists()
-    assert connects(reader) == [5, 11]
 
 
 def test_a_file_that_was_not_a_link_becomes_one_and_its_content_is_kept(house: House) -> None:
@@ -130,12 +111,3 @@ def test_a_connection_finds_the_snapshots_of_a_moved_warehouse_where_it_says(mov
 def test_the_next_sync_leads_the_views_to_the_new_place(moved: House) -> None:
     moved.night(3)
     assert [count for _, count in moved.query(SNAPSHOTS)] == [5, 7, 7]
-
-
-@pytest.mark.slow
-def test_a_folder_whose_name_has_a_quote_is_a_place_as_well(tmp_path: Path, viewed: House) -> None:
-    begin(viewed)
-    odd = House(Path(shutil.move(viewed.warehouse, tmp_path / "St. Mary's")), viewed.service, **viewed.over)
-    with odd.rollbook().writer():
-        odd.rollbook().publish()
-    assert [count for _, count in odd.query(SNAPSHOTS)] == [5]

@@ -59,15 +59,6 @@ def test_no_name_is_used_twice_when_the_clock_is_set_back(versions: Versions) ->
     assert named == [f"rollbook.2026-11-20T02-00-00-00000{n}.duckdb" for n in range(3)]
 
 
-def test_what_is_shown_again_gets_a_new_name_and_the_one_before_is_kept(versions: Versions) -> None:
-    first, second = publish(versions, "first"), publish(versions, "second")
-    again = versions.again(first)
-    versions.show(again)
-    assert versions.link.read_text() == "first"
-    assert again.name > second.name
-    assert contents(versions.kept()) == ["second", "first"]
-
-
 def test_a_version_that_a_killed_writer_did_not_show_is_removed(versions: Versions) -> None:
     shown = publish(versions, "shown")
     (versions.link.with_name("next")).write_text("not shown")
@@ -97,26 +88,6 @@ def test_where_the_disk_knows_no_links_readers_get_a_copy_and_a_pointer_names_th
     assert versions.link.read_text() == "night 2"
     versions.sweep()
     assert versions.link.read_text() == "night 2"
-
-
-def test_a_file_in_use_that_the_system_does_not_remove_is_left_for_the_next_time(
-    versions: Versions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    oldest = publish(versions, "in use")
-    unlink = Path.unlink
-
-    def refusing(path: Path, missing_ok: bool = False) -> None:
-        if path == oldest:
-            raise PermissionError(13, "The process cannot access the file", str(path))
-        unlink(path, missing_ok=missing_ok)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", refusing)
-        for n in range(5):
-            publish(versions, f"night {n}")
-    assert contents(versions.kept())[-1] == "in use"
-    publish(versions, "the next")
-    assert "in use" not in contents(versions.kept())
 
 
 def test_a_link_that_leads_out_of_the_folder_is_not_a_version(versions: Versions, tmp_path: Path) -> None:

@@ -11,14 +11,11 @@ import logging
 import multiprocessing
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from pipelines.tables import TABLES
@@ -75,29 +72,6 @@ def killed_or_done(process: BaseProcess, *, after: float | None = None) -> bool:
         process.join(10)
     assert process.exitcode in (0, -signal.SIGKILL), f"the writer ended by itself, with {process.exitcode}"
     return process.exitcode != 0
-
-
-class RandomKills:
-    """Kills writers at random instants of their work, and measures how long the work takes on this machine."""
-
-    def __init__(self, seed: int) -> None:
-        self.seconds = 1.0
-        self.killed = 0
-        self._random = Random(seed)
-
-    @contextmanager
-    def timing(self) -> Iterator[None]:
-        """Measure: what is done in the block takes as long as the work."""
-        began = time.monotonic()
-        yield
-        self.seconds = max(0.2, time.monotonic() - began)
-
-    def kill(self, process: BaseProcess) -> None:
-        """Kill a writer before it is done. If it was done earlier, the work now takes less time."""
-        if killed_or_done(process, after=self._random.uniform(0, 0.8 * self.seconds)):
-            self.killed += 1
-        else:
-            self.seconds *= 0.7
 
 
 def _work(job: Job, die_at: int | None) -> None:

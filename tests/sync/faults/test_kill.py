@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -20,15 +19,12 @@ from pipelines.sandbox import Sandbox
 from pipelines.sync import always
 from pipelines.tables import TABLES
 from tests.support.nights import folder
-from tests.support.processes.kills import Job, RandomKills, killed_or_done, start
-from tests.support.warehouses.fortnight import DAYS, FIRST, KEY, copy, export, lake, rollbook
+from tests.support.processes.kills import Job, killed_or_done, start
+from tests.support.warehouses.fortnight import FIRST, KEY, copy, export, lake, rollbook
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 RECORDS = ("main", "history", "spans")
-NIGHTS = DAYS[:6]
-KILLS_A_NIGHT = 4
-KILLED_BACKFILLS = 12
 # A sync after a killed one has to heal first, and takes some thirty steps.
 STEPS_MOST = 80
 
@@ -90,52 +86,6 @@ def assert_nothing_left(warehouse: Path) -> None:
     for day in (warehouse / "snapshots").glob("*/*"):
         expected = {"part-0.parquet"} | ({"_day.json"} if day.parent.name == "observed" else set())
         assert {p.name for p in day.iterdir()} == expected
-
-
-def test_syncs_killed_at_random_instants_leave_a_whole_file_and_the_next_one_makes_it_good(
-    sandbox: Sandbox, twin: Path, victim: Path
-) -> None:
-    kills = RandomKills(4)
-    for day in NIGHTS:
-        sandbox.day = day
-        with kills.timing():
-            rollbook(twin, sandbox.url, today=day).sync(day)
-        job = Job("sync", victim, sandbox.url, day, day)
-        before = read(victim)
-        for _ in range(KILLS_A_NIGHT):
-            kills.kill(start(job))
-            assert read(victim) in (before, day)
-        assert not killed_or_done(start(job))
-        assert read(victim) == day
-        assert_nothing_left(victim)
-        assert tables(victim) == tables(twin)
-    assert kills.killed > KILLS_A_NIGHT * len(NIGHTS) // 3, "most of them were done before they could be killed"
-    rollbook(victim).rebuild()
-    assert tables(victim) == tables(twin)
-
-
-def test_backfills_and_rebuilds_killed_at_random_instants_are_made_good_by_the_next_backfill(
-    sandbox: Sandbox, twin: Path, victim: Path
-) -> None:
-    """Every other one flattens wrongly, so that there is always something to put right, day by day."""
-    for day in NIGHTS:
-        sandbox.day = day
-        rollbook(twin, sandbox.url, today=day).sync(day)
-    copy(twin, victim)
-    right = Job("backfill", victim, sandbox.url, FIRST, NIGHTS[-1])
-    kills = RandomKills(5)
-    with kills.timing():
-        killed_or_done(start(replace(right, wrongly=True)))
-    assert tables(victim) != tables(twin)
-    for n in range(KILLED_BACKFILLS):
-        job = replace(right, wrongly=n % 2 == 1, what="rebuild" if n % 3 == 2 else "backfill")
-        kills.kill(start(job))
-        assert read(victim) == NIGHTS[-1]
-    assert kills.killed > KILLED_BACKFILLS // 3, "most of them were done before they could be killed"
-    assert not killed_or_done(start(right))
-    assert_nothing_left(victim)
-    assert tables(victim) == tables(twin)
-    assert lake(victim) == lake(twin)
 
 
 def test_a_sync_killed_before_each_of_its_steps_in_turn_is_made_good_by_the_one_that_gets_through(
