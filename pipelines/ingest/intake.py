@@ -37,19 +37,10 @@ class Intake:
         self._staged: tuple[date, Flattened] | None = None
 
     @classmethod
-    def start_ahead(cls, expected: int | None) -> None:
-        """Start a second process now, to be ready for the first page, unless few records are `expected`.
-
-        None: the number is unknown.
-        """
-        if cls._ahead is None and POSIX and (expected is None or expected >= LARGE):
+    def start_ahead(cls, expected: int) -> None:
+        """Start a second process now, to be ready for the first page, unless few records are `expected`."""
+        if cls._ahead is None and POSIX and expected >= LARGE:
             cls._ahead = IngestProcess()
-
-    @classmethod
-    def process(cls) -> IngestProcess:
-        """Return the second process that was started ahead, or a new one."""
-        process, cls._ahead = cls._ahead or IngestProcess(), None
-        return process
 
     @classmethod
     def stop(cls) -> None:
@@ -64,10 +55,12 @@ class Intake:
         place = self._raw.reserve(day)
         # A folder per process: a killed sync's second process may live a moment longer and must not write here.
         aside = files.empty(self._aside / f"landing={place.landing}-{os.getpid()}")
-        writer = StagingWriter(self, place, aside)
-        if expected:
-            writer.expect(expected)
-        return writer
+        self.start_ahead(expected)
+        process, Intake._ahead = Intake._ahead, None
+        if process is None:
+            return StagingWriter(self, place, Ingest(place.partial, aside))
+        process.begin(place.partial, aside)
+        return StagingWriter(self, place, process)
 
     def keep(self, day: date, staged: Flattened) -> None:
         """Keep the staged rows of a finished landing."""
@@ -87,75 +80,44 @@ class Intake:
 
 
 class StagingWriter:
-    """A landing in progress, like `landing.bodies.LandingWriter`, that also stages the rows of its bodies.
+    """A landing in progress, which also stages the rows of its bodies. `finish` or `abandon` ends it."""
 
-    Bodies are held in memory until `expect` shows whether a second process is worth it.
-    """
-
-    def __init__(self, intake: Intake, place: LandingPlace, aside: Path) -> None:
+    def __init__(self, intake: Intake, place: LandingPlace, ingest: Ingest | IngestProcess) -> None:
         self.snapshot_date = place.snapshot_date
         self.landing = place.landing
         self._intake = intake
         self._place = place
-        self._aside = aside
-        self._held: list[tuple[Received, bytes]] = []
-        self._ingest: Ingest | IngestProcess | None = None
-
-    def expect(self, records: int) -> None:
-        """Announce how many records the next walked set has."""
-        if self._ingest is None:
-            self._start(large=records >= LARGE and POSIX)
+        self._ingest = ingest
 
     def add(self, received: Received, content: bytes) -> None:
         """Take one body, without erased students."""
-        if (admitted := self._place.gate.admit(received, content)) is None:
-            return
-        received, content = admitted
-        if self._ingest is None:
-            self._held.append((received, content))
-        else:
-            self._ingest.add(received, content)
+        if (admitted := self._place.gate.admit(received, content)) is not None:
+            self._ingest.add(*admitted)
 
     def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
         """Yield what `RawStore.bodies` would yield if the landing were finished now with this manifest."""
-        return self._place.opened(draft, self._started().flush()).bodies(set_name)
+        return self._place.opened(draft, self._ingest.flush()).bodies(set_name)
 
     def finish(self, manifest: Manifest) -> Manifest:
         """Make everything durable and turn the folder into a landing; returns the manifest as written."""
-        ingest = self._started()
-        manifest = self._place.commit(manifest, ingest.seal())
-        if manifest.verdict is not Verdict.FAILED and (parts := self._staged(ingest, manifest)) is not None:
+        manifest = self._place.commit(manifest, self._ingest.seal())
+        if manifest.verdict is not Verdict.FAILED and (parts := self._staged(manifest)) is not None:
             self._intake.keep(self.snapshot_date, Flattened(self.landing, tuple(parts)))
-        ingest.close()
+        self._ingest.close()
         return manifest
 
-    def _staged(self, ingest: Ingest | IngestProcess, manifest: Manifest) -> list[StagedPart] | None:
+    def _staged(self, manifest: Manifest) -> list[StagedPart] | None:
         """Return the finished landing's staged parts. A failure here only costs time: the bodies are durable."""
         try:
-            parts = ingest.staged(LandingFolder(self._place.final, manifest))
+            parts = self._ingest.staged(LandingFolder(self._place.final, manifest))
         except (MachineError, OSError, RuntimeError) as error:
             log.warning("Staging during the fetch failed (%s); reading the landing again", type(error).__name__)
             return None
         if parts is None:
-            log.warning("Staging during the fetch failed (%s); reading the landing again", ingest.ended_by)
+            log.warning("Staging during the fetch failed (%s); reading the landing again", self._ingest.ended_by)
         return parts
 
     def abandon(self) -> None:
         """Remove everything written."""
-        if self._ingest is not None:
-            self._ingest.close()
+        self._ingest.close()
         self._place.abandon()
-
-    def _started(self) -> Ingest | IngestProcess:
-        return self._ingest or self._start(large=False)
-
-    def _start(self, *, large: bool) -> Ingest | IngestProcess:
-        if large:
-            self._ingest = self._intake.process()
-            self._ingest.begin(self._place.partial, self._aside)
-        else:
-            self._ingest = Ingest(self._place.partial, self._aside)
-        for received, content in self._held:
-            self._ingest.add(received, content)
-        self._held.clear()
-        return self._ingest

@@ -145,37 +145,6 @@ class LandingPlace:
         drop_if_empty(self.final.parent)
 
 
-class LandingWriter:
-    """A landing in progress. `finish` completes it; `abandon` removes it without a trace."""
-
-    def __init__(self, place: LandingPlace) -> None:
-        self.snapshot_date = place.snapshot_date
-        self.landing = place.landing
-        self._place = place
-        self._files = BodyWriter(place.partial)
-
-    def expect(self, records: int) -> None:
-        """Ignore how many records a set has."""
-
-    def add(self, received: Received, content: bytes) -> None:
-        """Write one body."""
-        if (admitted := self._place.gate.admit(received, content)) is not None:
-            self._files.add(*admitted)
-
-    def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
-        """Yield what `RawStore.bodies` would yield if the landing were finished now with this manifest."""
-        return self._place.opened(draft, self._files.flush()).bodies(set_name)
-
-    def finish(self, manifest: Manifest) -> Manifest:
-        """Make everything durable and turn the folder into a landing; returns the manifest as written."""
-        return self._place.commit(manifest, self._files.seal())
-
-    def abandon(self) -> None:
-        """Remove everything written."""
-        self._files.close()
-        self._place.abandon()
-
-
 @dataclass(frozen=True)
 class LandingFolder:
     """The bodies of one landing, verified against its manifest as they are read."""

@@ -29,7 +29,6 @@ from pipelines.landing.bodies import (
     MANIFEST,
     LandingFolder,
     LandingPlace,
-    LandingWriter,
     damaged,
     decode,
     drop_if_empty,
@@ -53,10 +52,6 @@ class RawStore:
         # A night reads every manifest several times.
         self._manifests = files.Decoded(decode)
         self.memory = memory or Memory(root.parent / PRIVATE / ERASURES)
-
-    def begin(self, snapshot_date: date) -> LandingWriter:
-        """Start the day's next landing."""
-        return LandingWriter(self.reserve(snapshot_date))
 
     def reserve(self, snapshot_date: date) -> LandingPlace:
         """Make the folder where the day's next landing will be written."""

@@ -68,7 +68,7 @@ ChooseDetails = Callable[[Draft], Iterable[int]]
 
 
 class Writer(Sink, Protocol):
-    """A landing in progress: `landing.bodies.LandingWriter`, or a writer that also stages the bodies' rows."""
+    """A landing in progress."""
 
     snapshot_date: date
     landing: int

@@ -37,9 +37,6 @@ PAST_THE_END = frozenset({400, 404, 410, 416, 422})
 class Sink(Protocol):
     """Takes bodies as they arrive."""
 
-    def expect(self, records: int) -> None:
-        """Announce how many records the next walked set has."""
-
     def add(self, received: Received, content: bytes) -> None:
         """Take one body."""
 
@@ -217,8 +214,6 @@ def _read(
                 raise
             check.add_refused(error.status)
             continue
-        if page == 1 and value is None:
-            sink.expect(answer.said.total_count)
         received = Received(
             set=set_.name,
             kind="walk" if value is None else "search",

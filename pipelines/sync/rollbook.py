@@ -296,7 +296,7 @@ class Rollbook:
     def start_ahead(self) -> None:
         """Start the second process of a large sync, to be ready for the first page. Needs neither lock nor key."""
         newest = self.newest()
-        self.composer.intake.start_ahead(newest.largest_set if newest else None)
+        self.composer.intake.start_ahead(newest.largest_set if newest else 0)
 
     @reported_stage
     def land(self, day: date | None = None, *, details: Details = Details.none, fresh: bool = False) -> Manifest:

@@ -6,6 +6,8 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from pipelines.ingest import Intake
+from pipelines.ingest.intake import StagingWriter
 from pipelines.landing.manifest import Absence, Manifest, Proof, Received, Walk
 from pipelines.landing.raw import RawStore
 from pipelines.source.pagination import Sink
@@ -20,6 +22,11 @@ def manifest(**over: Any) -> Manifest:
     return Manifest(**(values | over))
 
 
+def begin(raw: RawStore, day: date = DAY) -> StagingWriter:
+    """Start a landing; what is staged of it goes beside raw/."""
+    return Intake(raw, raw.root.parent / "build" / "aside").begin(day)
+
+
 def body(text: str) -> bytes:
     return ('{"data": "' + text + '"}').encode()
 
@@ -29,7 +36,7 @@ def add(writer: Sink, set_name: str, kind: Any, page: int, content: bytes, **mor
 
 
 def land(raw: RawStore, text: str = "x", day: date = DAY, **over: Any) -> Manifest:
-    writer = raw.begin(day)
+    writer = begin(raw, day)
     add(writer, "auth", "auth", 1, body(text))
     return writer.finish(manifest(**over))
 
@@ -41,7 +48,7 @@ def folder(raw: RawStore, landing: int = 1, day: date = DAY) -> Path:
 def full(raw: RawStore) -> tuple[Manifest, list[bytes]]:
     """A landing with every kind of body: students proven by walk 2, classes unproven after two walks."""
     bodies = [body(t) for t in ("auth", "s1.1", "s1.2", "s2.1", "s2.2", "c1.1", "c2.1", "7", "8", "9", "d")]
-    writer = raw.begin(DAY)
+    writer = begin(raw)
     add(writer, "auth", "auth", 1, bodies[0])
     for content, number, page in zip(bodies[1:5], (1, 1, 2, 2), (1, 2, 1, 2), strict=True):
         add(writer, "students", "walk", page, content, walk=number)

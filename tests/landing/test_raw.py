@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -15,11 +13,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pipelines.errors import DamagedError
 from pipelines.landing.bodies import BodyWriter
 from pipelines.landing.manifest import Body, Drift, Landed, Reject, TableCounts, Verdict, Walk
 from pipelines.landing.raw import RawStore
-from tests.landing.landings import AT, DAY, add, body, folder, full, land, manifest
+from tests.landing.landings import AT, DAY, add, begin, body, folder, full, land, manifest
 
 # --- what is written -------------------------------------------------------------------------------------------------
 
@@ -63,13 +60,6 @@ def test_the_manifest_says_what_the_writer_knows_and_is_read_back_whole(raw: Raw
     assert raw.manifest(DAY, 1) == done
     assert raw.manifests() == [done]
     assert sorted(p.name for p in folder(raw).iterdir()) == ["bodies.zst", "manifest.json", "pages.jsonl"]
-
-
-@pytest.mark.skipif(shutil.which("zstd") is None, reason="reads the bodies with the zstd command")
-def test_the_zstd_command_prints_all_bodies(raw: RawStore) -> None:
-    _, bodies = full(raw)
-    printed = subprocess.run(["zstd", "-dc", folder(raw) / "bodies.zst"], capture_output=True, check=True, timeout=30)
-    assert printed.stdout == b"".join(bodies)
 
 
 def test_files_are_the_owners_alone_whatever_the_umask(raw: RawStore) -> None:
@@ -125,7 +115,7 @@ def test_landings_of_a_day_are_numbered_and_days_sorted(raw: RawStore) -> None:
 
 
 def test_two_writers_of_one_day_get_numbers_of_their_own(raw: RawStore) -> None:
-    first, second = raw.begin(DAY), raw.begin(DAY)
+    first, second = begin(raw), begin(raw)
     add(second, "auth", "auth", 1, body("second"))
     add(first, "auth", "auth", 1, body("first"))
     assert second.finish(manifest()).landing == 2
@@ -151,7 +141,7 @@ def test_nothing_landed_is_an_empty_list(raw: RawStore) -> None:
 
 
 def test_an_unfinished_landing_is_not_one(raw: RawStore) -> None:
-    writer = raw.begin(DAY)
+    writer = begin(raw)
     add(writer, "auth", "auth", 1, body("x"))
     assert (raw.manifests(), raw.days()) == ([], [])
     writer.abandon()
@@ -166,8 +156,9 @@ from datetime import date, datetime, UTC
 from pathlib import Path
 from pipelines.landing.manifest import Received
 from pipelines.landing.raw import RawStore
+from tests.landing.landings import begin
 for day in (20, 21):
-    writer = RawStore(Path(sys.argv[1])).begin(date(2026, 11, day))
+    writer = begin(RawStore(Path(sys.argv[1])), date(2026, 11, day))
     writer.add(Received(set="auth", kind="auth", page=1, received_at=datetime.now(UTC), records=1), b"{}")
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -215,7 +206,7 @@ def test_the_bodies_that_count_come_in_order(raw: RawStore) -> None:
 
 
 def test_a_landing_can_be_read_before_it_is_finished(raw: RawStore) -> None:
-    writer = raw.begin(DAY)
+    writer = begin(raw)
     add(writer, "students", "walk", 1, body("one"))
     draft = manifest(walks=(Walk(set="students", walks=1, counted=(1,)),))
     assert [b.content for b in writer.bodies(draft, "students")] == [body("one")]
@@ -224,22 +215,10 @@ def test_a_landing_can_be_read_before_it_is_finished(raw: RawStore) -> None:
     assert [b.content for b in raw.bodies(writer.finish(draft), "students")] == [body("one"), body("two")]
 
 
-def test_bodies_are_streamed_not_gathered(raw: RawStore) -> None:
-    writer = raw.begin(DAY)
-    for page in range(1, 4):
-        add(writer, "auth", "auth", page, os.urandom(2**17))  # longer than any file buffer
-    stream = raw.bodies(writer.finish(manifest()), "auth")
-    assert isinstance(stream, Iterator)
-    assert next(stream).page == 1
-    (folder(raw) / "bodies.zst").write_bytes(b"")
-    with pytest.raises(DamagedError):
-        list(stream)
-
-
 def test_half_a_surrogate_pair_costs_its_record_and_not_the_page(raw: RawStore) -> None:
     """At rest it is as received; flattening is handed bytes of which only that record cannot be read."""
     page = rb'{"data": [{"id": 1, "name": "whole"}, {"id": 2, "name": "half \ud83d"}]}'
-    writer = raw.begin(DAY)
+    writer = begin(raw)
     add(writer, "students", "walk", 1, page)
     add(writer, "details", "detail", 1, page, sought=2)
     done = writer.finish(manifest(walks=(Walk(set="students", walks=1, counted=(1,)),)))
@@ -289,21 +268,6 @@ def test_a_verdict_is_made_once_except_that_what_was_held_may_be_approved(
         with pytest.raises(ValueError, match="already has a verdict"):
             raw.record_verdict(stale_or_not, second, "second")
     assert raw.manifest(DAY, 1) == judged
-
-
-def test_a_failed_landing_is_finished_with_its_verdict(raw: RawStore) -> None:
-    done = land(raw, verdict=Verdict.FAILED, reason="the key was refused")
-    assert (raw.manifest(DAY, 1), done.counts_for_its_day) == (done, False)
-    with pytest.raises(ValueError, match="already has a verdict: failed, not synced"):
-        raw.record_verdict(done, Verdict.SYNCED)
-
-
-def test_judging_touches_the_manifest_alone(raw: RawStore) -> None:
-    done, _ = full(raw)
-    before = {name: (folder(raw) / name).read_bytes() for name in ("bodies.zst", "pages.jsonl")}
-    raw.record_verdict(done, Verdict.SYNCED)
-    assert {name: (folder(raw) / name).read_bytes() for name in before} == before
-    assert sorted(p.name for p in folder(raw).iterdir()) == ["bodies.zst", "manifest.json", "pages.jsonl"]
 
 
 def test_refused_records_are_kept_beside_the_landing_and_replaced(raw: RawStore) -> None:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from pipelines.errors import RollbookError
+from pipelines.ingest import Intake
 from pipelines.landing.manifest import Manifest, Proof, Received, Walk
 from pipelines.landing.raw import RawStore
 from pipelines.settings import Settings
@@ -65,9 +66,6 @@ class Kept:
 
     bodies: list[dict[str, Any]] = field(default_factory=list)
 
-    def expect(self, records: int) -> None:
-        pass
-
     def add(self, received: Received, content: bytes) -> None:
         self.bodies.append({**msgspec.structs.asdict(received), "set_name": received.set, "content": content})
 
@@ -87,7 +85,7 @@ class Night:
     def fetch(self, published: Any = None, *, over: dict[str, Any] | None = None, **arguments: Any) -> Manifest:
         settings = settings_for(self.service, self.warehouse, **(over or {}))
         given: dict[str, Any] = {"clock": lambda: NOW, "timeouts": SHORT_TIMEOUTS, **arguments}
-        return fetch(settings, self.raw.begin, published, **given)
+        return fetch(settings, Intake(self.raw, self.warehouse / "build" / "aside").begin, published, **given)
 
     def failed(self, error: type[RollbookError], published: Any = None, **arguments: Any) -> tuple[Any, list[Manifest]]:
         """Fetch, expecting an error; returns it and what was landed."""

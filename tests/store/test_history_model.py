@@ -23,7 +23,7 @@ from pipelines.store.ops import stamp
 from pipelines.store.scope import ONE
 from pipelines.store.statements import statements
 from pipelines.tables import TABLES, Table
-from tests.landing.landings import add, manifest
+from tests.landing.landings import add, begin, manifest
 from tests.support.models import model
 from tests.support.tiers import daily
 from tests.support.warehouses.fortnight import rollbook
@@ -167,7 +167,7 @@ class World:
     def land(self, day: date, *, proven: bool, records: dict[int, Any], held: bool, clock: int) -> Manifest:
         """Land something, and make its day again from all that counts."""
         listed = [_record(n, stated, clock) for n, stated in records.items()]
-        writer = self.book.raw.begin(day)
+        writer = begin(self.book.raw, day)
         add(writer, "students", "walk", 1, json.dumps({"data": listed}).encode(), walk=1)
         n = len(records)
         proof = Proof(set="students", walk=1, total_count=n, unique_ids=n, pages=1, limit=100) if proven else None

@@ -101,7 +101,7 @@ def test_a_raw_folder_that_is_wholly_lost_can_be_given_up(house: House) -> None:
 def test_half_a_landing_that_a_killed_writer_left_is_swept_and_not_missed(house: House, expected: Expected) -> None:
     book = house.rollbook()
     with book.writer():
-        book.raw.begin(night(4))
+        book.raw.reserve(night(4))
     house.sync()
     assert [m.landing for m in house.landings(night(4))] == [1]
     assert house.tables() == expected.night(4, LISTED, classes(4)).tables()
