@@ -46,16 +46,11 @@ ALWAYS: dict[str, object] = {
     "some": "id >= 1",
     "some_ids": "id >= 1",
     "change_keys": CHANGE_KEYS,
-    "least": 10,
     "most": 10,
     "version": "a1b2",
     "flags": ("is_falling", "is_inactive"),
     "day": "DATE '2026-10-07'",
     **catalog.PARTS,
-    "relation": '"main"."roster"',
-    "filtered": '"name"',
-    "kind": "VARCHAR",
-    "sorted_by": '"name"',
     "into": "history.students",
     "values": ["c.code AS student_id", "t.valid_from"],
     "student": "student_id",
@@ -65,15 +60,8 @@ ALWAYS: dict[str, object] = {
     "kept": TABLES["student_summaries"].tracked,
     "tables": ("'students'",),
     "personal": "column_name = 'name'",
-    "descending": True,
     "source": "['part.parquet']",
 }
-# Of the filters of `rollbook explore`, one of each kind.
-FILTERS: tuple[dict[str, object], ...] = (
-    {"comparison": "contains", "whole": False},
-    {"comparison": "is at least", "whole": True},
-    {"comparison": "is empty", "whole": False},
-)
 
 
 def rendered(path: Path) -> Iterator[str]:
@@ -81,11 +69,9 @@ def rendered(path: Path) -> Iterator[str]:
     package = ".".join(path.parent.parent.relative_to(ROOT).parts)
     template = environment(package, path.parent.name).get_template(path.name)
     yield from dict.fromkeys(
-        template.render(
-            ALWAYS | variant | filters | {"table": table, "columns": table.versioned, "tracked": table.tracked}
-        )
+        template.render(ALWAYS | variant | {"table": table, "columns": table.versioned, "tracked": table.tracked})
         for table in TABLES.values()
-        for variant, filters in zip(VARIANTS, FILTERS, strict=True)
+        for variant in VARIANTS
     )
 
 

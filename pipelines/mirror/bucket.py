@@ -55,7 +55,7 @@ class Bucket:
         """Store an object and read it back; raises MirrorError when its SHA-256 is not `digest`."""
         with self._translated("take an object"):
             self._obstore.put(self._store, name, content)
-        if self.digest(name) != digest:
+        if self.fetch(name) != digest:
             raise MirrorError(
                 f"What was copied to {self.url} differs from what is read back from it. Nothing here is lost: run"
                 " `rollbook mirror sync` again, and if this happens again, check that storage"
@@ -86,10 +86,6 @@ class Bucket:
                 if to is not None:
                     to.write(chunk)
         return digest.hexdigest()
-
-    def digest(self, name: str) -> str:
-        """The SHA-256 of an object in hex, as it is read back. Raises FileNotFoundError, too."""
-        return self.fetch(name)
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
         """The size in bytes of every object below a folder, by name."""

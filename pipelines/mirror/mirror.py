@@ -233,7 +233,7 @@ class Mirror:
             if name in before:
                 return before[name] == file
             # An interrupted writer left it. The name has the digest, but the content may be incomplete.
-            return not name.startswith(SNAPSHOTS) and bucket.digest(name) == file.sha256
+            return not name.startswith(SNAPSHOTS) and bucket.fetch(name) == file.sha256
 
         wanted = ((stored_as(path, file), path, file) for path, file in local.items())
         return [(name, path, file) for name, path, file in wanted if not is_there(name, file)]
@@ -251,7 +251,7 @@ class Mirror:
 
         def is_sound(item: tuple[str, File]) -> bool:
             try:
-                return bucket.digest(stored_as(*item)) == item[1].sha256
+                return bucket.fetch(stored_as(*item)) == item[1].sha256
             except FileNotFoundError:
                 return False
 

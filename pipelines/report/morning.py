@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 
@@ -35,6 +35,8 @@ REASONS = (
 )
 
 sql = statements("pipelines.report")
+
+T = TypeVar("T")
 
 
 class Watched(NamedTuple):
@@ -140,10 +142,66 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Morn
     """Query the page's data; students' names only if `names`."""
     # A temporary table, because several queries use it. Names and texts cost most, so only if requested.
     day = _one(con, "SELECT MAX(snapshot_date) FROM spans.days")
-    con.execute(sql("to_watch", flags=[flag for flag, _ in REASONS], names=names, day=f"DATE '{day}'"))
+    flags = ", ".join(flag for flag, _ in REASONS)
+    con.execute(f"""
+        CREATE OR REPLACE TEMP TABLE to_watch AS
+        SELECT student_id, change, severity, reason_count, {"name, reason," if names else ""} {flags}
+        FROM main.watch_daily WHERE snapshot_date = DATE '{day}'
+    """)
     to_watch, several, *by_reason = _counted(con, "change IS DISTINCT FROM 'no longer to watch'")
-    watched = _watched(con)
-    compared = _compared(con)
+    severities = con.execute(f"""
+        SELECT
+            LEAST(CAST(FLOOR(severity) AS INTEGER), {SEVERITIES[0]}) AS at_least,
+            COUNT(*), COUNT(*) FILTER (change = 'newly to watch')
+        FROM to_watch WHERE severity IS NOT NULL
+        GROUP BY at_least ORDER BY at_least DESC
+    """)
+    by_severity = tuple(severities.fetchall())
+    watched = _all(
+        con,
+        Watched,
+        """
+        SELECT
+            e.class_id, ANY_VALUE(COALESCE(c.class_title, e.class_title)), COUNT(*),
+            COUNT(w.student_id) AS watched, COUNT(*) FILTER (w.change = 'newly to watch') AS new
+        FROM main.student_classes AS e
+        LEFT JOIN to_watch AS w ON w.student_id = e.student_id AND w.severity IS NOT NULL
+        LEFT JOIN main.classes AS c USING (class_id)
+        GROUP BY e.class_id
+        HAVING COUNT(w.student_id) > 0
+        ORDER BY watched DESC, new DESC, e.class_id
+        """,
+    )
+    compared = _all(
+        con,
+        Compared,
+        f"""
+        SELECT
+            class_title, COALESCE(course_name, ''), student_count, average_completion_rate, average_score,
+            completion_vs_course
+        FROM main.class_comparison
+        WHERE completion_vs_course IS NOT NULL AND classes_in_course > 1 AND student_count >= {LEAST_STUDENTS}
+        ORDER BY completion_vs_course DESC, class_id
+        """,
+    )
+    trend = _all(
+        con,
+        Day,
+        f"""
+        SELECT snapshot_date, students, average_completion_rate, average_score, active_percent
+        FROM main.progress_daily WHERE snapshot_date > DATE '{day - timedelta(days=DAYS)}' ORDER BY snapshot_date
+        """,
+    )
+    nights = _all(
+        con,
+        Night,
+        f"""
+        SELECT
+            snapshot_date, CASE WHEN outcome = 'synced' AND NOT proven THEN 'unproven' ELSE outcome END,
+            said, seconds, students, classes
+        FROM main.sync_log ORDER BY snapshot_date DESC LIMIT {DAYS}
+        """,
+    )
     return Morning(
         school=_one(con, "SELECT ANY_VALUE(school_name) FROM main.institution") or "",
         day=day,
@@ -154,13 +212,13 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Morn
         several_reasons=several,
         turned=_turned(con, day),
         by_reason=_reasons(by_reason),
-        by_severity=_severities(con),
+        by_severity=by_severity,
         watched=tuple(watched[:CLASSES_LISTED]),
         watched_classes=len(watched),
         ahead=tuple(c for c in compared[:CLASSES_COMPARED] if c.points > 0),
         behind=tuple(c for c in reversed(compared[-CLASSES_COMPARED:]) if c.points < 0),
-        trend=_trend(con, day),
-        nights=_nights(con),
+        trend=tuple(trend),
+        nights=tuple(reversed(nights)),
         named=_named(con) if names else (),
     )
 
@@ -176,10 +234,6 @@ def _reasons(counts: Iterable[int]) -> tuple[tuple[str, int], ...]:
     return tuple((reason, n) for (_, reason), n in zip(REASONS, counts, strict=True))
 
 
-def _severities(con: duckdb.DuckDBPyConnection) -> tuple[tuple[int, int, int], ...]:
-    return tuple(con.execute(sql("severities", most=str(SEVERITIES[0]))).fetchall())
-
-
 def _turned(con: duckdb.DuckDBPyConnection, day: date) -> Turned | None:
     since = _one(con, f"SELECT MAX(snapshot_date) FROM spans.days WHERE snapshot_date < DATE '{day}'")
     if since is None:
@@ -187,42 +241,6 @@ def _turned(con: duckdb.DuckDBPyConnection, day: date) -> Turned | None:
     newly, _, *by_reason = _counted(con, "change = 'newly to watch'")
     no_longer = _one(con, "SELECT COUNT(*) FROM to_watch WHERE change = 'no longer to watch'")
     return Turned(since, newly, no_longer, _reasons(by_reason))
-
-
-def _watched(con: duckdb.DuckDBPyConnection) -> list[Watched]:
-    rows = con.execute("""
-        SELECT
-            e.class_id, ANY_VALUE(COALESCE(c.class_title, e.class_title)), COUNT(*),
-            COUNT(w.student_id) AS watched, COUNT(*) FILTER (w.change = 'newly to watch') AS new
-        FROM main.student_classes AS e
-        LEFT JOIN to_watch AS w ON w.student_id = e.student_id AND w.severity IS NOT NULL
-        LEFT JOIN main.classes AS c USING (class_id)
-        GROUP BY e.class_id
-        HAVING COUNT(w.student_id) > 0
-        ORDER BY watched DESC, new DESC, e.class_id
-    """).fetchall()
-    return [Watched(*row) for row in rows]
-
-
-def _compared(con: duckdb.DuckDBPyConnection) -> list[Compared]:
-    rows = con.execute(sql("compared", least=str(LEAST_STUDENTS))).fetchall()
-    return [Compared(*row) for row in rows]
-
-
-def _trend(con: duckdb.DuckDBPyConnection, day: date) -> tuple[Day, ...]:
-    rows = con.execute(
-        """
-        SELECT snapshot_date, students, average_completion_rate, average_score, active_percent
-        FROM main.progress_daily WHERE snapshot_date > $first ORDER BY snapshot_date
-    """,
-        {"first": day - timedelta(days=DAYS)},
-    ).fetchall()
-    return tuple(Day(*row) for row in rows)
-
-
-def _nights(con: duckdb.DuckDBPyConnection) -> tuple[Night, ...]:
-    rows = con.execute(sql("nights", most=str(DAYS))).fetchall()
-    return tuple(Night(*row) for row in reversed(rows))
 
 
 def _named(con: duckdb.DuckDBPyConnection) -> tuple[NamedClass, ...]:
@@ -250,6 +268,10 @@ def _changes(con: duckdb.DuckDBPyConnection, day: date) -> list[str]:
         ("class changed its teacher", "classes changed their teacher"),
     )
     return [f"{n:,} {one if n == 1 else many}" for n, (one, many) in zip(counted or (), phrases, strict=True) if n]
+
+
+def _all(con: duckdb.DuckDBPyConnection, of: Callable[..., T], query: str) -> list[T]:
+    return [of(*row) for row in con.execute(query).fetchall()]
 
 
 def _one(con: duckdb.DuckDBPyConnection, query: str) -> Any:
