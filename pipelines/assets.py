@@ -107,9 +107,10 @@ SPECS = (
 )
 def sync(context: dg.AssetExecutionContext, config: Options) -> Iterator[Any]:
     """Land, snapshot, merge and publish: a day that is fetched, or the landed days of a backfill."""
-    run, scope, op = context.run, PARTITIONS.scope(context.run.tags), context.op_execution_context
-    runs.mark_as_mine(context.instance, run.run_id)
-    with runs.translate_errors(PARTITIONS.institution_of(run.tags)):
+    op = context.op_execution_context
+    runs.mark_as_mine(context.instance, op.run_id)
+    with runs.translate_errors():
+        scope = PARTITIONS.scope(op.run.tags)
         if scope.is_alone:
             runs.keep_keys(scope.institutions)
             yield from _alone(op, config, scope)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 
 import duckdb
@@ -12,7 +11,6 @@ import pytest
 
 from pipelines.errors import CheckError
 from pipelines.landing.manifest import Verdict
-from pipelines.store import checks
 from tests.support.nights import House, new_house, night
 from tests.support.records import MISSING, classes, school_class, student, students
 from tests.support.wire import faults
@@ -149,13 +147,3 @@ def test_a_spoiled_file_is_not_published_and_a_rebuild_repairs_it(house: House) 
     tables = house.tables()
     house.rollbook().rebuild()
     assert house.tables() == tables
-
-
-def test_the_sample_costs_the_same_however_long_the_history_is(house: House, lived: House) -> None:
-    """At most three days are read, the newest among them, and others from night to night."""
-    with duckdb.connect(str(house.published), read_only=True) as con:
-        days = [r.snapshot_date for r in checks.sample_days(con, house.rollbook().lake.days())]
-    assert days[0] == night(6)
-    assert len(days) == len(set(days)) == checks.SAMPLE_DAYS
-    drawn = {checks._drawn(newest, date(2026, 1, 1)) for newest in (night(n) for n in range(1, 7))}
-    assert len(drawn) == 6

@@ -187,17 +187,6 @@ def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_ca
     assert house.tables() == tables
 
 
-def test_a_backfill_that_is_executed_again_no_longer_says_what_the_first_one_skipped(house: House, job: Job) -> None:
-    assert job.nightly(house, 1).success
-    with quarter_past_two(house, 3):
-        first = job.run(night(1), night(2))
-    assert job.nightly(house, 2).success
-    with quarter_past_two(house, 3):
-        again = job.run(night(1), night(2), tags={"rollbook/skipped": job.tags(first)["rollbook/skipped"]})
-    assert job.tags(first)["rollbook/skipped"] == f"1 of 2 days: {night(2)} (nothing was landed)"
-    assert job.tags(again)["rollbook/skipped"] == "0 of 2 days"
-
-
 def test_a_past_day_is_rebuilt_and_one_without_a_landing_fails_in_words(house: House, job: Job) -> None:
     assert job.nightly(house, 1).success
     with quarter_past_two(house, 3):

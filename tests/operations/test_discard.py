@@ -115,23 +115,6 @@ def test_discards_and_undos_in_any_order_with_days_that_only_the_history_holds(h
         assert house.tables() == expected.tables(), (seed, sorted(aside))
 
 
-@pytest.mark.slow
-def test_of_several_landings_the_last_that_counts_is_taken_back(house: House) -> None:
-    house.night(5, [*students(12), student(90)])
-    house.service.students = students(1)
-    with pytest.raises(HeldError):
-        house.sync()
-    gone = discard(house.rollbook(), night(5), reason="", confirm=always)
-    assert (gone.landing, gone.verdict) == (2, Verdict.SYNCED)
-    assert house.tables() == of(1, 2, 3, 4, 5).tables()
-    assert discard(house.rollbook(), night(5), 3, reason="", confirm=always).verdict is Verdict.HELD
-    assert look(house.rollbook()).holds == ()
-    house.service.students = students(12)
-    assert house.sync().manifest.landing == 4  # a number is given once
-    with pytest.raises(ArgumentError, match="Landing 1 of .* was not discarded; choose from 2, 3 with --landing"):
-        undo_discard(house.rollbook(), night(5), 1)
-
-
 def test_a_discarded_landing_leaves_a_later_unproven_one(house: House) -> None:
     house.service.students = [*students(12), student(90)]
     house.service.on(faults.moved_total(1), path="students", page=1, times=None)

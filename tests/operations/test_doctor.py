@@ -140,13 +140,6 @@ def test_too_little_room_for_a_sync_fails_and_for_a_year_is_a_warning(
     assert words in says(found, "disk space")
 
 
-def test_a_file_in_the_warehouses_place_fails(house: House) -> None:
-    house.warehouse.write_text("")
-    found = examined(house)
-    assert "files" in failed(found)
-    assert "is not a folder" in says(found, "files")
-
-
 def test_raw_bodies_that_others_may_enter_are_a_warning(house: House) -> None:
     synced(house)
     (house.warehouse / "raw").chmod(0o755)

@@ -11,9 +11,7 @@ import pkgutil
 import random
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,16 +85,6 @@ def test_who_has_last_nights_file_open_can_read_all_of_it_for_one_more_night(nig
         nights.play(1, keep_days=KEEP)
         after = analyst.execute("SELECT snapshot_date, COUNT(*) FROM snapshots.students GROUP BY 1").fetchall()
     assert sorted(after) == sorted(before)
-
-
-def test_a_file_that_is_put_back_shows_the_days_that_are_left(thinned: ChangingNights) -> None:
-    rollbook = thinned.house.rollbook()
-    rollbook.restore(rollbook.warehouse.kept()[-1])
-    left = [(night(n),) for n in (6, 7)]  # it held the nights up to 7, and showed 4 to 7
-    for table in ("students", "observed"):
-        assert thinned.house.query(f"SELECT DISTINCT snapshot_date FROM snapshots.{table} ORDER BY 1") == left
-    thinned.play(1, keep_days=KEEP)
-    assert thinned.house.tables() == thinned.expected.tables()
 
 
 def test_a_day_that_waits_for_approval_stays_and_can_still_be_approved(nights: ChangingNights) -> None:
@@ -203,38 +191,6 @@ def test_days_that_come_in_any_order_and_go_again_make_the_tables_of_those_that_
                 book.recovery.expire(draw.sample(landed_days, draw.randint(0, len(landed_days))))
         assert len(fortnight_book(made).raw.expired()) > 3
         assert export(made / "rollbook.duckdb", RECORDS) == expected
-
-
-def test_a_column_declared_after_days_are_gone_keeps_their_history(
-    thinned: ChangingNights, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The tables are rebuilt with the column, NULL on the days that are gone; the rest of what they said stays."""
-    house, table, kept = thinned.house, TABLES["classes"], thinned.days("snapshots/classes")[0]
-    query = "SELECT student_id, name, valid_from, valid_to FROM history.students ORDER BY ALL"
-    before = house.query(query)
-    rooms = "SELECT class_id, class_room, valid_from, valid_to FROM history.classes ORDER BY ALL"
-    with monkeypatch.context() as declared:
-        declared.setitem(
-            TABLES, "classes", replace(table, columns=tuple(c for c in table.columns if c.name != "class_room"))
-        )
-        with suppress(duckdb.Error):  # a view may ask for the column that is not there
-            prune_now(house.rollbook(keep_days=KEEP))
-        book = house.rollbook()
-        with book.writer():
-            book.merge()
-            with duckdb.connect(book.warehouse.next) as con:
-                assert "class_room" not in {r[0] for r in con.execute("DESCRIBE history.classes").fetchall()}
-                versions = con.execute("SELECT class_id, valid_from, valid_to FROM history.classes").fetchall()
-            shutil.copy(book.warehouse.next, house.published)
-            book.warehouse.own.mark(house.published)
-    assert sorted(versions) == [(i, night(1), None) for i in (501, 502, 503)]
-    thinned.play(1)
-    assert house.query(rooms) == [
-        row for i in (501, 502, 503) for row in ((i, "B 12", kept, None), (i, None, night(1), kept))
-    ]
-    assert [r for r in house.query(query) if r[2] < night(11)] == [
-        (*r[:3], night(11) if r[3] is None and r[0] in (11, 14, 15) else r[3]) for r in before
-    ]
 
 
 # --- killed while deleting --------------------------------------------------------------------------------------------

@@ -11,11 +11,10 @@ import time_machine
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.errors import HeldError, ServiceError
+from pipelines.errors import HeldError
 from pipelines.operations.status import Days, OpenHold, Status, load_status
 from tests.support.nights import FIRST, House, night
 from tests.support.warehouses.begun import begin
-from tests.support.wire import faults
 
 
 def status(house: House, **over: Any) -> Status:
@@ -28,19 +27,6 @@ def test_an_empty_warehouse_is_reported_as_empty_and_nothing_is_made(house: Hous
     assert [found.history, found.on_disk, found.expired] == [Days()] * 3
     assert (found.holds, found.problems) == ((), ())
     assert not house.warehouse.exists()
-
-
-def test_a_failed_sync_is_the_last_and_readers_see_the_one_before(house: House) -> None:
-    begin(house)
-    house.at(2).service.on(faults.refused(403, "FORBIDDEN"), path="students", times=None)
-    with pytest.raises(ServiceError):
-        house.sync()
-    found = status(house)
-    assert found.last_sync is not None
-    assert found.last_good is not None
-    assert (found.last_sync.snapshot_date, found.last_sync.outcome) == (night(2), "failed")
-    assert "403 FORBIDDEN" in found.last_sync.reason
-    assert found.last_good.snapshot_date == night(1)
 
 
 def test_an_open_hold_is_told_with_the_command_that_merges_it_until_it_is_merged(house: House) -> None:
