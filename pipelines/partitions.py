@@ -93,13 +93,6 @@ class Partitions:
         """Return the tags of a run over an institution's days from `first` to `last`."""
         return {RANGE_START: str(first), RANGE_END: str(last), **owner_tags(institution)}
 
-    def institution_of(self, tags: Mapping[str, str]) -> str:
-        """Return the one institution of a run with these tags; empty for a single school, or if there are several."""
-        try:
-            return self.scope(tags).institution
-        except RollbookError:
-            return ""
-
     def page(self, institution: str) -> str:
         """Return the URL path at which `rollbook serve` shows the morning page of an institution or a single school."""
         return f"/{report.FILE}" if self.is_single else f"/report/{institution}.html"

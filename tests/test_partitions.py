@@ -150,7 +150,7 @@ def test_a_run_is_about_all_institutions_unless_its_tag_names_some() -> None:
     tags = partitions.tags("007", DAY, date(2026, 11, 22))
     scope = partitions.scope(tags)
     assert ([d.day for d in scope.days], scope.institutions, scope.is_alone) == ([20, 21, 22], ("007",), True)
-    assert partitions.institution_of(tags) == "007"
+    assert partitions.scope(tags).institution == "007"
     some = partitions.scope(tags | {INSTITUTION_TAG: "ash, oak"})
     assert (some.institutions, some.is_alone) == (("ash", "oak"), False)
     assert not partitions.scope({"dagster/partition": "2026-11-20"}).is_alone
