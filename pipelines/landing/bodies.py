@@ -20,12 +20,12 @@ import pyarrow as pa
 from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.landing.erased import Gate
-from pipelines.landing.manifest import Body, Kind, Landed, Manifest, Received
+from pipelines.landing.manifest import Body, Kind, Landed, Manifest, Received, Reject
 from pipelines.records import REPLACEMENT, make_readable, replace_lone_surrogates
 
 log = logging.getLogger(__name__)
 
-BODIES, PAGES, MANIFEST = "bodies.zst", "pages.jsonl", "manifest.json"
+BODIES, PAGES, MANIFEST, REJECTS = "bodies.zst", "pages.jsonl", "manifest.json", "rejects.jsonl"
 _CHECKSUM = b',\n  "checksum": "'
 # Prefixes of hidden folders during `swap`: the one that replaces a landing's folder, and the one it replaces.
 _NEW, _OLD = "new", "old"
@@ -222,6 +222,17 @@ def decode(content: bytes) -> Manifest:
     if checksum[:64] != sha256(body).hexdigest().encode():
         raise ValueError("the checksum differs")
     return msgspec.json.decode(content, type=Manifest)
+
+
+def rejects(folder: Path) -> list[Reject]:
+    """Return the refused records of a landing, in order. Raises DamagedError."""
+    decoder = msgspec.json.Decoder(Reject)
+    try:
+        return [decoder.decode(line) for line in (folder / REJECTS).read_bytes().splitlines()]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise damaged(folder, REJECTS, type(error).__name__) from None
 
 
 def drop_if_empty(day: Path) -> None:

@@ -27,6 +27,7 @@ from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.landing.bodies import (
     MANIFEST,
+    REJECTS,
     LandingFolder,
     LandingPlace,
     damaged,
@@ -34,12 +35,13 @@ from pipelines.landing.bodies import (
     drop_if_empty,
     encode,
     name,
+    rejects,
     settle,
 )
 from pipelines.landing.erased import ERASURES, PRIVATE, Gate, Memory
 from pipelines.landing.manifest import Body, Discard, Drift, Landed, Manifest, Reject, TableCounts, Verdict
 
-REJECTS, EXPIRED, DISCARD = "rejects.jsonl", "thinned.json", "discard.json"
+EXPIRED, DISCARD = "thinned.json", "discard.json"
 _DAY, _LANDING, _DISCARDED = "snapshot_date=", "landing=", "discarded="
 
 
@@ -65,7 +67,7 @@ class RawStore:
 
     def days(self) -> list[date]:
         """Return the days with a landing, whatever its verdict, in order."""
-        return [day for day, folder in self._days() if any(_landings(folder))]
+        return sorted({day for day, _, _ in self._each(_LANDING)})
 
     def all_days(self) -> frozenset[date]:
         """Return the days on which anything was ever landed, including expired days if their list can be read."""
@@ -76,12 +78,7 @@ class RawStore:
 
     def numbers(self) -> set[tuple[date, int]]:
         """Return every landing, discarded or not, as day and number."""
-        return {
-            (day, number)
-            for day, folder in self._days()
-            for prefix in (_LANDING, _DISCARDED)
-            for number, _ in _landings(folder, prefix)
-        }
+        return {(day, number) for day, number, _ in self._each(_LANDING, _DISCARDED)}
 
     def manifests(self, day: date | None = None) -> list[Manifest]:
         """Return the manifests of all landings, or of one day's, in the order of landing. Raises DamagedError."""
@@ -184,30 +181,23 @@ class RawStore:
 
     def folders(self) -> Iterator[LandingFolder]:
         """Yield every landing, including discarded ones and those that do not count. Raises DamagedError."""
-        for _, day in self._days():
-            for prefix in (_LANDING, _DISCARDED):
-                for _, folder in _landings(day, prefix):
-                    yield LandingFolder(folder, self._manifest(folder))
+        for _, _, folder in self._each(_LANDING, _DISCARDED):
+            yield LandingFolder(folder, self._manifest(folder))
 
     def discarded_days(self) -> list[date]:
         """Return the days with a discarded landing, in order."""
-        return [day for day, folder in self._days() if any(_landings(folder, _DISCARDED))]
+        return sorted({day for day, _, _ in self._each(_DISCARDED)})
 
-    def keep_rejects(self, manifest: Manifest, rejects: Iterable[Reject]) -> None:
+    def keep_rejects(self, manifest: Manifest, refused: Iterable[Reject]) -> None:
         """Write a landing's refused records into its folder, replacing any earlier ones."""
         path = self._folder(manifest.snapshot_date, manifest.landing) / REJECTS
-        lines = b"".join(msgspec.json.encode(reject) + b"\n" for reject in rejects)
+        lines = b"".join(msgspec.json.encode(reject) + b"\n" for reject in refused)
         if lines or path.exists():
             files.write(path, lines)
 
     def rejects(self, manifest: Manifest) -> list[Reject]:
         """Return the refused records of a landing, in order. Raises DamagedError."""
-        path = self._folder(manifest.snapshot_date, manifest.landing) / REJECTS
-        decoder = msgspec.json.Decoder(Reject)
-        try:
-            return [decoder.decode(line) for line in path.read_bytes().splitlines()] if path.exists() else []
-        except (OSError, ValueError) as error:
-            raise damaged(path.parent, REJECTS, type(error).__name__) from None
+        return rejects(self._folder(manifest.snapshot_date, manifest.landing))
 
     def expired(self) -> frozenset[date]:
         """Return the expired days that the history holds. Raises DamagedError."""
@@ -275,6 +265,13 @@ class RawStore:
                 with suppress(ValueError):  # not a day's folder
                     found.append((date.fromisoformat(each.removeprefix(_DAY)), each))
         return ((day, self.root / each) for day, each in sorted(found))
+
+    def _each(self, *prefixes: str) -> Iterator[tuple[date, int, Path]]:
+        """Yield the landings of all days that have one of these prefixes: day, number, folder."""
+        for day, folder in self._days():
+            for prefix in prefixes:
+                for number, path in _landings(folder, prefix):
+                    yield day, number, path
 
     def _manifest(self, folder: Path) -> Manifest:
         try:

@@ -16,12 +16,22 @@ from pathlib import Path
 import msgspec
 
 from pipelines import files
-from pipelines.landing.bodies import BODIES, MANIFEST, PAGES, BodyWriter, LandingFolder, damaged, encode, swap
+from pipelines.landing.bodies import (
+    BODIES,
+    MANIFEST,
+    PAGES,
+    REJECTS,
+    BodyWriter,
+    LandingFolder,
+    damaged,
+    encode,
+    rejects,
+    swap,
+)
 from pipelines.landing.erased import DETAILS, NOBODY, STUDENTS, Matcher, take_out
 from pipelines.landing.manifest import Absence, Body, Drift, Manifest, Reject, Walk
 from pipelines.records import UNREADABLE
 
-REJECTS = "rejects.jsonl"
 # An id written with an exponent, or under an escaped key, cannot be found by its digits.
 _DISGUISED = re.compile(rb'"id"\s*:\s*[-+.\d]*[eE]')
 _ESCAPED = b"\\u00"
@@ -39,7 +49,6 @@ class Found:
     records: int = 0
     rejects: int = 0
     absences: int = 0
-    recognised: int = 0
 
     @property
     def anything(self) -> bool:
@@ -61,13 +70,12 @@ def find(folder: LandingFolder, gone: Matcher, hints: Collection[int] | None = N
         if body.set == DETAILS:
             found.records += body.sought in gone
         elif hints is None or _may_hold(content, hints):
-            _, taken, recognised = _taken_out(folder, content, gone)
-            found.recognised += recognised
+            _, taken = _taken_out(folder, content, gone)
             if taken:
                 bodies.add(position)
                 found.records += len(taken)
     found.bodies = frozenset(bodies)
-    found.rejects = sum(_is_about(reject, gone) for reject in _rejects(folder.path))
+    found.rejects = sum(_is_about(reject, gone) for reject in rejects(folder.path))
     found.absences = sum(_is_of(absence, gone) for absence in folder.manifest.absences)
     return found
 
@@ -89,7 +97,7 @@ def rewrite(found: Found, gone: Matcher, erasures: int, drift_of: DriftOf) -> No
             written = writer.seal()
         finally:
             writer.close()
-        kept = [reject for reject in _rejects(folder.path) if not _is_about(reject, gone)]
+        kept = [reject for reject in rejects(folder.path) if not _is_about(reject, gone)]
         for each in files.names(folder.path):
             if each not in (BODIES, PAGES, MANIFEST, REJECTS) and not each.endswith(files.PARTIAL):
                 shutil.copyfile(folder.path / each, aside / each)
@@ -124,7 +132,7 @@ def _left(found: Found, gone: Matcher, taken: _Taken, drift_of: DriftOf) -> Iter
             continue
         if body.set == DETAILS:
             continue
-        left, records, _ = _taken_out(folder, content, gone)
+        left, records = _taken_out(folder, content, gone)
         if body.kind == "walk" and walk is not None and body.walk in walk.counted:
             taken.ids.update(student for student, _ in records)
             for _, record in records:
@@ -165,7 +173,7 @@ def _less(drift: Drift, taken: Counter[tuple[str, str]]) -> Drift:
 def _rejected(manifest: Manifest, folder: Path, gone: Matcher) -> dict[str, int]:
     """Return a manifest's numbers of refused records per set, without those of erased students."""
     left = Counter(manifest.rejected)
-    left.subtract(reject.set for reject in _rejects(folder) if _is_about(reject, gone) and reject.set in left)
+    left.subtract(reject.set for reject in rejects(folder) if _is_about(reject, gone) and reject.set in left)
     return {name: count for name, count in left.items() if count > 0}
 
 
@@ -177,21 +185,12 @@ def _may_hold(content: bytes, hints: Collection[int]) -> bool:
     )
 
 
-def _taken_out(folder: LandingFolder, content: bytes, gone: Matcher) -> tuple[bytes, list[tuple[int, bytes]], int]:
+def _taken_out(folder: LandingFolder, content: bytes, gone: Matcher) -> tuple[bytes, list[tuple[int, bytes]]]:
     try:
-        return take_out(content, gone)
+        left, taken, _ = take_out(content, gone)
     except UNREADABLE as error:
         raise damaged(folder.path, BODIES, f"a body is not a page of students: {type(error).__name__}") from None
-
-
-def _rejects(folder: Path) -> list[Reject]:
-    path, decoder = folder / REJECTS, msgspec.json.Decoder(Reject)
-    try:
-        return [decoder.decode(line) for line in path.read_bytes().splitlines()]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise damaged(folder, REJECTS, type(error).__name__) from None
+    return left, taken
 
 
 def _is_about(reject: Reject, gone: Matcher) -> bool:

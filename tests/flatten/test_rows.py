@@ -89,12 +89,6 @@ def test_silence_is_told_apart_from_none(field: str, table: str, value: Any) -> 
     assert [r[0] for r in rows(batch, table)] == [2]
 
 
-def test_an_empty_list_of_classes_is_a_statement() -> None:
-    batch = one(page(student(1, classes=[])))
-    assert rows(batch, "observed") == [("students", 1, "stated", None)]
-    assert rows(batch, "student_classes") == []
-
-
 def test_a_refused_record_is_observed_as_such() -> None:
     batch = one(page(student(1, email=None), student(2)))
     assert sorted(rows(batch, "observed")) == [("students", 1, "rejected", None), ("students", 2, "stated", None)]
@@ -138,11 +132,3 @@ def test_bytes_that_are_not_text_cost_one_record_and_its_id_is_still_known() -> 
     assert (reject.id, reject.position) == (2, 2)
     assert reject.reason.startswith("it cannot be read")
     assert ("students", 2, "rejected", None) in rows(batch, "observed")
-
-
-def test_a_batch_holds_no_more_bytes_than_memory_should(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.flatten.rows.BATCH_BYTES", 10_000)
-    bodies = [page(*(student(100 * n + i) for i in range(8)), number=n) for n in range(1, 6)]
-    batches = list(flatten("students", bodies))
-    assert [b.records for b in batches] == [16, 16, 8]
-    assert all(5_000 < len(b.content) < 10_000 for b in bodies)

@@ -36,11 +36,6 @@ def test_a_page_keeps_its_other_records_byte_for_byte() -> None:
     )
 
 
-def test_a_page_without_anybody_erased_is_left_alone() -> None:
-    body = b' { "data" : [ {"id": 1 } ] } '
-    assert take_out(body, gone(2)) == (body, [], 0)
-
-
 @pytest.mark.parametrize("written", [b"7", b"7.0", b"70e-1", b"0.7E1", b"7e0"])
 def test_an_id_is_read_however_it_is_written(written: bytes) -> None:
     left, taken, _ = take_out(
@@ -99,11 +94,6 @@ def test_what_is_remembered_names_nobody_and_is_the_owners_alone(tmp_path: Path)
     assert b"739184620571" not in memory.path.read_bytes()
     modes = [oct(p.stat().st_mode)[-3:] for p in (memory.folder.parent, memory.folder, memory.path)]
     assert modes == ["700", "700", "600"]
-
-
-def test_another_key_makes_other_hashes(tmp_path: Path) -> None:
-    one, two = remembered(tmp_path / "a", 5).read(), remembered(tmp_path / "b", 5).read()
-    assert (one.key == two.key, one.erased[0].id == two.erased[0].id) == (False, False)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"erased": []}', b'{"key": 5}'])

@@ -133,19 +133,7 @@ def test_strangers_in_the_folder_are_passed_over(raw: RawStore) -> None:
     assert raw.days() == [DAY]
 
 
-def test_nothing_landed_is_an_empty_list(raw: RawStore) -> None:
-    assert (raw.manifests(), raw.days(), raw.sweep()) == ([], [], 0)
-
-
 # --- half-written ones -----------------------------------------------------------------------------------------------
-
-
-def test_an_unfinished_landing_is_not_one(raw: RawStore) -> None:
-    writer = begin(raw)
-    add(writer, "auth", "auth", 1, body("x"))
-    assert (raw.manifests(), raw.days()) == ([], [])
-    writer.abandon()
-    assert list(raw.root.iterdir()) == []
 
 
 def test_a_killed_writers_leftovers_are_swept_and_its_number_is_free_again(raw: RawStore, tmp_path: Path) -> None:
@@ -203,16 +191,6 @@ def test_the_bodies_that_count_come_in_order(raw: RawStore) -> None:
     assert list(raw.bodies(done, "details")) == [
         Landed(set="details", kind="detail", page=1, content=bodies[10], sought=3, received_at=AT)
     ]
-
-
-def test_a_landing_can_be_read_before_it_is_finished(raw: RawStore) -> None:
-    writer = begin(raw)
-    add(writer, "students", "walk", 1, body("one"))
-    draft = manifest(walks=(Walk(set="students", walks=1, counted=(1,)),))
-    assert [b.content for b in writer.bodies(draft, "students")] == [body("one")]
-    add(writer, "students", "walk", 2, body("two"))
-    assert [b.content for b in writer.bodies(draft, "students")] == [body("one"), body("two")]
-    assert [b.content for b in raw.bodies(writer.finish(draft), "students")] == [body("one"), body("two")]
 
 
 def test_half_a_surrogate_pair_costs_its_record_and_not_the_page(raw: RawStore) -> None:

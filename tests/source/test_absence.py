@@ -8,20 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 from pipelines.errors import KeyRefusedError
 from pipelines.landing.manifest import Absence
 from pipelines.source.absence import Names, NothingPublished, Verified, search_by_names, verify
 from pipelines.source.client import Client
-from pipelines.source.pagination import walk
 from pipelines.tables import SETS
-from tests.source.asking import Kept, MakeClient, proof, settings_for
-from tests.support.records import MISSING, classes, school_class, student, students
+from tests.source.asking import Kept, MakeClient, proof
+from tests.support.records import MISSING, student, students
 from tests.support.wire import faults
-from tests.support.wire.service import Asked, Bend, Service
+from tests.support.wire.service import Bend, Service
 
 STUDENTS, CLASSES = SETS["students"], SETS["classes"]
 
@@ -158,50 +154,3 @@ def test_a_refused_key_ends_the_sync_even_here(client_of: MakeClient) -> None:
         with pytest.raises(KeyRefusedError):
             verified(client_of(service), Current(students(3), []))
         assert len(service.requests) == 2
-
-
-# --- a service that changes while it is walked -----------------------------------------------------------------------
-
-# Six changes could do it, in theory: one pair that keeps the total still for the walk, and one for each search.
-CHANGES = st.lists(
-    st.tuples(st.integers(1, 14), st.sampled_from(["remove", "add", "reorder"]), st.integers(0, 30)), max_size=5
-)
-
-
-@given(first=st.integers(1, 14), changes=CHANGES, cap=st.integers(1, 4))
-@hypothesis_settings(max_examples=120)
-def test_nobody_who_was_there_throughout_is_ever_found_removed(
-    first: int, changes: list[tuple[int, str, int]], cap: int
-) -> None:
-    """Records come, go and change places between any two requests; all of the first are published already."""
-    with Service((), classes(first, first=1), cap=cap) as service:
-        current = Current([], list(service.classes))
-        there_throughout = {r["class_id"] for r in service.classes}
-        ever = set(there_throughout)
-
-        def live(asked: Asked) -> None:
-            for moment, change, where in changes:
-                if moment == len(service.requests):
-                    apply(change, where)
-            there_throughout.intersection_update(r["class_id"] for r in service.classes)
-            ever.update(r["class_id"] for r in service.classes)
-
-        def apply(change: str, where: int) -> None:
-            records = service.classes
-            if change == "add":
-                records.insert(where % (len(records) + 1), school_class(100 + len(ever) + where))
-            elif records and change == "remove":
-                records.pop(where % len(records))
-            elif records:
-                records.append(records.pop(where % len(records)))
-
-        service.before = live
-        with Client(settings_for(service)) as client:
-            walked = walk(client, CLASSES, Kept())
-            removed: set[int] = set()
-            if walked.walk.proof is not None:
-                found = verify(client, walked.walk.proof, walked.ids, current, Kept(), walks=3, most=200)
-                if all(a.answer != "unclear" for a in found.absences):
-                    removed = {a.id for a in found.absences if a.answer == "removed"}
-    assert not removed & there_throughout
-    assert set(walked.ids) <= ever

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +12,7 @@ from pipelines import __version__
 from pipelines.errors import KeyRefusedError, NotTheContractError, RefusedError, RollbookError, UnreachableError
 from pipelines.landing.manifest import Absence, Manifest, Verdict
 from pipelines.source.absence import Names
-from pipelines.source.fetch import MAX_UNREACHABLE, Draft
+from pipelines.source.fetch import MAX_UNREACHABLE
 from tests.source.asking import NOW, TODAY, TOMORROW, Night, whole
 from tests.support.nights import TRIES
 from tests.support.records import student
@@ -133,20 +132,6 @@ def test_a_fetch_that_is_interrupted_leaves_nothing(night: Night, stop: type[Bas
 
 
 # --- details ---------------------------------------------------------------------------------------------------------
-
-
-def test_who_chooses_sees_the_landing_so_far(night: Night) -> None:
-    night.service.students.append(student(300))
-    night.service.hide(300)
-    seen: list[Any] = []
-
-    def choose(draft: Draft) -> Iterable[int]:
-        pages = [(b.kind, len(msgspec.json.decode(b.content)["data"])) for b in draft.bodies("students")]
-        seen.append((pages, len(draft.ids["students"]), sorted(draft.ids["classes"]), draft.manifest.proven))
-        return ()
-
-    night.fetch(Known(300), choose_details=choose)
-    assert seen == [([("walk", 100), ("walk", 50), ("search", 1)], 151, [501, 502, 503], True)]
 
 
 # What comes instead of a detail, and how often it is asked for then.

@@ -241,10 +241,3 @@ def test_a_search_proves_itself_by_the_rules_of_a_walk(service: Service, client:
     service.on(bend(service), page=page, search=True, times=None)
     assert search(client, STUDENTS, "pupil", 1234, Kept(), walks=2) == "unclear"
     assert spoiled_and_again.count(1) == 2
-
-
-def test_what_is_searched_for_arrives_exactly(client_of: MakeClient) -> None:
-    value = "Zoë & Söhne +50% #1/ä?=\u00a0漢"
-    with Service() as service:
-        search(client_of(service), STUDENTS, value, 1, Kept())
-        assert service.requests[0].search == value
