@@ -27,12 +27,10 @@ from pipelines.errors import (
     RollbookError,
     UnreachableError,
 )
-from pipelines.tables import TABLES
-from tests.support.nights import House, folder, new_house
+from tests.support.nights import House, folder
 from tests.support.processes import canary
 from tests.support.processes.errors import everything_about
 from tests.support.records import classes, school_class, student, students
-from tests.support.tiers import daily
 from tests.support.wire import faults
 from tests.support.wire.service import Asked, Reply, Service
 
@@ -249,35 +247,3 @@ def test_every_file_and_folder_was_the_owners_alone_after_every_night(lived: tup
     assert {str(p): oct(m) for p, m in heard.modes.items() if m not in (0o600, 0o700)} == {}
     assert {str(p) for p, m in heard.modes.items() if m == 0o600} & set(map(str, folders)) == set()
     assert len([p for p in heard.modes if p.suffix == ".parquet"]) > 100
-
-
-# --- who may read ----------------------------------------------------------------------------------------------------
-
-
-def group_reads(warehouse: Path) -> set[str]:
-    """The files that the warehouse's group reaches and reads; it may write none, and others may nothing at all."""
-    found = set()
-    for name, path in files_of(warehouse).items():
-        above = [p for p in path.parents if p == warehouse or warehouse in p.parents]
-        modes = [stat.S_IMODE(p.stat().st_mode) for p in (path, *above)]
-        assert not any(m & 0o027 for m in modes), name
-        if all(m & 0o050 == 0o050 for m in modes[1:]) and modes[0] & 0o040:
-            found.add(name)
-    return found
-
-
-@pytest.mark.parametrize("since", daily([1, 2], 2), ids=["from the first night on", "from the second night on"])
-def test_a_group_of_analysts_may_read_what_is_published_and_nothing_else(since: int) -> None:
-    umask = os.umask(0o077)  # the modes are what was set, and not the umask's
-    try:
-        with new_house(students(3), classes(1)) as house:
-            for number in (1, 2):
-                house.at(number).sync(over={"published_mode": "640" if number >= since else "600"})
-            public = {n for n in files_of(house.warehouse) if n.startswith("snapshots/")}
-            assert len(public) == 2 * (len(TABLES) + 3)  # what was observed, the days, and the record of the day
-            versions = {n for n in files_of(house.warehouse) if n.startswith("published/")}
-            assert len(versions) == 2
-            public |= versions | {"rollbook.duckdb", "report.html"}
-            assert group_reads(house.warehouse) - {"thresholds.csv", "terms.csv"} == public
-    finally:
-        os.umask(umask)

@@ -2,7 +2,6 @@
 
     bucket.py     the object store: put, get, list, delete; translates errors
     catalog.py    the numbered catalog of a copy: every file with its digest, and the owner
-    lake.py       the snapshots of a copy, for engines that read them there
     mirror.py     updates the copy, and restores a warehouse from it
 
 It is never the only copy, and nothing waits for it: a failure is logged as a warning, and the next writer retries.

@@ -52,7 +52,7 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
     def write(self, bucket: Bucket) -> None:
         """Make this the current catalog. Raises MirrorError when another writer was first."""
         try:
-            bucket.create(_name(self.number), msgspec.json.encode(self))
+            bucket.create(f"{FOLDER}/catalog-{self.number:08}.json", msgspec.json.encode(self))
         except TakenError:
             raise MirrorError(
                 f"Another warehouse was copied to {bucket.url} at the same time, so this one's copy does not count."
@@ -108,7 +108,3 @@ def is_old(name: str, newest: int) -> bool:
     """Whether an object is a superseded catalog."""
     found = _NUMBER.fullmatch(name)
     return found is not None and int(found[1]) < newest
-
-
-def _name(number: int) -> str:
-    return f"{FOLDER}/catalog-{number:08}.json"

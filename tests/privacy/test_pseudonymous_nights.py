@@ -11,7 +11,6 @@ import pytest
 from pipelines.errors import MachineError
 from pipelines.operations.discard import discard
 from pipelines.operations.status import load_status
-from pipelines.store.warehouse import Warehouse
 from pipelines.sync import always
 from tests.support.nights import House, night
 from tests.support.tiers import daily
@@ -129,17 +128,6 @@ def test_a_failure_leaves_the_older_file_and_the_night_goes_on_and_says_so(
     house.night(3)
     assert is_current(house)
     assert len(versions(house)) == 2
-
-
-@pytest.mark.slow
-def test_a_publish_that_fails_leaves_both_as_they_were(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    house.night(1)
-    before = rows(house, VERSION)
-    with monkeypatch.context() as patch:
-        patch.setattr(Warehouse, "swap", no_room)
-        with pytest.raises(MachineError):
-            house.night(2, pupils(9))
-    assert rows(house, VERSION) == house.query(VERSION) == before
 
 
 def test_a_kill_between_the_two_swaps_is_told_and_repaired_by_the_next_writer(
