@@ -107,15 +107,6 @@ def test_each_failure_costs_one_record(house: House) -> None:
     assert (changed, house.tables()["main.students"]) == (same["main.changes"], same["main.students"])
 
 
-def test_details_do_not_end_when_they_are_not_fetched(house: House) -> None:
-    """They only ever add and update: a night without them, or of others, says nothing of them."""
-    tonight(house, 1, students(4), "all")
-    before = payloads(house)
-    tonight(house, 2, students(4), "none")
-    assert payloads(house) == before
-    assert house.query("SELECT COUNT(*), MAX(valid_to) FROM history.student_details") == [(4, None)]
-
-
 def test_details_of_a_held_night_come_with_its_approval(house: House) -> None:
     tonight(house, 1, students(12), "none")
     house.service.students = students(4)

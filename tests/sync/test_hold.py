@@ -73,14 +73,6 @@ def test_the_percentages_are_settings(house: House) -> None:
     assert house.tables() == expected.night(2, changed(students(60), 7), house.service.classes).tables()
 
 
-@pytest.mark.slow
-def test_a_refused_record_is_not_a_removal_in_a_landslide_either(house: House) -> None:
-    expected = first_night(house, students(60))
-    tonight = [student(i, email=None) if i <= 12 else student(i) for i in range(1, 61)]
-    house.night(2, tonight)
-    assert house.tables() == expected.night(2, tonight, house.service.classes, refused=range(1, 13)).tables()
-
-
 def test_an_unproven_landing_is_held_for_what_it_would_change(house: House) -> None:
     first_night(house, students(40))
     house.service.on(faults.stated(page=9), path="students", times=None)
@@ -141,17 +133,6 @@ def test_too_many_vanished_are_held_unasked_and_merged_by_approval_alone(house: 
     assert asked(house.service.requests) == ["auth", *pages("students", 1), *pages("classes", 1)]
     house.approve()
     assert house.tables() == expected.night(2, students(60)[3:], house.service.classes).tables()
-
-
-@pytest.mark.slow
-def test_as_many_as_allowed_are_asked_about(house: House) -> None:
-    house.over = {"verify_most": 2}
-    expected = first_night(house, students(60))
-    house.service.requests.clear()
-    house.night(2, students(60)[2:])
-    searches = [f"students?{name} 1" for i in (1, 2) for name in (f"R-{i}", f"pupil.{i}@school.example")]
-    assert asked(house.service.requests) == ["auth", *pages("students", 1), *pages("classes", 1), *searches]
-    assert house.tables() == expected.night(2, students(60)[2:], house.service.classes).tables()
 
 
 # --- absence ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.errors import ContractChangedError
 from pipelines.landing.manifest import Verdict
-from tests.support.nights import Expected, House, new_house, night
+from tests.support.nights import Expected, House, night
 from tests.support.records import MISSING, Record, classes, entry, school_class, student, students, within
 from tests.support.tiers import daily, slow
 from tests.support.warehouses.begun import begin
@@ -169,36 +169,6 @@ def test_what_is_not_an_object_is_refused_like_one(house: House, record: str) ->
     listed = house.query('SELECT set_name, page, "position", id, reason, record FROM ops.rejects')
     assert listed == [("students", 1, 1, None, f"expected an object, got {kind}", record)]
     assert house.tables() == Expected().night(1, students(9), classes(1)).tables()
-
-
-LONG = 50_000_000
-
-
-@pytest.mark.parametrize(
-    ("over", "reason"),
-    [
-        slow({"name": "N" * LONG}, "name: expected str of length <= 65536"),
-        # Nobody knows the field, so nobody keeps it.
-        slow({"nickname": "N" * (LONG // 10)}, ""),
-        slow({"summary": {"N" * (LONG // 10): 1}}, ""),
-        slow({"id": "N" * (LONG // 10)}, "id: expected int, got str"),
-        ({"name": "N" * 70_000}, "name: expected str of length <= 65536"),
-    ],
-    ids=["a name", "an unknown field", "an unknown field's name", "an id", "a name that is too long"],
-)
-def test_one_endless_text_costs_its_record_and_fills_nothing(over: Record, reason: str) -> None:
-    """Fifty megabytes were more than DuckDB's memory holds, and the message was that the disk has no room."""
-    with new_house(students(20), classes(1), walks=1) as house:
-        house.at(1).sync()
-        house.service.students[4] = student(5, **over)
-        for number in (2, 3):  # the night goes on, and so does the next
-            house.at(number).sync()
-        rejects = house.query('SELECT snapshot_date, page, "position", reason, LENGTH(record) FROM ops.rejects')
-        assert rejects == ([(night(n), 1, 5, reason, 65_537) for n in (2, 3)] if reason else [])
-        assert house.query("SELECT COUNT(*), MAX(LENGTH(name)) FROM students") == [(20, len("Pupil Number20"))]
-        assert house.query("SELECT outcome FROM ops.syncs") == [("synced",)] * 3
-        assert house.published.stat().st_size < 20_000_000
-        assert max(len(m.encode()) for (m,) in house.query("SELECT field FROM ops.drift") or [("",)]) < 200
 
 
 def test_a_refused_record_found_by_search_is_not_a_removal(house: House) -> None:

@@ -19,9 +19,7 @@ from typing import Any
 import pytest
 
 from pipelines.errors import BusyError, MachineError
-from pipelines.operations.diff import diff
 from pipelines.operations.doctor import Doctor, Level
-from pipelines.operations.status import load_status as look
 from pipelines.sync import Rollbook
 from tests.support.nights import Expected, House, night
 from tests.support.processes.machines import (
@@ -73,23 +71,6 @@ def test_a_disk_that_is_full_in_a_stage_is_said_and_the_next_sync_makes_it_good(
 
 
 # --- it may not be written to ----------------------------------------------------------------------------------------
-
-
-def test_a_read_only_warehouse_is_said_and_may_still_be_looked_at(
-    small: tuple[House, Disk], expected: Expected
-) -> None:
-    house, mounted = small
-    with mounted.read_only():
-        with pytest.raises(
-            MachineError, match="cannot be written: its disk is mounted read-only. Mount it for writing"
-        ):
-            house.sync()
-        assert look(house.rollbook()).history.count == 2
-        assert diff(house.rollbook()).outcome == "synced"
-        found = {f.what: f for f in Doctor(house.rollbook()).examine()}
-        assert found["files"].level is Level.FAILED
-        assert "mounted read-only" in found["files"].says
-    recovered(house, expected)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="becoming another account takes root")
