@@ -6,7 +6,6 @@ Only reads. A damaged file is listed in `problems` and raises nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -121,21 +120,14 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename={"expired": "thin
     problems: tuple[str, ...]
 
 
-@dataclass
-class Found:
-    """The manifests that could be read, and why others could not."""
-
-    manifests: list[Manifest]
-    problems: list[str]
-
-
 def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
     """Read the status of a warehouse. Damage raises nothing; it is listed in `problems`."""
-    settings, found = rollbook.settings, manifests(rollbook)
-    decided = [m for m in found.manifests if m.verdict is not None]
+    settings, problems = rollbook.settings, list[str]()
+    readable = manifests(rollbook, problems)
+    decided = [m for m in readable if m.verdict is not None]
     good = [m for m in decided if m.counts_for_its_day]
-    merged = _merged_days(rollbook, found)
-    pseudonymous = _pseudonymous(rollbook, found)
+    merged = _merged_days(rollbook, problems)
+    pseudonymous = _pseudonymous(rollbook, problems)
     last_good = max(good, key=lambda m: m.started_at, default=None)
     due, late_by = freshness(rollbook, last_good)
     newest = max(decided, key=lambda m: m.started_at, default=None)
@@ -143,7 +135,7 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
     try:
         rollbook.recovery.check_raw()
     except RollbookError as error:
-        found.problems.append(error.message)
+        problems.append(error.message)
     return Status(
         warehouse=str(rollbook.warehouse.root),
         school_id=last_good.school_id if last_good else None,
@@ -157,15 +149,15 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
         cron=settings.cron,
         timezone=settings.timezone,
         sizes=sizes(rollbook, dagster_home),
-        holds=tuple(_holds(found.manifests, settings.institution)),
-        discarded=tuple(_discarded(rollbook, found)),
+        holds=tuple(_holds(readable, settings.institution)),
+        discarded=tuple(_discarded(rollbook, problems)),
         unproven=tuple(u.description for u in rollbook.landings.long_unproven()),
         history=_days(merged),
         on_disk=_days(lake),
         expired=_days([d for d in merged if d not in lake]),
         keep_days=settings.keep_days,
         pseudonymous=pseudonymous,
-        problems=tuple(found.problems),
+        problems=tuple(problems),
     )
 
 
@@ -179,14 +171,14 @@ def freshness(rollbook: Rollbook, last_good: Manifest | None) -> tuple[datetime,
     return due, (now - due).total_seconds()
 
 
-def manifests(rollbook: Rollbook) -> Found:
-    """Every readable manifest, in order, and a message for each that cannot be read."""
-    found = Found([], [])
+def manifests(rollbook: Rollbook, problems: list[str]) -> list[Manifest]:
+    """Every readable manifest, in order; for each that cannot be read, `problems` gets a message."""
+    found: list[Manifest] = []
     for day in rollbook.raw.days():
         try:
-            found.manifests += rollbook.raw.manifests(day)
+            found += rollbook.raw.manifests(day)
         except RollbookError as error:
-            found.problems.append(error.message)
+            problems.append(error.message)
     return found
 
 
@@ -204,15 +196,15 @@ def sizes(rollbook: Rollbook, dagster_home: Path | None) -> Sizes:
     )
 
 
-def _merged_days(rollbook: Rollbook, found: Found) -> list[date]:
+def _merged_days(rollbook: Rollbook, problems: list[str]) -> list[date]:
     try:
         return list(rollbook.warehouse.merged_days())
     except RollbookError as error:
-        found.problems.append(error.message)
+        problems.append(error.message)
         return []
 
 
-def _pseudonymous(rollbook: Rollbook, found: Found) -> PseudonymousFile | None:
+def _pseudonymous(rollbook: Rollbook, problems: list[str]) -> PseudonymousFile | None:
     file = rollbook.publisher.pseudonymous
     try:
         made = file.made_from()
@@ -226,7 +218,7 @@ def _pseudonymous(rollbook: Rollbook, found: Found) -> PseudonymousFile | None:
             release_began_at=made.began_at.replace(tzinfo=UTC),
         )
     except RollbookError as error:
-        found.problems.append(error.message)
+        problems.append(error.message)
         return PseudonymousFile(is_wanted=file.wanted, is_current=False)
 
 
@@ -236,14 +228,14 @@ def _holds(manifests: list[Manifest], institution: str) -> Iterator[OpenHold]:
         yield OpenHold(snapshot_date=m.snapshot_date, landing=m.landing, reason=m.reason, approve=approve)
 
 
-def _discarded(rollbook: Rollbook, found: Found) -> Iterator[DiscardedLanding]:
+def _discarded(rollbook: Rollbook, problems: list[str]) -> Iterator[DiscardedLanding]:
     for day in rollbook.raw.discarded_days():
         try:
             for m, why in rollbook.raw.discarded(day):
                 undo = naming(rollbook.settings.institution, f"rollbook discard {day} --landing {m.landing} --undo")
                 yield DiscardedLanding(snapshot_date=day, landing=m.landing, reason=why.reason, undo=undo)
         except RollbookError as error:
-            found.problems.append(error.message)
+            problems.append(error.message)
 
 
 def _days(days: Iterable[date]) -> Days:
