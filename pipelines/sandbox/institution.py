@@ -121,7 +121,11 @@ class Institution:
         places = sum(self._sizes)
         self._places = np.arange(places)
         self._lasts = np.repeat([lasts for _, _, lasts in _GROUPS], self._sizes)
-        self._class_phase = self._spread("class", places, 2000) * self._lasts // 2000
+        # Spread over all classes that last as long, or a fortnight might have no closing class.
+        self._class_phase = np.zeros(places, dtype=np.int64)
+        for lasts in {lasts for _, _, lasts in _GROUPS}:
+            alike = self._lasts == lasts
+            self._class_phase[alike] = self._spread(f"class {lasts}", int(alike.sum()), lasts)
         self._teacher_phase = self._spread("class teacher", places, _TEACHER_STAYS)
         self._teachers = self._make_teachers(max(2, places // _CLASSES_OF_A_TEACHER))
         self._figures = lru_cache(8)(self._figures_on)  # five weekdays are in use at a time

@@ -7,11 +7,11 @@ INNER JOIN student_progress AS p USING (student_id)
 WHERE b.completion_rate - p.completion_rate > 20 AND p.total_assignments > 0
 ORDER BY b.completion_rate - p.completion_rate DESC;
 
--- What did class 5012's roster look like on the first of October?
+-- What did class 5000's roster look like on the first of October?
 SELECT s.student_id, s.name, s.reference_id
 FROM student_classes_as_of(DATE '2026-10-01') AS e
 INNER JOIN students_as_of(DATE '2026-10-01') AS s USING (student_id)
-WHERE e.class_id = 5012
+WHERE e.class_id = 5000
 ORDER BY s.name;
 
 -- Which fields of student 11273 changed, and when?
