@@ -23,12 +23,12 @@ def error(done: subprocess.CompletedProcess[str], exit_code: int) -> str:
 
 
 def test_sql_prints_a_table(fortnight: School) -> None:
-    done = run_at(fortnight.warehouse, "sql", "SELECT class_id, class_title FROM roster WHERE class_id = 5012 LIMIT 1")
+    done = run_at(fortnight.warehouse, "sql", "SELECT class_id, class_title FROM roster WHERE class_id = 5000 LIMIT 1")
     assert done.returncode == 0, done.stderr
-    (title,) = fortnight.rows("SELECT class_title FROM classes WHERE class_id = 5012")[0]
+    (title,) = fortnight.rows("SELECT class_title FROM classes WHERE class_id = 5000")[0]
     lines = done.stdout.splitlines()
     assert [cell.strip() for cell in lines[0].split("┃")] == ["class_id", "class_title"]
-    assert [cell.strip() for cell in lines[2].split("│")] == ["5012", title]
+    assert [cell.strip() for cell in lines[2].split("│")] == ["5000", title]
 
 
 def test_sql_shows_so_many_rows_and_says_that_there_are_more(fortnight: School) -> None:
