@@ -504,8 +504,15 @@ class Rollbook:
         return counts
 
     def _decide(self, undecided: Iterable[Manifest]) -> None:
-        """Decide on landings whose sync could not, in their order; each is published before the next is compared."""
+        """Decide on landings whose sync could not, in their order; each is published before the next is compared.
+
+        One of another institution never counts: its sync could not tell whose warehouse this is (G11).
+        """
         for manifest in undecided:
+            if manifest.school_id is not None and self.bound_to() not in (None, manifest.school_id):
+                why = f"It is of institution {manifest.school_id}, this warehouse of institution {self.bound_to()}"
+                self.raw.record_verdict(manifest, Verdict.FAILED, why, at=self.clock())
+                continue
             try:
                 self.snapshot(manifest)
             except (HeldError, ContractChangedError) as error:

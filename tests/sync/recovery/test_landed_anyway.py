@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import DamagedError
+from pipelines.landing.manifest import Verdict
 from tests.support.nights import Expected, House, night
 from tests.support.records import classes, students
 from tests.support.tiers import daily
@@ -58,3 +59,24 @@ def test_a_night_is_fetched_and_kept_whatever_is_damaged(
     house.at(5).sync()
     expected.night(4, students(59), classes(4), unproven=["students", "classes"])
     assert house.tables() == expected.night(5, students(59), classes(4)).tables()
+
+
+def test_what_another_institution_landed_while_nothing_could_be_read_never_counts(
+    house: House, expected: Expected
+) -> None:
+    manifest = house.warehouse / MANIFESTS[0]
+    aside = {path: path.read_bytes() for path in house.warehouse.glob("raw/*/*/manifest.json")}
+    for path in aside:
+        path.write_bytes(b"")
+    house.lose_published()
+    house.lose_kept()
+    ours, house.service.school = house.service.school, {"id": 42, "name": "Another School", "key": "another-school"}
+    with pytest.raises(DamagedError, match=manifest.name):
+        house.sync()
+    for path, content in aside.items():
+        path.write_bytes(content)
+    house.service.school = ours
+    house.at(5).sync()
+    (landed,) = house.landings(night(4))
+    assert (landed.verdict, "institution 42" in landed.reason) == (Verdict.FAILED, True)
+    assert house.tables() == expected.night(5, house.service.students, classes(4)).tables()
