@@ -16,8 +16,6 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from pipelines import tables
-from tests.support.models import model
 from tests.support.nights import House, Row, folder, new_house
 from tests.support.records import Record, school_class, student
 from tests.support.wire.service import Asked, Service
@@ -25,8 +23,6 @@ from tests.support.wire.service import Asked, Service
 Story = list[list[tuple[str, int, str, int]]]
 SETS = ("students", "classes")
 SIZES = {"students": 9, "classes": 6}
-# The tables that show who is there.
-WATCHED = {n: tables.TABLES[n] for n in ("students", "student_classes", "classes", "institution")}
 
 # What happens before a request is answered: to which set, at which request of the night, what, and to which record.
 MOMENT, WHERE = st.integers(2, 10), st.integers(0, 8)
@@ -149,16 +145,10 @@ def published(house: House) -> dict[str, set[Row]]:
         return found | {"removed": set(removed.fetchall())}
 
 
-@pytest.fixture(autouse=True)
-def _few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    model.only(WATCHED, monkeypatch)
-
-
 @pytest.fixture(scope="module")
 def first_night() -> Iterator[Path]:
     """The warehouse after a first, quiet night."""
-    with pytest.MonkeyPatch.context() as patch, new_house() as house:
-        model.only(WATCHED, patch)
+    with new_house() as house:
         living = Living(house.service)
         living.begin(1, [])
         house.sync()
