@@ -136,19 +136,3 @@ def test_a_file_that_cannot_be_read_names_the_command_that_helps(lake: Lake, fil
     file.write_bytes(b"no parquet at all")
     with pytest.raises(DamagedError, match=f"rollbook backfill {DAY} {DAY}"):
         lake.scan(TABLES["students"], records)
-
-
-@pytest.mark.parametrize(
-    "facts",
-    [
-        {"total_count": 3, "unique_ids": 2},
-        {"total_count": 300, "unique_ids": 300},
-        {"pages": 0},
-        {"limit": 0},
-    ],
-)
-def test_a_proof_cannot_be_made_of_facts_that_prove_nothing(facts: dict[str, int]) -> None:
-    sound = {"walk": 1, "total_count": 3, "unique_ids": 3, "pages": 1, "limit": 100}
-    Proof(set="students", **sound)
-    with pytest.raises(ValueError, match=r"prove|hold"):
-        Proof(set="students", **(sound | facts))
