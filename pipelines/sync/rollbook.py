@@ -438,6 +438,7 @@ class Rollbook:
         with self.writer(recover=False):
             self.recovery.refuse_to_lose()
             self.recovery.check_raw()
+            self.recovery.recover_lake()
             if {day: record.digest for day, record in self.lake.days().items()} != computed.days:
                 raise BehindError("Its snapshots have changed since: run `rollbook fleet rebuild` again")
             counts = self._merge(Base(None), lake=self.lake, full_refresh=True, computed=computed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, time
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.errors import ArgumentError
 from pipelines.fleet import prometheus
 from pipelines.fleet.nights import outcomes
 from pipelines.fleet.nights.outcomes import Kind, Outcome
@@ -98,14 +96,3 @@ def test_labels_are_escaped() -> None:
     status = InstitutionStatus(institution='a"b\\c\nd', records={'s"': 1})
     text = prometheus.text(FleetStatus(counts={}, institutions=(status,)))
     assert 'rollbook_sync_records{institution="a\\"b\\\\c\\nd",set="s\\""} 1' in text.splitlines()
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="cannot be written .No such file"):
-        prometheus.write(tmp_path / "no" / "x.prom", FleetStatus(counts={}, institutions=()))
-
-
-def test_the_figures_hold_no_pupil(known: dict[str, InstitutionStatus]) -> None:
-    text = prometheus.text(FleetStatus(counts={}, institutions=tuple(known.values()))) + json.dumps(str(known))
-    assert "Pupil" not in text
-    assert "@" not in text

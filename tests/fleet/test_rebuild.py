@@ -107,8 +107,10 @@ def test_days_that_the_lake_has_lost_are_composed_again_from_what_was_landed(dis
     for day in lost:
         (book.lake.root / "observed" / f"snapshot_date={day}" / "_day.json").unlink()
     assert rebuild(district, DUCKDB, SHARING).verify().left_out == {SHARING: OTHER_DAYS}
+    assert "have changed since" in str(outcomes(rebuild(district, DUCKDB, SHARING))[SHARING])
+    assert sorted(opened(SHARING).lake.days())[-len(lost) :] == sorted(lost)
+    assert contents(district, SHARING) == before, "readers saw nothing of it"
     assert outcomes(rebuild(district, DUCKDB, SHARING)) == {SHARING: None}
-    assert sorted(opened(SHARING).lake.days())[-len(lost) :] == lost
     assert contents(district, SHARING) == before
     assert rebuild(district, DUCKDB, SHARING).verify().differences == ()
 

@@ -68,11 +68,6 @@ class DuckDb:
         """Return the rows of a query."""
         return self._con.execute(query).fetchall()
 
-    def count(self, query: str) -> int:
-        """Return how many rows a query has."""
-        (row,) = self._con.execute(f"SELECT COUNT(*) FROM ({query}) AS counted").fetchall()
-        return int(row[0])
-
     def hashed(self, columns: Sequence[str]) -> str:
         """DuckDB's own hash distinguishes NULLs."""
         return f"HASH({', '.join(columns)})"

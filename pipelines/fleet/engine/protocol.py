@@ -34,8 +34,5 @@ class Engine(Protocol):
     def rows(self, query: str) -> list[tuple[object, ...]]:
         """Return the rows of a query. They must fit into memory."""
 
-    def count(self, query: str) -> int:
-        """Return how many rows a query has."""
-
     def hashed(self, columns: Sequence[str]) -> str:
         """A SQL expression that hashes some columns to one number. (NULL, 'a') and ('a', NULL) differ."""

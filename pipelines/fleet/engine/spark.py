@@ -138,11 +138,6 @@ class Spark:
         with _translate_errors(self.name):
             return [tuple(row) for row in self._rows(query).collect()]
 
-    def count(self, query: str) -> int:
-        """Return how many rows a query has."""
-        with _translate_errors(self.name):
-            return int(self._rows(query).count())
-
     def hashed(self, columns: Sequence[str]) -> str:
         """Spark's hash skips NULLs, so `IS NULL` is hashed as well."""
         return f"xxhash64({', '.join(f'{column} IS NULL, {column}' for column in columns)})"

@@ -63,7 +63,6 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime | None = None
     refused: tuple[date, ...] = ()
     paused: str = ""
-    paused_at: datetime | None = None
 
     def after(self, outcome: Outcome, name: str) -> State:
         """The state after another night: paused, if its key was refused on the last REFUSED_NIGHTS nights."""
@@ -71,15 +70,14 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         refused: tuple[date, ...] = ()
         if outcome.refused and outcome.day is not None:
             refused = tuple(dict.fromkeys((*self.refused, outcome.day)))[-REFUSED_NIGHTS:]
-        paused, paused_at = self.paused, self.paused_at
+        paused = self.paused
         if len(refused) == REFUSED_NIGHTS and not paused:
-            paused, paused_at = _key_refused(refused, name), outcome.at
+            paused = _key_refused(refused, name)
         return State(
             last=outcome,
             since=self.since if same else outcome.at,
             refused=refused,
             paused=paused,
-            paused_at=paused_at,
         )
 
 
@@ -104,7 +102,7 @@ def resume(fleet: Path, name: str) -> bool:
     """End a pause that Rollbook began; returns whether there was one."""
     paused = bool(load(fleet, name).paused)
     if paused:
-        _change(fleet, name, lambda state: msgspec.structs.replace(state, refused=(), paused="", paused_at=None))
+        _change(fleet, name, lambda state: msgspec.structs.replace(state, refused=(), paused=""))
     return paused
 
 

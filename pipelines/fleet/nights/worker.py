@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from multiprocessing.connection import Connection
 from multiprocessing.process import parent_process
 from pathlib import Path
@@ -216,19 +216,8 @@ def _failed(error: Exception, book: Rollbook | None, task: Task, now: datetime) 
         at=now,
         day=day,
         message=_message(error, task.name),
-        requests=_requests(book, day, now) if book is not None and day is not None else 0,
         refused=isinstance(error, KeyRefusedError),
     )
-
-
-def _requests(book: Rollbook, day: date, now: datetime) -> int:
-    """How many requests the landing that has just failed took; 0 if it left no manifest."""
-    try:
-        manifests = book.raw.manifests(day)
-    except (RollbookError, OSError):
-        return 0
-    recent = manifests and abs((now.astimezone(UTC) - manifests[-1].finished_at).total_seconds()) < 60
-    return manifests[-1].requests if recent else 0
 
 
 def _message(error: Exception, name: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from pipelines.errors import MirrorError
 from pipelines.fleet.file import output
 from pipelines.fleet.file.output import KEPT, Pointer
-from pipelines.mirror.bucket import Bucket, TakenError
+from pipelines.mirror.bucket import Bucket
 
 AT = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
 
@@ -105,12 +105,6 @@ def test_a_builder_that_ends_in_the_middle_leaves_the_version_before(
     publish(tmp_path, url, "v2")
     assert counted(url)[0] == "v2"
     assert {name.split("/")[1] for name in Bucket(url, output.FOLDER).sizes("versions")} == {"v1", "v2"}
-
-
-def test_a_number_that_is_taken_is_never_taken_again(tmp_path: Path, url: str) -> None:
-    publish(tmp_path, url, "v1")
-    with pytest.raises(TakenError):
-        Bucket(url, output.FOLDER).create("current/00000001.json", b"{}")
 
 
 def test_a_pointer_that_cannot_be_read_is_said(tmp_path: Path, url: str) -> None:
