@@ -142,7 +142,6 @@ def test_it_says_who_may_read_and_who_receives() -> None:
 
 @pytest.mark.slow
 def test_the_command_writes_it_to_standard_output_or_a_file(tmp_path: Path) -> None:
-
     def docs(*arguments: str) -> subprocess.CompletedProcess[str]:
         return run_at(Path("/srv/w"), "docs", "--processing", *arguments, ROLLBOOK_KEEP_DAYS="12")
 
@@ -156,7 +155,7 @@ def test_the_command_writes_it_to_standard_output_or_a_file(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     assert out.read_text() == shown.stdout
     for arguments, said in [
-        (("--dbt", str(tmp_path)), "--processing and --dbt write different files: give one of them"),
+        (("--dbt", str(tmp_path)), "--dbt writes a file of its own: give it without --out"),
         (("--out", str(tmp_path / "no" / "f")), "is not a folder: make it first"),
     ]:
         refused = docs(*arguments)
