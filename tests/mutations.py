@@ -1,0 +1,126 @@
+"""Single-line mutations of the code, two or more a guarantee, each of which the everyday tests catch.
+
+`python -m tests.mutations` makes them one at a time in a copy of the project and runs the tests named beside each;
+`python -m tests.mutations 4 17` makes only those. A mutation that no test catches is printed, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from pipelines.settings import ROOT
+
+PYTEST = ("-m", "pytest", "-q", "-x", "--no-header", "-m", "not slow and not campaign")
+
+
+class Mutation(NamedTuple):
+    """A line of the code that is found once in `pipelines/`, what takes its place, and the tests that catch it."""
+
+    guarantee: str
+    line: str
+    wrong: str
+    tests: str
+
+
+MUTATIONS = (
+    Mutation("G1", "if page.total_count != self.total:", "if False:", "source sync"),
+    Mutation("G1", "elif count < page.limit and not last:", "elif False:", "source sync"),
+    Mutation("G1", "if not self.spoiled and len(self.ids) != self.total:", "if False:", "source sync"),
+    Mutation("G1", "if not self.spoiled and self.unreadable:", "if False:", "source sync"),
+    Mutation("G2", 'answer="removed" if clean else "unclear"', 'answer="removed"', "source sync"),
+    Mutation("G2", "if not value or not value.strip():", "if False:", "source sync"),
+    Mutation("G2", "if len(vanished) > most:", "if False:", "source sync"),
+    Mutation(
+        "G2", 'if any(a.set == set_name and a.answer == "unclear" for a in self.absences):', "if False:", "landing sync"
+    ),
+    Mutation("G3", "NEVER_HELD_ROWS = 5", "NEVER_HELD_ROWS = 6", "sync"),
+    Mutation("G3", "if 100 * c.changed > changed_percent * c.before:", "if False:", "sync"),
+    Mutation("G3", "if not reason and manifest.verdict is Verdict.HELD:", "if False:", "sync"),
+    Mutation("G4", "if checksum[:64] != sha256(body).hexdigest().encode():", "if False:", "landing sync"),
+    Mutation("G4", "        self.recovery.check_raw()\n        self.recovery", "        self.recovery", "sync mirror"),
+    Mutation("G4", "self._decide(self.landings.undecided())", "pass", "sync"),
+    Mutation("G5", "OR ({{ observed }}.state = 'silent' AND", "OR (FALSE AND", "store sync"),
+    Mutation("G5", "WHERE s.state = 'silent' AND NOT s.was_absent", "WHERE FALSE", "store sync"),
+    Mutation("G6", "if c.tracked and c.name not in self.key", "if c.name not in self.key", "store sync"),
+    Mutation("G7", "WHERE a.id IS NULL OR g.landing > a.landing", "", "store sync"),
+    Mutation("G7", "SELECT s.id, MAX(s.ord) AS ord", "SELECT s.id, MIN(s.ord) AS ord", "store sync"),
+    Mutation("G7", "AND NOT was_absent)", ")", "store sync"),
+    Mutation("G8", "ZONES_APART = timedelta(days=1)", "ZONES_APART = timedelta(days=2)", "source sync"),
+    Mutation("G8", "    if day > today:", "    if False:", "sync"),
+    Mutation("G9", "if 1 < records == rejected:", "if False:", "sync"),
+    Mutation("G9", "rejected > REJECTED_MOST * records", "rejected >= REJECTED_MOST * records", "sync"),
+    Mutation(
+        "G10", "aside.replace(self.link)", "self.link.unlink(missing_ok=True); aside.rename(self.link)", "store sync"
+    ),
+    Mutation(
+        "G10", "        return self.folder / now.strftime(name)", "        return self.folder / name", "store sync"
+    ),
+    Mutation("G11", "if bound_to not in (None, school_id):", "if False:", "source sync"),
+    Mutation("G12", "follow_redirects=False,", "follow_redirects=True,", "source"),
+    Mutation(
+        "G12", 'if parts.scheme == "http" and not is_loopback(parts.hostname):', "if False:", "test_settings.py source"
+    ),
+    Mutation("G12", "PRIVATE_FILE = 0o600", "PRIVATE_FILE = 0o644", "test_files.py store landing sync"),
+    Mutation("G13", "TRANSIENT = frozenset({429,", "TRANSIENT = frozenset({403, 429,", "source"),
+    Mutation("G13", "if at_least > remaining:", "if False:", "source"),
+    Mutation("G14", "lock.acquire(timeout=0)", "pass", "sync"),
+    Mutation("G14", "partial.rename(self.final)", "shutil.copytree(self.partial, self.final)", "landing sync"),
+)
+
+
+def place(line: str, root: Path) -> Path:
+    """The one file with this line. Raises ValueError if it is not found once."""
+    found = [path for path in sorted(root.rglob("*")) if path.suffix in (".py", ".sql") and line in path.read_text()]
+    if len(found) != 1 or found[0].read_text().count(line) != 1:
+        raise ValueError(f"{line!r} is found in {[str(path) for path in found]}")
+    return found[0]
+
+
+def is_caught(mutation: Mutation) -> bool:
+    """Make the mutation in a copy of the project, and run its tests there."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for name in (
+            "pipelines",
+            "tests",
+            "pyproject.toml",
+            "workspace.yaml",
+            "dagster_home",
+            "README.md",
+            "warehouse",
+        ):
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(
+                    source, copy / name, ignore=shutil.ignore_patterns("*.duckdb", "__pycache__", "storage")
+                )
+            else:
+                shutil.copy(source, copy / name)
+        path = place(mutation.line, copy / "pipelines")
+        path.write_text(path.read_text().replace(mutation.line, mutation.wrong))
+        tests = [f"tests/{name}" for name in mutation.tests.split()]
+        done = subprocess.run([sys.executable, *PYTEST, *tests], cwd=copy, capture_output=True, text=True, check=False)
+        sys.stdout.writelines(f"{line}\n" for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR")))
+        return done.returncode == 1
+
+
+def main(numbers: list[int]) -> int:
+    """Make the mutations with these numbers, or all."""
+    missed = 0
+    for number, mutation in enumerate(MUTATIONS, start=1):
+        if not numbers or number in numbers:
+            caught = is_caught(mutation)
+            missed += not caught
+            outcome = "caught" if caught else "NOT CAUGHT"
+            sys.stdout.write(f"{number} {mutation.guarantee} {outcome}: {mutation.line}\n")
+            sys.stdout.flush()
+    return min(missed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main([int(number) for number in sys.argv[1:]]))
