@@ -114,7 +114,7 @@ def watch_institutions() -> str:
     except RollbookError as error:
         return error.message
     if registry is None or not registry.institutions:
-        return "there is no institution"
+        return "the registry names no institutions yet"
     names = tuple(registry.institutions)
     parts = -(-len(names) // MOST_CHECKED)
     turn = int(datetime.now(UTC).timestamp()) // 60 % parts

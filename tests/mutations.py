@@ -69,7 +69,9 @@ MUTATIONS = (
     Mutation("G13", "TRANSIENT = frozenset({429,", "TRANSIENT = frozenset({403, 429,", "source"),
     Mutation("G13", "if at_least > remaining:", "if False:", "source"),
     Mutation("G14", "lock.acquire(timeout=0)", "pass", "sync"),
-    Mutation("G14", "partial.rename(self.final)", "shutil.copytree(self.partial, self.final)", "landing sync"),
+    Mutation(
+        "G14", "        self.recovery.sweep()\n        self.erasure.progress", "        self.erasure.progress", "sync"
+    ),
 )
 
 

@@ -34,7 +34,7 @@ of the roster). The same seed, size, opening and day always give the same record
 - `class_id` and `course_id` filter students by the classes in their records. Only active classes have students; the
   others have `student_count` 0.
 - `/student/<id>`: an envelope whose `data` is the list's record with `classes` (whole class records), `courses` and
-  `assignments` (an empty list). The id of no listed student: 404 STUDENT_NOT_FOUND; one that is no integer: 400.
+  `assignments` (an empty list). The id of no listed student: 404 STUDENT_NOT_FOUND; one that is not an integer: 400.
 - The single-class operation, whose path is not shown, is not served. Unknown paths, with a trailing slash too: 404
   NOT_FOUND. Methods other than GET: 405 METHOD_NOT_ALLOWED.
 - The institution table of the auth check names a field `{base_url}` but clearly means `school.id`: served as that.

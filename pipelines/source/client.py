@@ -188,9 +188,8 @@ class Client:
                 is_packed = response.headers.get("content-encoding", "").strip().lower() == "gzip"
                 unpack = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress if is_packed else bytes
                 try:
-                    for (
-                        chunk
-                    ) in response.iter_raw():  # at most 64 kB each, which may unpack to a thousand times as much
+                    # At most 64 kB each, which may unpack to a thousand times as much.
+                    for chunk in response.iter_raw():
                         content += unpack(chunk)
                         if max(len(content), response.num_bytes_downloaded) > BODY_BYTES:
                             raise TransientError(f"the answer is longer than {BODY_BYTES // 2**20} MB", contract=True)

@@ -155,7 +155,7 @@ def detail(content: bytes) -> None:
 
 
 def refused_status(content: bytes) -> int | None:
-    """Read an error body: the status that it states, 401 if its code says so, 0 if none; None if it is no error body.
+    """Read an error body: the status that it states, 401 if its code says so, 0 if none; None for another body.
 
     An error body is the contract's, or any with `success: false`. Contract: "Errors".
     """

@@ -82,7 +82,7 @@ class Warehouse:
         entered = self.lake.folder_mode | self.pseudonymous.folder_mode
         files.folder(self.root, entered)
         self.root.chmod(entered)
-        if self.fleet is not None:  # whoever may enter this folder must pass the one that all institutions share
+        if self.fleet is not None:  # people who may enter this folder must pass the one that all institutions share
             now = self.root.parent.stat().st_mode & 0o777
             if now | entered & 0o011 != now:
                 self.root.parent.chmod(now | entered & 0o011)

@@ -36,6 +36,7 @@ from pipelines.privacy.erasure.certificate import Certificate
 from pipelines.privacy.erasure.erasure import Erasure
 from pipelines.report import Report
 from pipelines.settings import Details, Settings
+from pipelines.source.claims import why_refused
 from pipelines.source.fetch import Draft, fetch, utc_now
 from pipelines.source.pagination import Progress
 from pipelines.store import ops
@@ -201,7 +202,7 @@ class Rollbook:
         it raises ExpiredError or LostError. Raises the errors of `backfill`, too. Nothing changes then.
         """
         with self.writer(recover=False):
-            expired, lost = self.landings.expired_days(), self.recovery.missing()
+            expired, lost = self.landings.expired_days(), self.recovery.missing() if accept_loss else []
             if not accept_loss:
                 self.recovery.refuse_to_lose()
                 self.recovery.check_raw()
@@ -510,9 +511,9 @@ class Rollbook:
         One of another institution never counts: its sync could not tell whose warehouse this is (G11).
         """
         for manifest in undecided:
-            if manifest.school_id is not None and self.bound_to() not in (None, manifest.school_id):
-                why = f"It is of institution {manifest.school_id}, this warehouse of institution {self.bound_to()}"
-                self.raw.record_verdict(manifest, Verdict.FAILED, why, at=self.clock())
+            school = manifest.school_id
+            if school is not None and (refused := why_refused(self.settings, school, self.bound_to())):
+                self.raw.record_verdict(manifest, Verdict.FAILED, refused, at=self.clock())
                 continue
             try:
                 self.snapshot(manifest)

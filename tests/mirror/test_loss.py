@@ -34,10 +34,6 @@ def lose_raw(house: House) -> None:
     shutil.rmtree(house.warehouse / "raw")
 
 
-def lose_bodies(house: House) -> None:
-    (house.warehouse / "raw" / f"snapshot_date={night(2)}" / "landing=1" / "bodies.zst").unlink()
-
-
 def test_a_lost_raw_folder_is_no_green_night_and_comes_back_from_the_copy(
     house: House, nights: ChangingNights, tmp_path: Path
 ) -> None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import resource
-import signal
 import subprocess
 import tempfile
 import traceback
@@ -94,16 +92,6 @@ def as_nobody() -> None:
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)
-
-
-def no_file_above(size: int) -> Callable[[], None]:
-    """Let no file of this process grow beyond so many bytes."""
-
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-    return limit
 
 
 def in_another_process(work: Callable[[], Any], *, first: Callable[[], None] = lambda: None) -> Any:
