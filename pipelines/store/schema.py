@@ -65,7 +65,8 @@ def ensure(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
             _make(con, relation, have)
             have = Existing()
         _comment(con, relation, have)
-    _drop_replaced(con)
+    if changed:
+        _drop_replaced(con)
     return frozenset(changed)
 
 

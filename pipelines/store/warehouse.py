@@ -108,9 +108,11 @@ class Warehouse:
         files.sweep_aside(self.build)
 
     @contextmanager
-    def writing(self, base: Path | None) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
-        """The next file, open for writing, made as a copy of `base` or empty; and the schemas whose declarations have
-        changed since the base was made, which calls for a full refresh.
+    def writing(
+        self, base: Path | None, empty: bytes = b""
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
+        """The next file, open for writing, made as a copy of `base` or from the `empty` file; and the schemas whose
+        declarations have changed since the base was made, which calls for a full refresh.
 
         An error in the block removes the next file: nothing half-done can be published. Raises BusyError if somebody
         has changed the base.
@@ -125,6 +127,8 @@ class Warehouse:
                         f"Another program is writing to {base.name}. Close it there, or open it read-only (readers need"
                         " no more), then run the sync again: it starts from an unchanged file"
                     )
+            elif empty:
+                files.write(self.next, empty)
             with connect(self.next, scratch=self.scratch) as con:
                 with transaction(con):
                     redeclared = schema.ensure(con)

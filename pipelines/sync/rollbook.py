@@ -51,6 +51,7 @@ from pipelines.sync.lock import writer_lock
 from pipelines.sync.policy import Confirm, always, within_hold
 from pipelines.sync.publisher import Publisher
 from pipelines.sync.recovery import Base, Recovery
+from pipelines.views.catalog import prepared
 
 log = logging.getLogger(__name__)
 
@@ -413,7 +414,7 @@ class Rollbook:
         """
         gone = self.landings.discarded_days() if gone is None else gone
         self._merged_since = None
-        with self.warehouse.writing(base.file) as (con, changed):
+        with self.warehouse.writing(base.file, b"" if base.file else prepared()) as (con, changed):
             redeclared = bool(changed - {"ops"})
             history = History(con, lake or self.staged or self.lake)
             forgotten = gone & history.merged_days().keys()

@@ -16,11 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 
 from pipelines.store import schema
-from pipelines.store.database import literal, names
+from pipelines.store.database import connect, literal, names, transaction
 from pipelines.store.lake import LAKE, DayRecord, Lake
 from pipelines.store.relations import OBSERVED, SNAPSHOT_DATE
 from pipelines.store.scope import ONE, Scope
@@ -221,9 +223,28 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
     create_snapshots(con, lake, days)
     create_macros(con, version)
     if _views_made(con) != _views_digest():  # a night's file is a copy of the last one, usually with the same views
-        create_views(con)
-        con.execute(f"CREATE OR REPLACE MACRO spans.{_MADE}() AS '{_views_digest()}'")
-        con.execute(f"COMMENT ON MACRO spans.{_MADE} IS 'Internal: which views this file holds.'")
+        _make_views(con)
+
+
+@cache
+def prepared() -> bytes:
+    """Return a database file without rows: every table and view, with comments.
+
+    They follow from the code alone, and making them takes longer than anything else in a small school's first night.
+    """
+    with TemporaryDirectory() as folder:
+        path, scratch = Path(folder) / "prepared.duckdb", Path(folder) / "spill"
+        with connect(path, scratch=scratch) as con, transaction(con):
+            schema.ensure(con)
+            _make_views(con)
+        return path.read_bytes()
+
+
+def _make_views(con: duckdb.DuckDBPyConnection) -> None:
+    """Create the views, and the macro that says which they are."""
+    create_views(con)
+    con.execute(f"CREATE OR REPLACE MACRO spans.{_MADE}() AS '{_views_digest()}'")
+    con.execute(f"COMMENT ON MACRO spans.{_MADE} IS 'Internal: which views this file holds.'")
 
 
 def _views_made(con: duckdb.DuckDBPyConnection) -> str | None:
