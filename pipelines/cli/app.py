@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -21,12 +22,14 @@ from rich.table import Table
 from pipelines import __version__, files
 from pipelines.errors import RollbookError, unexpected_error
 from pipelines.settings import INSTITUTION, ROOT, load
+from pipelines.tables import SETS
 from pipelines.text import cell, naming, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from pipelines.landing.manifest import TableCounts
+    from pipelines.source.pagination import Progress as Show
     from pipelines.sync import Rollbook
 
 PACKAGE = ROOT / "pipelines"
@@ -174,13 +177,21 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     return result
 
 
+def print_table(printed: Table) -> None:
+    """Print a table; in a pipe, as wide as it needs to be."""
+    (out if out.is_terminal else Terminal(file=sys.stdout, width=10_000)).print(printed)
+
+
 def print_counts(tables: Iterable[TableCounts], title: str = "", *, nothing: str = "Nothing changed.") -> None:
     """Print what differs in each table, or that nothing does."""
     rows = [(c.table, c.before, c.added, c.changed, c.removed) for c in tables if c.added or c.changed or c.removed]
-    if rows:
-        out.print(table(title, ("table", "rows before", "added", "changed", "removed"), rows))
-    else:
-        out.print(nothing)
+    out.print(table(title, ("table", "rows before", "added", "changed", "removed"), rows) if rows else nothing)
+
+
+def home() -> Path | None:
+    """Dagster's home folder, or None if there is none."""
+    path = Path(os.environ.get("DAGSTER_HOME", ""))
+    return path if path.is_absolute() and path.is_dir() else None
 
 
 def open_rollbook(*, fetches: bool = False, **overrides: Any) -> Rollbook:
@@ -199,6 +210,23 @@ def progress_bars() -> Progress:
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+
+
+@contextmanager
+def progress() -> Iterator[Show]:
+    """Show a bar for each part of the work, on a terminal. Yields what to call: its name, how many are done, of all."""
+    with progress_bars() as bars:
+        tasks = {}
+
+        def show(name: str, done: int, total: int) -> None:
+            bars.start()  # the previous stage may have stopped it
+            if name not in tasks:
+                tasks[name] = bars.add_task(f"pages of {name}" if name in SETS else name)
+            bars.update(tasks[name], completed=done, total=total)
+            if name not in SETS and done == total:
+                bars.stop()  # a confirmation may follow
+
+        yield show
 
 
 def received(records: Mapping[str, int]) -> str:

@@ -1,37 +1,38 @@
-"""`rollbook demo`: syncs two weeks of a made-up school, day by day, and shows the result.
+"""`rollbook demo` and `rollbook sandbox`: made-up schools, to try Rollbook without a records service.
 
-Like a real sync, it uses HTTP (to a sandbox on loopback) and the nightly job. Its warehouse and Dagster home are in
-`demo/` below the institution's warehouse, which is not touched; the institution's `.env` is not read.
+Like a real sync, a demo uses HTTP (to a sandbox on loopback) and the nightly job. Its warehouse and Dagster home are in
+`demo/` below the institution's warehouse, which is not touched; the institution's `.env` is not read. Several schools
+are in `demo-schools/`: a registry, the schools' warehouses, fleet.duckdb.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import time
+from contextlib import ExitStack
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from pipelines import files
-from pipelines.cli import job
-from pipelines.cli.app import Panel, app, err, out, safe, table
-from pipelines.errors import OtherInstitutionError
-from pipelines.settings import DEMO, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, Settings, common_path, load
+from pipelines.cli.app import Panel, app, err, out, parse_day, safe, table
+from pipelines.cli.run import run_job
+from pipelines.errors import CheckError
+from pipelines.settings import DEMO, FLEET, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, common_path, load
 from pipelines.store.statements import statements
-
-if TYPE_CHECKING:
-    from pipelines.sync import Rollbook
+from pipelines.text import count_of
 
 sql = statements("pipelines.cli")
 
 KEY = "sandbox-key"
-FOLDER = "demo"
 DAYS, SCHOOLS_DAYS = 14, 4
+KEY_VARIABLE = "ROLLBOOK_DEMO_KEY"
+NAMES = ("ash", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple", "oak", "pine", "rowan", "yew")
 
 # SQL files whose first line is the question they answer.
-VIEWS = ("to_watch", "best", "before")
+QUESTIONS = ("nights", "changed", "to_watch", "best", "before")
 
 
 @app.command(rich_help_panel=Panel.TRY)
@@ -41,56 +42,60 @@ def demo(
         int | None, typer.Option(min=2, help="How many days to sync, up to today.", show_default=str(DAYS))
     ] = None,
     schools: Annotated[
-        int | None, typer.Option(min=2, max=100, help="Sync several schools, and combine them with two engines.")
+        int | None,
+        typer.Option(min=2, max=len(NAMES), help="Sync several schools, and combine them with two engines."),
     ] = None,
 ) -> None:
     """Sync two weeks of a made-up school, day by day, and show the result.
 
     With --schools, a few days of several schools: fleet.duckdb is built by DuckDB and by Sail, and both must agree.
     """
-    if schools is not None:
-        from pipelines.cli import demo_schools
-
-        demo_schools.play(schools, students, days or SCHOOLS_DAYS, KEY)
-        return
-    play(students, days or DAYS)
+    if schools is None:
+        _play(students, days or DAYS)
+    else:
+        _play_schools(NAMES[:schools], students, days or SCHOOLS_DAYS)
 
 
-def play(students: int, days: int) -> None:
-    """Sync a made-up school day by day, and show the result."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+def _play(students: int, days: int) -> None:
+    """Sync a made-up school day by day, and ask some questions of it."""
+    from rich.syntax import Syntax
 
+    from pipelines.export.query import run_query
     from pipelines.sandbox import Sandbox
     from pipelines.sandbox.calendar import terms as terms_between
     from pipelines.sync import Rollbook
     from pipelines.views import terms
 
-    started = time.monotonic()
     with Sandbox(students, api_key=KEY) as sandbox:
-        settings = prepare(sandbox.url, days)
-        rollbook = Rollbook(settings)
-        remove_earlier_demo(rollbook, sandbox.school["id"])
-        played = [rollbook.today() - timedelta(days=n) for n in reversed(range(days))]
-        known = [terms.Term(*term) for term in terms_between(played[0], played[-1] + timedelta(days=365))]
+        prepare(sandbox.url, days)
+        rollbook = Rollbook(load())
+        if rollbook.bound_to() is not None:  # an earlier demo
+            with rollbook.writer():
+                rollbook.recovery.clear()
+        last = rollbook.today()
+        played = [last - timedelta(days=n) for n in reversed(range(days))]
+        known = [terms.Term(*term) for term in terms_between(played[0], last + timedelta(days=365))]
         terms.ensure(rollbook.warehouse.root / terms.FILE, known=known)
         out.print(f"A made-up school of {students} students, on {sandbox.url}; {days} nights, each a run of the job.")
-        with Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=err
-        ) as bars:
-            task = bars.add_task("syncing", total=days)
-            for day in played:
-                sandbox.day = day
-                bars.update(task, description=f"syncing {day}")
-                job.sync(day)
-                bars.advance(task)
-            bars.update(task, description="synced")
-    show(rollbook, played[-1])
-    out.print(f"\nThe demo took {time.monotonic() - started:.0f} s.")
+        for day in played:
+            sandbox.day = day
+            run_job(day)
+            err.print(f"synced {day}")
+    published = rollbook.warehouse.published
+    for question, _, query in (sql(name).strip().partition("\n") for name in QUESTIONS):
+        out.print(f"\n[bold]{question.removeprefix('-- ')}[/]")
+        out.print(Syntax(query, "sql", background_color="default", word_wrap=True))
+        answer = run_query(published, query)
+        out.print(table("", answer.columns, answer.rows))
+    _say_where(published)
+    out.print("[bold]The UI[/]    .venv/bin/rollbook serve --demo, then http://127.0.0.1:3000: the graph, the runs.")
+    out.print("[bold]Explore[/]   .venv/bin/rollbook explore --demo: the school, its classes, its students.")
+    out.print("[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then .venv/bin/rollbook sync")
 
 
 def choose_warehouse() -> None:
     """Make this process and its children use the demo's warehouse and Dagster home, and no `.env`."""
-    warehouse = common_path() / FOLDER
+    warehouse = common_path() / "demo"
     for name in (INSTITUTION, INSTITUTIONS):  # the demo's school is not in a registry
         os.environ.pop(name, None)
     home = files.folder(warehouse / "dagster_home")
@@ -100,80 +105,93 @@ def choose_warehouse() -> None:
         shutil.copyfile(configuration, home / configuration.name)
 
 
-def prepare(base_url: str, days: int) -> Settings:
+def prepare(base_url: str, days: int = DAYS) -> None:
     """Point this process's settings at the sandbox and at the demo's warehouse."""
     choose_warehouse()
-    first = date.today() - timedelta(days=days)  # noqa: DTZ011 - before the first day in any zone
     os.environ |= {
         f"{PREFIX}BASE_URL": base_url,
         f"{PREFIX}API_KEY": KEY,
-        f"{PREFIX}FIRST_DATE": str(first),
+        f"{PREFIX}FIRST_DATE": str(_today() - timedelta(days=days)),  # before the first day in any zone
         # In a small school a normal night may change more than the hold allows.
         f"{PREFIX}HOLD_CHANGED_PERCENT": "100",
     }
-    return load()
 
 
-def remove_earlier_demo(rollbook: Rollbook, school_id: int) -> None:
-    """Remove an earlier demo's data. Raises OtherInstitutionError when the warehouse belongs to another institution."""
-    bound = rollbook.bound_to()
-    if bound not in (None, school_id):
-        raise OtherInstitutionError(
-            f"{rollbook.warehouse.root} holds the records of institution {bound}, and the demo would replace them: set"
-            " ROLLBOOK_WAREHOUSE to another folder"
-        )
-    if bound is not None:
-        with rollbook.writer():
-            rollbook.recovery.clear()
-
-
-def show(rollbook: Rollbook, last: date) -> None:
-    """Print what was synced, what changed last night, three questions with their answers, and what to try next."""
-    from rich.syntax import Syntax
-
+def _play_schools(names: tuple[str, ...], students: int, days: int) -> None:
+    """Sync the schools night by night, build fleet.duckdb twice, and show the result. Raises CheckError."""
+    from pipelines.cli.fleet.institutions import fleet_registry
     from pipelines.export.query import run_query
+    from pipelines.fleet.engine import DUCKDB, SAIL
+    from pipelines.fleet.file.build import FleetBuild
+    from pipelines.fleet.nights.runner import Fleet
+    from pipelines.sandbox import Sandbox
+    from pipelines.store.published.fleet_file import FILE
+    from pipelines.views.fleet import ROLLUPS
 
-    published = rollbook.warehouse.published
+    root = common_path() / "demo-schools"
+    shutil.rmtree(root, ignore_errors=True)
+    path = files.folder(root) / "institutions.toml"
+    played = [_today() - timedelta(days=n) for n in reversed(range(days))]
+    with ExitStack() as stack:
+        sandboxes = {}
+        lines = ["[defaults]", f'first_date = "{played[0]}"', "hold_changed_percent = 100"]
+        for number, name in enumerate(names, start=1):
+            school = {"id": number, "name": name.title(), "key": name}
+            sandboxes[name] = stack.enter_context(Sandbox(students, seed=number, api_key=KEY, school=school))
+            lines += [f"[{name}]", f'base_url = "{sandboxes[name].url}"', f'api_key = {{ env = "{KEY_VARIABLE}" }}']
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        os.environ.pop(INSTITUTION, None)
+        os.environ |= {DEMO: "1", INSTITUTIONS: str(path), f"{PREFIX}WAREHOUSE": str(root), KEY_VARIABLE: KEY}
+        known = fleet_registry()
+        out.print(f"{count_of(len(names), 'made-up school')} of {students} students, {days} nights each.")
+        for day in played:
+            for sandbox in sandboxes.values():
+                sandbox.day = day
+            outcomes = Fleet(known).sync(day)
+            if failed := [f"{name}: {o.message}" for name, o in outcomes.items() if o.kind != "synced"]:
+                raise CheckError(f"Not all schools were synced on {day}. {'; '.join(failed)}")
+            err.print(f"synced {day}")
+    rows = {}
+    for engine in (DUCKDB, SAIL):
+        FleetBuild(root / FLEET, known, engine=engine).build()
+        rows[engine] = {name: run_query(root / FILE, f"FROM {name} ORDER BY ALL").rows for name in ROLLUPS}
+    compared = run_query(root / FILE, sql("schools"))
+    out.print(table("The schools, side by side", compared.columns, compared.rows))
+    for name, computed in rows[DUCKDB].items():
+        if rows[SAIL][name] != computed:
+            raise CheckError(f"DuckDB and Sail computed {name} differently: this is a bug in Rollbook")
+    count, tables = sum(map(len, rows[DUCKDB].values())), count_of(len(rows[DUCKDB]), "table")
+    out.print(f"\n{FILE} was built twice, by DuckDB and by Sail. They agree: {count} rows of {tables} are the same.")
+    _say_where(root / FILE)
 
-    def rows(query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        return run_query(published, query, parameters).rows
 
-    out.print()
-    out.print(
-        table(
-            "What was synced",
-            ("night", "outcome", "proven", "students", "classes", "added", "changed", "removed"),
-            rows("""
-                SELECT snapshot_date, outcome, proven, students, classes, rows_added, rows_changed, rows_removed
-                FROM sync_log ORDER BY snapshot_date
-            """),
-        )
-    )
-    out.print()
-    headings = ("table", "column", "change", "how often")
-    out.print(
-        table(
-            f"What changed last night ({last})",
-            headings,
-            rows(
-                """
-        SELECT table_name, COALESCE(column_name, ''), change, COUNT(*) FROM changes
-        WHERE snapshot_date = $day
-        GROUP BY 1, 2, 3
-        ORDER BY 4 DESC, 1, 2 LIMIT 12
-    """,
-                day=last,
-            ),
-        )
-    )
-    for question, _, query in (sql(name).strip().partition("\n") for name in VIEWS):
-        out.print(f"\n[bold]{question.removeprefix('-- ')}[/]")
-        out.print(Syntax(query, "sql", background_color="default", word_wrap=True))
-        answer = run_query(published, query)
-        out.print(table("", answer.columns, answer.rows))
-    size = published.stat().st_size / 1e6
-    shown = published.relative_to(ROOT) if published.is_relative_to(ROOT) else published
-    out.print(f"\n[bold]The file[/]  {safe(str(shown))} ({size:.1f} MB): open it with anything that speaks DuckDB.")
-    out.print("[bold]The UI[/]    .venv/bin/rollbook serve --demo, then http://127.0.0.1:3000: the graph, the runs.")
-    out.print("[bold]Explore[/]   .venv/bin/rollbook explore --demo: the school, its classes, its students.")
-    out.print("[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then .venv/bin/rollbook sync")
+def _say_where(file: Path) -> None:
+    shown = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
+    size = f"{file.stat().st_size / 1e6:.1f} MB"
+    out.print(f"\n[bold]The file[/]  {safe(str(shown))} ({size}): open it with anything that speaks DuckDB.")
+
+
+def _today() -> date:
+    return date.today()  # noqa: DTZ011 - the sandboxes serve this day
+
+
+@app.command(rich_help_panel=Panel.TRY)
+def sandbox(
+    students: Annotated[int, typer.Option(min=1, help="How many students the made-up institution has.")] = 500,
+    day: Annotated[
+        date | None,
+        typer.Option(parser=parse_day, metavar="DAY", help="The day it serves; by default always today."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on loopback; 0 takes a free one.")] = 8765,
+    seed: Annotated[int, typer.Option(help="Another seed makes another institution.")] = 1,
+    key: Annotated[str, typer.Option(help="The API key it accepts.")] = KEY,
+) -> None:
+    """Serve a made-up institution that follows the records service's contract, on loopback, until Ctrl-C."""
+    from pipelines.sandbox import serve as serve_sandbox
+
+    def ready(base_url: str) -> None:
+        out.print(f"Serving {count_of(students, 'student')} at {base_url}. In another terminal:\n")
+        first, date_ = (f" ROLLBOOK_FIRST_DATE={day}", f" --date {day}") if day else ("", "")
+        out.print(f"  ROLLBOOK_BASE_URL={base_url} ROLLBOOK_API_KEY={key}{first} rollbook sync{date_}\n")
+
+    serve_sandbox(students, day, port, seed, key, on_ready=ready)

@@ -1,35 +1,30 @@
-"""The analysts' commands: sql, export, restore, docs. None of them fetches anything."""
+"""The analysts' commands: sql, export, docs. None of them fetches anything."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from pipelines import files
-from pipelines.cli.app import Panel, Terminal, app, err, open_rollbook, out, safe, table
+from pipelines.cli.app import Panel, app, err, home, out, print_table, safe, table
 from pipelines.errors import ArgumentError
-from pipelines.export import EXPORTS, Format
+from pipelines.export import EXPORTS, Format, check_target
 from pipelines.privacy import access
 from pipelines.privacy.queries import without_values
 from pipelines.settings import ROOT, load, place
 from pipelines.store.published.versions import PUBLISHED
 from pipelines.text import count_of
 
-if TYPE_CHECKING:
-    from pipelines.export.query import Answer
-
 DICTIONARY = Path("warehouse", "README.md")
 # A view or table, not a query.
 _NAME = re.compile(r"\w+(\.\w+)?")
-NEWEST = "SELECT MAX(snapshot_date) FROM spans.days"
 
 
 @app.command(rich_help_panel=Panel.READ)
@@ -51,7 +46,7 @@ def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "s
         answer = run_query(file, text, most=rows)
     students = access.students_in(answer.columns, answer.rows) if answer.is_plain else None
     access.note(root, kind, students=students, what=without_values(text))
-    _print(answer)
+    print_table(table("", answer.columns, answer.rows))
     if answer.more:
         err.print(f"There are more than {rows:,} rows: raise --rows, or write all to a file with `rollbook export`.")
 
@@ -64,18 +59,6 @@ def _noted_if_refused(warehouse: Path, kind: str, query: str) -> Iterator[None]:
     except ArgumentError:
         access.note(warehouse, kind, what=without_values(query))
         raise
-
-
-def _print(answer: Answer) -> None:
-    """Print a table if it fits, else each row as a list of columns. In a pipe, a table is as wide as needed."""
-    shown: Table = table("", answer.columns, answer.rows)
-    if not out.is_terminal:
-        Terminal(file=sys.stdout, width=10_000).print(shown)
-    elif out.measure(shown).maximum <= out.width or len(answer.rows) > 20:
-        out.print(shown)
-    else:
-        for number, row in enumerate(answer.rows, start=1):
-            out.print(table(f"row {number}", ("column", "value"), zip(answer.columns, row, strict=True)))
 
 
 @app.command(rich_help_panel=Panel.READ)
@@ -127,67 +110,12 @@ def write_export(
 
 def _format_of(target: Path) -> Format:
     """The format of a file's extension; CSV without one. Raises ArgumentError for an unknown extension."""
-    extension = target.suffix.removeprefix(".").lower()
-    if not extension:
-        return Format.CSV
+    extension = target.suffix.removeprefix(".").lower() or Format.CSV
     if extension not in set(Format):
         *most, last = (f".{form}" for form in Format)
         known = f"{', '.join(most)} or {last}"
         raise ArgumentError(f"{target.name} does not end in {known}: rename it, or give the format with --format")
     return Format(extension)
-
-
-@app.command(rich_help_panel=Panel.SYNC)
-def restore(
-    which: Annotated[
-        str | None, typer.Argument(help="The number or name of the file to restore. Without it, the files are listed.")
-    ] = None,
-) -> None:
-    """List the kept published files, or restore one of them in place of the current one.
-
-    Readers that have a file open keep it. Nothing is lost: the current file is kept, and the next sync brings the
-    restored one up to date by itself.
-    """
-    rollbook = open_rollbook()
-    kept = rollbook.warehouse.kept()
-    if which is None:
-        _list(rollbook.warehouse.published, kept)
-        return
-    chosen = _chosen(which, kept)
-    rollbook.restore(chosen)
-    out.print(f"Restored {chosen.stem}; it holds the nights up to {_newest(rollbook.warehouse.published)}.")
-    out.print("The file it replaced is kept. The next sync brings the restored one up to date.")
-
-
-def _list(published: Path, kept: Iterable[Path]) -> None:
-    numbered = [("now", published), *((str(n), path) for n, path in enumerate(kept, start=1))]
-    rows = (
-        (
-            number,
-            path.stem if number != "now" else path.name,
-            _newest(path),
-            f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M}",
-            f"{path.stat().st_size / 1e6:.1f}",
-        )
-        for number, path in numbered
-        if path.exists()
-    )
-    out.print(table("Published files", ("", "name", "up to the night of", "made (UTC)", "MB"), rows))
-    out.print("To restore one: `rollbook restore NUMBER`.")
-
-
-def _newest(path: Path) -> str:
-    from pipelines.export.query import run_query
-
-    return str(run_query(path, NEWEST).rows[0][0])
-
-
-def _chosen(which: str, kept: list[Path]) -> Path:
-    by_name = {str(n): path for n, path in enumerate(kept, start=1)} | {path.stem: path for path in kept}
-    if which.removesuffix(".duckdb") not in by_name:
-        advice = f"choose 1 to {len(kept)}, as `rollbook restore` lists them" if kept else "none is kept yet"
-        raise ArgumentError(f"There is no kept file {which!r}: {advice}")
-    return by_name[which.removesuffix(".duckdb")]
 
 
 @app.command(rich_help_panel=Panel.READ)
@@ -209,29 +137,23 @@ def docs(
     With --dbt, write the same for dbt: sources with descriptions, data types and tests. With --processing, write the
     record of processing that a data-protection officer keeps: what is held, why, where, how long, and who may read it.
     """
+    from pipelines.privacy.processing import render
+    from pipelines.runs import KEEP_DAYS
     from pipelines.views import dbt, dictionary
 
+    written = target or ROOT / DICTIONARY
     if dbt_folder is not None:
         if processing or target is not None:
             raise ArgumentError("--dbt writes a file of its own: give it without --out and --processing")
         written = dbt.write(dbt_folder)
-    elif processing and target is None:
-        sys.stdout.write(_processing())
-        return
+    elif processing:
+        text = render(load(fetches=False), at=datetime.now(UTC), home=home(), run_days=KEEP_DAYS)
+        if target is None:
+            sys.stdout.write(text)
+            return
+        check_target(written)
+        files.write(written, text.encode())
     else:
-        written = target or ROOT / DICTIONARY
-        if not written.parent.is_dir():
-            raise ArgumentError(f"{written.parent} is not a folder: make it first, or write elsewhere with --out")
-        if processing:
-            files.write(written, _processing().encode())
-        else:
-            dictionary.write(written)
+        check_target(written)
+        dictionary.write(written)
     out.print(f"Wrote {safe(str(written))}.")
-
-
-def _processing() -> str:
-    from pipelines.cli.diagnostics import home
-    from pipelines.privacy.processing import render
-    from pipelines.runs import KEEP_DAYS
-
-    return render(load(fetches=False), at=datetime.now(UTC), home=home(), run_days=KEEP_DAYS)

@@ -1,38 +1,54 @@
-"""The commands that write: sync, backfill, rebuild, discard; and the sandbox to try them on."""
+"""The commands that write, or put back: sync, backfill, rebuild, discard, restore, prune, mirror.
+
+A sync or backfill runs the nightly job, so that it shows in Dagster's UI like any other run. Dagster is imported only
+then: most commands do not need it.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import date
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
 
 import typer
 from rich.markup import escape
 
-from pipelines.cli import job
 from pipelines.cli.app import (
     Panel,
     app,
     err,
+    home,
     open_rollbook,
     out,
     parse_day,
     print_counts,
-    progress_bars,
+    progress,
     received,
     safe,
+    table,
 )
-from pipelines.errors import ArgumentError, HeldError, NothingLandedError
+from pipelines.errors import ArgumentError, HeldError, MirrorError, NothingLandedError, RollbookError, SettingError
+from pipelines.machine import in_bytes
 from pipelines.settings import Details
-from pipelines.tables import SETS
 from pipelines.text import count_of
 
 if TYPE_CHECKING:
-    from pipelines.landing.manifest import Hold, Manifest
-    from pipelines.source.pagination import Progress as PageProgress
+    import dagster as dg
+
+    from pipelines.landing.manifest import Hold
     from pipelines.sync import Backfilled, Rollbook
+
+log = logging.getLogger(__name__)
+
+JOB = "nightly_sync"
+# Without these the UI lists the run, but not on its job's page.
+IN_THE_UI = {".dagster/repository": "__repository__@rollbook", "dagster/code_location": "rollbook"}
+# The user saw how the run ended: the daemon must not retry it behind their back.
+NO_RETRY = {"dagster/max_retries": "0"}
 
 Day = Annotated[date, typer.Argument(parser=parse_day, metavar="DAY")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Publish without asking.")]
@@ -54,6 +70,9 @@ def sync(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Ask the service even if this day was synced a few minutes ago.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what a sync would do now: fetch, compare, write nothing.")
+    ] = False,
 ) -> None:
     """Run the nightly job now: fetch everything once, evaluate it, merge it and publish.
 
@@ -61,23 +80,57 @@ def sync(
     used again.
     Exits 0 when synced (with a warning if a set could not be proven complete), 1 when it failed, 2 when a setting or
     argument is missing or malformed, 3 when it was held. Unless it is synced, readers keep the last published file.
+
+    With --dry-run, both sets are read as in a sync, and missing records are searched for by name; the published file,
+    the raw bodies and Dagster's records do not change. Shows what would be added, changed and removed, and whether the
+    sync would be held, and why. Exits 1 when the service could not be read, else 0.
     """
+    if dry_run:
+        if day or approve:
+            raise ArgumentError("--dry-run shows what a sync of today would do: leave out --date and --approve")
+        _print_preview(open_rollbook(fetches=True))
+        return
     rollbook = open_rollbook(fetches=not approve)
     if approve:
         held = rollbook.landings.to_approve(day)
-        _print_held(held, rollbook.landings.synced_since(held.snapshot_date))
         chosen = held.snapshot_date
+        out.print(f"Approving landing {held.landing} of {chosen}, held because {escape(held.reason)}.")
+        print_counts(held.counts, "When it was held")
+        if since := rollbook.landings.synced_since(chosen):
+            err.print(f"[yellow]Note:[/] newer days have been synced since ({_days(since)}): they stay as they are.")
     else:
         chosen = rollbook.partition(day or rollbook.today())
         rollbook.start_ahead()  # while Dagster loads
     before = rollbook.landings.counted(chosen)
-    with shown_progress():
-        job.sync(chosen, rollbook.settings.institution, approve=approve, details=details, fresh=fresh)
+    run_job(chosen, rollbook.settings.institution, approve=approve, details=details, fresh=fresh)
     synced = rollbook.landings.counted(chosen)[-1]
-    _print_synced(synced)
+    out.print(f"[bold green]Synced[/] {chosen}: {received(synced.received)}.")
+    if synced.reason:
+        err.print(f"[yellow]Warning:[/] {safe(synced.reason)}.")
+    for name, count in synced.rejected.items():
+        refused = f"{count_of(count, 'record')} of {name} {'was' if count == 1 else 'were'} refused"
+        err.print(f"[yellow]Warning:[/] {refused}; see ops.rejects.")
+    print_counts(synced.counts)
     if not approve and before and before[-1].landing == synced.landing:
         at = synced.finished_at.astimezone(rollbook.settings.zone)
         out.print(f"This was fetched at {at:%H:%M}, and is used again. To fetch it anew: rollbook sync --fresh")
+
+
+def _print_preview(rollbook: Rollbook) -> None:
+    """Print what a sync would do now."""
+    from pipelines.operations.diff import diff
+
+    found = diff(rollbook)
+    titles = {"synced": "[bold green]Would be synced[/]", "held": "[bold yellow]Would be held[/]"}
+    title = titles.get(found.outcome, "[bold red]Would fail[/]")
+    out.print(f"{title}: {found.manifest.snapshot_date}, {received(found.manifest.received)}.")
+    if found.reason:
+        out.print(f"{'But' if found.outcome == 'synced' else 'Why'}: {safe(found.reason)}.")
+    for name, count in (found.rejected or {}).items():
+        out.print(f"{count_of(count, 'record')} of {name} would be refused.")
+    if found.counts:
+        print_counts(found.counts, nothing="No current row would change.")
+    out.print("Nothing was written.")
 
 
 @app.command(rich_help_panel=Panel.SYNC)
@@ -94,13 +147,11 @@ def backfill(first: Day, last: Day, yes: Yes = False) -> None:
     asked = days_between(first, last)
     days = _partitions(rollbook, asked)
     try:
-        with shown_progress():
-            job.backfill(*days, rollbook.settings.institution, confirmed=yes)
-    except job.RunFailedError as error:
+        run_backfill(*days, rollbook.settings.institution, confirmed=yes)
+    except RunFailedError as error:
         if error.exit_code != HeldError.exit_code or not _confirmed(error.message):
             raise
-        with shown_progress():
-            job.backfill(*days, rollbook.settings.institution, confirmed=True)
+        run_backfill(*days, rollbook.settings.institution, confirmed=True)
     _print_backfill(rollbook.landings.backfilled(asked, rollbook.lake.days()))
 
 
@@ -136,9 +187,8 @@ def rebuild(
     def confirm(hold: Hold) -> bool:
         return yes or within_hold(hold) or _confirmed_hold(hold)
 
-    with shown_progress() as progress:
-        rollbook = open_rollbook()
-        rollbook.progress = progress
+    rollbook = open_rollbook()
+    with progress() as rollbook.progress:
         done = rollbook.rebuild(confirm=confirm, accept_loss=accept_loss)
     _print_backfill(done)
 
@@ -180,49 +230,88 @@ def discard(
     out.print(f"[bold green]Discarded[/] landing {gone.landing} of {day}. {advice}")
 
 
-@app.command(rich_help_panel=Panel.TRY)
-def sandbox(
-    students: Annotated[int, typer.Option(min=1, help="How many students the made-up institution has.")] = 500,
-    day: Annotated[
-        date | None,
-        typer.Option(parser=parse_day, metavar="DAY", help="The day it serves; by default always today."),
+@app.command(rich_help_panel=Panel.SYNC)
+def restore(
+    which: Annotated[
+        str | None, typer.Argument(help="The number or name of the file to restore. Without it, the files are listed.")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on loopback; 0 takes a free one.")] = 8765,
-    seed: Annotated[int, typer.Option(help="Another seed makes another institution.")] = 1,
-    key: Annotated[str, typer.Option(help="The API key it accepts.")] = "sandbox-key",
 ) -> None:
-    """Serve a made-up institution that follows the records service's contract, on loopback, until Ctrl-C."""
-    from pipelines.sandbox import serve as serve_sandbox
+    """List the kept published files, or restore one of them in place of the current one.
 
-    def ready(base_url: str) -> None:
-        out.print(f"Serving {count_of(students, 'student')} at {base_url}. In another terminal:\n")
-        first, date_ = (f" ROLLBOOK_FIRST_DATE={day}", f" --date {day}") if day else ("", "")
-        out.print(f"  ROLLBOOK_BASE_URL={base_url} ROLLBOOK_API_KEY={key}{first} rollbook sync{date_}\n")
+    Readers that have a file open keep it. Nothing is lost: the current file is kept, and the next sync brings the
+    restored one up to date by itself.
+    """
+    rollbook = open_rollbook()
+    published = rollbook.warehouse.published
+    kept = {str(number): path for number, path in enumerate(rollbook.warehouse.kept(), start=1)}
+    if which is None:
+        rows = (
+            (
+                number,
+                path.name if path == published else path.stem,
+                _newest(path),
+                f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M}",
+                f"{path.stat().st_size / 1e6:.1f}",
+            )
+            for number, path in ({"now": published} | kept).items()
+            if path.exists()
+        )
+        out.print(table("Published files", ("", "name", "up to the night of", "made (UTC)", "MB"), rows))
+        out.print("To restore one: `rollbook restore NUMBER`.")
+        return
+    chosen = next((path for number, path in kept.items() if which in (number, path.stem, path.name)), None)
+    if chosen is None:
+        advice = f"choose 1 to {len(kept)}, as `rollbook restore` lists them" if kept else "none is kept yet"
+        raise ArgumentError(f"There is no kept file {which!r}: {advice}")
+    rollbook.restore(chosen)
+    out.print(f"Restored {chosen.stem}; it holds the nights up to {_newest(published)}.")
+    out.print("The file it replaced is kept. The next sync brings the restored one up to date.")
 
-    serve_sandbox(students, day, port, seed, key, on_ready=ready)
+
+def _newest(file: Path) -> str:
+    """The newest day in a published file."""
+    from pipelines.export.query import run_query
+
+    return str(run_query(file, "SELECT MAX(snapshot_date) FROM spans.days").rows[0][0])
 
 
-@contextmanager
-def shown_progress() -> Iterator[PageProgress]:
-    """Show a bar of the pages fetched, or of the days rebuilt, if there is a terminal."""
+@app.command(rich_help_panel=Panel.SYNC)
+def prune(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
+) -> None:
+    """Delete old raw bodies and snapshots, and Dagster's old runs. The nightly sync does the same by itself.
+
+    Raw bodies and snapshots are deleted when they are older than ROLLBOOK_KEEP_DAYS (if unset, all are kept) and the
+    published history already has their content: the current tables, history and changes stay as they are. Deleted days
+    cannot be rebuilt or backfilled any more; a rebuild that would lose them is refused, and `rollbook status` lists
+    them. Files are deleted one night after their views, and a held day is kept until it is approved. The last three
+    published files are kept, and Dagster's runs of the last 400 days.
+
+    With --dry-run, shows the days and the bytes and deletes nothing.
+    """
+    from pipelines.operations import capacity
+    from pipelines.operations.prune import prune as prune_now
+
+    rollbook = open_rollbook()
+    keep = rollbook.settings.keep_days
+    days, size = capacity.expiry(rollbook)
+    if keep is None:
+        out.print("ROLLBOOK_KEEP_DAYS is not set: raw bodies and snapshots of all days are kept.")
+    elif not days:
+        out.print(f"Nothing is older than the last {count_of(keep, 'day')}.")
+    else:
+        what = f"{count_of(len(days), 'day')} ({days[0]} to {days[-1]}): {in_bytes(size)} of raw bodies and snapshots"
+        out.print(f"{'Would delete' if dry_run else 'Deleting'} {what}. Their content stays in the history.")
+        if not dry_run:
+            prune_now(rollbook)
+    if home() is None:
+        err.print("[yellow]Warning:[/] DAGSTER_HOME is not a folder, so Dagster's runs were not pruned.")
+        return
     from pipelines import runs
 
-    with progress_bars() as bars:
-        tasks = {}
-
-        def show(name: str, done: int, total: int) -> None:
-            bars.start()  # the previous stage may have stopped it
-            if name not in tasks:
-                tasks[name] = bars.add_task(f"pages of {name}" if name in SETS else name)
-            bars.update(tasks[name], completed=done, total=total)
-            if name not in SETS and done == total:
-                bars.stop()  # a confirmation may follow
-
-        runs.progress = show  # the job makes its own Rollbook
-        try:
-            yield show
-        finally:
-            runs.progress = None
+    with runs.open_instance() as instance:
+        old = runs.delete_old_runs(instance, dry_run=dry_run)
+    out.print(f"{'Would delete' if dry_run else 'Deleted'} {old} of Dagster's runs, older than {runs.KEEP_DAYS} days.")
 
 
 def _confirmed_hold(hold: Hold) -> bool:
@@ -240,26 +329,6 @@ def _confirmed(why: str) -> bool:
     return typer.confirm("Go on?", default=False)
 
 
-def _print_held(held: Manifest, synced_since: list[date]) -> None:
-    """Print what an approval would merge."""
-    out.print(f"Approving landing {held.landing} of {held.snapshot_date}, held because {escape(held.reason)}.")
-    print_counts(held.counts, "When it was held")
-    if synced_since:
-        days = _days(synced_since)
-        err.print(f"[yellow]Note:[/] newer days have been synced since ({days}): they stay as they are.")
-
-
-def _print_synced(manifest: Manifest) -> None:
-    """Print what a sync did."""
-    out.print(f"[bold green]Synced[/] {manifest.snapshot_date}: {received(manifest.received)}.")
-    if manifest.reason:
-        err.print(f"[yellow]Warning:[/] {safe(manifest.reason)}.")
-    for name, count in manifest.rejected.items():
-        refused = f"{count_of(count, 'record')} of {name} {'was' if count == 1 else 'were'} refused"
-        err.print(f"[yellow]Warning:[/] {refused}; see ops.rejects.")
-    print_counts(manifest.counts)
-
-
 def _print_backfill(done: Backfilled) -> None:
     if done.rebuilt:
         out.print(f"[bold green]Rebuilt[/] {count_of(len(done.rebuilt), 'day')}: {_days(done.rebuilt)}.")
@@ -273,3 +342,175 @@ def _print_backfill(done: Backfilled) -> None:
 def _days(days: Iterable[date]) -> str:
     listed = sorted(days)
     return str(listed[0]) if len(listed) == 1 else f"{listed[0]} to {listed[-1]}"
+
+
+# --- the run in Dagster -----------------------------------------------------------------------------------------------
+
+
+class RunFailedError(RollbookError):
+    """The job failed. Carries the failing stage's message and the exit code for it."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]
+
+
+def run_job(
+    day: date, institution: str = "", *, approve: bool = False, details: Details = Details.none, fresh: bool = False
+) -> str:
+    """Run the job for one day, as the schedule does; returns the run's id. Raises RunFailedError."""
+    from pipelines.partitions import SYNC_TAG, owner_tags
+
+    options = {"approve": approve, "details": details.value, "fresh": fresh}
+    tags = {SYNC_TAG: "command", **owner_tags(institution)}
+    return _run(tags, institution, partition_key=str(day), options=options)
+
+
+def run_backfill(first: date, last: date, institution: str = "", *, confirmed: bool = False) -> str:
+    """Run the job for a range of days, as a backfill from the UI does; returns the run's id. Raises RunFailedError."""
+    from pipelines.assets import PARTITIONS
+
+    return _run(PARTITIONS.tags(institution, first, last), institution, options={"approve": confirmed})
+
+
+def _run(tags: dict[str, str], institution: str, *, options: dict[str, Any], partition_key: str | None = None) -> str:
+    from pipelines import runs
+    from pipelines.dagster_internals import job_origin
+    from pipelines.definitions import defs
+
+    run_id = str(uuid4())
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    with progress() as runs.progress, runs.open_instance() as instance:
+        runs.fail_orphaned_runs(instance)
+        runs.mark_as_mine(instance, run_id)
+        result = defs.resolve_job_def(JOB).execute_in_process(
+            partition_key=partition_key,
+            instance=instance,
+            raise_on_error=False,
+            run_id=run_id,
+            tags={**tags, **IN_THE_UI, **NO_RETRY},
+            run_config={
+                "ops": {"sync": {"config": options}},
+                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+            },
+        )
+        if (run := instance.get_run_by_id(run_id)) is not None:  # the UI's timeline shows only runs with an origin
+            instance.run_storage.replace_job_origin(run, job_origin("pipelines.definitions", "rollbook", JOB))
+        _notify(instance, run_id, institution)
+        if not result.success:
+            raise RunFailedError(*runs.failure_reason(instance, run_id))
+    return run_id
+
+
+def _notify(instance: dg.DagsterInstance, run_id: str, institution: str) -> None:
+    """Send this run's alert. An error here is logged and never fails the command."""
+    from pipelines.notify.alerts import Alerts
+    from pipelines.schedules import report_run
+
+    try:
+        alerts = Alerts(open_rollbook(institution=institution or None))
+        record = instance.get_run_record_by_id(run_id)
+        if alerts.enabled and record is not None:
+            report_run(instance, alerts, record)
+            alerts.deliver()
+    except Exception as error:  # noqa: BLE001 - the command reports the sync's own outcome, whatever happens here
+        log.warning("The alerts could not be sent (%s); the sync is not affected", type(error).__name__)
+
+
+# --- the copy in an object store --------------------------------------------------------------------------------------
+
+
+mirror_app = typer.Typer(
+    help="The copy of the warehouse in an object store or another folder (ROLLBOOK_LAKE).", no_args_is_help=True
+)
+app.add_typer(mirror_app, name="mirror", rich_help_panel=Panel.SYNC)
+
+
+@mirror_app.command("status")
+def mirror_status() -> None:
+    """Show what the copy holds, and whether it is behind.
+
+    Exits 1 when it is behind or cannot be reached, or what it holds is missing here.
+    """
+    rollbook = _mirrored()
+    catalog, state = rollbook.mirror.status()
+    if catalog is None:
+        raise MirrorError(f"Nothing was ever copied to {rollbook.mirror.url}: run `rollbook mirror sync`")
+    days = catalog.days()
+    size = sum(file.size for file in catalog.files.values())
+    span = f" ({days[0]} to {days[-1]})" if days else ""
+    out.print(f"{safe(rollbook.mirror.url)} holds {count_of(len(days), 'landed day')}{span}:")
+    out.print(f"{count_of(len(catalog.files), 'file')}, {in_bytes(size)}, copied {catalog.made_at:%Y-%m-%d %H:%M} UTC.")
+    rollbook.mirror.check_sources()
+    behind = sorted(set(rollbook.raw.days()) - set(days))
+    if behind or state.failed:
+        missing = f"It lacks {count_of(len(behind), 'day')}, such as {behind[-1]}. " if behind else ""
+        raise MirrorError(missing + (state.failed or "Run `rollbook mirror sync`"))
+
+
+@mirror_app.command("sync")
+def mirror_sync(
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Take over the copy of another warehouse that this one replaces.")
+    ] = False,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Delete from the copy, too, what is missing here.")
+    ] = False,
+) -> None:
+    """Bring the copy up to date now. Every sync, backfill and erasure does the same when it ends.
+
+    Exits 1 when something that was copied is missing here: the copy keeps it, until it is restored or given up.
+    """
+    from pipelines.sync.lock import writer_lock
+
+    rollbook = _mirrored()
+    rollbook.warehouse.prepare()
+    with writer_lock(rollbook.warehouse.build, rollbook.clock()), progress() as show:
+        done = rollbook.mirror.update(rollbook.clock(), adopt=adopt, accept_loss=accept_loss, progress=show)
+    out.print(
+        f"Copied {count_of(done.copied, 'file')} ({in_bytes(done.bytes)}), removed {done.removed}. The copy holds"
+        f" {count_of(len(done.days), 'landed day')}."
+    )
+
+
+@mirror_app.command("verify")
+def mirror_verify() -> None:
+    """Read the whole copy back and compare every checksum.
+
+    Exits 1 when a file is missing or differs there, or what the copy holds is missing here.
+    """
+    rollbook = _mirrored()
+    with progress() as show:
+        wrong = rollbook.mirror.verify(show)
+    if wrong:
+        raise MirrorError(
+            f"Missing or damaged in the copy: {count_of(len(wrong), 'file')}, such as {wrong[0]}. Delete the damaged"
+            " files there, then run `rollbook mirror sync`"
+        )
+    out.print("Every file of the copy is intact.")
+    rollbook.mirror.check_sources()
+
+
+@mirror_app.command("restore")
+def mirror_restore(
+    into: Annotated[Path, typer.Option("--into", metavar="FOLDER", help="An empty folder, or a new one.")],
+) -> None:
+    """Restore the copy as a warehouse in a folder of its own. The present warehouse is not touched.
+
+    Can be interrupted and run again. `rollbook rebuild` then makes the tables.
+    """
+    from pipelines.mirror import restore as restore_copy
+
+    settings = _mirrored().settings
+    into = into.expanduser().absolute()
+    with progress() as show:
+        catalog = restore_copy(settings.lake, settings.institution, into, show)
+    out.print(f"Restored {count_of(len(catalog.days()), 'landed day')} into {safe(str(into))}. Now make the tables:\n")
+    out.print(f"  ROLLBOOK_WAREHOUSE={safe(str(into))} rollbook rebuild\n")
+
+
+def _mirrored() -> Rollbook:
+    rollbook = open_rollbook()
+    if not rollbook.mirror.wanted:
+        raise SettingError("ROLLBOOK_LAKE is not set: it says where the copy is, such as s3://bucket/rollbook")
+    return rollbook

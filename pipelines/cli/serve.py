@@ -1,7 +1,8 @@
-"""`rollbook serve`: runs Dagster's webserver behind the guard, and Dagster's daemon, until it is stopped.
+"""`rollbook serve` and `rollbook explore`, which run until they are stopped: the UI with the daemon, and the web app.
 
-It starts two processes itself instead of `dagster dev`, which ignores a service manager's stop signals when it runs in
-the background, and orphans its children when it is killed.
+`serve` runs Dagster's webserver behind the guard, and Dagster's daemon. It starts two processes itself instead of
+`dagster dev`, which ignores a service manager's stop signals when it runs in the background, and orphans its children
+when it is killed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,13 +22,16 @@ from typing import Annotated
 import typer
 
 from pipelines import settings
-from pipelines.cli.app import Panel, app, err, out
-from pipelines.errors import RollbookError
+from pipelines.cli.app import Panel, app, err, out, safe
+from pipelines.cli.demo import KEY, choose_warehouse, prepare
+from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.machine import listening
 from pipelines.settings import DEMO, ROOT
+from pipelines.store.published.versions import PUBLISHED
 from pipelines.text import count_of
 
 STOP_WITHIN = 20.0  # seconds
+LAST_QUERIES = 5  # seconds
 
 # Linux's prctl, which Python does not offer. On other systems a killed `serve` orphans its children.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -48,10 +53,9 @@ def serve(
     """Run the UI and the daemon that starts the nightly sync, until Ctrl-C or SIGTERM."""
     with ExitStack() as stack:
         if demo:
-            from pipelines.cli.demo import DAYS, KEY, prepare
             from pipelines.sandbox import Sandbox
 
-            prepare(stack.enter_context(Sandbox(api_key=KEY)).url, DAYS)
+            prepare(stack.enter_context(Sandbox(api_key=KEY)).url)
         names, runs = _what_is_served()
         from pipelines.dagster_internals import DAEMON_MODULE
 
@@ -156,3 +160,38 @@ def _wait(children: list[subprocess.Popen[bytes]]) -> None:
     finally:
         for child in children:  # both at once: each takes seconds to stop
             child.terminate()
+
+
+@app.command(rich_help_panel=Panel.READ)
+def explore(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 3001,
+    demo: Annotated[bool, typer.Option("--demo", help="Show the demo's school.")] = False,
+) -> None:
+    """Show the school, its classes and students in the browser, until Ctrl-C or SIGTERM. It only reads.
+
+    Listens on this machine only, and requires the token in the address that it prints.
+    """
+    if demo:
+        choose_warehouse()
+    published = settings.place().warehouse_path / PUBLISHED
+    if not published.exists():
+        raise NothingLandedError(f"{published} does not exist yet: run `rollbook sync` first")
+    show_app(port)
+
+
+def show_app(port: int) -> None:
+    """Serve the app until it is stopped."""
+    from pipelines.explore import server
+
+    with stopping_on_signals():
+        server.serve(
+            port, lambda address: out.print(f"Open {safe(address)} in a browser on this machine; Ctrl-C stops it.")
+        )
+    # A page's thread may be in the middle of a query, with a folder of its own: let it end and remove that. The
+    # interpreter would wait for a long query without limit, or crash below it.
+    until = time.monotonic() + LAST_QUERIES
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, until - time.monotonic()))
+    out.file.flush()
+    os._exit(0)

@@ -1,6 +1,6 @@
 """`rollbook explore`: a small web app on loopback over the published file, for people who do not write SQL.
 
-    server.py      serves it behind the guard of `door`, or opens a copy of the notebook to edit
+    server.py      serves it behind the guard of `door`
     notebook.py    the app itself, a marimo notebook: menu, controls and pages
     pages.py       the contents, texts and queries of each page; long queries are in `sql/`
     questions.py   reads the published file: rows, lists page by page, any table

@@ -40,7 +40,7 @@ def diff(rollbook: Rollbook) -> Diff:
     if not rollbook.recovery.is_current():
         raise BehindError(
             "The published file does not match the landings: a sync is running or was interrupted, or the file was lost"
-            " or changed. The next `rollbook sync` recovers it first; run `rollbook diff` after that"
+            " or changed. The next `rollbook sync` recovers it first; run this again after that"
         )
     with suppress(OSError):  # an account that may only read the warehouse can compare, too
         files.folder(rollbook.warehouse.build)

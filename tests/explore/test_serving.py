@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.explore.server import COPY, FOREIGN, WRONG_HOST, own_copy
+from pipelines.explore.server import FOREIGN, WRONG_HOST
 from tests.support.processes.commands import COMMAND
 from tests.support.processes.exploring import Explored, exploring
-from tests.support.tiers import daily
 from tests.support.warehouses.school import School
 
 pytestmark = pytest.mark.timeout(300)
@@ -65,14 +64,12 @@ def test_without_its_extra_it_says_what_to_install(fortnight: School, tmp_path: 
     path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
     said = "Error: `rollbook explore` needs the extra `explore`: pip install 'rollbook[explore]'\n"
     assert ended(fortnight.warehouse, PYTHONPATH=path) == (2, said)
-    assert ended(fortnight.warehouse, "--edit", PYTHONPATH=path) == (2, said)
 
 
-@pytest.mark.parametrize("arguments", daily([(), ("--edit",)]))
-def test_of_a_taken_port_it_says_how_to_choose_another(fortnight: School, arguments: tuple[str, ...]) -> None:
+def test_of_a_taken_port_it_says_how_to_choose_another(fortnight: School) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code, said = ended(fortnight.warehouse, "--port", str(port), *arguments)
+        code, said = ended(fortnight.warehouse, "--port", str(port))
     other = port + 1 if port < 65535 else port - 1
     assert (code, said) == (
         2,
@@ -127,11 +124,3 @@ def test_it_does_not_wait_long_for_a_page_that_is_still_at_work(fortnight: Schoo
     script = f"{script}; server.serve = {served}; app(['explore'])"
     env = {**os.environ, "ROLLBOOK_WAREHOUSE": str(fortnight.warehouse)}
     assert subprocess.run([sys.executable, "-c", script], env=env, timeout=60, check=False).returncode == 0
-
-
-def test_a_copy_to_edit_is_made_once_and_never_overwritten(tmp_path: Path) -> None:
-    copy = own_copy(tmp_path)
-    assert copy == tmp_path / COPY
-    assert "app = marimo.App(" in copy.read_text()
-    copy.write_text("mine")
-    assert own_copy(tmp_path).read_text() == "mine"

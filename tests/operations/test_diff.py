@@ -1,4 +1,4 @@
-"""`rollbook diff`: what a sync would do now, told before it is done, with nothing written anywhere."""
+"""`rollbook sync --dry-run`: what a sync would do now, told before it is done, with nothing written anywhere."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_the_command_exits_0_in_each_case(cli_house: House, night: Callable[[Hou
     begin(cli_house)
     night(cli_house)
     with time_machine.travel(cli_house.now):  # the command goes by the machine's clock
-        done = CliRunner().invoke(app, ["diff"])
+        done = CliRunner().invoke(app, ["sync", "--dry-run"])
     assert done.exit_code == 0
     assert says in done.stdout
     assert "Nothing was written." in done.stdout

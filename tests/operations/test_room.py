@@ -12,7 +12,8 @@ import time_machine
 from typer.testing import CliRunner
 
 from pipelines import machine, runs
-from pipelines.cli import app, job
+from pipelines.cli import app
+from pipelines.cli.run import run_job
 from pipelines.operations import capacity
 from pipelines.sandbox import Sandbox
 from pipelines.settings import load
@@ -67,7 +68,7 @@ def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatc
         sizes, made = [], []
         for days in (2, 1, 0):
             sandbox.day = now.date() - timedelta(days=days)
-            made.append(job.sync(sandbox.day))
+            made.append(run_job(sandbox.day))
             sizes.append(machine.size(home))
         assert sizes[2] - sizes[1] <= capacity.RUN_BYTES
         with dg.DagsterInstance.get() as instance:
@@ -80,7 +81,7 @@ def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatc
             assert [p for p in files if p.exists()] == []
         with dg.DagsterInstance.get() as instance:
             assert [r for run in made for r in instance.all_logs(run)] == []
-        assert job.sync(now.date())
+        assert run_job(now.date())
 
 
 # --- what a year comes to --------------------------------------------------------------------------------------------

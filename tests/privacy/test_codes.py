@@ -133,13 +133,12 @@ def test_status_says_of_which_version_the_file_is(house: House, monkeypatch: pyt
         assert result.exit_code == 0, result.output
         return next(shown for shown in result.output.splitlines() if shown.startswith("codes"))
 
-    assert "rollbook-pseudonymous.duckdb is missing or damaged: the next sync makes it" in line()
+    assert "does NOT match the published file, but is up to no day: the next sync makes it again" in line()
     house.night(1)
     assert line().endswith("rollbook-pseudonymous.duckdb matches the published file")
     with monkeypatch.context() as patch:
         patch.setattr("pipelines.privacy.pseudonymous.Pseudonymous.prepare", lambda *_: False)
         house.night(2)
-    assert "rollbook-pseudonymous.duckdb does NOT match the published file" in line()
-    assert "up to 2026-11-20" in line()
+    assert "does NOT match the published file, but is up to 2026-11-20: the next sync makes it again" in line()
     monkeypatch.setenv("ROLLBOOK_PSEUDONYMOUS", "0")
     assert "the next sync removes it" in line()

@@ -9,9 +9,9 @@ import typer
 
 from pipelines import files
 from pipelines.cli.app import err, out, safe
-from pipelines.cli.explore import show_app
 from pipelines.cli.fleet.institutions import fleet_app, fleet_registry, open_fleet
 from pipelines.cli.read import show_answer, write_export
+from pipelines.cli.serve import show_app
 from pipelines.errors import ArgumentError, NothingLandedError, RollbookError
 from pipelines.export import Format
 from pipelines.setting_types import engine_name
@@ -119,9 +119,6 @@ def export(
 @fleet_app.command()
 def explore(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 3001,
-    edit: Annotated[
-        bool, typer.Option("--edit", help="Edit your own copy of the app, a notebook in this folder.")
-    ] = False,
 ) -> None:
     """Show all institutions, and any table of fleet.duckdb, in the browser, until Ctrl-C or SIGTERM. It only reads.
 
@@ -132,7 +129,7 @@ def explore(
         raise ArgumentError("This is about all institutions: leave out --institution and ROLLBOOK_INSTITUTION")
     if not _file().exists():
         raise NothingLandedError(f"{_file()} does not exist yet: run `rollbook fleet build` first")
-    show_app(port, edit=edit)
+    show_app(port)
 
 
 @fleet_app.command()

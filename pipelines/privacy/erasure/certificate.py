@@ -36,8 +36,6 @@ TO_DO = (
     " mirror status` says whether it was. Old versions that the store keeps still hold the student: delete them.",
     "Copies taken elsewhere are yours to find: files written with `rollbook export --out`, exports that somebody moved"
     " or sent, Parquet and CSV that others took from snapshots/, other databases that read the published file.",
-    "The cache of marimo, `__marimo__/` beside a notebook by `rollbook explore --edit`, may hold the student: delete"
-    " that folder.",
     "Readers who opened the file before the erasure keep the old one until they close it: ask them to connect again.",
     "The disk may keep old blocks until they are overwritten: disk encryption or secure disposal covers that.",
     "The records service is not part of Rollbook: it may still list the student.",

@@ -135,7 +135,7 @@ class Erasure:
         if (hold := self.held(student)) is not None:
             raise ArgumentError(
                 f"This student has been under a legal hold since {hold.since:%Y-%m-%d} ({hold.reason}), so nothing was"
-                " erased. Once it is over, lift it with `rollbook hold-erasure STUDENT --lift`"
+                " erased. Once it is over, lift it with `rollbook erase STUDENT --lift`"
             )
 
     def hold(self, student: int, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""`rollbook erase` and `hold-erasure` as they are typed."""
+"""`rollbook erase` as it is typed."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def test_it_counts_refuses_asks_and_certifies(house: House) -> None:
     assert counted.exit_code == 0, counted.output
     assert "Would be erased" in counted.output
     assert house.query("SELECT COUNT(*) FROM students WHERE student_id = 7") == [(1,)]
-    assert typed(house, "hold-erasure", "7", "--reason", "court, case 3").exit_code == 0
+    assert typed(house, "erase", "7", "--hold", "--reason", "court, case 3").exit_code == 0
     refused = typed(house, "erase", "7", "--reason", "case 12", "--yes")
     assert isinstance(refused.exception, ArgumentError)
     assert "under a legal hold" in str(refused.exception)
-    assert typed(house, "hold-erasure", "7", "--lift").exit_code == 0
+    assert typed(house, "erase", "7", "--lift").exit_code == 0
     asked = typed(house, "erase", "7", "--reason", "case 12")
     assert isinstance(asked.exception, HeldError)
     assert "Will be erased" in asked.output
@@ -52,7 +52,9 @@ def test_it_counts_refuses_asks_and_certifies(house: House) -> None:
     assert "nothing to do" in str(again.exception)
 
 
-@pytest.mark.parametrize("arguments", [("erase", "7"), ("hold-erasure", "7"), ("erase", "7", "--reason", " ", "--yes")])
+@pytest.mark.parametrize(
+    "arguments", [("erase", "7"), ("erase", "7", "--hold"), ("erase", "7", "--reason", " ", "--yes")]
+)
 def test_a_reason_is_asked_for(house: House, arguments: tuple[str, ...]) -> None:
     done = typed(house, *arguments)
     assert isinstance(done.exception, ArgumentError)

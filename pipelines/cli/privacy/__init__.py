@@ -1,1 +1,0 @@
-"""The data-protection officer's commands."""
