@@ -26,14 +26,14 @@ from pipelines.cli.app import (
 from pipelines.cli.fleet.build import build_again
 from pipelines.errors import ArgumentError
 from pipelines.privacy import access as log
-from pipelines.privacy.erasure.certificate import LABELS
+from pipelines.privacy.erasure import LABELS
 from pipelines.records import MAX_ID
 from pipelines.settings import load, place
 from pipelines.store.published.fleet_file import FleetFile
 from pipelines.text import count_of
 
 if TYPE_CHECKING:
-    from pipelines.privacy.erasure.erasure import Holdings
+    from pipelines.privacy.erasure import Holdings
 
 codes = typer.Typer(
     help="Find the student behind a code of the pseudonymous file, or replace all codes.",
@@ -178,10 +178,10 @@ def erase(
             _show(found, "Would be erased")
             return
         certificate = erasures.erase(rollbook, student, reason=reason, confirm=confirm, home=home())
-    out.print(Markdown(certificate.text()))
+    out.print(Markdown(certificate.text))
     if certificate.counts.get("fleet"):
         build_again()
-    kept = certificate.path(rollbook.raw.memory.folder).relative_to(root)
+    kept = certificate.path.relative_to(root)
     out.print(f"[bold green]Erased.[/] The certificate is kept as {safe(str(kept))}.")
     if certificate.counts.get("recognised"):
         err.print(
@@ -216,7 +216,7 @@ def subject(
     including refused ones, and the known copies. Only its owner can read it. Check it before you hand it over: it names
     the student's teachers, and the accounts that exported records.
     """
-    from pipelines.privacy.subject_access.subject import check_out, gather, write
+    from pipelines.privacy.subject import check_out, gather, write
 
     warehouse, target = place().warehouse_path, target.expanduser()
     check_out(target, replace=replace)

@@ -15,7 +15,7 @@ import typer
 from pipelines import files
 from pipelines.cli.app import Panel, app, err, home, out, print_table, safe, table
 from pipelines.errors import ArgumentError
-from pipelines.export import EXPORTS, Format, check_target
+from pipelines.export import EXPORTS, Format, check_target, students_in
 from pipelines.privacy import access
 from pipelines.privacy.queries import without_values
 from pipelines.settings import ROOT, load, place
@@ -44,7 +44,7 @@ def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "s
     text = sys.stdin.read() if query == "-" else query
     with _noted_if_refused(root, kind, text):
         answer = run_query(file, text, most=rows)
-    students = access.students_in(answer.columns, answer.rows) if answer.is_plain else None
+    students = students_in(answer.columns, answer.rows) if answer.is_plain else None
     access.note(root, kind, students=students, what=without_values(text))
     print_table(table("", answer.columns, answer.rows))
     if answer.more:

@@ -19,7 +19,7 @@ import duckdb
 
 from pipelines import files
 from pipelines.errors import NothingLandedError, RollbookError
-from pipelines.export import Format
+from pipelines.export import Format, students_in
 from pipelines.export.formats import export
 from pipelines.privacy import access
 from pipelines.privacy.queries import without_values
@@ -169,8 +169,8 @@ class Book:
             answer = con.execute(query, values)
             columns, found = tuple(column[0] for column in answer.description or ()), answer.fetchall()
         if what:
-            students = access.students_in(columns, found)
-            if students is None and access.STUDENT_ID in values:
+            students = students_in(columns, found)
+            if students is None and "student_id" in values:
                 students = 1
             access.note(self.warehouse, "explore", students=students, what=what)
         return columns, found

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from math import isfinite
@@ -20,11 +20,10 @@ from typing import IO, Any
 
 import duckdb
 import pyarrow as pa
-from pyarrow import compute
 
 from pipelines import files
 from pipelines.errors import ArgumentError
-from pipelines.export import Format, check_target
+from pipelines.export import Format, Students, check_target
 from pipelines.export.query import is_plain_read, lock, open_published, query_of, refusals
 from pipelines.store.database import literal
 
@@ -81,37 +80,6 @@ def export(
     return count
 
 
-class Students:
-    """Counts the different students in batches of rows, by the first column named `student_id`.
-
-    Ids are unique within an institution only, so a column `institution` is part of the key.
-    """
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        named = [name.lower() for name in columns]
-        self._at, self._whose = (named.index(n) if n in named else None for n in ("student_id", "institution"))
-        self._ids: set[Any] = set()
-
-    def add(self, batch: Any) -> None:
-        """Add the students of a batch."""
-        if self._at is not None:
-            try:
-                ids = batch.column(self._at)
-                if self._whose is None:
-                    self._ids.update(compute.unique(ids).to_pylist())
-                else:
-                    whose = batch.column(self._whose).to_pylist()
-                    pairs = zip(whose, ids.to_pylist(), strict=True)
-                    self._ids.update((name, student) for name, student in pairs if student is not None)
-            except (pa.ArrowException, TypeError):  # a list of ids, say
-                self._at = None
-
-    @property
-    def count(self) -> int | None:
-        """The number of different students; None without a usable column."""
-        return None if self._at is None else len(self._ids - {None})
-
-
 def disarmed(value: object) -> object:
     """A CSV cell: what a spreadsheet program would run as a formula gets an apostrophe before it."""
     if not isinstance(value, str):
@@ -124,7 +92,7 @@ def _batches(reader: pa.RecordBatchReader, students: Students) -> Iterator[Any]:
     """The rows in batches, with their students counted. Raises ArgumentError when the query fails midway."""
     try:
         for batch in reader:
-            students.add(batch)
+            students.add(lambda at: batch.column(at).to_pylist())  # noqa: B023 - called at once
             yield batch
     except OSError as error:  # Arrow wraps DuckDB's errors in it
         raise ArgumentError(f"DuckDB refused the query: {error}") from None

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from pipelines.errors import ArgumentError, HeldError
 from pipelines.landing.manifest import Hold
-from pipelines.privacy.erasure.certificate import Certificate
-from pipelines.privacy.erasure.erasure import Holdings
+from pipelines.privacy.erasure import Certificate, Holdings
 from pipelines.records import as_id
 from pipelines.sync import Rollbook
 
@@ -43,7 +42,7 @@ def erase(rollbook: Rollbook, student: int, *, reason: str, confirm: Confirm, ho
         erasure.progress = rollbook.progress
         holdings = erasure.find(student)
         erasure.check_hold(student)
-        if erasure.is_erased(student) and not holdings.anything:
+        if student in erasure.memory.matcher() and not holdings.anything:
             raise ArgumentError("This student was erased before, and nothing holds them now: there is nothing to do")
         if not confirm(holdings):
             raise HeldError("Held: it was not confirmed. Nothing was changed", Hold(reason="", counts=()))

@@ -213,9 +213,9 @@ def _pseudonymous(rollbook: Rollbook, problems: list[str]) -> PseudonymousFile |
         return PseudonymousFile(
             is_wanted=file.wanted,
             is_current=file.is_current(),
-            newest_day=made.newest_day,
-            published_at=made.published_at.replace(tzinfo=UTC),
-            release_began_at=made.began_at.replace(tzinfo=UTC),
+            newest_day=made["newest_day"],
+            published_at=made["published_at"].replace(tzinfo=UTC),
+            release_began_at=made["began_at"].replace(tzinfo=UTC),
         )
     except RollbookError as error:
         problems.append(error.message)

@@ -2,10 +2,10 @@
 
 access.py        the access log: who read pupils' records, when, and of how many students
 queries.py       redacts the values in a query, for that log
-subject_access/  a subject access request: all that is held about one student
-erasure/         removes one student from everything
-codes.py         pseudonymization: the random code of each student; only the owner may read the table
-pseudonymous.py  rollbook-pseudonymous.duckdb: the published file without names
+subject.py       a subject access request: all that is held about one student
+erasure.py       removes one student from everything, with a journal that names nobody
+dagster_home.py  removes students' ids from Dagster's records, for an erasure
+pseudonymous.py  rollbook-pseudonymous.duckdb: the published file without names, and the random code of each student
 aggregates.py    figures that may leave the building; `aggregates.txt` explains them to who gets them
 processing.py    the record of processing, from the declarations and the settings; `processing.md` is its template
 """

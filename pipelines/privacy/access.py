@@ -15,14 +15,12 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Iterable, Sequence
+import pwd
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
-from getpass import getuser
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, NamedTuple
 
 import msgspec
 from filelock import FileLock, Timeout
@@ -38,7 +36,6 @@ _NAME = "access-%Y-%m.jsonl"
 # Seconds to wait for another process to write its line, which takes milliseconds.
 LOCK_SECONDS = 10.0
 
-STUDENT_ID, INSTITUTION = "student_id", "institution"
 # Linux: the user who logged in, even under `sudo`; this number when nobody did.
 _LOGIN_UID, _NOBODY = Path("/proc/self/loginuid"), 2**32 - 1
 
@@ -59,8 +56,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     rollbook: str = ""
 
 
-@dataclass(frozen=True)
-class Log:
+class Log(NamedTuple):
     """The log's entries, oldest first, and how many lines could not be read."""
 
     entries: list[Entry]
@@ -73,15 +69,16 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
     Raises MachineError when the log cannot be written, and BusyError when another process keeps it locked; the caller
     then shows nothing. An account that does not own the warehouse and may not write there gets a warning instead.
     """
-    user = _user()
+    # From the operating system: environment variables can be set to anything.
+    user, login = _name_of(os.geteuid()), _login()
     entry = Entry(
-        at=datetime.now(UTC), user=user, login=_login(user), kind=kind, students=students, what=what,
+        at=datetime.now(UTC), user=user, login="" if login == user else login, kind=kind, students=students, what=what,
         rollbook=__version__,
     )  # fmt: skip
     folder = root / PRIVATE
     path = folder / entry.at.strftime(_NAME)
     try:
-        _open_folder(folder)
+        files.folder(folder).chmod(files.PRIVATE_FOLDER)
         with FileLock(folder / LOCK, timeout=LOCK_SECONDS, mode=files.PRIVATE_FILE):
             _append(path, msgspec.json.encode(entry) + b"\n")
             _give_back(root, folder, folder / LOCK, path)
@@ -90,7 +87,9 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
             f"{path} is locked by another process, so this access could not be logged and was refused: run it again"
         ) from None
     except OSError as error:
-        if not _is_readers_right(root, error):
+        # Another account may read the published file, also from a disk that is read-only, and can log nothing.
+        denied = error.errno in (errno.EACCES, errno.EPERM) and root.stat().st_uid != os.geteuid()
+        if not denied and error.errno != errno.EROFS:
             raise MachineError(
                 f"{path} cannot be written ({error.strerror or type(error).__name__}), and unlogged access is"
                 f" refused: make room, or give {folder} back to the account that owns the warehouse"
@@ -121,21 +120,6 @@ def entries(root: Path, since: date | None = None) -> Log:
     return Log(sorted(found, key=lambda entry: entry.at), unreadable)
 
 
-def students_in(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int | None:
-    """Count the different students in the column `student_id`; None without that column.
-
-    Ids are unique within an institution only, so a column `institution` is part of the key.
-    """
-    named = [name.lower() for name in columns]
-    at, whose = (named.index(name) if name in named else None for name in (STUDENT_ID, INSTITUTION))
-    if at is None:
-        return None
-    try:
-        return len({(row[at], None if whose is None else row[whose]) for row in rows if row[at] is not None})
-    except TypeError:  # a list of ids, say
-        return None
-
-
 def keep_up(root: Path, keep_days: int, now: datetime) -> None:
     """Delete the files of months that ended more than `keep_days` ago.
 
@@ -152,40 +136,26 @@ def keep_up(root: Path, keep_days: int, now: datetime) -> None:
         )
 
 
-def _open_folder(folder: Path) -> None:
-    files.folder(folder)
-    if folder.stat().st_mode & 0o077:
-        folder.chmod(files.PRIVATE_FOLDER)
+def _append(path: Path, line: bytes) -> None:
+    """Append a line, on disk when this returns."""
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, files.PRIVATE_FILE)
+    try:
+        size = os.fstat(fd).st_size
+        if size and os.pread(fd, 1, size - 1) != b"\n":  # a full disk or a lost power supply cut the last line short
+            line = b"\n" + line
+        if os.write(fd, line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _give_back(root: Path, *made: Path) -> None:
     """Give files that root wrote to the warehouse's owner: otherwise only root could log from then on."""
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
+    if os.geteuid() == 0:
         owner = root.stat()
         for path in made:
-            if path.stat().st_uid != owner.st_uid:
-                os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
-
-
-def _append(path: Path, line: bytes) -> None:
-    """Append a line in one write; a partial write (full disk) is truncated again."""
-    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), files.PRIVATE_FILE)
-    try:
-        if os.fstat(fd).st_mode & 0o077:
-            os.fchmod(fd, files.PRIVATE_FILE)
-        size = os.fstat(fd).st_size
-        if size and os.pread(fd, 1, size - 1) != b"\n":  # power was lost in the middle of a line
-            line = b"\n" + line
-        try:
-            if os.write(fd, line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(fd)
-        except OSError:
-            with suppress(OSError):
-                os.ftruncate(fd, size)
-            raise
-    finally:
-        os.close(fd)
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _paths(folder: Path) -> list[Path]:
@@ -195,42 +165,21 @@ def _paths(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names) if name.startswith("access-") and name.endswith(".jsonl")]
 
 
-def _is_readers_right(root: Path, error: OSError) -> bool:
-    """Whether it is correct that the log cannot be written: it is another account's, or the disk is read-only."""
-    if error.errno == errno.EROFS:
-        return True
-    if error.errno not in (errno.EACCES, errno.EPERM) or not hasattr(os, "geteuid"):
-        return False
-    try:
-        return root.stat().st_uid != os.geteuid()
-    except OSError:
-        return False
-
-
 @cache
 def _warn(root: Path) -> None:  # once per process: the app runs a dozen queries per page
     log.warning("Only its owner can write the access log in %s: what this account reads is not logged", root / PRIVATE)
 
 
-def _user() -> str:
-    """The account of this process, from the operating system: environment variables can be set to anything."""
-    return _name_of(os.geteuid()) if hasattr(os, "geteuid") else getuser()
-
-
-def _login(user: str) -> str:
-    """The account that logged in, from the kernel's record or else from sudo; empty if it is `user`."""
-    who = ""
-    with suppress(OSError, ValueError):
-        uid = int(_LOGIN_UID.read_text(encoding="ascii"))
-        who = "" if uid == _NOBODY else _name_of(uid)
-    who = who or os.environ.get("SUDO_USER", "")[:64]
-    return "" if who == user else who
-
-
 def _name_of(uid: int) -> str:
     try:
-        import pwd  # not on Windows
-
         return pwd.getpwuid(uid).pw_name
-    except (ImportError, KeyError):  # a container may lack a name for the id
+    except KeyError:  # a container may lack a name for the id
         return str(uid)
+
+
+def _login() -> str:
+    """The account that logged in, from the kernel's record or else from sudo; empty if neither says."""
+    with suppress(OSError, ValueError):
+        if (uid := int(_LOGIN_UID.read_text(encoding="ascii"))) != _NOBODY:
+            return _name_of(uid)
+    return os.environ.get("SUDO_USER", "")[:64]

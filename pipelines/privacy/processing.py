@@ -12,7 +12,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pipelines import __version__, files
-from pipelines.privacy.access import STUDENT_ID
 from pipelines.settings import Settings
 from pipelines.store.published.versions import KEPT as VERSIONS_KEPT
 from pipelines.store.relations import KEPT, OBSERVED
@@ -53,13 +52,13 @@ def _about(table: Table | Relation, column: Column) -> str:
     if column.personal:
         return "identifies"
     if isinstance(table, Table):
-        of_student = table.parent_key == STUDENT_ID
+        of_student = table.parent_key == "student_id"
         # In an object with a name, such as the teacher, the other fields are about that person.
         persons = {c.path[:-1] for c in table.columns if c.personal} - {()}
         of_person = column.path[:-1] in persons
     else:
         names = {c.name for c in table.columns}
-        of_student, of_person = STUDENT_ID in names or {"id", "set_name"} <= names, False
+        of_student, of_person = "student_id" in names or {"id", "set_name"} <= names, False
     return "about a student" if of_student else "about a person" if of_person else ""
 
 

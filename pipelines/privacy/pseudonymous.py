@@ -1,29 +1,34 @@
 """`rollbook-pseudonymous.duckdb`: the published file for readers who need no names (G12).
 
 It has the same tables, views and macros. Personal columns exist but are always NULL, each student has a code instead of
-the id (`codes`), and nothing shows that a personal value changed: versions that differ in nothing else are merged. Left
+the id, and nothing shows that a personal value changed: versions that differ in nothing else are merged. Left
 out are raw records (rejects, undeclared fields, bodies) and the lake, which has names.
 
 It is always written into an empty file, never by deleting from a copy: deleted data would stay in DuckDB's free pages.
 That file is then copied by a process that never saw a name (`store.published.clean_copy`).
 Students' rows are ordered by code, not in their original order.
+
+A student's code is drawn once and never changes, even after the student has left. It is random, not derived from the
+id, so only `private/codes.json` maps a code to a student. A release is one set of codes; `rollbook codes rotate` starts
+a new release, after which the earlier codes map to nobody.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import date, datetime
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import duckdb
+import msgspec
 import pyarrow as pa
 
-from pipelines import machine
+from pipelines import files, machine
 from pipelines.errors import DamagedError, RollbookError
-from pipelines.privacy.codes import Codes, Release, begin
 from pipelines.store import schema
 from pipelines.store.database import connect, each, literal, transaction
 from pipelines.store.published.clean_copy import clean, remove
@@ -42,14 +47,60 @@ sql = statements("pipelines.privacy")
 log = logging.getLogger(__name__)
 
 
-class MadeFrom(NamedTuple):
-    """The origin of a pseudonymous file: see `views.pseudonymous.RELEASE`. Times are naive UTC."""
+FOLDER, FILE = "private", "codes.json"
+# Fifteen digits: spreadsheet programs keep no more, and every language's floating point numbers (2^53) hold them.
+LEAST, MOST = 10**14, 10**15
 
-    version: str
-    published_at: datetime
-    newest_day: date | None
-    release: str
+
+class Release(msgspec.Struct, frozen=True, kw_only=True):
+    """One set of codes: its random name, its first use (UTC), and each student's code by id."""
+
+    name: str
     began_at: datetime
+    codes: dict[int, int]
+
+    def covering(self, students: Iterable[int]) -> Release:
+        """The release with codes for these students added. No code equals any student's id."""
+        missing = [student for student in dict.fromkeys(students) if student not in self.codes]
+        taken = {*self.codes, *self.codes.values(), *missing}
+        drawn: dict[int, None] = {}
+        while len(drawn) < len(missing):
+            if (code := LEAST + secrets.randbelow(MOST - LEAST)) not in taken:
+                drawn[code] = None
+        return msgspec.structs.replace(self, codes=self.codes | dict(zip(missing, drawn, strict=True)))
+
+
+class Codes:
+    """The table of codes of one warehouse. Only a writer changes it."""
+
+    def __init__(self, root: Path) -> None:
+        self.path = root / FOLDER / FILE
+
+    def load(self) -> Release | None:
+        """The release in use; None before the first. Raises DamagedError for a damaged file."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=Release)
+        except FileNotFoundError:
+            return None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise self.damaged("cannot be read") from None
+
+    def save(self, release: Release) -> None:
+        """Use this release from now on. It replaces the file's content."""
+        files.folder(self.path.parent).chmod(files.PRIVATE_FOLDER)
+        files.write(self.path, msgspec.json.encode(release))
+
+    def damaged(self, how: str) -> DamagedError:
+        """The error for a table of codes that cannot be used."""
+        return DamagedError(
+            f"{FOLDER}/{FILE}, which says whom each code stands for, {how}. Put it back from a backup, or begin a new"
+            " release with `rollbook codes rotate`: every student then gets another code"
+        )
+
+
+def begin(at: datetime) -> Release:
+    """A new, empty release."""
+    return Release(name=secrets.token_hex(16), began_at=at, codes={})
 
 
 class Pseudonymous:
@@ -64,50 +115,45 @@ class Pseudonymous:
 
     # -- each night -----------------------------------------------------------------------------------------------
 
-    def prepare(self, named: Path, at: datetime) -> bool:
-        """Make the next file from one that is about to be published; returns whether there is one to `show`.
+    def prepare(self, named: Path, at: datetime) -> None:
+        """Make the next file from one that is about to be published, to `show` it afterwards.
 
         A failure does not stop the night: it is logged as a warning, and readers keep the older file.
         """
         self.drop_next()
-        if not self.wanted:
-            return False
-        with self._warning():
-            self.make(named, at)
-        return self.next.exists()
+        if self.wanted:
+            with self._warning():
+                self.make(named, at)
 
     def show(self) -> None:
-        """Point readers to the prepared file.
+        """Point readers to the next file, if there is one.
 
         The previous one stays until the next writer, for readers that are just opening it; `drop_older` does not wait.
         """
         with self._warning():
-            self._show()
+            if self.next.exists():
+                self.versions.retire(leaving=0)
+                self.versions.show(self.versions.add(self.next))
 
     def keep_up(self, at: datetime) -> None:
-        """Make the file again if it is outdated or has other codes; remove it if none is wanted.
+        """Make the file again if it is outdated or has other codes. If none is wanted, remove it: it would become
+        outdated and keep erased students. The codes are kept.
 
         This repairs what a killed writer, a restored file or a changed setting left.
         """
         self.drop_older()
         if not self.wanted:
-            self.remove()
+            self.drop_next()
+            if self.versions.link.is_symlink() or self.versions.link.exists() or self.versions.folder.exists():
+                self.versions.clear()
+                log.warning("%s was removed: ROLLBOOK_PSEUDONYMOUS is not set. The codes are kept", PSEUDONYMOUS)
         elif self.warehouse.published.is_file():
             with self._warning():
                 self.versions.prepare()  # the mode may have changed
                 if not self.is_current():
-                    was_there = self.versions.link.exists()
                     self.make(self.warehouse.published, at)
-                    self._show()
-                    if was_there:
-                        log.warning("%s did not match the published file; it was made again", PSEUDONYMOUS)
-
-    def remove(self) -> None:
-        """Remove the file: otherwise it would become outdated and keep erased students. The codes are kept."""
-        self.drop_next()
-        if self.versions.link.is_symlink() or self.versions.link.exists() or self.versions.folder.exists():
-            self.versions.clear()
-            log.warning("%s was removed: ROLLBOOK_PSEUDONYMOUS is not set. The codes are kept", PSEUDONYMOUS)
+                    self.show()
+                    log.warning("%s did not match the published file; it was made again", PSEUDONYMOUS)
 
     def rotate(self, at: datetime) -> int:
         """Begin a new release of codes, and make the file again with it, if wanted; returns the number of codes.
@@ -115,27 +161,36 @@ class Pseudonymous:
         The fleet's file with the previous codes is removed; its next build makes it again. Raises RollbookError, such
         as BusyError when a running build does not end; the previous release is then still used everywhere.
         """
-        if self.warehouse.fleet is None:
-            return self._rotate(at)
-        file = FleetFile(self.warehouse.fleet, pseudonymous=True)
-        with file.building(timeout=WAIT_FOR_BUILD):
-            count = self._rotate(at)
-            file.sweep()
-            file.clear()
-        return count
+        fleet = FleetFile(self.warehouse.fleet, pseudonymous=True) if self.warehouse.fleet else None
+        with fleet.building(timeout=WAIT_FOR_BUILD) if fleet else nullcontext():
+            release = begin(at)
+            if self.wanted and self.warehouse.published.is_file():
+                release = self.make(self.warehouse.published, at, release)
+                self.show()
+                self.drop_older()
+            else:
+                self.codes.save(release)
+            if fleet is not None:
+                fleet.sweep()
+                fleet.clear()
+        return len(release.codes)
 
-    def _rotate(self, at: datetime) -> int:
-        if self.wanted and self.warehouse.published.is_file():
-            self.make(self.warehouse.published, at, begin(at))
-            self._show()
+    def erased(self, gone: Callable[[int], bool]) -> int:
+        """Remove the codes of erased students, and the files that hold them; returns the number of codes."""
+        release, forgotten = self.codes.load(), 0
+        if release is not None:
+            left = {student: code for student, code in release.codes.items() if not gone(student)}
+            forgotten = len(release.codes) - len(left)
+            if forgotten:
+                self.codes.save(msgspec.structs.replace(release, codes=left))
+        if self.is_current():
             self.drop_older()
-        else:
-            self.codes.save(begin(at))
-        release = self.codes.load()
-        return len(release.codes) if release else 0
+        else:  # not made again, so it holds the student; the next writer makes it if it is wanted
+            self.versions.clear()
+        return forgotten
 
     def drop_older(self) -> None:
-        """Remove the files before the current one. An erasure calls this after the publish."""
+        """Remove the files before the current one."""
         self.versions.retire(leaving=0)
 
     def drop_next(self) -> None:
@@ -159,18 +214,19 @@ class Pseudonymous:
 
     # -- its origin ------------------------------------------------------------------------------------------------
 
-    def made_from(self) -> MadeFrom | None:
-        """The origin of the file; None if there is no file. Raises DamagedError if it cannot be read."""
+    def made_from(self) -> dict[str, Any] | None:
+        """The origin of the file (see `views.pseudonymous.RELEASE`); times are naive UTC. None if there is no file.
+
+        Raises DamagedError if it cannot be read.
+        """
         if not self.versions.link.is_file():
             return None
         try:
             with connect(self.versions.link, scratch=self.warehouse.scratch, read_only=True) as con:
-                row = con.execute("SELECT * FROM ops.release").fetchone()
-        except (DamagedError, duckdb.Error):
-            row = None
-        if row is None:
-            raise DamagedError(f"{PSEUDONYMOUS} cannot be read: run `rollbook sync`, which makes it again")
-        return MadeFrom(*row)
+                ((*row,),) = con.execute("SELECT * FROM ops.release").fetchall()
+        except (DamagedError, duckdb.Error, ValueError):
+            raise DamagedError(f"{PSEUDONYMOUS} cannot be read: run `rollbook sync`, which makes it again") from None
+        return dict(zip((column.name for column in contents.RELEASE.columns), row, strict=True))
 
     def is_current(self) -> bool:
         """Whether the file was made from the published version, with the current release of codes.
@@ -182,38 +238,37 @@ class Pseudonymous:
         except DamagedError:
             return False
         release = self.codes.load()
-        return (
-            made is not None
-            and made.version == self.warehouse.version()
-            and release is not None
-            and made.release == release.name
-        )
+        if made is None or release is None:
+            return False
+        return bool(made["version"] == self.warehouse.version() and made["release"] == release.name)
 
     def describe(self, student: int) -> str:
-        """A student's latest name in the published file, or why there is none. Raises DamagedError."""
-        if not self.warehouse.published.is_file():
-            return "there is no published file to look up the name in"
-        with connect(self.warehouse.published, scratch=self.warehouse.scratch, read_only=True) as con:
-            query = "SELECT name, valid_to FROM history.students WHERE student_id = $1 ORDER BY valid_from DESC LIMIT 1"
-            row = con.execute(query, [student]).fetchone()
+        """A student's latest name in the published file, or that there is none. Raises DamagedError."""
+        row = None
+        if self.warehouse.published.is_file():
+            with connect(self.warehouse.published, scratch=self.warehouse.scratch, read_only=True) as con:
+                of = "FROM history.students WHERE student_id = $1 ORDER BY valid_from DESC LIMIT 1"
+                row = con.execute(f"SELECT name, valid_to {of}", [student]).fetchone()
         if row is None:
-            return "the published file does not name this student"
+            return "no published file names this student"
         return str(row[0]) if row[1] is None else f"{row[0]}, who is no longer listed"
 
     # -- making it -------------------------------------------------------------------------------------------------
 
-    def make(self, named: Path, at: datetime, release: Release | None = None) -> None:
-        """Make the next file from a published file or its successor. Raises RollbookError.
+    def make(self, named: Path, at: datetime, release: Release | None = None) -> Release:
+        """Make the next file from a published file or its successor; returns the codes in it. Raises RollbookError.
 
         The codes are saved after the file is complete and before it is shown: every code ever shown can be looked up.
         """
         self.drop_next()
         self.versions.prepare()
-        release = release or self._release(at)
+        release = release or self.codes.load()
+        if release is None and self.versions.newest() is not None:
+            raise self.codes.damaged("is gone")
         with connect(self.next, scratch=self.warehouse.scratch) as con:
             con.execute(f"ATTACH {literal(named)} AS named (READ_ONLY)")
             con.execute("ATTACH ':memory:' AS private")
-            release = release.covering(_students(con))
+            release = (release or begin(at)).covering(_students(con))
             _fill_codes(con, release)
             with transaction(con):
                 schema.ensure(con)
@@ -241,19 +296,7 @@ class Pseudonymous:
             con.execute("CHECKPOINT")
         clean(self.next, self.warehouse.scratch)
         self.codes.save(release)
-
-    def _show(self) -> None:
-        """Point readers to the next file, if there is one."""
-        if self.next.exists():
-            self.versions.retire(leaving=0)
-            self.versions.show(self.versions.add(self.next))
-
-    def _release(self, at: datetime) -> Release:
-        """The release in use, or a first one. Raises DamagedError when the table of codes was lost."""
-        release = self.codes.load()
-        if release is None and self.versions.newest() is not None:
-            raise self.codes.damaged("is gone")
-        return release or begin(at)
+        return release
 
 
 def _students(con: duckdb.DuckDBPyConnection) -> list[int]:

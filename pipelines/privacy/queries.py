@@ -20,9 +20,6 @@ MOST = 2_000
 
 _WORD = re.compile(r"[A-Za-z_]+")
 _PUNCTUATION = re.compile(r"[^\w\s\"'`]+")
-# `IN (1, 2, 3)`: the log has the number of students anyway.
-_LIST = re.compile(r"IN ?\(\?(?:, \?)+\)", re.IGNORECASE)
-_TIGHT = ((re.compile(r" ([,;).\]}]|::)"), r"\1"), (re.compile(r"([(.\[{$]|::) "), r"\1"))
 
 
 def without_values(query: str) -> str:
@@ -32,25 +29,20 @@ def without_values(query: str) -> str:
         tokens = duckdb.tokenize(query)
     except (duckdb.Error, TypeError, UnicodeError):
         return ""
-    text, line, is_function = query.encode(), "", False
+    text, line = query.encode(), ""
     for (start, kind), (end, _) in pairwise([*tokens, (len(text), duckdb.token_type.comment)]):
-        if kind is not duckdb.token_type.comment:
-            shown = _shown(text[start:end].decode(errors="replace").strip(), kind)
-            line += shown if is_function and shown.startswith("(") else f" {shown}"
-            is_function = shown.lower() in _declared_names()
-    for pattern, tight in _TIGHT:
-        line = pattern.sub(tight, line)
-    line = _LIST.sub("IN (?, ...)", line.strip())
+        token = text[start:end].decode(errors="replace")
+        shown = " " if kind is duckdb.token_type.comment else _shown(token.strip(), kind)
+        line += f"{shown} " if token[-1:].isspace() else shown
+    line = " ".join(line.split())
     return line if len(line) <= MOST else f"{line[:MOST]}..."
 
 
 def _shown(token: str, kind: duckdb.token_type) -> str:
-    if _PUNCTUATION.fullmatch(token):  # DuckDB tokenizes the dot in `s.name` as a number
-        return token
-    if kind is duckdb.token_type.keyword and _WORD.fullmatch(token):
-        return token
-    is_declared = kind is duckdb.token_type.identifier and token.strip('"').lower() in _declared_names()
-    return token if is_declared else "?"
+    """The token itself if no value can be in it; DuckDB takes the dot in `s.name` for a number."""
+    is_keyword = kind is duckdb.token_type.keyword and _WORD.fullmatch(token)
+    is_name = kind is duckdb.token_type.identifier and token.strip('"').lower() in _declared_names()
+    return token if is_keyword or is_name or _PUNCTUATION.fullmatch(token) else "?"
 
 
 @cache

@@ -60,10 +60,9 @@ class Publisher:
             found = checks.examine(con, lake, days, merged_since)
             if broken := [sentence for sentences in found.values() for sentence in sentences]:
                 raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
-        prepared = self.pseudonymous.prepare(warehouse.next, self.clock())
+        self.pseudonymous.prepare(warehouse.next, self.clock())
         warehouse.swap()
-        if prepared:  # prepared before the first swap, so that the two swaps are only a moment apart
-            self.pseudonymous.show()
+        self.pseudonymous.show()  # prepared before the first swap, so that the two swaps are only a moment apart
         if shown_from is not None:
             warehouse.expire_rejects(shown_from)
         return self.write_report()

@@ -32,8 +32,7 @@ from pipelines.ingest import Flattened
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
 from pipelines.mirror import Mirror
-from pipelines.privacy.erasure.certificate import Certificate
-from pipelines.privacy.erasure.erasure import Erasure
+from pipelines.privacy.erasure import Certificate, Erasure
 from pipelines.report import Report
 from pipelines.settings import Details, Settings
 from pipelines.source.claims import why_refused

@@ -152,7 +152,7 @@ def killed(*_: Any, **__: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "step", ["pipelines.privacy.codes.Codes.save", "pipelines.store.published.versions.Versions.retire"]
+    "step", ["pipelines.privacy.pseudonymous.Codes.save", "pipelines.store.published.versions.Versions.retire"]
 )
 def test_a_kill_at_another_step_is_repaired_too(house: House, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     house.night(1)

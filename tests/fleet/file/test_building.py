@@ -160,7 +160,7 @@ def test_an_erased_student_is_in_no_file_of_the_fleet_and_nobody_else_is_missing
         assert len(canary.found(district.warehouse / "published")) == 2, "both versions of the fleet's file"
         certificate = erase(house)
         assert certificate.counts["fleet"] == 2
-        assert "versions of fleet.duckdb" in certificate.text()
+        assert "versions of fleet.duckdb" in certificate.text
         assert canary.found(district.warehouse) == {}
         assert not (district.warehouse / "fleet.duckdb").exists()
         district.build()

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from pipelines import settings
 from pipelines.cli import app
-from pipelines.privacy.codes import Codes
+from pipelines.privacy.pseudonymous import Codes
 from tests.support import reading
 from tests.support.processes import canary, machines
 from tests.support.records import within

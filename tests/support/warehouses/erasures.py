@@ -8,7 +8,7 @@ import duckdb
 
 from pipelines.operations import discard as discards
 from pipelines.operations import erase as erasing
-from pipelines.privacy.erasure.certificate import Certificate
+from pipelines.privacy.erasure import Certificate
 from pipelines.sync import always
 from tests.support.nights import House, night
 from tests.support.processes import canary

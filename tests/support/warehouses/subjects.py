@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipelines.privacy.subject_access.subject import Section, Subject
+from pipelines.privacy.subject import Section, Subject
 from tests.support.records import Record, entry, student
 
 ME = 4711
@@ -36,5 +36,5 @@ def section(found: Subject, name: str) -> Section:
 
 def column(found: Subject, name: str, *wanted: str) -> list[tuple[Any, ...]]:
     of = section(found, name)
-    at = [[c.name for c in of.columns].index(w) for w in wanted]
+    at = [[c["name"] for c in of.columns].index(w) for w in wanted]
     return [tuple(row[n] for n in at) for row in of.rows]

@@ -8,24 +8,25 @@ import json
 import re
 import stat
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
-from pipelines.errors import HeldError
+from pipelines.errors import ArgumentError, DamagedError, HeldError
 from pipelines.operations.discard import discard
 from pipelines.privacy import access
-from pipelines.privacy.subject_access.excerpts import LEFT_OUT
-from pipelines.privacy.subject_access.subject import Subject, gather, write
+from pipelines.privacy.pseudonymous import Codes, begin
+from pipelines.privacy.subject import LEFT_OUT, Subject, contents, gather, write
 from pipelines.store.relations import KEPT, OBSERVED
 from pipelines.tables import TABLES
 from pipelines.views import catalog
 from tests.support.nights import House, new_house, night
 from tests.support.processes.commands import run_at
-from tests.support.records import MISSING, classes, school_class, student
-from tests.support.warehouses.subjects import EVIL, ME, OTHERS, column, me, neighbour
+from tests.support.records import MISSING, Records, classes, student
+from tests.support.warehouses.subjects import EVIL, ME, OTHERS, column, me, neighbour, section
 from tests.support.wire import faults
 
 pytestmark = pytest.mark.timeout(400)  # ten whole syncs, once for all tests
@@ -35,12 +36,6 @@ for _ in range(70):
     DEEP = [DEEP]
 
 
-TELLTALE = neighbour(3, friends=[{"student_id": ME, "nickname": "BEST FRIEND"}, {"student_id": 1, "is": "NEIGHBOUR"}])
-ROSTER = [
-    {"student_id": ME, "seat": "MY SEAT"},
-    {"student_id": 1, "seat": "NEIGHBOUR"},
-    {"id": 2, "seat": "by no name"},
-]
 MATES = me(
     classmates=[OTHERS[0], {"id": ME, "email": "my own"}, {"id": 7, "name": "A course"}],
     best_friend={"student_id": 1, "name": "NEIGHBOUR"},
@@ -51,9 +46,9 @@ MATES = me(
 def house() -> Iterator[House]:
     with new_house() as made:
         service = made.service
-        service.details = {i: {"student_id": i, "seen": "MY DETAIL" if i == ME else "NEIGHBOUR"} for i in (ME, 1, 3)}
+        service.details = {i: {"student_id": i, "seen": "MY DETAIL" if i == ME else "NEIGHBOUR"} for i in (ME, 1)}
         made.night(1, [*OTHERS[:10], student(ME, name="First Name"), *OTHERS[10:]], classes(2), details="all")
-        made.night(2, [*OTHERS, MATES, TELLTALE], [school_class(501, roster=ROSTER), school_class(502)])
+        made.night(2, [*OTHERS, MATES])
         # Night 3 was not landed. Night 4 is unproven, in three walks.
         service.on(faults.moved_total(1), path="students", page=1, times=None)
         made.night(4, [*OTHERS, me()], classes(2))
@@ -122,31 +117,27 @@ def test_no_table_names_students_by_a_column_that_is_not_looked_at() -> None:
 
 
 def test_it_holds_the_students_own_records_of_every_landing(found: Subject) -> None:
-    got = column(found, "raw.records", "snapshot_date", "landing_is", "set_name", "kind", "walk", "where")
+    got = column(found, "raw.records", "snapshot_date", "landing_is", "set_name", "kind", "walk")
+    assert got.pop(1) == (night(1), "synced", "details", "detail", 1)
     assert got == [
-        (night(1), "synced", "students", "walk", 1, ""),
-        (night(1), "synced", "details", "detail", 1, ""),
-        (night(2), "synced", "students", "walk", 1, ""),
-        (night(2), "synced", "students", "walk", 1, "part of a record of students"),
-        (night(2), "synced", "classes", "walk", 1, "part of a record of classes"),
-        *[(night(4), "unproven", "students", "walk", n, "") for n in (1, 2, 3)],
-        (night(5), "synced", "students", "walk", 1, ""),
-        *[(night(6), "unproven", "students", "walk", n, "") for n in (1, 2, 3)],
-        (night(7), "synced", "students", "search", 1, ""),
-        (night(9), "synced", "students", "walk", 1, ""),
-        (night(10), "held", "students", "walk", 1, ""),
-        (night(11), "discarded", "students", "walk", 1, ""),
+        (night(1), "synced", "students", "walk", 1),
+        (night(2), "synced", "students", "walk", 1),
+        *[(night(4), "unproven", "students", "walk", n) for n in (1, 2, 3)],
+        (night(5), "synced", "students", "walk", 1),
+        *[(night(6), "unproven", "students", "walk", n) for n in (1, 2, 3)],
+        (night(7), "synced", "students", "search", 1),
+        (night(9), "synced", "students", "walk", 1),
+        (night(10), "held", "students", "walk", 1),
+        (night(11), "discarded", "students", "walk", 1),
     ]
     records = [json.loads(text) for (text,) in column(found, "raw.records", "record")]
     assert records[0] == student(ME, name="First Name")
-    assert records[1] == {"student_id": ME, "seen": "MY DETAIL"}
+    assert records[1]["data"] == {"student_id": ME, "seen": "MY DETAIL"}
     assert records[2] == MATES | {
         "classmates": [LEFT_OUT, {"id": ME, "email": "my own"}, {"id": 7, "name": "A course"}],
         "best_friend": LEFT_OUT,
     }
-    assert records[3] == {"student_id": ME, "nickname": "BEST FRIEND"}
-    assert records[4] == {"student_id": ME, "seat": "MY SEAT"}
-    assert records[8] == me(email=MISSING, name="Refused Once")
+    assert records[6] == me(email=MISSING, name="Refused Once")
     assert [r["name"] for r in records[-2:]] == ["Held Name", "Discarded Name"]
     assert column(found, "raw.refused", "snapshot_date", "reason") == [
         (night(5), "object missing required field email"),
@@ -214,3 +205,88 @@ def test_the_command_writes_a_private_file_once_and_logs_it(house: House, tmp_pa
         assert (refused.returncode, refused.stdout) == (2, "")
         assert said in " ".join(refused.stderr.split())
     assert list(tmp_path.iterdir()) == [out]
+
+
+# --- odd places --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh() -> Iterator[House]:
+    with new_house([me(), neighbour(1)], classes(1)) as made:
+        yield made
+
+
+def test_exports_are_named_as_files_that_may_hold_the_student(fresh: House) -> None:
+    fresh.sync()
+    folder = fresh.warehouse / "exports"
+    folder.mkdir()
+    done = run_at(
+        fresh.warehouse, "export", f"FROM students WHERE student_id <> {ME}", "--out", str(folder / "others.csv")
+    )
+    assert done.returncode == 0, done.stderr
+    (fresh.warehouse / "rollbook-pseudonymous.duckdb").write_bytes(b"")
+    got = gather(fresh.warehouse, ME)
+    version = fresh.published.resolve().relative_to(fresh.warehouse)
+    assert column(got, "copies.files", "file") == [
+        ("exports/others.csv",),
+        (str(version),),
+        ("rollbook-pseudonymous.duckdb",),
+    ]
+    assert column(got, "copies.exports", "kind", "students", "question") == [
+        ("export", 1, "FROM students WHERE student_id <> ?")
+    ]
+
+
+def test_the_students_code_is_in_it_and_nobody_elses(tmp_path: Path) -> None:
+    codes = Codes(tmp_path)
+    release = begin(datetime(2026, 11, 20, tzinfo=UTC)).covering([1, ME])
+    codes.save(release)
+    assert section(gather(tmp_path, ME), "private.code").rows == [(release.codes[ME],)]
+    codes.path.write_bytes(b"{")
+    with pytest.raises(DamagedError, match=r"codes\.json.* cannot be read\. Put it back from a backup"):
+        gather(tmp_path, ME)
+
+
+def test_before_anything_is_published_the_landings_answer_and_a_damaged_one_is_not_passed_over(fresh: House) -> None:
+    fresh.sync()
+    fresh.lose_published()
+    got = gather(fresh.warehouse, ME)
+    assert [s.name for s in got.sections if s.rows] == ["raw.records"]
+    assert got.remarks[0] == "Nothing is published yet, so this holds only what was landed."
+    with pytest.raises(ArgumentError, match="Nothing is held about a student 7"):
+        gather(fresh.warehouse, 7)
+    (bodies,) = fresh.warehouse.rglob("bodies.zst")
+    content = bytearray(bodies.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    bodies.write_bytes(content)
+    with pytest.raises(DamagedError, match="Restore raw/"):
+        gather(fresh.warehouse, ME)
+
+
+@pytest.mark.slow
+def test_a_record_that_no_decoder_reads_is_found_by_its_id(fresh: House) -> None:
+    """Half an emoji in the name, or bytes that are not UTF-8."""
+    for number, odd in ((1, rb"half \ud83d"), (2, b"odd \xff\xfe"), (3, b"fine")):
+        fresh.service.on(faults.rewritten({b"ODD NAME": odd}), path="students", times=None)
+        records: Records = [me(name="ODD NAME"), *OTHERS]
+        fresh.night(number, records, over={"hold_changed_percent": 100})
+        fresh.service.mend()
+    got = gather(fresh.warehouse, ME)
+    texts = dict(column(got, "raw.records", "snapshot_date", "record"))
+    assert r'"name":"half \ufffd"' in texts[night(1)]
+    assert '"name":"odd \ufffd\ufffd"' in texts[night(2)]
+    assert len(column(got, "raw.refused", "reason")) == 2
+    assert "NEIGHBOUR" not in "".join(content for _, content in contents(got))
+
+
+@pytest.mark.slow
+def test_another_pupils_answer_to_a_request_for_this_one_is_left_out(fresh: House) -> None:
+    fresh.service.details = {
+        ME: {"student_id": 1, "name": "NEIGHBOUR"},
+    }
+    fresh.sync(details="all")
+    got = gather(fresh.warehouse, ME)
+    assert column(got, "main.student_details", "payload") == [(f'"{LEFT_OUT}"',)]
+    (detail,) = [json.loads(text) for kind, text in column(got, "raw.records", "kind", "record") if kind == "detail"]
+    assert detail["data"] == LEFT_OUT
+    assert "NEIGHBOUR" not in "".join(content for _, content in contents(got))

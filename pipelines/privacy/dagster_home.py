@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def take_out(home: Path, gone: Gone) -> tuple[int, int]:
             if path.name.endswith(".db"):
                 changed += _of_database(path, gone)
             elif path.suffix in (".err", ".out", ".log") or "compute_logs" in path.parts:
-                changed += _of_log(path, gone)
+                changed += take_out_of_text(path, gone)
         except (OSError, sqlite3.Error):
             locked += 1
     return changed, locked
@@ -51,39 +51,31 @@ def cleaned(text: str, gone: Gone) -> str:
     return _TOLD.sub(left, text)
 
 
-def _of_log(path: Path, gone: Gone) -> int:
-    text = path.read_bytes().decode(errors="surrogateescape")
+def take_out_of_text(path: Path, gone: Gone) -> int:
+    """Remove students from a text file, if it is there; returns 1 if it was changed."""
+    text = path.read_bytes().decode(errors="surrogateescape") if path.is_file() else ""
     left = cleaned(text, gone)
-    if left == text:
-        return 0
-    files.write(path, left.encode(errors="surrogateescape"))
-    return 1
+    if left != text:
+        files.write(path, left.encode(errors="surrogateescape"))
+    return left != text
 
 
 def _of_database(path: Path, gone: Gone) -> int:
     with closing(sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None)) as con:
         con.execute("PRAGMA secure_delete = ON")
-        changes = list(_changes(con, gone))
-        if not changes:
-            return 0
-        con.execute("BEGIN IMMEDIATE")
-        for table, column, rowid, text in changes:
-            con.execute(f'UPDATE "{table}" SET "{column}" = ? WHERE rowid = ?', (text, rowid))
-        con.execute("COMMIT")
-        # Old values may remain in free pages and in the write-ahead log.
-        con.execute("VACUUM")
-        with suppress(sqlite3.Error):
-            con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return len(changes)
-
-
-def _changes(con: sqlite3.Connection, gone: Gone) -> Iterator[tuple[str, str, int, str]]:
-    columns = con.execute(
-        "SELECT t.name, c.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c"
-        " WHERE t.type = 'table' AND c.type NOT LIKE '%INT%'"
-    )
-    for table, column in columns.fetchall():
-        query = f"""SELECT rowid, "{column}" FROM "{table}" WHERE "{column}" LIKE '%{_HINT}%'"""
-        for rowid, text in con.execute(query).fetchall():
-            if isinstance(text, str) and (left := cleaned(text, gone)) != text:
-                yield table, column, rowid, left
+        con.create_function("cleaned", 1, lambda text: cleaned(text, gone))
+        columns = con.execute(
+            "SELECT t.name, c.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c"
+            " WHERE t.type = 'table' AND c.type NOT LIKE '%INT%'"
+        )
+        changed = 0
+        for table, column in columns.fetchall():
+            has_student = f"TYPEOF(\"{column}\") = 'text' AND \"{column}\" LIKE '%{_HINT}%'"
+            update = f'UPDATE "{table}" SET "{column}" = cleaned("{column}") WHERE {has_student}'
+            changed += con.execute(f'{update} AND cleaned("{column}") <> "{column}"').rowcount
+        if changed:
+            # Old values may remain in free pages and in the write-ahead log.
+            con.execute("VACUUM")
+            with suppress(sqlite3.Error):
+                con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return changed

@@ -10,67 +10,106 @@ idempotent and work from what they find, not from recorded steps. Each landing, 
 file records how many erasures it includes, so one restored from an old backup is found, too. Students are matched by
 keyed hash only, so the journal names nobody.
 
-Other modules that hold something about a student add a function to `holders.HOLDERS`.
+The certificate says what was done, for a data-protection officer's files. It does not say who was erased.
 """
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 import msgspec
 
-from pipelines import files
-from pipelines.errors import ArgumentError, BusyError, DamagedError
+from pipelines import __version__, files
+from pipelines.errors import ArgumentError, DamagedError, RollbookError
 from pipelines.export import exported
 from pipelines.flatten import drift_of_student
-from pipelines.landing.erased import Erased, LegalHold, Matcher, Pending, Remembered, keyed, name_hash
+from pipelines.landing.erased import Erased, LegalHold, Matcher, Pending, keyed, name_hash
 from pipelines.landing.raw import RawStore
 from pipelines.landing.rewriting import Found, find, rewrite
-from pipelines.privacy.erasure import dagster_home
-from pipelines.privacy.erasure.certificate import Certificate
-from pipelines.privacy.erasure.holders import HOLDERS
+from pipelines.privacy import dagster_home
+from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.store import ops, without
 from pipelines.store.database import connect, count
-from pipelines.store.published import versions
+from pipelines.store.published import fleet_file, versions
 from pipelines.store.published.clean_copy import clean
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import Warehouse
 from pipelines.tables import SETS
 from pipelines.views import catalog
 
-log = logging.getLogger(__name__)
 sql = statements("pipelines.privacy")
-
-ALERTS = "alerts.json"
 
 Progress = Callable[[str, int, int], None]
 # The reference id, email, name, first and last name.
 Name = tuple[str | None, str | None, str | None, str | None, str | None]
 
 
+# What is counted, in the order of the certificate. `rollbook erase` shows the first ones before it erases, too.
+LABELS = {
+    "landings": "landings with the student, in raw/",
+    "bodies": "bodies in them, rewritten or removed",
+    "records": "records in these bodies, removed",
+    "rejects": "refused records, removed",
+    "searches": "searches for the student in manifests, removed",
+    "days": "days of the lake, rewritten in snapshots/",
+    "rows": "rows of the published file, removed",
+    "expired": "expired days, of which only the history is left",
+    "versions": "published files, made again",
+    "altered": "altered copies in build/, removed",
+    "exports": "files in exports/, deleted whatever they hold",
+    "codes": "codes of the pseudonymous file, deleted",
+    "fleet": "versions of fleet.duckdb and fleet-pseudonymous.duckdb, removed; `rollbook fleet build` makes them again"
+    " without the student",
+    "dagster": "texts in Dagster's records, changed",
+    "recognised": "remaining records with the student's email or reference id, under another id or none",
+}
+TO_DO = (
+    "Backups of the warehouse, of raw/ and of Dagster's folder still hold the student: delete them, or let them expire,"
+    " and note by when. After a restore, the next sync removes the student from raw/, snapshots/ and published/ again,"
+    " as long as private/erasures/ is the latest one.",
+    "The copy in an object store (ROLLBOOK_LAKE), if there is one, is updated when the erasure ends: `rollbook"
+    " mirror status` says whether it was. Old versions that the store keeps still hold the student: delete them.",
+    "Copies taken elsewhere are yours to find: files written with `rollbook export --out`, exports that somebody moved"
+    " or sent, Parquet and CSV that others took from snapshots/, other databases that read the published file.",
+    "Readers who opened the file before the erasure keep the old one until they close it: ask them to connect again.",
+    "The disk may keep old blocks until they are overwritten: disk encryption or secure disposal covers that.",
+    "The records service is not part of Rollbook: it may still list the student.",
+)
+
+
 @dataclass(frozen=True)
 class Holdings:
-    """What holds a student: counts by key (see `certificate.LABELS`), and all names that the student ever had.
+    """What holds a student: counts by key (see LABELS), and all names that the student ever had.
 
-    The first names are those that a student is searched by. `exports` are deleted, whatever they hold.
+    The first names are those that a student is searched by. `exports` are deleted, whatever they hold. `landings` are
+    all landings, also those without the student.
     """
 
     student: int
     counts: dict[str, int]
-    exports: tuple[Path, ...] = ()
-    names: tuple[Name, ...] = ()
-    landings: dict[Path, Found] = field(default_factory=dict, repr=False)
+    exports: list[Path]
+    names: list[Name]
+    landings: dict[Path, Found]
 
     @property
     def anything(self) -> bool:
         """Whether anything in the warehouse is about the student."""
         return any(self.counts[key] for key in ("landings", "days", "rows"))
+
+
+class Certificate(NamedTuple):
+    """The certificate of one erasure, in Markdown, as it is kept at `path`; and its counts by key (see LABELS)."""
+
+    path: Path
+    text: str
+    counts: dict[str, int]
 
 
 class Erasure:
@@ -82,70 +121,62 @@ class Erasure:
         self.memory = raw.memory
         self.clock = clock
         self.progress: Progress | None = None
-        # The result of `find`, so that `finish` need not search again.
-        self._found: Holdings | None = None
+        # What `find` found in the landings, so that `clean` need not search them again.
+        self._found: dict[Path, Found] = {}
 
     # -- before anything is written -----------------------------------------------------------------------------------
 
     def find(self, student: int) -> Holdings:
         """Count what holds a student. Reads every body of every landing; raises DamagedError."""
-        rows, names, recognised = self._of_published(student)
+        rows = recognised = 0
+        if self.warehouse.published.is_file():
+            rows = without.rows_in_file(self.warehouse.published, self.warehouse.scratch, [student])
+            with self._published() as con:
+                recognised = count(con, sql("same_names"), {"student": student})
         key = b"only in memory"
         gone = Matcher(key, [Erased(id=keyed(key, "id", str(student)), erased_at=self.clock())])
         folders = list(self.raw.folders())
         landings = {}
         for number, folder in enumerate(folders, start=1):
-            found = find(folder, gone, [student])
-            if found.anything:
-                landings[folder.path] = found
+            landings[folder.path] = find(folder, gone, [student])
             self._tell("landings read", number, len(folders))
         with self.warehouse.computing() as con:
             records = self.warehouse.lake.days().values()
             days = sum(bool(without.gone_on_day(con, self.warehouse.lake, r, gone.__contains__)) for r in records)
-        exports = exported(self.warehouse.root)
+        exports, found = exported(self.warehouse.root), landings.values()
         counts = {
-            "landings": len(landings),
-            "bodies": sum(len(f.bodies) for f in landings.values()),
-            "records": sum(f.records for f in landings.values()),
-            "rejects": sum(f.rejects for f in landings.values()),
-            "searches": sum(f.absences for f in landings.values()),
+            "landings": sum(f.anything for f in found),
+            "bodies": sum(len(f.bodies) for f in found),
+            "records": sum(f.records for f in found),
+            "rejects": sum(f.rejects for f in found),
+            "searches": sum(f.absences for f in found),
             "days": days,
             "rows": rows,
             "expired": len(self.raw.expired() - set(self.raw.days())),
             "versions": len(self.warehouse.versions.all()),
-            "altered": len(list(self._altered())),
+            "altered": len(self._altered()),
             "exports": len(exports),
             "recognised": recognised,
         }
-        self._found = Holdings(student, counts, tuple(exports), names, landings)
-        return self._found
-
-    def is_erased(self, student: int) -> bool:
-        """Whether a student was erased."""
-        return student in self.memory.matcher()
-
-    def held(self, student: int) -> LegalHold | None:
-        """The legal hold on a student, or None."""
-        found = self.memory.read()
-        key = bytes.fromhex(found.key)
-        return next((hold for hold in found.holds if hold.id == keyed(key, "id", str(student))), None)
+        return Holdings(student, counts, exports, self._names(student), landings)
 
     def check_hold(self, student: int) -> None:
         """Raise ArgumentError for a student under a legal hold."""
-        if (hold := self.held(student)) is not None:
+        found = self.memory.read()
+        ident = keyed(bytes.fromhex(found.key), "id", str(student))
+        if held := [hold for hold in found.holds if hold.id == ident]:
             raise ArgumentError(
-                f"This student has been under a legal hold since {hold.since:%Y-%m-%d} ({hold.reason}), so nothing was"
-                " erased. Once it is over, lift it with `rollbook erase STUDENT --lift`"
+                f"This student has been under a legal hold since {held[0].since:%Y-%m-%d} ({held[0].reason}), so"
+                " nothing was erased. Once it is over, lift it with `rollbook erase STUDENT --lift`"
             )
 
     def hold(self, student: int, reason: str) -> None:
         """Put a student under a legal hold. Raises ArgumentError for one who is erased already, or a reason that
         identifies the student.
         """
-        if self.is_erased(student):
+        if student in self.memory.matcher():
             raise ArgumentError("This student was erased already: there is nothing left to hold")
-        _, names, _ = self._of_published(student)
-        _check_reason(reason, student, names)
+        _check_reason(reason, student, self._names(student))
         found = self.memory.begun()
         ident = keyed(bytes.fromhex(found.key), "id", str(student))
         others = tuple(hold for hold in found.holds if hold.id != ident)
@@ -154,21 +185,20 @@ class Erasure:
 
     def lift(self, student: int) -> None:
         """Lift the legal hold on a student. Raises ArgumentError if there is none."""
-        hold = self.held(student)
-        if hold is None:
-            raise ArgumentError("This student is not under a legal hold: there is nothing to lift")
         found = self.memory.read()
-        self.memory.write(msgspec.structs.replace(found, holds=tuple(h for h in found.holds if h.id != hold.id)))
+        ident = keyed(bytes.fromhex(found.key), "id", str(student))
+        left = tuple(hold for hold in found.holds if hold.id != ident)
+        if left == found.holds:
+            raise ArgumentError("This student is not under a legal hold: there is nothing to lift")
+        self.memory.write(msgspec.structs.replace(found, holds=left))
 
     # -- the erasure --------------------------------------------------------------------------------------------------
 
     def begin(self, holdings: Holdings, reason: str, home: Path | None = None) -> None:
         """Record a student as erased, and the erasure as under way. From here on it can only be finished.
 
-        `home` is Dagster's folder. Raises ArgumentError for a student under a legal hold, or a reason that identifies
-        the student.
+        `home` is Dagster's folder. Raises ArgumentError for a reason that identifies the student.
         """
-        self.check_hold(holdings.student)
         _check_reason(reason, holdings.student, holdings.names)
         found, now = self.memory.begun(), self.clock()
         key = bytes.fromhex(found.key)
@@ -181,6 +211,7 @@ class Erasure:
         erased = Erased(id=keyed(key, "id", str(holdings.student)), names=tuple(sorted(names)), erased_at=now)
         pending = Pending(reason=reason, began_at=now, found=holdings.counts, home=str(home or ""))
         self.memory.write(msgspec.structs.replace(found, erased=(*found.erased, erased), pending=pending))
+        self._found = holdings.landings
 
     def clean(self) -> None:
         """Remove all erased students from the landings, the lake and the published files that still hold them.
@@ -202,14 +233,12 @@ class Erasure:
         behind = [folder for folder in self.raw.folders() if folder.manifest.erasures < erasures]
         found = []
         for number, folder in enumerate(behind, start=1):
-            if self._found is not None and folder.manifest.erasures == erasures - 1:
-                found.append(self._found.landings.get(folder.path) or Found(folder))
-                continue
-            found.append(find(folder, gone))
+            found.append(self._found.get(folder.path) or find(folder, gone))
             self._tell("landings read", number, len(behind))
         for number, each in enumerate(found, start=1):
             rewrite(each, gone, erasures, drift_of_student)
             self._tell("landings", number, len(found))
+        self._found = {}
 
     def _rewrite_days(self, gone: Matcher, erasures: int) -> None:
         """Rewrite the days of the lake that include fewer erasures."""
@@ -251,32 +280,27 @@ class Erasure:
 
         Requires that the published files are clean. Returns the certificate of the erasure that was under way, if any.
         """
-        remembered = self.memory.read()
+        remembered, warehouse = self.memory.read(), self.warehouse
+        pending, gone = remembered.pending, self.memory.matcher()
         for path in self._altered():
-            if remembered.pending is not None or (remembered.erased and self._may_hold_erased(path)):
+            if pending is not None or (gone and self._may_hold(path, gone)):
                 path.unlink()
-        if remembered.pending is None:
+        if pending is None:
             return None
-        for path in self.warehouse.kept():
-            if not self.warehouse.own.is_unmodified(path):
+        for path in warehouse.kept():
+            if not warehouse.own.is_unmodified(path):
                 versions.remove(path)
-        return self._certify(remembered, remembered.pending, self.memory.matcher())
-
-    def _certify(self, remembered: Remembered, pending: Pending, gone: Matcher) -> Certificate:
-        """Delete and clean what a publish does not replace; returns the certificate."""
-        warehouse, counts, left_open = self.warehouse, dict(pending.found), []
-        exports = exported(warehouse.root)
-        counts["exports"] = len(exports)
+        exports, left_open = exported(warehouse.root), list[str]()
         for path in exports:
             path.unlink()
-        alerts = warehouse.build / ALERTS
-        if alerts.is_file():
-            text = alerts.read_text(encoding="utf-8")
-            if (left := dagster_home.cleaned(text, gone.__contains__)) != text:
-                files.write(alerts, left.encode())
-        for name, holder in HOLDERS.items():
-            if (number := holder(warehouse, gone.__contains__)) is not None:
-                counts[name] = number
+        dagster_home.take_out_of_text(warehouse.build / "alerts.json", gone.__contains__)
+        counts = dict(pending.found)
+        counts["exports"] = len(exports)
+        counts["codes"] = Pseudonymous(warehouse, wanted=True).erased(gone.__contains__)
+        if warehouse.fleet is not None:
+            # Not made again here: this writer would read all other institutions' files for minutes under its own lock,
+            # and an erasure must not wait for another school's damaged file.
+            counts["fleet"] = fleet_file.remove_all(warehouse.fleet)
         if pending.home and (home := Path(pending.home)).is_dir():
             counts["dagster"], locked = dagster_home.take_out(home, gone.__contains__)
             if locked:
@@ -284,48 +308,37 @@ class Erasure:
                     f"{locked} files below Dagster's folder were in use: stop `rollbook serve`, then look for the"
                     " student's id in them."
                 )
-        certificate = Certificate(
-            number=len(remembered.erased),
-            reason=pending.reason,
-            began_at=pending.began_at,
-            finished_at=self.clock(),
-            counts=counts,
-            exports=tuple(str(path.relative_to(warehouse.root)) for path in exports),
-            left_open=tuple(left_open),
-        )
-        certificate.keep(self.memory.folder)
+        number = len(remembered.erased)
+        names = [str(path.relative_to(warehouse.root)) for path in exports]
+        text = _certificate(number, pending, self.clock(), counts, names, left_open)
+        path = self.memory.folder / f"certificate-{number}.md"
+        files.write(path, text.encode())
         self.memory.write(msgspec.structs.replace(remembered, pending=None))
-        self._found = None
-        return certificate
+        return Certificate(path, text, counts)
 
-    def _of_published(self, student: int) -> tuple[int, tuple[Name, ...], int]:
-        """From the published file: the rows, the student's names, and how many others share an identifier."""
-        published, scratch = self.warehouse.published, self.warehouse.scratch
-        if not published.is_file():
-            return 0, (), 0
-        rows = without.rows_in_file(published, scratch, [student])
-        with connect(published, scratch=scratch, read_only=True) as con:
-            known = con.execute(
-                "SELECT DISTINCT reference_id, email, name, first_name, last_name FROM history.students"
-                " WHERE student_id = $student",
-                {"student": student},
+    def _published(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        return connect(self.warehouse.published, scratch=self.warehouse.scratch, read_only=True)
+
+    def _names(self, student: int) -> list[Name]:
+        """All names that the student has in the published file."""
+        if not self.warehouse.published.is_file():
+            return []
+        columns = "reference_id, email, name, first_name, last_name"
+        with self._published() as con:
+            return con.execute(
+                f"SELECT DISTINCT {columns} FROM history.students WHERE student_id = $1", [student]
             ).fetchall()
-            recognised = count(con, sql("same_names"), {"student": student})
-        return rows, tuple(known), recognised
 
-    def _altered(self) -> Iterator[Path]:
+    def _altered(self) -> list[Path]:
         """Copies of published files that somebody altered: they may hold anybody."""
-        return (path for path in self.warehouse.altered.glob("*") if path.is_file())
+        return [path for path in self.warehouse.altered.glob("*") if path.is_file()]
 
-    def _may_hold_erased(self, path: Path) -> bool:
+    def _may_hold(self, path: Path, gone: Matcher) -> bool:
         """Whether an altered copy holds an erased student, or cannot be read."""
-        gone = self.memory.matcher()
         try:
             with connect(path, scratch=self.warehouse.scratch, read_only=True) as con:
                 return bool(without.gone_in_file(con, gone.__contains__))
-        except BusyError:  # still open in another program: the next writer looks again
-            return False
-        except (DamagedError, duckdb.Error):
+        except (RollbookError, duckdb.Error):
             return True
 
     def _tell(self, what: str, done: int, total: int) -> None:
@@ -342,3 +355,34 @@ def _check_reason(reason: str, student: int, names: Iterable[Name]) -> None:
 
     if has(str(student)) or any(any(map(has, alone)) or (has(first) and has(last)) for *alone, first, last in names):
         raise ArgumentError("The reason identifies the student, and others will read it: write a case number")
+
+
+def _certificate(
+    number: int, pending: Pending, at: datetime, counts: dict[str, int], exports: list[str], left_open: list[str]
+) -> str:
+    """The certificate in Markdown. `exports` were deleted, and `left_open` is for a person to do."""
+    lines = [
+        f"# Erasure {number}",
+        "",
+        f"One student was erased by Rollbook {__version__}, from {pending.began_at:%Y-%m-%d %H:%M:%S} to"
+        f" {at:%Y-%m-%d %H:%M:%S} UTC. This page does not say who.",
+        "",
+        f"Reason: {pending.reason}",
+        "",
+        "| what | count |",
+        "|---|--:|",
+        *(f"| {label} | {counts[key]:,} |" for key, label in LABELS.items() if key in counts),
+        "",
+        "The history and the morning page were made again without the student. All other rows are unchanged, and so"
+        " are the counts that the service states for a class. A keyed hash of the id is kept in private/erasures/,"
+        " so that the student stays out of every later landing, rebuild, restore and backfill.",
+        "",
+        *(("Deleted, since they may have held the student:", "") if exports else ()),
+        *(f"- `{name}`" for name in exports),
+        *(("",) if exports else ()),
+        "Still to do, by a person:",
+        "",
+        *(f"- {each}" for each in (*left_open, *TO_DO)),
+        "",
+    ]
+    return "\n".join(lines)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipelines.privacy import aggregates
-from pipelines.privacy.codes import Codes
+from pipelines.privacy.pseudonymous import Codes
 from pipelines.sync import always
 from tests.support.nights import House, new_house, night
 from tests.support.processes import canary
