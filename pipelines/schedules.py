@@ -107,7 +107,7 @@ def watch_institutions() -> str:
 
     At most MOST_CHECKED institutions per minute, in rotation: reading the settings of a thousand takes over a minute.
     """
-    from pipelines.fleet.nights.runner import Fleet  # a single school needs none of it
+    from pipelines.fleet.nights import Fleet  # a single school needs none of it
 
     try:
         registry = settings.registry()

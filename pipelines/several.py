@@ -16,10 +16,8 @@ import dagster as dg
 
 from pipelines import settings
 from pipelines.errors import ArgumentError, HeldError, RollbookError
-from pipelines.fleet.nights import outcomes
-from pipelines.fleet.nights.backfilling import Rebuilt
-from pipelines.fleet.nights.runner import Fleet
-from pipelines.fleet.nights.worker import synced
+from pipelines.fleet import outcomes
+from pipelines.fleet.nights import Fleet
 from pipelines.institutions import Registry
 from pipelines.partitions import BACKFILL_TAGS, NIGHTLY, PUBLISHED, SYNC_TAG, Scope
 from pipelines.runs import Failed, Held, Options
@@ -107,7 +105,7 @@ class Several:
         says: str,
         made: Iterable[date],
         counts: Mapping[str, Any] | None = None,
-        rebuilt: Rebuilt | None = None,
+        rebuilt: outcomes.Outcome | None = None,
     ) -> None:
         """Log an institution's outcome on each day: what was made, and what was not, with the reason."""
         self.ended[name] = kind, says
@@ -156,7 +154,7 @@ def note_alone(context: dg.OpExecutionContext, scope: Scope, rollbook: Rollbook,
     )
     if is_sync and rollbook.settings.fleet_path is not None:
         if failure is None:
-            outcome = synced(rollbook.landings.counted(day)[-1], asked=True)
+            outcome = outcomes.of(rollbook.landings.counted(day)[-1])
         else:
             refused = isinstance(failure, Failed) and failure.is_key_refused
             outcome = outcomes.Outcome(

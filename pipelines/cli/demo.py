@@ -121,9 +121,9 @@ def _play_schools(names: tuple[str, ...], students: int, days: int) -> None:
     """Sync the schools night by night, build fleet.duckdb twice, and show the result. Raises CheckError."""
     from pipelines.cli.fleet.institutions import fleet_registry
     from pipelines.export.query import run_query
+    from pipelines.fleet.build import build
     from pipelines.fleet.engine import DUCKDB, SAIL
-    from pipelines.fleet.file.build import FleetBuild
-    from pipelines.fleet.nights.runner import Fleet
+    from pipelines.fleet.nights import Fleet
     from pipelines.sandbox import Sandbox
     from pipelines.store.published.fleet_file import FILE
     from pipelines.views.fleet import ROLLUPS
@@ -153,7 +153,7 @@ def _play_schools(names: tuple[str, ...], students: int, days: int) -> None:
             err.print(f"synced {day}")
     rows = {}
     for engine in (DUCKDB, SAIL):
-        FleetBuild(root / FLEET, known, engine=engine).build()
+        build(root / FLEET, known, engine=engine)
         rows[engine] = {name: run_query(root / FILE, f"FROM {name} ORDER BY ALL").rows for name in ROLLUPS}
     compared = run_query(root / FILE, sql("schools"))
     out.print(table("The schools, side by side", compared.columns, compared.rows))

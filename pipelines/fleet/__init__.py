@@ -1,7 +1,11 @@
 """The institutions of a registry, each with a warehouse of its own.
 
-nights/        nightly runs: processes, outcomes, alerts
-file/          builds `fleet.duckdb`, one file with all institutions
+nights.py      runs over all institutions: processes, outcomes, alerts
+worker.py      the work of one process for its one institution
+warm.py        imported once, before the processes are forked
+outcomes.py    the outcome of each institution's last night, in `fleet/state/`; when a refused key pauses one
+build.py       builds `fleet.duckdb`, one file with all institutions
+gather.py      copies their rows into it
 history.py     recomputes the histories from the lakes, and publishes or compares them
 engine/        the engines that compute over all institutions: DuckDB, Sail or Spark
 overview.py    all institutions at a glance

@@ -11,7 +11,7 @@ from filelock import FileLock
 
 from pipelines import files, settings
 from pipelines.errors import ArgumentError, SettingError
-from pipelines.fleet.nights import outcomes
+from pipelines.fleet import outcomes
 from pipelines.institutions import PAUSED, Registry, check_name
 
 if TYPE_CHECKING:

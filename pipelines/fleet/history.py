@@ -22,7 +22,7 @@ from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.flatten import schema
 from pipelines.fleet import engine as engines
 from pipelines.fleet.engine import Engine
-from pipelines.fleet.file.gather import export, gather
+from pipelines.fleet.gather import export, gather
 from pipelines.institutions import Registry
 from pipelines.settings import load
 from pipelines.store.database import connect

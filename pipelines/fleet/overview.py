@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 from pipelines import settings
 from pipelines.errors import RollbookError
-from pipelines.fleet.nights import outcomes
-from pipelines.fleet.nights.outcomes import Kind, State
-from pipelines.fleet.nights.runner import Fleet
-from pipelines.landing.manifest import Manifest
+from pipelines.fleet import outcomes
+from pipelines.fleet.nights import Fleet
+from pipelines.fleet.outcomes import Kind, Outcome
 from pipelines.operations.status import freshness
 from pipelines.sync import Rollbook
 from pipelines.text import naming
@@ -27,37 +26,32 @@ NEVER = "never"
 class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One institution. Times are UTC; unknown values are null.
 
-    `outcome` is that of its last sync (`synced`, `held`, `failed`, or `never` before the first), `day` that sync's day,
-    `since` when its syncs began to end that way. `paused` says why it is paused, and is empty if it is not.
-    `readers_see` is the newest day that was synced. `late_by` is the seconds since a missed night was due. `requests`,
-    `seconds` and `records` (per set) are the last sync's, `rejected` how many of its records were refused.
+    `last` is its last sync, by a fleet's run or by itself; null before the first. `since` is when its syncs began to
+    end that way. `paused` says why it is paused, and is empty if it is not. `readers_see` is the newest day that was
+    synced, at `synced_at`. `late_by` is the seconds since a missed night was due.
     """
 
     institution: str
-    outcome: str = NEVER
-    day: date | None = None
-    at: datetime | None = None
+    last: Outcome | None = None
     since: datetime | None = None
-    message: str = ""
     paused: str = ""
     readers_see: date | None = None
     synced_at: datetime | None = None
     due: datetime | None = None
     late_by: float | None = None
-    requests: int = 0
-    seconds: float = 0.0
-    records: dict[str, int] = {}
-    rejected: int = 0
     refused_nights: int = 0
+
+    @property
+    def outcome(self) -> str:
+        """The last sync's outcome: synced, held, failed, or never."""
+        return str(self.last.kind) if self.last else NEVER
 
     @property
     def shown(self) -> str:
         """The institution's state in one word."""
         if self.paused:
             return str(Kind.PAUSED)
-        if self.outcome == Kind.SYNCED and self.late_by is not None:
-            return "late"
-        return self.outcome
+        return "late" if self.outcome == Kind.SYNCED and self.late_by is not None else self.outcome
 
     @property
     def is_fine(self) -> bool:
@@ -67,11 +61,9 @@ class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def why(self) -> str:
         """What happened, and what to do, in words."""
-        if self.paused:
-            return self.paused
         if self.shown == "late" and self.due is not None:
             return f"the night of {self.due:%Y-%m-%d %H:%M} UTC was not synced: run `rollbook fleet sync`"
-        return self.message
+        return self.paused or (self.last.message if self.last else "")
 
 
 class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,59 +80,27 @@ def load_overview(fleet: Fleet) -> FleetStatus:
 
 
 def _look(fleet: Fleet, name: str) -> InstitutionStatus:
-    state = outcomes.load(fleet.path, name)
-    paused = fleet.institutions[name].paused or state.paused
+    state = fleet.state(name)
+    paused = fleet.institutions[name].paused or state.why_paused(name)
     known = InstitutionStatus(institution=name, paused=paused, refused_nights=len(state.refused))
     try:
         book = Rollbook(settings.load(fetches=False, institution=name), clock=fleet.clock)
-        newest, good = _newest(book), book.newest()
+        last, good = _last(book, state), book.newest()
         due, late_by = freshness(book, good)
     except (RollbookError, OSError) as error:
         message = naming(name, error.message) if isinstance(error, RollbookError) else type(error).__name__
-        return replace(known, outcome=str(Kind.FAILED), message=message)
+        return replace(known, last=Outcome(kind=Kind.FAILED, at=fleet.clock(), message=message))
+    if last is not None:
+        same = state.last is not None and state.last.kind is last.kind
+        known = replace(known, last=last, since=state.since if same else last.at)
     if good is not None:
         known = replace(known, readers_see=good.snapshot_date, synced_at=good.finished_at)
-    elif newest is None and state.last is None:
-        late_by = None  # it was added only recently
-    return _with_last(replace(known, due=due.astimezone(UTC), late_by=late_by), state, newest)
+    # One that was added only recently is not late.
+    return replace(known, due=due.astimezone(UTC), late_by=late_by if last is not None else None)
 
 
-def _newest(book: Rollbook) -> Manifest | None:
-    """The last landing with a verdict: by a fleet's run, by Dagster or by hand."""
+def _last(book: Rollbook, state: outcomes.State) -> Outcome | None:
+    """The last sync: the last one of a fleet's run, unless one by Dagster or by hand was decided later."""
     days = book.raw.days()
-    decided = [m for m in book.raw.manifests(days[-1]) if m.verdict is not None] if days else []
-    return max(decided, key=lambda m: m.started_at, default=None)
-
-
-def _with_last(known: InstitutionStatus, state: State, newest: Manifest | None) -> InstitutionStatus:
-    """The status with the last sync: the one in the fleet's state, unless a newer one was landed."""
-    last = state.last
-    ended = (newest.judged_at or newest.finished_at) if newest else None
-    if newest is not None and ended is not None and (last is None or last.at < ended):
-        kind = newest.verdict.outcome if newest.verdict else str(Kind.FAILED)
-        return replace(
-            known,
-            outcome=kind,
-            day=newest.snapshot_date,
-            at=ended,
-            since=state.since if last is not None and last.kind == kind else ended,
-            message=newest.reason,
-            requests=newest.requests,
-            seconds=round((ended - newest.started_at).total_seconds(), 3),
-            records=newest.received,
-            rejected=sum(newest.rejected.values()),
-        )
-    if last is None:
-        return known
-    return replace(
-        known,
-        outcome=str(last.kind),
-        day=last.day,
-        at=last.at,
-        since=state.since,
-        message=last.message,
-        requests=last.requests,
-        seconds=last.seconds,
-        records=last.received,
-        rejected=last.rejected,
-    )
+    decided = [outcomes.of(m) for m in book.raw.manifests(days[-1]) if m.verdict is not None] if days else []
+    return max([*([state.last] if state.last else []), *decided], key=lambda o: o.at, default=None)

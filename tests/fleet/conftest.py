@@ -1,10 +1,37 @@
-"""What the fleet's tests share."""
+"""What the fleet's tests share; a file about something else has a `played` of its own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+
+from tests.support.warehouses.coded_district import coded_district
+from tests.support.warehouses.district import District, copied
+from tests.support.warehouses.pseudonyms import Secrets
 
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside() -> None:
     """Keep the settings of a district that is made once for a module: the common fixture would clear them."""
+
+
+@pytest.fixture(scope="module")
+def secrets() -> Secrets:
+    """Every id that the district's services ever sent."""
+    return Secrets()
+
+
+@pytest.fixture(scope="module")
+def played(secrets: Secrets) -> Iterator[District]:
+    """Three institutions, of which two make pseudonymous files. For copying."""
+    with coded_district(secrets) as made:
+        yield made
+
+
+@pytest.fixture
+def district(played: District, tmp_path: Path) -> Iterator[District]:
+    """A copy of the played district."""
+    with copied(played, tmp_path) as made:
+        yield made

@@ -8,9 +8,8 @@ import pytest
 
 from pipelines import settings
 from pipelines.errors import ArgumentError, RollbookError, SettingError
-from pipelines.fleet import edit
-from pipelines.fleet.nights import outcomes
-from pipelines.fleet.nights.outcomes import Kind, Outcome
+from pipelines.fleet import edit, outcomes
+from pipelines.fleet.outcomes import Kind, Outcome
 from pipelines.institutions import Registry
 from pipelines.source.fetch import utc_now
 
@@ -85,9 +84,9 @@ def test_resuming_ends_a_pause_of_rollbooks_own(file: Path, root: Path) -> None:
     for day in range(20, 23):
         at = utc_now().replace(day=day)
         outcomes.record(fleet, "linden-vale", Outcome(kind=Kind.FAILED, at=at, day=at.date(), refused=True))
-    assert outcomes.load(fleet, "linden-vale").paused
+    assert outcomes.load(fleet, "linden-vale").why_paused("linden-vale")
     assert edit.resume(known(), "linden-vale") is True
-    assert not outcomes.load(fleet, "linden-vale").paused
+    assert not outcomes.load(fleet, "linden-vale").why_paused("linden-vale")
     assert file.read_text() == TEXT
 
 

@@ -20,7 +20,7 @@ from pipelines.store.history import Computed
 from pipelines.store.published.fleet_file import FleetFile
 from pipelines.sync import Rollbook
 from pipelines.views.fleet import shared
-from tests.fleet.file.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
+from tests.fleet.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
 from tests.support.nights import night
 from tests.support.reading import rows
 from tests.support.warehouses.district import District

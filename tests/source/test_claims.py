@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.fleet.nights.outcomes import Kind
+from pipelines.fleet.outcomes import Kind
 from pipelines.operations.discard import discard
 from pipelines.sync import always
 from tests.support.nights import night

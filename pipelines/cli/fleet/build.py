@@ -14,13 +14,11 @@ from pipelines.cli.read import show_answer, write_export
 from pipelines.cli.serve import show_app
 from pipelines.errors import ArgumentError, NothingLandedError, RollbookError
 from pipelines.export import Format
-from pipelines.setting_types import engine_name
 from pipelines.settings import FLEET, for_all, is_of_all, registry
 from pipelines.store.published import fleet_file
 from pipelines.text import count_of, listed
 
 if TYPE_CHECKING:
-    from pipelines.fleet.file.build import Built
     from pipelines.institutions import Registry
 
 Pseudonymous = Annotated[
@@ -28,20 +26,11 @@ Pseudonymous = Annotated[
 ]
 
 
-def _engine(value: str | None) -> str | None:
-    """Validate an engine's name. Raises ArgumentError."""
-    try:
-        return None if value is None else engine_name(value)
-    except ValueError as error:
-        raise ArgumentError(f"--engine {error}") from None
-
-
 EngineOption = Annotated[
     str | None,
     typer.Option(
         "--engine",
         metavar="E",
-        callback=_engine,
         help="The engine: duckdb, sail, or a Spark Connect server, sc://host:port (else ROLLBOOK_FLEET_ENGINE).",
         show_default=False,
     ),
@@ -58,11 +47,7 @@ def build(engine: EngineOption = None) -> None:
     until the new one is complete. Nothing is fetched. Exits 1 when an institution had to be left out, and says which
     and why.
     """
-    found = _build(fleet_registry(), engine)
-    _say(fleet_file.FILE, found)
-    if found.pseudonymous is not None:
-        _say(fleet_file.PSEUDONYMOUS, found.pseudonymous)
-    if _warn_missed(found):
+    if not _build(fleet_registry(), engine):
         raise typer.Exit(RollbookError.exit_code)
 
 
@@ -70,13 +55,8 @@ def build_again() -> None:
     """Build the files again after they were removed; a failure is only a warning."""
     try:
         known = registry()
-        if known is None:
-            return
-        found = _build(known)
-        _warn_missed(found)
-        out.print(f"{fleet_file.FILE} was built again.")
-        if found.pseudonymous is not None:
-            out.print(f"{fleet_file.PSEUDONYMOUS} was built again.")
+        if known is not None:
+            _build(known)
     except RollbookError as error:
         err.print(f"[yellow]Warning:[/] {fleet_file.FILE} was not built again: {safe(error.message)}")
 
@@ -88,10 +68,7 @@ def sql(
     pseudonymous: Pseudonymous = False,
 ) -> None:
     """Run one SQL query on fleet.duckdb and print the result as a table. It only reads."""
-    fleet_registry()
-    show_answer(
-        fleet_folder(), _file(pseudonymous=pseudonymous), query, rows, kind=_kind("sql", pseudonymous=pseudonymous)
-    )
+    show_answer(fleet_folder(), _file(pseudonymous), query, rows, kind=_kind("sql", pseudonymous))
 
 
 @fleet_app.command()
@@ -111,9 +88,8 @@ def export(
     The file may hold pupils' records of all institutions and is readable by its owner only. An erasure does not find
     it: delete it when it is no longer needed.
     """
-    fleet_registry()
-    file, within = _file(pseudonymous=pseudonymous), files.folder(fleet_folder() / fleet_file.BUILD)
-    write_export(fleet_folder(), file, question, target, form, within, kind=_kind("export", pseudonymous=pseudonymous))
+    file, within = _file(pseudonymous), files.folder(fleet_folder() / fleet_file.BUILD)
+    write_export(fleet_folder(), file, question, target, form, within, kind=_kind("export", pseudonymous))
 
 
 @fleet_app.command()
@@ -124,11 +100,10 @@ def explore(
 
     For one institution's classes and students, run rollbook --institution NAME explore.
     """
-    fleet_registry()
-    if not is_of_all():
-        raise ArgumentError("This is about all institutions: leave out --institution and ROLLBOOK_INSTITUTION")
     if not _file().exists():
         raise NothingLandedError(f"{_file()} does not exist yet: run `rollbook fleet build` first")
+    if not is_of_all():
+        raise ArgumentError("This is about all institutions: leave out --institution and ROLLBOOK_INSTITUTION")
     show_app(port)
 
 
@@ -148,40 +123,35 @@ def report(
     out_file = (target or for_all().common_path / reports.FILE).expanduser()
     if not out_file.parent.is_dir():
         raise ArgumentError(f"{out_file.parent} is not a folder: make it first, or write elsewhere with --out")
-    page = reports.write(open_fleet(), out_file)
-    out.print(page.verdict)
+    out.print(reports.write(open_fleet(), out_file))
     out.print(f"Wrote {safe(str(out_file))}.")
 
 
-def _build(known: Registry, engine: str | None = None) -> Built:
-    from pipelines.fleet.file.build import FleetBuild
+def _build(known: Registry, engine: str | None = None) -> bool:
+    """Build the files, and say what was built and what was not; returns whether nothing was left out."""
+    from pipelines.fleet.build import build as build_files
+    from pipelines.fleet.gather import MAKES_NONE
 
     settings = for_all()
-    return FleetBuild(fleet_folder(), known, engine=engine or settings.fleet_engine, lake=settings.lake).build()
-
-
-def _say(file: str, found: Built) -> None:
-    out.print(
-        f"[bold green]Built.[/] {file} holds {count_of(found.institutions, 'institution')} and"
-        f" {count_of(found.students, 'student')}, up to {found.newest_day}."
-    )
-    if none := found.makes_none:
-        out.print(f"Not included, for lack of a pseudonymous file: {safe(listed(none))}.")
-
-
-def _warn_missed(found: Built) -> bool:
-    """Warn about institutions that were left out, and files that could not be built; returns whether there were any."""
-    left_out = {**found.left_out, **(found.pseudonymous.left_out if found.pseudonymous else {})}
-    for name, why in left_out.items():
-        err.print(f"[yellow]Warning:[/] {safe(name)} was left out: {safe(why)}.")
-    if found.failed:
-        err.print(
-            f"[yellow]Warning:[/] {fleet_file.PSEUDONYMOUS} was not built: {safe(found.failed)}. Its readers keep the"
-            " last one, if there is one."
+    built = build_files(fleet_folder(), known, engine=engine or settings.fleet_engine, lake=settings.lake)
+    warnings = []
+    for file, found in ((fleet_file.FILE, built), (fleet_file.PSEUDONYMOUS, built.pseudonymous)):
+        if found is None:
+            continue
+        out.print(
+            f"[bold green]Built.[/] {file} holds {count_of(found.institutions, 'institution')} and"
+            f" {count_of(found.students, 'student')}, up to {found.newest_day}."
         )
-    if found.not_copied:
-        err.print(f"[yellow]Warning:[/] The figures were not copied to ROLLBOOK_LAKE: {safe(found.not_copied)}.")
-    return bool(left_out or found.failed or found.not_copied)
+        if none := [name for name, why in found.left_out.items() if why == MAKES_NONE]:
+            out.print(f"Not included, for lack of a pseudonymous file: {safe(listed(none))}.")
+        warnings += [f"{name} was left out: {why}" for name, why in found.left_out.items() if name not in none]
+    if built.failed:
+        warnings.append(f"{fleet_file.PSEUDONYMOUS} was not built: {built.failed}. Its readers keep the last one")
+    if built.not_copied:
+        warnings.append(f"The figures were not copied to ROLLBOOK_LAKE: {built.not_copied}")
+    for warning in warnings:
+        err.print(f"[yellow]Warning:[/] {safe(warning.removesuffix('.'))}.")
+    return not warnings
 
 
 def fleet_folder() -> Path:
@@ -189,10 +159,12 @@ def fleet_folder() -> Path:
     return for_all().common_path / FLEET
 
 
-def _kind(command: str, *, pseudonymous: bool) -> str:
+def _kind(command: str, pseudonymous: bool) -> str:
     """The kind of a query in the access log."""
     return f"{command} --pseudonymous" if pseudonymous else command
 
 
-def _file(*, pseudonymous: bool = False) -> Path:
+def _file(pseudonymous: bool = False) -> Path:
+    """One of the two files. Raises SettingError without a registry."""
+    fleet_registry()
     return for_all().common_path / (fleet_file.PSEUDONYMOUS if pseudonymous else fleet_file.FILE)

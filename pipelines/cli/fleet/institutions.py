@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,8 +19,8 @@ from pipelines.settings import ROOT, common_path, registry
 from pipelines.text import count_of, printable
 
 if TYPE_CHECKING:
-    from pipelines.fleet.nights.outcomes import Outcome
-    from pipelines.fleet.nights.runner import Fleet
+    from pipelines.fleet.nights import Fleet
+    from pipelines.fleet.outcomes import Outcome
     from pipelines.fleet.overview import FleetStatus
 
 EASTERNMOST = timedelta(hours=14)  # ahead of UTC
@@ -78,8 +77,9 @@ def sync(
     if day is not None and day > (datetime.now(UTC) + EASTERNMOST).date():
         raise ArgumentError(f"{day:%Y-%m-%d} has not begun anywhere: leave out --date to sync today")
     fleet = open_fleet(only, jobs)
-    with stopping_on_signals(130), _progress("institutions", len(fleet.institutions)) as advance:
-        found = fleet.sync(day, fresh=fresh, done=lambda *_: advance())
+    with stopping_on_signals(130), progress_bars() as bars:
+        task = bars.add_task("institutions", total=len(fleet.institutions))
+        found = fleet.sync(day, fresh=fresh, done=lambda *_: bars.advance(task))
     _print_outcomes(found)
     counts = Counter(outcome.kind for outcome in found.values())
     raise typer.Exit(1 if counts["failed"] else 3 if counts["held"] else 0)  # type: ignore[index]
@@ -239,17 +239,9 @@ def names_of(only: str | None) -> tuple[str, ...]:
 
 def open_fleet(only: str | None = None, jobs: int | None = None) -> Fleet:
     """The institutions of the registry, or those in --only. Raises SettingError, and ArgumentError as `names_of`."""
-    from pipelines.fleet.nights.runner import Fleet, default_jobs
+    from pipelines.fleet.nights import Fleet
 
-    names = names_of(only)
-    return Fleet(_registry(), names, jobs or default_jobs())
-
-
-@contextmanager
-def _progress(title: str, total: int) -> Iterator[Callable[[], None]]:
-    with progress_bars() as bars:
-        task = bars.add_task(title, total=total)
-        yield lambda: bars.advance(task)
+    return Fleet(_registry(), names_of(only), jobs)
 
 
 def _print_outcomes(found: Mapping[str, Outcome]) -> None:
@@ -274,7 +266,7 @@ def _in_short(outcome: Outcome) -> str:
 
 def _line(name: str, mark: str, says: str, width: int) -> None:
     padding = " " * (7 - len(mark))
-    out.print(f"{MARKS.get(mark, mark)}{padding} [bold]{name:<{width}}[/]  {safe(says)}")
+    out.print(f"{MARKS[mark]}{padding} [bold]{name:<{width}}[/]  {safe(says)}")
 
 
 def _counted(counts: Mapping[str, int]) -> str:
@@ -283,27 +275,15 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 def _print_status(known: FleetStatus) -> None:
     shown = [s for s in known.institutions if len(known.institutions) <= LISTED or not s.is_fine]
+    columns = ("institution", "", "day", "since", "readers see", "records", "requests", "seconds")
+    rows = []
+    for s in shown:
+        since = f"{s.since.astimezone(UTC):%Y-%m-%d}" if s.since else ""
+        last = s.last and (sum(s.last.received.values()), s.last.requests, s.last.seconds)
+        rows.append((s.institution, s.shown, s.last and s.last.day, since, s.readers_see, *(last or ("", "", ""))))
     if shown:
-        columns = ("institution", "", "day", "since", "readers see", "records", "requests", "seconds")
-        rows = [
-            (
-                s.institution,
-                s.shown,
-                s.day,
-                _day(s.since),
-                s.readers_see,
-                sum(s.records.values()),
-                s.requests,
-                s.seconds,
-            )
-            for s in shown
-        ]
         out.print(table("", columns, rows))
     for s in shown:
-        if says := s.why:
-            _line(s.institution, s.shown, says, max(len(s.institution) for s in shown))
+        if s.why:
+            _line(s.institution, s.shown, s.why, max(len(s.institution) for s in shown))
     out.print(f"[bold]{_counted(known.counts)}[/] of {count_of(len(known.institutions), 'institution')}.")
-
-
-def _day(moment: datetime | None) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d}" if moment else ""

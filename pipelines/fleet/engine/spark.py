@@ -49,7 +49,9 @@ def remote(address: str) -> Iterator[SparkSession]:
     try:  # the client itself would retry for minutes
         socket.create_connection((place.hostname or "", place.port or DEFAULT_PORT), ANSWERS_WITHIN).close()
     except OSError as error:
-        raise EngineError(f"The engine {shown(address)} does not answer: check that it runs there") from error
+        raise EngineError(
+            f"The engine {shown(address)} does not answer: check its name, and that it runs there"
+        ) from error
     _load()
     with _translate_errors(shown(address)):
         session = SparkSession.builder.remote(address).create()

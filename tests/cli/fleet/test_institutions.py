@@ -86,14 +86,6 @@ def test_a_day_that_has_not_begun_is_refused_once_for_all(registry: Path) -> Non
     assert not (registry.parent / "warehouse").exists()
 
 
-def test_a_folder_that_cannot_be_written_is_one_error(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (registry.parent / "file").touch()
-    monkeypatch.setenv("ROLLBOOK_WAREHOUSE", str(registry.parent / "file"))
-    found = CliRunner().invoke(app, ["fleet", "sync"])
-    assert isinstance(found.exception, SettingError)
-    assert "file/fleet cannot be written (" in str(found.exception)
-
-
 def test_a_key_file_is_looked_for_where_it_was_typed(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = registry.parent / "elsewhere"
     folder.mkdir()

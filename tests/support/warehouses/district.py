@@ -25,9 +25,9 @@ from typing import Any
 import pytest
 
 from pipelines import settings
-from pipelines.fleet.file.build import Built, FleetBuild
-from pipelines.fleet.nights.outcomes import Outcome
-from pipelines.fleet.nights.runner import Fleet
+from pipelines.fleet.build import Built, build
+from pipelines.fleet.nights import Fleet
+from pipelines.fleet.outcomes import Outcome
 from pipelines.institutions import Registry
 from tests.support.nights import House, folder, night
 from tests.support.processes.clocks import At
@@ -167,7 +167,7 @@ class District:
 
     def build(self) -> Built:
         """Build the files of all institutions."""
-        return FleetBuild(self.warehouse / settings.FLEET, self.known).build()
+        return build(self.warehouse / settings.FLEET, self.known)
 
     def left_by_builds(self) -> list[str]:
         """The files in the folder that builds work in, apart from its lock: none once a build has ended."""

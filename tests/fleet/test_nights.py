@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from pipelines import settings
-from pipelines.fleet.nights import outcomes
-from pipelines.fleet.nights.outcomes import Kind, Outcome
+from pipelines.fleet import outcomes
+from pipelines.fleet.outcomes import Kind, Outcome, State
 from tests.support.nights import night
 from tests.support.records import MISSING, school_class, student, students
 from tests.support.warehouses.district import District, new_district
@@ -20,6 +21,9 @@ from tests.support.wire.listeners import Webhook, webhook
 pytestmark = pytest.mark.timeout(240)
 
 GOOD = ("ash", "birch", "cedar")
+
+
+AT = datetime(2026, 11, 20, 2, 20, tzinfo=UTC)
 
 
 @dataclass
@@ -57,7 +61,7 @@ def nights() -> Iterator[Nights]:
             yield Nights(d, hook, first, again, asked, d.asked())
 
 
-def test_each_institution_has_its_own_outcome(nights: Nights) -> None:
+def test_each_institution_has_its_own_outcome_and_what_is_good_is_published(nights: Nights) -> None:
     assert {name: outcome.kind for name, outcome in nights.first.items()} == {
         **dict.fromkeys(GOOD, Kind.SYNCED),
         **dict.fromkeys(("twin", "odd", "refused", "dead"), Kind.FAILED),
@@ -69,13 +73,12 @@ def test_each_institution_has_its_own_outcome(nights: Nights) -> None:
     assert "set api_key of refused in institutions.toml" in nights.first["refused"].message
     assert "gave no usable answer" in nights.first["dead"].message
     assert nights.first["away"].message == "holidays"
-
-
-def test_what_is_good_is_published(nights: Nights) -> None:
     for name in GOOD:
         assert nights.district.house(name).query("SELECT count(*) FROM students") == [(5,)]
         assert nights.first[name].received == {"students": 5, "classes": 1}
         assert nights.first[name].day == night(1)
+    assert len(nights.hook.texts) == 2, "one alert of each run, to the addresses of its institution"
+    assert "127.0.0.1:9" in nights.hook.texts[0]
 
 
 def test_what_was_synced_already_is_not_asked_again_and_the_rest_is(nights: Nights) -> None:
@@ -84,30 +87,16 @@ def test_what_was_synced_already_is_not_asked_again_and_the_rest_is(nights: Nigh
     more = {name: nights.asked_again[name] - count for name, count in nights.asked.items()}
     assert {name for name, count in more.items() if count} == {"twin", "odd"}  # no key or host of the others is there
     assert {n: o.kind for n, o in nights.again.items()} == {n: o.kind for n, o in nights.first.items()}
+    assert [host.most_at_once for host in nights.district.hosts] == [1, 1, 1, 0, 0], "one request at a time"
 
 
-def test_a_host_gets_one_request_at_a_time(nights: Nights) -> None:
-    assert [host.most_at_once for host in nights.district.hosts] == [1, 1, 1, 0, 0]
-
-
-def test_outcomes_are_kept_for_the_owner_alone(nights: Nights) -> None:
+def test_outcomes_are_kept_for_the_owner_alone_and_no_key_is_in_any_file(nights: Nights) -> None:
     folder = nights.district.warehouse / "fleet" / "state"
     assert sorted(p.stem for p in folder.glob("*.json")) == sorted({*nights.first} - {"away"})
     assert {p.stat().st_mode & 0o777 for p in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
-
-
-def test_no_key_is_in_any_file(nights: Nights) -> None:
     assert sum(path.is_file() for path in nights.district.root.rglob("*")) > 50
     assert nights.district.files_with_a_key() == []
-
-
-def test_an_alert_goes_to_the_addresses_of_its_institution(nights: Nights) -> None:
-    assert len(nights.hook.texts) == 2  # of two runs
-    assert "127.0.0.1:9" in nights.hook.texts[0]
-
-
-def test_the_keys_are_back_in_this_process_afterwards(nights: Nights) -> None:
     assert settings.load(institution="birch").api_key.get_secret_value() == nights.district["birch"].key
 
 
@@ -170,7 +159,39 @@ def test_a_process_that_is_killed_or_hangs_costs_its_institution_only(monkeypatc
         assert district.night(1)["ash"].kind is Kind.SYNCED
 
 
-def test_a_date_in_the_future_has_no_partition(nights: Nights) -> None:
-    found = nights.district.night(1, only=["ash"], day=datetime(2027, 1, 1, tzinfo=UTC).date())
-    assert found["ash"].kind is Kind.FAILED
-    assert "2027-01-01" in found["ash"].message
+def after(*nights: tuple[int, Kind, bool]) -> State:
+    """The state after some nights: the number of each, its outcome, and whether the key was refused."""
+    state = State()
+    for number, kind, refused in nights:
+        later = timedelta(days=number - 1)
+        state = state.after(Outcome(kind=kind, at=AT + later, day=date(2026, 11, 20) + later, refused=refused))
+    return state
+
+
+@pytest.mark.parametrize(
+    ("refused", "others", "paused"),
+    [
+        ((1, 2), (), False),
+        ((1, 2, 3), (), True),
+        ((1, 1, 1, 2), (), False),
+        ((1, 2, 4), (3,), False),
+        ((), (1, 2, 3), False),
+    ],
+)
+def test_only_a_key_refused_on_three_nights_in_a_row_pauses(
+    refused: tuple[int, ...], others: tuple[int, ...], paused: bool
+) -> None:
+    nights = sorted([*((n, True) for n in refused), *((n, False) for n in others)])
+    assert bool(after(*((n, Kind.FAILED, key) for n, key in nights)).why_paused("ash")) is paused
+
+
+def test_a_state_says_since_when_nights_end_so_and_a_damaged_one_is_begun_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert after((1, Kind.SYNCED, False), (2, Kind.SYNCED, False)).since == AT
+    held = [(n, Kind.HELD, False) for n in (2, 3)]
+    assert after((1, Kind.SYNCED, False), *held).since == AT + timedelta(days=1)
+    outcomes.record(tmp_path, "ash", Outcome(kind=Kind.SYNCED, at=AT))
+    (tmp_path / "state" / "ash.json").write_bytes(b"\x00half")
+    assert outcomes.load(tmp_path, "ash") == State()
+    assert "cannot be read (DecodeError); the next night replaces it" in caplog.text

@@ -16,8 +16,8 @@ import pytest
 
 from pipelines.errors import EngineError
 from pipelines.fleet import engine as engines
+from pipelines.fleet.build import compute_rollups
 from pipelines.fleet.engine import Engine
-from pipelines.fleet.file.build import compute_rollups
 from pipelines.fleet.history import Difference, Histories, Lakes
 from pipelines.setting_types import engine_name
 from pipelines.store.database import literal

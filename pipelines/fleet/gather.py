@@ -101,19 +101,18 @@ def _copy(con: duckdb.DuckDBPyConnection, file: FleetFile, name: str, path: Path
                 raise DamagedError(f"{path.name} does not say what it is")
             with transaction(con):
                 for relation in relations(file):
-                    if not (file.is_pseudonymous and contents.is_empty(relation)):
-                        _fill(con, file, name, relation)
+                    con.execute(_rows(file, name, relation))
         finally:
             con.execute("DETACH given")
     version, published_at, newest_day, school_id, school_name = about
     return Given(version, published_at, newest_day, school_id, school_name, mode)
 
 
-def _fill(con: duckdb.DuckDBPyConnection, file: FleetFile, name: str, relation: Relation) -> None:
+def _rows(file: FleetFile, name: str, relation: Relation) -> str:
     """Copy a table. Columns declared personal now stay NULL without names, even if the pseudonymous file has them."""
-    full = f"{relation.schema}.{relation.name}"
-    columns = names(contents.shown(relation) if file.is_pseudonymous else relation.columns)
-    only = f"WHERE {contents.told_changes()}" if file.is_pseudonymous and relation == CHANGES else ""
-    con.execute(
-        f"INSERT INTO {full} BY NAME SELECT {literal(name)} AS {INSTITUTION}, {columns} FROM given.{full} {only}"
-    )
+    full, columns, only = f"{relation.schema}.{relation.name}", relation.columns, "TRUE"
+    if file.is_pseudonymous:
+        columns = contents.shown(relation)
+        only = "FALSE" if contents.is_empty(relation) else contents.told_changes() if relation == CHANGES else "TRUE"
+    shown = f"{literal(name)} AS {INSTITUTION}, {names(columns)}"
+    return f"INSERT INTO {full} BY NAME SELECT {shown} FROM given.{full} WHERE {only}"

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from pipelines.errors import HeldError
-from pipelines.fleet.file.build import Built
+from pipelines.fleet.build import Built
 from pipelines.store.scope import MANY
 from pipelines.tables import TABLES
 from pipelines.views import catalog

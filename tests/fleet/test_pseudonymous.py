@@ -13,7 +13,8 @@ import duckdb
 import pytest
 
 from pipelines.errors import NothingLandedError
-from pipelines.fleet.file.build import Built
+from pipelines.fleet.build import Built
+from pipelines.fleet.gather import MAKES_NONE
 from pipelines.privacy import access
 from pipelines.store.scope import MANY
 from pipelines.views import catalog
@@ -42,20 +43,18 @@ from tests.support.warehouses.district import District
 from tests.support.warehouses.erasures import erase
 from tests.support.warehouses.pseudonyms import Secrets, declare_personal, ident
 
-NO_FILE = "it makes no pseudonymous file (ROLLBOOK_PSEUDONYMOUS)"
-
 
 def test_who_needs_no_names_asks_about_all_institutions_that_make_a_file_without_them(
     district: District, secrets: Secrets
 ) -> None:
     built = district.build()
     assert (built.left_out, built.failed) == ({}, "")
-    assert built.pseudonymous == Built(2, 15, night(2), {}, makes_none=(CEDAR,))
+    assert built.pseudonymous == Built(2, 15, night(2), {CEDAR: MAKES_NONE})
     assert counts(district) == {ASH: 9, BIRCH: 6}
     assert rows(district, "SELECT institution, newest_day, left_out FROM institutions") == [
         (ASH, night(2), None),
         (BIRCH, night(1), None),
-        (CEDAR, None, NO_FILE),
+        (CEDAR, None, MAKES_NONE),
     ]
     version = "SELECT id, published_at FROM spans.version"
     assert rows(district, version) == reading.rows(district.warehouse / "fleet.duckdb", version)
@@ -78,7 +77,7 @@ def test_who_needs_no_names_asks_about_all_institutions_that_make_a_file_without
     assert erase(district.house(ASH)).counts["fleet"] == 2
     assert not file_of(district).exists()
     assert not (district.warehouse / "pseudonymous").exists()
-    assert district.build().pseudonymous == Built(2, 14, night(2), {}, makes_none=(CEDAR,))
+    assert district.build().pseudonymous == Built(2, 14, night(2), {CEDAR: MAKES_NONE})
     assert texts(district) == set()
 
 
@@ -180,7 +179,7 @@ def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> N
     assert (district.warehouse / "fleet.duckdb").exists()
     district.build()
     said = run("--institution", BIRCH, "codes", "rotate", "--yes")
-    assert "fleet-pseudonymous.duckdb was built again." in said
+    assert "Built. fleet-pseudonymous.duckdb holds 2 institutions" in said
     now = {name: codes(district, name) for name in (ASH, BIRCH)}
     assert now[ASH] == before[ASH]
     assert not set(now[BIRCH].values()) & set(before[BIRCH].values())
@@ -217,7 +216,7 @@ def test_who_stops_making_a_file_is_out_of_it_with_the_next_build_and_the_last_t
     district.build()
     district.write({ASH: WITHOUT_NAMES[ASH]})
     write(district, BIRCH)
-    assert district.build().pseudonymous == Built(1, 9, night(2), {}, makes_none=(BIRCH, CEDAR))
+    assert district.build().pseudonymous == Built(1, 9, night(2), {BIRCH: MAKES_NONE, CEDAR: MAKES_NONE})
     assert counts(district) == {ASH: 9}
     district.write()
     write(district, ASH)

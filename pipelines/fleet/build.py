@@ -1,0 +1,193 @@
+"""Builds `fleet.duckdb` from the institutions' published files: their tables side by side, the views, the rollups.
+
+If institutions make pseudonymous files, `fleet-pseudonymous.duckdb` is built from these in the same way. Each is built
+as a new file, checked, and published atomically; until then, and when it fails, readers keep the last one. The contents
+are declared in `views.fleet` and `views.pseudonymous`. An engine computes the rollups from the same Parquet files.
+
+The object store (`ROLLBOOK_LAKE`) gets the rollups, figures of institutions and of no pupil:
+
+    fleet/versions/<version>/<rollup>/*.parquet   one version, never changed
+    fleet/current.json                            which version is current, and the SHA-256 of each of its files
+
+A version is complete, and was read back, before it is current. The one before it is kept until the next build, for
+those who are reading it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from functools import reduce
+from hashlib import sha256
+from pathlib import Path
+from uuid import uuid4
+
+import duckdb
+import msgspec
+import pyarrow as pa
+
+from pipelines import files, machine
+from pipelines.errors import MirrorError, NothingLandedError, RollbookError
+from pipelines.fleet import engine as engines
+from pipelines.fleet.gather import Gathered, export, gather, relations
+from pipelines.fleet.nights import Fleet
+from pipelines.fleet.overview import load_overview
+from pipelines.institutions import Registry
+from pipelines.mirror.bucket import Bucket
+from pipelines.source.fetch import utc_now
+from pipelines.store.database import connect, count, literal, transaction
+from pipelines.store.published.clean_copy import clean
+from pipelines.store.published.fleet_file import FleetFile
+from pipelines.store.published.versions import PSEUDONYMOUS
+from pipelines.store.scope import MANY
+from pipelines.views import catalog
+from pipelines.views import fleet as views
+from pipelines.views import pseudonymous as contents
+from pipelines.views.fleet import INSTITUTIONS
+
+CURRENT = "current.json"
+
+
+@dataclass(frozen=True)
+class Built:
+    """The result of a build: how many institutions and students, up to which day, and which were left out and why.
+
+    `pseudonymous` is the same for fleet-pseudonymous.duckdb. It is None if no institution makes a pseudonymous file, or
+    if it could not be built: `failed` then says why. `not_copied` says why the figures did not reach the object store.
+    """
+
+    institutions: int
+    students: int
+    newest_day: date | None
+    left_out: Mapping[str, str]
+    pseudonymous: Built | None = None
+    failed: str = ""
+    not_copied: str = ""
+
+
+def build(
+    fleet: Path,
+    registry: Registry,
+    *,
+    clock: Callable[[], datetime] = utc_now,
+    engine: str = engines.DUCKDB,
+    lake: str = "",
+) -> Built:
+    """Build and publish the files. `fleet` is the fleet's folder, `engine` the name of the engine for the rollups.
+
+    An institution whose file cannot be read is left out and named. `lake` is the URL of the object store that gets the
+    rollups, or empty. Raises NothingLandedError when no institution has published, BusyError while another build runs,
+    EngineError; readers then keep the last files.
+    """
+    file, coded = (FleetFile(fleet, pseudonymous=p) for p in (False, True))
+    version, at = uuid4().hex, clock().replace(tzinfo=None)  # of both files
+    with machine.translate_errors(fleet), file.building():
+        try:
+            built = _make(file, registry, engine, version, at)
+            try:
+                if lake:
+                    copy(lake, file.rollups, version, at)
+            except MirrorError as error:
+                built = replace(built, not_copied=error.message)
+            if not any(os.path.lexists(file.root / name / PSEUDONYMOUS) for name in registry.institutions):
+                coded.clear()  # it would never be updated
+                return built
+            try:
+                with machine.translate_errors(fleet):
+                    return replace(built, pseudonymous=_make(coded, registry, engine, version, at))
+            except (RollbookError, OSError, duckdb.Error) as error:  # DuckDB's own message may quote a value
+                return replace(built, failed=getattr(error, "message", type(error).__name__))
+        finally:
+            file.sweep()
+            coded.sweep()
+
+
+def copy(lake: str, rollups: Path, version: str, at: datetime) -> None:
+    """Copy the rollups to the object store, a folder each, and make them the current version. Raises MirrorError."""
+    bucket, digests, kept = Bucket(lake, "fleet"), {}, [version]
+    for file in sorted(rollups.glob("*/*.parquet")):
+        name = f"{file.parent.name}/{file.name}"
+        digests[name] = files.digest(file)
+        bucket.put(f"versions/{version}/{name}", file, digests[name])
+    with suppress(FileNotFoundError, msgspec.DecodeError, KeyError):
+        kept.append(msgspec.json.decode(bucket.read(CURRENT))["version"])
+    current = msgspec.json.encode({"version": version, "made_at": at, "files": digests})
+    bucket.put(CURRENT, current, sha256(current).hexdigest())
+    bucket.delete(name for name in bucket.sizes("versions") if name.split("/")[1] not in kept)
+
+
+def compute_rollups(engine: engines.Engine, tables: Path, into: Path) -> None:
+    """Compute every rollup from a folder for each table, into one folder each. Raises EngineError."""
+    for relation in views.tables():
+        name = f"{relation.schema}.{relation.name}"
+        engine.read(name, tables / name, relation.columns)
+    for rollup in views.rollups():  # a later one reads an earlier one
+        engine.write(rollup.query, into / rollup.name)
+        engine.read(f"main.{rollup.name}", into / rollup.name, views.columns(rollup))
+
+
+def _make(file: FleetFile, registry: Registry, engine: str, version: str, at: datetime) -> Built:
+    """Build the next version, and publish it: readable for those who may read every institution's own file."""
+    file.sweep()
+    with connect(file.next, scratch=file.scratch) as con:
+        with transaction(con):
+            views.create_tables(con, (contents.RELEASE,) if file.is_pseudonymous else ())
+        found = gather(con, file, registry.institutions)
+        if not found.given:
+            raise NothingLandedError(
+                "No institution has published anything that could be combined: run `rollbook fleet sync` first"
+            )
+        newest = max((g.newest_day for g in found.given.values() if g.newest_day), default=None)
+        _describe(con, file, found, registry, newest)
+        students = count(con, "SELECT COUNT(*) FROM main.students")
+        export(con, views.shared(), file.sources)
+    with engines.of(engine, file.scratch) as computing:
+        compute_rollups(computing, file.sources, file.rollups)
+    with connect(file.next, scratch=file.scratch) as con:
+        with transaction(con):
+            con.execute("INSERT INTO spans.version VALUES ($1, $2)", [version, at])
+            for rollup in views.rollups():
+                columns = ", ".join(f"CAST({c.name} AS {c.type}) AS {c.name}" for c in views.columns(rollup))
+                source = literal(file.rollups / rollup.name / "*.parquet")
+                views.create_rollup(con, rollup, f"SELECT {columns} FROM read_parquet({source}) ORDER BY ALL")
+            views.create_views(con, version)
+            if file.is_pseudonymous:
+                contents.comment(con, (*relations(file), INSTITUTIONS), catalog.views(MANY))
+        con.execute("CHECKPOINT")
+    if file.is_pseudonymous:
+        clean(file.next, file.scratch)
+    file.publish(reduce(lambda a, b: a & b, (g.mode for g in found.given.values()), 0o777) | files.PRIVATE_FILE)
+    return Built(len(found.given), students, newest, found.left_out)
+
+
+def _describe(
+    con: duckdb.DuckDBPyConnection, file: FleetFile, found: Gathered, registry: Registry, newest: date | None
+) -> None:
+    """Fill the table `institutions`."""
+    rows = []
+    for status in sorted(load_overview(Fleet(registry)).institutions, key=lambda s: s.institution):
+        given, last = found.given.get(status.institution), status.last
+        day = given.newest_day if given else None
+        row = {
+            "institution": status.institution,
+            "school_id": given.school_id if given else None,
+            "school_name": given.school_name if given else None,
+            "newest_day": day,
+            "days_behind": (newest - day).days if newest and day else None,
+            "published_at": given.published_at if given else None,
+            "version": given.version if given else None,
+            "last_outcome": status.outcome,
+            "last_day": last.day if last else None,
+            "last_at": last.at.astimezone(UTC).replace(tzinfo=None) if last else None,
+            "said": (last.message if last else "") or None,
+            "paused": status.paused or None,
+            "left_out": found.left_out.get(status.institution),
+        }
+        rows.append(row)
+    columns = contents.shown(INSTITUTIONS) if file.is_pseudonymous else INSTITUTIONS.columns
+    con.register("fresh", pa.table({c.name: [row[c.name] for row in rows] for c in columns}))
+    con.execute(f"INSERT INTO {INSTITUTIONS.schema}.{INSTITUTIONS.name} BY NAME SELECT * FROM fresh")
+    con.unregister("fresh")
