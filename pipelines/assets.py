@@ -130,7 +130,6 @@ def _alone(context: dg.OpExecutionContext, options: Options, scope: Scope) -> It
         with runs.translate_errors(scope.institution):
             if night.fetches and not options.approve:
                 rollbook.settings = settings.load(institution=scope.institution)  # now with the key
-                rollbook.start_ahead()
             with rollbook.writer():
                 yield from night.stages()
             rollbook.mirror.check()

@@ -100,7 +100,6 @@ def sync(
             err.print(f"[yellow]Note:[/] newer days have been synced since ({_days(since)}): they stay as they are.")
     else:
         chosen = rollbook.partition(day or rollbook.today())
-        rollbook.start_ahead()  # while Dagster loads
     before = rollbook.landings.counted(chosen)
     run_job(chosen, rollbook.settings.institution, approve=approve, details=details, fresh=fresh)
     synced = rollbook.landings.counted(chosen)[-1]

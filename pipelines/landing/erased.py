@@ -1,4 +1,4 @@
-"""The erased students, recorded without their names, and the gate that keeps them out of later landings.
+"""The erased students, recorded without their names, and the gate that keeps them out of every landing.
 
     private/erasures/memory.json          the warehouse's key, the keyed hashes of the erased ids, the legal holds, and
                                           the erasure in progress, if any
@@ -8,16 +8,21 @@ as private as the records. It also marks the published files (`store.published.o
 whole, so that the key and the hashes stay consistent. Each landing records how many erasures it reflects
 (`Manifest.erasures`), which reveals a landing from an old backup.
 
-`rewriting` removes students from earlier landings.
+Later landings pass the gate before they are written; earlier ones are read first (`find`), and then written again
+through the gate (`rewrite`).
 """
 
 from __future__ import annotations
 
 import hmac
-import logging
 import secrets
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +30,21 @@ import msgspec
 
 from pipelines import files
 from pipelines.errors import DamagedError
-from pipelines.landing.manifest import Received, Walk
+from pipelines.landing.bodies import (
+    BODIES,
+    DISCARD,
+    MANIFEST,
+    PAGES,
+    REJECTS,
+    BodyWriter,
+    LandingFolder,
+    damaged,
+    encode,
+    swap,
+)
+from pipelines.landing.manifest import Absence, Body, Drift, Manifest, Received, Reject, Walk
 from pipelines.records import UNREADABLE, decode_page, id_reader, replace_lone_surrogates
 from pipelines.tables import SETS
-
-log = logging.getLogger(__name__)
 
 PRIVATE, ERASURES, MEMORY = "private", "erasures", "memory.json"
 STUDENTS, DETAILS = "students", "details"
@@ -40,6 +55,9 @@ _ENVELOPE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RECORDS = msgspec.json.Decoder(list[msgspec.Raw])
 _NAMES = msgspec.json.Decoder(msgspec.defstruct("Names", [(n, Any, None) for n in SETS[STUDENTS].names], gc=False))
 _id_of = id_reader(SETS[STUDENTS].id_path)
+
+# Counts the undeclared fields of one record, by field and JSON type.
+DriftOf = Callable[[bytes], Counter[tuple[str, str]]]
 
 
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,11 +101,11 @@ class Matcher:
     """Recognises erased students by id or name. Each id is hashed once."""
 
     def __init__(self, key: bytes, erased: Iterable[Erased]) -> None:
-        self.key = key
         entries = tuple(erased)
-        self._ids = frozenset(e.id for e in entries)
+        self.key = key
+        self._ids = ids = frozenset(e.id for e in entries)
         self._names = frozenset(name for e in entries for name in e.names)
-        self._known: dict[int, bool] = {}
+        self._is_erased = cache(lambda student: keyed(key, "id", str(student)) in ids)
 
     def __bool__(self) -> bool:
         """Whether any student is erased."""
@@ -95,12 +113,7 @@ class Matcher:
 
     def __contains__(self, student: int | None) -> bool:
         """Whether this is an erased student's id."""
-        if student is None or not self._ids:
-            return False
-        known = self._known.get(student)
-        if known is None:
-            known = self._known[student] = keyed(self.key, "id", str(student)) in self._ids
-        return known
+        return student is not None and bool(self._ids) and self._is_erased(student)
 
     def knows_names(self, record: bytes) -> bool:
         """Whether a student's record has the email or the reference id of an erased student."""
@@ -147,10 +160,10 @@ class Memory:
         """How many students were erased."""
         return len(self.read().erased)
 
-    def matcher(self, since: int = 0) -> Matcher:
-        """Return the matcher of the erased students, without the first `since` erasures."""
+    def matcher(self) -> Matcher:
+        """Return the matcher of the erased students."""
         found = self.read()
-        return Matcher(bytes.fromhex(found.key), found.erased[since:])
+        return Matcher(bytes.fromhex(found.key), found.erased)
 
     def check(self, erasures: int) -> None:
         """Raise DamagedError if a landing reflects more `erasures` than are recorded."""
@@ -159,33 +172,58 @@ class Memory:
 
 
 class Gate:
-    """Removes erased students from each body of one landing before it is written anywhere."""
+    """Takes erased students out of the bodies of one landing: before they are written, or when it is rewritten.
 
-    def __init__(self, memory: Memory | None = None) -> None:
-        self.erasures = memory.count if memory else 0
-        self._gone = memory.matcher() if memory and self.erasures else Matcher(b"", ())
-        self._taken: dict[tuple[str, int], set[int]] = {}
+    `taken` has each body that held one, with the student's id and record. `recognised` counts other records with an
+    erased student's email or reference id.
+    """
+
+    def __init__(self, gone: Matcher) -> None:
+        self.taken: list[tuple[Received, int, bytes]] = []
         self.recognised = 0
+        self._gone = gone
 
     def admit(self, received: Received, content: bytes) -> tuple[Received, bytes] | None:
-        """Return a body without the erased students; None if it is only about an erased student."""
-        if not self._gone or received.set not in (STUDENTS, DETAILS):
+        """Return a body without the erased students; None if it is only about an erased student.
+
+        Raises one of `records.UNREADABLE` for a body that is not a page.
+        """
+        sought, is_sought = received.sought, received.sought in self._gone
+        if sought is not None and is_sought and received.set == DETAILS:
+            self.taken.append((received, sought, content))
+            return None
+        if not self._gone or received.set != STUDENTS:
             return received, content
-        if received.set == DETAILS:
-            return None if received.sought in self._gone else (received, content)
         left, taken, recognised = take_out(content, self._gone)
+        self.taken += [(received, student, record) for student, record in taken]
         self.recognised += recognised
-        if not taken:
+        if not (taken or is_sought):
             return received, content
-        if received.kind == "walk":
-            self._taken.setdefault((received.set, received.walk), set()).update(i for i, _ in taken)
-        return msgspec.structs.replace(received, erased=len(taken)), left
+        erased = received.erased + len(taken)
+        return msgspec.structs.replace(received, sought=NOBODY if is_sought else sought, erased=erased), left
 
     def without_erased(self, walk: Walk) -> Walk:
-        """Return how a set was read, without the students that were removed from the walks that count."""
-        taken = set().union(*(self._taken.get((walk.set, number), set()) for number in walk.counted))
+        """Return how a set was read, without the students that were taken out of what counts."""
+        taken = {student for body, student, _ in self.taken if _counts(body, student, walk)}
         left = tuple(i for i in walk.repeated_ids if i not in taken)
-        return msgspec.structs.replace(walk, erased=len(taken), repeated_ids=left)
+        return msgspec.structs.replace(walk, erased=walk.erased + len(taken), repeated_ids=left)
+
+    def stamped(self, manifest: Manifest, folder: Path, erasures: int) -> Manifest:
+        """Return the manifest of the bodies in `folder`, which passed the gate: without erased students."""
+        index = (folder / PAGES).read_bytes()
+        return msgspec.structs.replace(
+            manifest,
+            walks=tuple(map(self.without_erased, manifest.walks)),
+            erasures=erasures,
+            bodies=index.count(b"\n"),
+            bodies_sha256=sha256(index).hexdigest(),
+        )
+
+
+def _counts(body: Received, student: int, walk: Walk) -> bool:
+    """Whether a student's record in this body counted: on a page of the counted walks, or found by the search for it."""
+    counted = body.kind == "walk" and body.walk in walk.counted
+    return body.set == walk.set and (counted or student == body.sought)
 
 
 def take_out(content: bytes, gone: Matcher) -> tuple[bytes, list[tuple[int, bytes]], int]:
@@ -210,6 +248,91 @@ def take_out(content: bytes, gone: Matcher) -> tuple[bytes, list[tuple[int, byte
         return content, [], recognised
     fields = {key: bytes(raw) for key, raw in page.items()} | {"data": b"[%s]" % b",".join(kept)}
     return b"{%s}" % b",".join(b"%s:%s" % (msgspec.json.encode(k), v) for k, v in fields.items()), taken, recognised
+
+
+@dataclass
+class Found:
+    """What one landing holds about erased students: how many bodies, records, rejects and searches."""
+
+    landing: LandingFolder
+    bodies: int = 0
+    records: int = 0
+    rejects: int = 0
+    absences: int = 0
+
+    @property
+    def anything(self) -> bool:
+        """Whether the landing holds anything about an erased student."""
+        return bool(self.bodies or self.rejects or self.absences)
+
+
+def find(landing: LandingFolder, gone: Matcher) -> Found:
+    """Search one landing for erased students. Raises DamagedError."""
+    gate = Gate(gone)
+    return Found(
+        landing,
+        bodies=sum(left != body for body, left in _through(gate, landing)),
+        records=len(gate.taken),
+        rejects=sum(_is_about(reject, gone) for reject in landing.rejects()),
+        absences=sum(_is_about(absence, gone) for absence in landing.manifest.absences),
+    )
+
+
+def rewrite(found: Found, gone: Matcher, erasures: int, drift_of: DriftOf) -> None:
+    """Rewrite one landing without erased students, and record in its manifest how many `erasures` it reflects.
+
+    The new folder is made beside the old one and replaces it by renames. The manifest's proofs still hold: an erased
+    student counts as seen.
+    """
+    landing, gate = found.landing, Gate(gone)
+    if not found.anything:
+        files.write(landing.path / MANIFEST, encode(msgspec.structs.replace(landing.manifest, erasures=erasures)))
+        return
+
+    def write(aside: Path) -> None:
+        with closing(BodyWriter(aside)) as writer:
+            for _, left in _through(gate, landing):
+                if left is not None:
+                    writer.add(*left)
+            writer.seal()
+        kept = [reject for reject in landing.rejects() if not _is_about(reject, gone)]
+        files.write(aside / REJECTS, b"".join(msgspec.json.encode(reject) + b"\n" for reject in kept))
+        if (landing.path / DISCARD).exists():
+            files.write(aside / DISCARD, (landing.path / DISCARD).read_bytes())
+        manifest = gate.stamped(_manifest(landing, gate, gone, drift_of), aside, erasures)
+        files.write(aside / MANIFEST, encode(manifest))
+
+    swap(landing.path, write)
+
+
+def _through(gate: Gate, landing: LandingFolder) -> Iterator[tuple[tuple[Body, bytes], tuple[Received, bytes] | None]]:
+    """Yield each body of a landing, and what the gate leaves of it."""
+    for body in landing.contents(landing.pages()):
+        try:
+            yield body, gate.admit(*body)
+        except UNREADABLE as error:
+            problem = f"a body is not a page of students: {type(error).__name__}"
+            raise damaged(landing.path, BODIES, problem) from None
+
+
+def _manifest(landing: LandingFolder, gate: Gate, gone: Matcher, drift_of: DriftOf) -> Manifest:
+    """Return a landing's manifest without the searches, rejects and undeclared fields of erased students."""
+    manifest = landing.manifest
+    walk = manifest.walk(STUDENTS)
+    drift = Counter({(d.set, d.field, d.type): d.count for d in manifest.drift})
+    for body, student, record in gate.taken:
+        if walk is not None and _counts(body, student, walk):
+            drift.subtract((STUDENTS, *where) for where in drift_of(record).elements())
+    return msgspec.structs.replace(
+        manifest,
+        absences=tuple(msgspec.structs.replace(a, id=NOBODY) if _is_about(a, gone) else a for a in manifest.absences),
+        rejected=dict(Counter(manifest.rejected) - Counter(r.set for r in landing.rejects() if _is_about(r, gone))),
+        drift=tuple(Drift(*where, count) for where, count in drift.items() if count > 0),
+    )
+
+
+def _is_about(found: Reject | Absence, gone: Matcher) -> bool:
+    return found.set in (STUDENTS, DETAILS) and found.id in gone
 
 
 def keyed(key: bytes, kind: str, value: str) -> str:

@@ -9,11 +9,12 @@
 
 A landing is written in a hidden folder beside its final name, fsynced, and renamed: a half-written one never looks
 like a landing. Afterwards only the manifest changes, when the landing gets its verdict; the erasure of a student
-replaces the whole folder (`rewriting`). `bodies` writes and reads the bodies.
+replaces the whole folder (`erased`). `bodies` writes and reads the bodies.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -25,24 +26,15 @@ import msgspec
 
 from pipelines import files
 from pipelines.errors import DamagedError
-from pipelines.landing.bodies import (
-    MANIFEST,
-    REJECTS,
-    LandingFolder,
-    LandingPlace,
-    damaged,
-    decode,
-    drop_if_empty,
-    encode,
-    name,
-    rejects,
-    settle,
-)
-from pipelines.landing.erased import ERASURES, PRIVATE, Gate, Memory
-from pipelines.landing.manifest import Body, Discard, Drift, Landed, Manifest, Reject, TableCounts, Verdict
+from pipelines.landing.bodies import DISCARD, MANIFEST, OLD, REJECTS, LandingFolder, damaged, decode, encode, name
+from pipelines.landing.erased import ERASURES, PRIVATE, Memory
+from pipelines.landing.manifest import Discard, Drift, Manifest, Reject, TableCounts, Verdict
 
-EXPIRED, DISCARD = "thinned.json", "discard.json"
+EXPIRED = "thinned.json"
 _DAY, _LANDING, _DISCARDED = "snapshot_date=", "landing=", "discarded="
+_OF_A_DAY = re.compile(rf"{_DAY}(\d{{4}}-\d\d-\d\d)")
+# Also a landing that is being written.
+_NUMBERED = re.compile(rf"\.?(?:{_LANDING}|{_DISCARDED})(\d+)")
 
 
 class RawStore:
@@ -55,19 +47,35 @@ class RawStore:
         self._manifests = files.Decoded(decode)
         self.memory = memory or Memory(root.parent / PRIVATE / ERASURES)
 
-    def reserve(self, snapshot_date: date) -> LandingPlace:
-        """Make the folder where the day's next landing will be written."""
+    def reserve(self, snapshot_date: date) -> tuple[int, Path]:
+        """Return the number of the day's next landing, and a new folder where it will be written."""
         day = files.folder(self.root / f"{_DAY}{snapshot_date}")
-        made = (n for prefix in (_LANDING, _DISCARDED) for n, _ in _landings(day, prefix))
-        number = max((*made, *_under_way(day)), default=0) + 1
+        number = max((int(made[1]) for made in map(_NUMBERED.match, files.names(day)) if made), default=0) + 1
         # A unique name: the second process of a killed sync may live a moment longer than the sweep.
         partial = Path(tempfile.mkdtemp(files.PARTIAL, f".{_LANDING}{number}.", day))
         partial.chmod(files.PRIVATE_FOLDER)
-        return LandingPlace(snapshot_date, number, partial, day / f"{_LANDING}{number}", Gate(self.memory))
+        return number, partial
+
+    def commit(self, partial: Path, manifest: Manifest) -> LandingFolder:
+        """Turn a folder of durable bodies into a landing."""
+        files.write(partial / MANIFEST, encode(manifest))  # this fsyncs the folder, too
+        folder = partial.rename(partial.with_name(f"{_LANDING}{manifest.landing}"))
+        files.sync(folder.parent)
+        files.sync(self.root)
+        return LandingFolder(folder, manifest)
+
+    def abandon(self, partial: Path) -> None:
+        """Remove a landing that is being written."""
+        shutil.rmtree(partial, ignore_errors=True)
+        _drop_if_empty(partial.parent)
 
     def days(self) -> list[date]:
         """Return the days with a landing, whatever its verdict, in order."""
         return sorted({day for day, _, _ in self._each(_LANDING)})
+
+    def discarded_days(self) -> list[date]:
+        """Return the days with a discarded landing, in order."""
+        return sorted({day for day, _, _ in self._each(_DISCARDED)})
 
     def all_days(self) -> frozenset[date]:
         """Return the days on which anything was ever landed, including expired days if their list can be read."""
@@ -82,45 +90,28 @@ class RawStore:
 
     def manifests(self, day: date | None = None) -> list[Manifest]:
         """Return the manifests of all landings, or of one day's, in the order of landing. Raises DamagedError."""
-        return [
-            self._manifest(folder)
-            for day_folder in ([self.root / f"{_DAY}{day}"] if day else [folder for _, folder in self._days()])
-            for _, folder in _landings(day_folder)
-        ]
+        return [self._manifest(folder) for _, _, folder in self._each(_LANDING, day=day)]
 
     def readable(self, day: date) -> list[Manifest]:
         """Return the manifests of one day that can be read, in the order of landing."""
         found = []
-        for _, folder in _landings(self.root / f"{_DAY}{day}"):
+        for _, _, folder in self._each(_LANDING, day=day):
             with suppress(DamagedError):
                 found.append(self._manifest(folder))
         return found
 
-    def manifest(self, day: date, landing: int) -> Manifest:
-        """Return one landing's manifest. Raises DamagedError if it is missing or damaged."""
-        return self._manifest(self._folder(day, landing))
-
     def school_id(self) -> int | None:
         """Return the institution of the first counted landing that can be read; None if there is none."""
-        readable = (m for day, _ in self._days() for m in self.readable(day) if m.counts_for_its_day)
+        readable = (m for day in self.days() for m in self.readable(day) if m.counts_for_its_day)
         return next((m.school_id for m in readable if m.school_id is not None), None)
 
-    def pages(self, manifest: Manifest) -> Iterator[Body]:
-        """Return the index of a landing's bodies, in the order received. Raises DamagedError."""
-        return self._open(manifest).pages()
+    def open(self, manifest: Manifest) -> LandingFolder:
+        """Return a landing's folder, to read its bodies and rejects."""
+        return LandingFolder(self._folder(manifest), manifest)
 
-    def bodies(self, manifest: Manifest, set_name: str) -> Iterator[Landed]:
-        """Yield the bodies of one set that count, in the order received, one at a time.
-
-        For a walked set these are the pages of the counted walks, then those of the searches that found their record
-        (a search that found nothing is kept as evidence, but states nothing). Lone surrogates are replaced: see
-        `records.replace_lone_surrogates`. Raises DamagedError for a body that is not what was landed.
-        """
-        return self._open(manifest).bodies(set_name)
-
-    def everything(self, manifest: Manifest, set_name: str) -> Iterator[tuple[Body, bytes]]:
-        """Yield all bodies of one set, whether or not they count, each as it was received. Raises DamagedError."""
-        return self._open(manifest).everything(set_name)
+    def folders(self) -> Iterator[LandingFolder]:
+        """Yield every landing, including discarded ones and those that do not count. Raises DamagedError."""
+        return (LandingFolder(folder, self._manifest(folder)) for _, _, folder in self._each(_LANDING, _DISCARDED))
 
     def record_verdict(
         self,
@@ -137,7 +128,7 @@ class RawStore:
 
         Raises ValueError if it already has a verdict; only a held landing may still be approved.
         """
-        folder = self._folder(manifest.snapshot_date, manifest.landing)
+        folder = self._folder(manifest)
         found = self._manifest(folder)
         approving = found.verdict is Verdict.HELD and verdict is Verdict.APPROVED
         if found.verdict is not None and not approving:
@@ -154,50 +145,35 @@ class RawStore:
         files.write(folder / MANIFEST, encode(updated))
         return updated
 
-    def defer(self, manifest: Manifest, reason: str) -> Manifest:
+    def defer(self, manifest: Manifest, reason: str) -> None:
         """Record why a landing without a verdict could not be compared with what was landed before."""
         deferred = msgspec.structs.replace(manifest, deferred=reason)
-        files.write(self._folder(manifest.snapshot_date, manifest.landing) / MANIFEST, encode(deferred))
-        return deferred
+        files.write(self._folder(manifest) / MANIFEST, encode(deferred))
 
     def discard(self, manifest: Manifest, reason: str, at: datetime) -> None:
         """Move a landing aside: it stays readable but no longer counts. The reason is written first."""
-        folder = self._folder(manifest.snapshot_date, manifest.landing)
+        folder = self._folder(manifest)
         files.write(folder / DISCARD, msgspec.json.encode(Discard(reason=reason, discarded_at=at)))
         folder.rename(folder.with_name(f"{_DISCARDED}{manifest.landing}"))
         files.sync(folder.parent)
 
     def undo_discard(self, manifest: Manifest) -> None:
         """Restore a discarded landing with its verdict."""
-        aside = self._folder(manifest.snapshot_date, manifest.landing)
+        aside = self._folder(manifest)
         folder = aside.rename(aside.with_name(f"{_LANDING}{manifest.landing}"))
         files.sync(folder.parent)
         (folder / DISCARD).unlink(missing_ok=True)
 
     def discarded(self, day: date | None = None) -> list[tuple[Manifest, Discard]]:
         """Return the discarded landings of all days, or of one, each with its reason. Raises DamagedError."""
-        folders = [self.root / f"{_DAY}{day}"] if day else [folder for _, folder in self._days()]
-        return [(self._manifest(f), _discard(f)) for folder in folders for _, f in _landings(folder, _DISCARDED)]
-
-    def folders(self) -> Iterator[LandingFolder]:
-        """Yield every landing, including discarded ones and those that do not count. Raises DamagedError."""
-        for _, _, folder in self._each(_LANDING, _DISCARDED):
-            yield LandingFolder(folder, self._manifest(folder))
-
-    def discarded_days(self) -> list[date]:
-        """Return the days with a discarded landing, in order."""
-        return sorted({day for day, _, _ in self._each(_DISCARDED)})
+        return [(self._manifest(folder), _discard(folder)) for _, _, folder in self._each(_DISCARDED, day=day)]
 
     def keep_rejects(self, manifest: Manifest, refused: Iterable[Reject]) -> None:
         """Write a landing's refused records into its folder, replacing any earlier ones."""
-        path = self._folder(manifest.snapshot_date, manifest.landing) / REJECTS
+        path = self._folder(manifest) / REJECTS
         lines = b"".join(msgspec.json.encode(reject) + b"\n" for reject in refused)
         if lines or path.exists():
             files.write(path, lines)
-
-    def rejects(self, manifest: Manifest) -> list[Reject]:
-        """Return the refused records of a landing, in order. Raises DamagedError."""
-        return rejects(self._folder(manifest.snapshot_date, manifest.landing))
 
     def expired(self) -> frozenset[date]:
         """Return the expired days that the history holds. Raises DamagedError."""
@@ -240,66 +216,50 @@ class RawStore:
     def _write_expired(self, days: Mapping[date, bool]) -> None:
         files.write(self.root / EXPIRED, msgspec.json.encode(days))
 
-    def sweep(self) -> int:
-        """Remove or complete killed writers' leftovers; returns how many. Requires the writer lock."""
-        swept = 0
+    def sweep(self) -> None:
+        """Remove or complete killed writers' leftovers. Requires the writer lock."""
         for aside in self.root.glob(f".*{files.PARTIAL}"):
             shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
-            swept += 1
         for _, day in self._days():
-            swept += settle(day)
-            for unfinished in day.glob(f".{_LANDING}*{files.PARTIAL}"):
+            for old in day.glob(f"{OLD}*"):
+                landing = day / old.name.removeprefix(OLD)
+                shutil.rmtree(old) if landing.exists() else old.rename(landing)
+            for unfinished in day.glob(f".*{files.PARTIAL}"):
                 # Renamed first: a killed sync's second process may still create a file in it.
                 shutil.rmtree(unfinished.rename(unfinished.with_suffix(f".swept{files.PARTIAL}")))
-                swept += 1
-            for aside in day.glob(f"{_LANDING}*/.*{files.PARTIAL}"):
-                aside.unlink()
-                swept += 1
-            drop_if_empty(day)
-        return swept
+            for half_written in day.glob(f"{_LANDING}*/.*{files.PARTIAL}"):
+                half_written.unlink()
+            _drop_if_empty(day)
 
-    def _days(self) -> Iterator[tuple[date, Path]]:
-        found = []
-        for each in files.names(self.root):
-            if each.startswith(_DAY):
-                with suppress(ValueError):  # not a day's folder
-                    found.append((date.fromisoformat(each.removeprefix(_DAY)), each))
-        return ((day, self.root / each) for day, each in sorted(found))
+    def _days(self) -> list[tuple[date, Path]]:
+        matches = map(_OF_A_DAY.fullmatch, files.names(self.root))
+        return sorted((date.fromisoformat(found[1]), self.root / found[0]) for found in matches if found)
 
-    def _each(self, *prefixes: str) -> Iterator[tuple[date, int, Path]]:
-        """Yield the landings of all days that have one of these prefixes: day, number, folder."""
-        for day, folder in self._days():
+    def _each(self, *prefixes: str, day: date | None = None) -> Iterator[tuple[date, int, Path]]:
+        """Yield the landings of all days, or of one, that have one of these prefixes: day, number, folder."""
+        for on, folder in self._days() if day is None else [(day, self.root / f"{_DAY}{day}")]:
             for prefix in prefixes:
-                for number, path in _landings(folder, prefix):
-                    yield day, number, path
+                numbers = (n.removeprefix(prefix) for n in files.names(folder) if n.startswith(prefix))
+                for number in sorted(int(n) for n in numbers if n.isdecimal()):
+                    yield on, number, folder / f"{prefix}{number}"
 
     def _manifest(self, folder: Path) -> Manifest:
         try:
             return self._manifests.read(f"{folder}/{MANIFEST}")
-        except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors, and so are an invalid Proof's
+        except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
             raise damaged(folder, MANIFEST, type(error).__name__) from None
 
-    def _folder(self, day: date, landing: int) -> Path:
+    def _folder(self, manifest: Manifest) -> Path:
         """Return the folder of a landing, discarded or not: a number is never reused."""
-        folder = self.root / f"{_DAY}{day}" / f"{_LANDING}{landing}"
-        aside = folder.with_name(f"{_DISCARDED}{landing}")
+        folder = self.root / f"{_DAY}{manifest.snapshot_date}" / f"{_LANDING}{manifest.landing}"
+        aside = folder.with_name(f"{_DISCARDED}{manifest.landing}")
         return aside if aside.exists() and not folder.exists() else folder
 
-    def _open(self, manifest: Manifest) -> LandingFolder:
-        return LandingFolder(self._folder(manifest.snapshot_date, manifest.landing), manifest)
 
-
-def _landings(day: Path, prefix: str = _LANDING) -> list[tuple[int, Path]]:
-    """Return the landings, or with `prefix` the discarded ones, in a day's folder by number; ignores anything else."""
-    numbers = (each.removeprefix(prefix) for each in files.names(day) if each.startswith(prefix))
-    return sorted((int(number), day / f"{prefix}{number}") for number in numbers if number.isdecimal())
-
-
-def _under_way(day: Path) -> list[int]:
-    """Return the numbers of the landings that are being written."""
-    prefix = f".{_LANDING}"
-    numbers = (each.removeprefix(prefix).partition(".")[0] for each in files.names(day) if each.startswith(prefix))
-    return [int(number) for number in numbers if number.isdecimal()]
+def _drop_if_empty(day: Path) -> None:
+    """Remove a day's folder if it holds no landing."""
+    with suppress(OSError):  # it does
+        day.rmdir()
 
 
 def _discard(folder: Path) -> Discard:

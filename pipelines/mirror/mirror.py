@@ -22,10 +22,10 @@ import msgspec
 
 from pipelines import __version__, files
 from pipelines.errors import ArgumentError, LostError, MirrorError, RollbookError
-from pipelines.landing.bodies import BODIES, MANIFEST, PAGES
+from pipelines.landing.bodies import BODIES, DISCARD, MANIFEST, PAGES
 from pipelines.landing.erased import ERASURES, MEMORY, PRIVATE, Remembered
 from pipelines.landing.manifest import Manifest
-from pipelines.landing.raw import DISCARD, RawStore
+from pipelines.landing.raw import RawStore
 from pipelines.mirror.bucket import Bucket
 from pipelines.mirror.catalog import (
     FOLDER,

@@ -30,9 +30,8 @@ from pipelines import __version__, files
 from pipelines.errors import ArgumentError, DamagedError, RollbookError
 from pipelines.export import exported
 from pipelines.flatten import drift_of_student
-from pipelines.landing.erased import Erased, LegalHold, Matcher, Pending, keyed, name_hash
+from pipelines.landing.erased import Erased, Found, LegalHold, Matcher, Pending, find, keyed, name_hash, rewrite
 from pipelines.landing.raw import RawStore
-from pipelines.landing.rewriting import Found, find, rewrite
 from pipelines.privacy import dagster_home
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.store import ops, without
@@ -138,7 +137,7 @@ class Erasure:
         folders = list(self.raw.folders())
         landings = {}
         for number, folder in enumerate(folders, start=1):
-            landings[folder.path] = find(folder, gone, [student])
+            landings[folder.path] = find(folder, gone)
             self._tell("landings read", number, len(folders))
         with self.warehouse.computing() as con:
             records = self.warehouse.lake.days().values()
@@ -146,7 +145,7 @@ class Erasure:
         exports, found = exported(self.warehouse.root), landings.values()
         counts = {
             "landings": sum(f.anything for f in found),
-            "bodies": sum(len(f.bodies) for f in found),
+            "bodies": sum(f.bodies for f in found),
             "records": sum(f.records for f in found),
             "rejects": sum(f.rejects for f in found),
             "searches": sum(f.absences for f in found),

@@ -209,13 +209,13 @@ def _received(raw: RawStore, student: int, progress: Callable[[int, int], None])
     searches: list[Row] = []
     unnamed = 0
     for number, (manifest, landing_is) in enumerate(manifests, start=1):
-        at = (manifest.snapshot_date, manifest.landing)
+        at, landing = (manifest.snapshot_date, manifest.landing), raw.open(manifest)
         for name in OF_STUDENTS:
-            for b, content in raw.everything(manifest, name):
+            for b, content in landing.contents(b for b in landing.pages() if b.set == name):
                 for position, record in _own(b, replace_lone_surrogates(content, REPLACEMENT), student):
                     row = (*at, landing_is, name, b.kind, b.walk, b.page, position, b.received_at)
                     records.append((*row, without_others(record.decode(errors="replace"), student)))
-        for r in raw.rejects(manifest):
+        for r in landing.rejects():
             if r.set in OF_STUDENTS and r.id == student:
                 text = without_others(r.record, student)
                 refused.append((*at, landing_is, r.set, r.page, r.position, r.reason, text))

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime
-from typing import Protocol
 from uuid import uuid4
 
 import duckdb
 import pyarrow as pa
 
-from pipelines.landing.manifest import Body, Discard, Drift, Manifest, Reject, Verdict
+from pipelines.landing.manifest import Body, Drift, Manifest, Reject, Verdict
+from pipelines.landing.raw import RawStore
 from pipelines.store.database import count, transaction
 from pipelines.store.relations import DRIFT, PAGES, REJECTS, SYNC_SETS, SYNCS
 from pipelines.tables import Relation
@@ -24,23 +24,7 @@ _KEY = "snapshot_date, landing, outcome, verdict"
 DISCARDED = "discarded"
 
 
-class Landings(Protocol):
-    """The store of landings: `landing.raw.RawStore`."""
-
-    def manifests(self) -> list[Manifest]:
-        """All manifests, in order of day and landing."""
-
-    def discarded(self) -> list[tuple[Manifest, Discard]]:
-        """The discarded ones, each with its reason."""
-
-    def pages(self, manifest: Manifest) -> Iterable[Body]:
-        """The index of one landing's bodies."""
-
-    def rejects(self, manifest: Manifest) -> Iterable[Reject]:
-        """One landing's refused records."""
-
-
-def record(con: duckdb.DuckDBPyConnection, raw: Landings, *, full_refresh: bool = False) -> int:
+def record(con: duckdb.DuckDBPyConnection, raw: RawStore, *, full_refresh: bool = False) -> int:
     """Write the landings that the tables lack, or with `full_refresh` all in `raw/`. Returns how many were written.
 
     Rows of landings that `raw/` no longer holds stay.
@@ -53,8 +37,8 @@ def record(con: duckdb.DuckDBPyConnection, raw: Landings, *, full_refresh: bool 
             _forget(con, manifest)
             _insert(con, SYNCS, manifest, [_sync(manifest, _outcome(manifest), manifest.reason)])
             _insert(con, SYNC_SETS, manifest, _sync_sets(manifest))
-            _insert(con, PAGES, manifest, map(_page, raw.pages(manifest)))
-            _insert(con, REJECTS, manifest, map(_reject, raw.rejects(manifest)))
+            _insert(con, PAGES, manifest, map(_page, raw.open(manifest).pages()))
+            _insert(con, REJECTS, manifest, map(_reject, raw.open(manifest).rejects()))
             _insert(con, DRIFT, manifest, map(_drift, manifest.drift))
         for manifest, discard in discarded:
             _forget(con, manifest)

@@ -54,7 +54,7 @@ class Composer:
         if (staged := self.intake.take(manifest)) is not None:
             return staged
         folder = self._aside / f"landing={manifest.landing}"
-        parts = [stage(name, self.raw.bodies(manifest, name), folder / name) for name in SETS]
+        parts = [stage(name, self.raw.open(manifest).bodies(name), folder / name) for name in SETS]
         return Flattened(manifest.landing, tuple(parts))
 
     def evaluate(self, manifests: Sequence[Manifest], flattened: Flattened) -> tuple[Composed, tuple[TableCounts, ...]]:

@@ -105,7 +105,7 @@ class Landings:
 
     def details_since(self, day: date, moment: datetime) -> frozenset[int]:
         """The students whose details a day's counted landings fetched after `moment`."""
-        bodies = (b for m in self.counted(day) if m.finished_at > moment for b in self.raw.pages(m))
+        bodies = (b for m in self.counted(day) if m.finished_at > moment for b in self.raw.open(m).pages())
         return frozenset(b.sought for b in bodies if b.kind == "detail" and b.sought and b.received_at > moment)
 
     def synced_since(self, day: date) -> list[date]:

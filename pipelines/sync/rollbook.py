@@ -294,11 +294,6 @@ class Rollbook:
         self._decide(self.landings.undecided())
         return certificate
 
-    def start_ahead(self) -> None:
-        """Start the second process of a large sync, to be ready for the first page. Needs neither lock nor key."""
-        newest = self.newest()
-        self.composer.intake.start_ahead(newest.largest_set if newest else 0)
-
     @reported_stage
     def land(self, day: date | None = None, *, details: Details = Details.none, fresh: bool = False) -> Manifest:
         """Fetch everything once and land it; or check the key and return a proven landing from minutes ago, unless
@@ -310,11 +305,8 @@ class Rollbook:
         """
         day = self.partition(day or self.today())
         minutes = 0 if fresh or self._blocked or details != "none" else self.settings.cache_minutes
-        try:
-            reusable = self.landings.reusable(day, self.clock(), minutes) if minutes else None
-            manifest = self._fetch(day, details, reusable)
-        finally:
-            self.composer.intake.stop()
+        reusable = self.landings.reusable(day, self.clock(), minutes) if minutes else None
+        manifest = self._fetch(day, details, reusable)
         if self._blocked is not None:
             self.raw.defer(manifest, self._blocked.message)
             raise self._blocked

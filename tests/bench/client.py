@@ -7,7 +7,6 @@ their time is the sandbox's).
 from __future__ import annotations
 
 import sys
-import time
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -21,8 +20,6 @@ def main() -> None:
     # A tenth of a percent of 100,000 students leave in a night, which is more than is searched for by default.
     first = day - timedelta(days=7)
     rollbook = Rollbook(load(base_url=base_url, api_key=key, warehouse=folder, first_date=first, verify_most=10_000))
-    rollbook.start_ahead()
-    time.sleep(1)  # as long as the command takes to load Dagster
     manifest = rollbook.sync(day).manifest
     if not manifest.proven:
         sys.exit("the walk was not proven complete")

@@ -132,3 +132,9 @@ def test_bytes_that_are_not_text_cost_one_record_and_its_id_is_still_known() -> 
     assert (reject.id, reject.position) == (2, 2)
     assert reject.reason.startswith("it cannot be read")
     assert ("students", 2, "rejected", None) in rows(batch, "observed")
+
+
+@pytest.mark.parametrize(("record", "kind"), [("pupil", "string"), (None, "null"), ([], "array"), (7, "integer")])
+def test_what_is_not_an_object_is_refused(record: Any, kind: str) -> None:
+    (reject,) = one(page(student(1), record)).rejects
+    assert (reject.position, reject.id, reject.reason) == (2, None, f"expected an object, got {kind}")

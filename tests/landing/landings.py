@@ -6,8 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pipelines.ingest import Intake
-from pipelines.ingest.intake import StagingWriter
+from pipelines.ingest import Intake, StagingWriter
 from pipelines.landing.manifest import Absence, Manifest, Proof, Received, Walk
 from pipelines.landing.raw import RawStore
 from pipelines.source.pagination import Sink

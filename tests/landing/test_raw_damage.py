@@ -14,7 +14,7 @@ from tests.landing.landings import DAY, folder, full, land
 
 def read_all(raw: RawStore, done: Manifest) -> None:
     for set_name in ("auth", "students", "classes", "details"):
-        list(raw.bodies(done, set_name))
+        list(raw.open(done).bodies(set_name))
 
 
 def flip(path: Path, at: int) -> None:
@@ -57,4 +57,4 @@ def test_a_manifest_with_one_other_byte_is_damaged(raw: RawStore) -> None:
     for place in range(0, len(content), 7):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         with pytest.raises(DamagedError):
-            RawStore(raw.root).manifest(DAY, 1)
+            RawStore(raw.root).manifests()

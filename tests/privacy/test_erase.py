@@ -127,7 +127,7 @@ def test_the_student_stays_out_of_all_that_comes_after(house: House, monkeypatch
     assert_gone(house)
     house.service.requests.clear()
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.ingest.intake.LARGE", 1)  # a second process files what comes
+        patch.setattr("pipelines.ingest.LARGE", 1)  # a second process files what comes
         house.night(7, everybody(7), details="all")
     assert_gone(house)
     manifest = house.landings(night(7))[-1]
@@ -326,7 +326,7 @@ def test_nothing_is_fetched_without_what_is_remembered(house: House) -> None:
 
 def test_a_damaged_body_stops_an_erasure_before_anything_is_changed(house: House) -> None:
     path = house.warehouse / "raw" / f"snapshot_date={night(3)}" / "landing=1" / "bodies.zst"
-    body = next(b for b in house.rollbook().raw.pages(house.landings(night(3))[0]) if b.set == "students")
+    body = next(b for b in house.rollbook().raw.open(house.landings(night(3))[0]).pages() if b.set == "students")
     content = bytearray(path.read_bytes())
     content[body.offset + body.length // 2] ^= 0xFF
     path.write_bytes(content)

@@ -55,7 +55,7 @@ def test_a_night_is_landed_whole_and_without_a_verdict(night: Night) -> None:
         rollbook=__version__,
     )
     assert done.proven
-    assert done.bytes_received == sum(p.size for p in night.raw.pages(done))
+    assert done.bytes_received == sum(p.size for p in night.raw.open(done).pages())
     assert night.raw.manifests() == [done]
 
 
@@ -64,8 +64,8 @@ def test_bodies_are_at_rest_exactly_as_the_service_sent_them(night: Night) -> No
     night.service.on(lambda asked, reply: Reply(body=odd), path="classes", times=None)
     night.service.on(faults.packed(), times=None, search=None)
     done = night.fetch()
-    assert [b.content for b in night.raw.bodies(done, "classes")] == [odd]
-    pages = [msgspec.json.decode(landed.content)["data"] for landed in night.raw.bodies(done, "students")]
+    assert [b.content for b in night.raw.open(done).bodies("classes")] == [odd]
+    pages = [msgspec.json.decode(landed.content)["data"] for landed in night.raw.open(done).bodies("students")]
     assert [record["id"] for page in pages for record in page] == list(range(1, 151))
 
 
@@ -80,7 +80,7 @@ def test_vanished_records_are_asked_for_and_those_that_slipped_rejoin(night: Nig
     )
     assert done.proven
     assert done.search_seconds > 0
-    *_, last = night.raw.bodies(done, "students")
+    *_, last = night.raw.open(done).bodies("students")
     assert (last.kind, last.sought) == ("search", 300)
     assert [r["id"] for r in msgspec.json.decode(last.content)["data"]] == [300]
 
@@ -108,7 +108,7 @@ def test_a_sync_that_fails_leaves_what_came_under_the_verdict_failed(
     raised, (landed,) = night.failed(error)
     assert (landed.verdict, landed.reason, landed.judged_at) == (Verdict.FAILED, raised.message, NOW)
     assert (landed.snapshot_date, landed.bodies, landed.counts_for_its_day) == (TODAY, bodies, False)
-    assert len(list(night.raw.pages(landed))) == bodies
+    assert len(list(night.raw.open(landed).pages())) == bodies
     night.service.mend()
     assert night.fetch().landing == 2
 
@@ -152,7 +152,7 @@ def test_each_failed_detail_costs_one_record(night: Night, name: str) -> None:
     done = night.fetch(choose_details=lambda draft: [1, 2, 3])
     assert len(night.service.asked("student/2")) == tries
     assert (done.details_failed, done.proven, done.verdict) == (1, True, None)
-    assert [b.sought for b in night.raw.bodies(done, "details")] == [1, 3]
+    assert [b.sought for b in night.raw.open(done).bodies("details")] == [1, 3]
 
 
 def test_a_service_that_is_gone_is_not_asked_for_every_detail(night: Night) -> None:

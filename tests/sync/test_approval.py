@@ -37,14 +37,6 @@ def test_approval_is_for_that_run_only(house: House) -> None:
     assert house.tables() == expected.tables()
 
 
-@pytest.mark.slow
-def test_of_two_held_landings_the_later_is_approved(house: House, held: Expected) -> None:
-    is_held(house, 2, students(3))
-    house.approve()
-    assert [m.verdict for m in house.landings(night(2))] == [Verdict.HELD, Verdict.APPROVED]
-    assert house.tables() == held.night(2, students(3), house.service.classes).tables()
-
-
 def test_a_later_good_sync_supersedes_what_was_held(house: House, held: Expected) -> None:
     house.service.students = students(11)
     house.sync()
@@ -66,16 +58,6 @@ def test_approval_with_nothing_held_fetches_nothing_and_publishes_nothing(house:
         assert caught.value.exit_code == 2
     assert len(house.service.requests) == requests
     assert house.state() == before
-
-
-@pytest.mark.slow
-def test_approval_without_a_date_is_for_the_newest_held_day(house: House) -> None:
-    expected = first_night(house, students(12))
-    is_held(house, 2, students(3))
-    is_held(house, 3, students(2))
-    done = house.at(5).approve()
-    assert (done.manifest.snapshot_date, done.manifest.verdict) == (night(3), Verdict.APPROVED)
-    assert house.tables() == expected.night(3, students(2), house.service.classes).tables()
 
 
 def test_a_held_night_may_be_approved_after_later_nights(house: House, held: Expected) -> None:

@@ -76,24 +76,10 @@ def test_a_set_that_stays_unproven_adds_and_updates_and_removes_nothing(
     assert house.tables() == expected.night(2, shown, classes(1), unproven=[name]).tables()
 
 
-def test_records_in_the_wrong_place_prove_nothing_though_all_ids_came(house: House, expected: Expected) -> None:
-    """A record that changed pages while it was read could have hidden another."""
-    house.service.on(faults.short(), path="students", page=2)
-    house.service.on(faults.records(lambda data: [TONIGHT[7], *data]), path="students", page=3)
-    assert house.sync().manifest.proven
-    assert asked(house.service.requests) == ["auth", *WALK, *WALK, *REST]
-
-
 def test_without_a_clean_answer_to_a_search_nobody_is_removed(house: House, expected: Expected) -> None:
     house.service.on(faults.unsuccessful(), search=True, times=None)
     assert not house.sync().manifest.proven
     assert house.tables() == expected.night(2, TONIGHT, classes(1), unproven=["students"]).tables()
-
-
-def test_one_clean_answer_is_enough_to_remove(house: House, expected: Expected) -> None:
-    house.service.on(faults.unsuccessful(), search=True)
-    assert house.sync().manifest.proven
-    assert house.tables() == expected.night(2, TONIGHT, classes(1)).tables()
 
 
 def test_a_service_that_states_less_than_it_has_loses_nobody(house: House, expected: Expected) -> None:

@@ -55,14 +55,6 @@ def test_after_that_time_or_when_told_so_it_asks_again(caching: House) -> None:
     assert name(caching) == "Another"
 
 
-@pytest.mark.slow
-def test_what_is_unproven_is_asked_for_again(caching: House) -> None:
-    caching.service.on(faults.stated(total_count=999), path="students", page=1, times=None)
-    assert later(caching, 6).sync().manifest.verdict is Verdict.UNPROVEN
-    caching.service.mend()
-    assert later(caching, 1).sync().manifest.landing == 3
-
-
 def test_what_failed_or_was_held_is_asked_for_again(caching: House) -> None:
     caching.service.on(faults.refused(), path="students", times=1)
     with pytest.raises(ServiceError):

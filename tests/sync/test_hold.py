@@ -21,28 +21,7 @@ def changed(records: Records, count: int) -> Records:
     return [student(r["id"], name="Pupil Renamed") if i < count else r for i, r in enumerate(records)]
 
 
-def test_a_student_who_vanished_stays_as_long_as_no_search_is_answered(house: House) -> None:
-    expected = first_night(house, students(9))
-    house.service.on(faults.status(500), path="students", search=True, times=None)
-    house.night(2, students(9)[1:])
-    expected.night(2, students(9)[1:], house.service.classes, unproven=["students"])
-    assert house.tables() == expected.tables()
-
-
 # --- where a mass change begins --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("before", "held"), [(60, False), (59, True)], ids=["10 percent", "more than 10 percent"])
-def test_more_than_ten_percent_of_the_rows_removed_are_held(house: House, before: int, held: bool) -> None:
-    expected = first_night(house, students(before))
-    tonight = students(before)[6:]
-    if held:
-        hold = is_held(house, 2, tonight)
-        assert f"6 of {before} rows of students would be removed" in hold.reason
-    else:
-        house.night(2, tonight)
-        expected.night(2, tonight, house.service.classes)
-    assert house.tables() == expected.tables()
 
 
 def test_clock_driven_columns_and_the_order_of_lists_are_not_a_change(house: House) -> None:
@@ -56,13 +35,6 @@ def test_clock_driven_columns_and_the_order_of_lists_are_not_a_change(house: Hou
     house.night(2, at(2, listed[::-1]))
     assert house.tables() == expected.night(2, at(2, listed), house.service.classes).tables()
     assert {r[3] for r in house.tables()["main.student_activity"]} == {2}
-
-
-def test_each_table_is_judged_by_its_own_rows(house: House) -> None:
-    """Six of 59 students list no classes any more: no student is removed, but six rows of student_classes are."""
-    first_night(house, students(59))
-    hold = is_held(house, 2, [student(i, classes=[]) if i <= 6 else student(i) for i in range(1, 60)])
-    assert hold.reason == "6 of 59 rows of student_classes would be removed"
 
 
 def test_the_percentages_are_settings(house: House) -> None:
@@ -162,24 +134,6 @@ def test_the_answers_about_the_vanished_are_counted_and_those_found_rejoin(house
     assert house.tables() == expected.night(2, [*without, found], house.service.classes).tables()
     assert house.rollbook().rebuild().rebuilt.keys() == {night(1), night(2)}
     assert house.tables() == expected.tables()
-
-
-@pytest.mark.slow
-def test_a_vanished_class_without_a_clean_answer_leaves_only_the_classes_unproven(house: House) -> None:
-    house.service.classes = classes(3)
-    expected = first_night(house, students(8))
-    house.service.students = students(7)
-    house.service.classes = classes(2)
-    house.service.on(faults.status(500), path="classes", search=True, times=None)
-    done = house.at(2).sync()
-    assert done.manifest.reason == (
-        "classes could not be proven complete (no clean answer about a missing record), so nothing was removed from them"
-    )
-    columns = "outcome, proven, verdict, verified, slipped, removed"
-    assert house.query(f"SELECT {columns} FROM ops.syncs WHERE snapshot_date = DATE '{night(2)}'") == [
-        ("synced", False, "unproven", 2, 0, 1)
-    ]
-    assert house.tables() == expected.night(2, students(7), classes(2), unproven=["classes"]).tables()
 
 
 def test_records_are_searched_by_the_names_they_had(house: House) -> None:

@@ -54,58 +54,48 @@ def page(*records: bytes) -> bytes:
 
 # --- the property ----------------------------------------------------------------------------------------------------
 
-# Texts as they are written between two quotes: escapes good and bad, whole and half surrogate pairs, bytes that are not
-# UTF-8.
-PIECES = [
-    *(b"a", b"id", b"Anna", b" ", b"0", "\u00e9\U0001f44d".encode()),
-    *(rb"\u0069", rb"\n", rb"\"", rb"\\", rb"\\ud83d", rb"\u0000", rb"\ud83d\udc4d", rb"\ud83d", rb"\udc4d"),
-    *(rb"\ud83d\ud83d\udc4d", b"\xff", b"\xed\xa0\x80", b"\xc3"),
+# Values as they are written: texts with escapes good and bad, whole and half surrogate pairs, bytes that are not UTF-8;
+# numbers at and beyond every bound; nesting without end.
+TEXTS = [
+    b"a",
+    "\u00e9\U0001f44d".encode(),
+    rb"\u0069",
+    rb"\"",
+    rb"\\ud83d",
+    rb"\ud83d\udc4d",
+    rb"\ud83d",
+    b"\xff",
+    b"\xc3",
 ]
-texts = st.lists(st.sampled_from(PIECES), max_size=4).map(b"".join).map(lambda t: b'"%s"' % t)
 NUMBERS = [
     *(b"0", b"-0", b"1", b"5", b"-7", b"5.0", b"5.5", b"5e0", b"50e-1", b"-5.0", b"0.99999999999999999999"),
-    *(b"9007199254740991.0", b"9007199254740992.0", b"9007199254740993.0", b"9007199254740993"),
-    *(b"9223372036854775807", b"9223372036854775808", b"9223372036854775807.0", b"18446744073709551616"),
-    *(b"1e15", b"1e16", b"1e308", b"1e400", b"-1e400", b"9" * 30, b"9" * 5000, b"0." + b"0" * 400 + b"1"),
+    *(b"9007199254740991.0", b"9007199254740992.0", b"9007199254740993", b"9223372036854775807"),
+    *(b"9223372036854775808", b"18446744073709551616", b"1e16", b"1e308", b"1e400", b"9" * 5000),
 ]
-numbers = st.sampled_from(NUMBERS) | st.integers(-3, 2**64).map(lambda n: b"%d" % n)
-scalars = st.sampled_from([b"null", b"true", b"false"]) | numbers | texts
-deep = st.sampled_from([10, 60, 62, 63, 64, 65, 66, 70, 200, 900, 1100, 5000]).map(lambda n: b"[" * n + b"]" * n)
-spaces = st.sampled_from([b"", b" ", b"\r\n\t"])
+DEEP = [b"[" * n + b"]" * n for n in (10, 62, 63, 64, 65, 66, 200, 900, 1100, 5000)]
+texts = st.lists(st.sampled_from(TEXTS), max_size=3).map(lambda pieces: b'"%s"' % b"".join(pieces))
+scalars = st.sampled_from([b"null", b"true", *NUMBERS, *DEEP]) | texts
+keys = st.sampled_from([b"id", b"class_id", rb"\u0069d", rb"i\ud83d", b"\xff", b"name", b"ID", b""])
 
 
-def objects(fields: st.SearchStrategy[tuple[bytes, bytes]]) -> st.SearchStrategy[bytes]:
-    """JSON objects of such fields, in any order, any of them twice."""
-    written = st.tuples(spaces, fields).map(lambda t: b'%s"%s"%s:%s' % (t[0], t[1][0], t[0], t[1][1]))
-    return st.lists(written, max_size=6).map(b",".join).map(lambda f: b"{%s}" % f)
+def objects(values: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    """JSON objects with such values, in any order, any field twice."""
+    fields = st.lists(st.tuples(keys, values).map(lambda field: b'"%s": %s' % field), max_size=6)
+    return fields.map(lambda written: b"{%s}" % b",".join(written))
 
 
-def lists(values: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
-    return st.lists(values, max_size=4).map(b",".join).map(lambda v: b"[%s]" % v)
-
-
-keys = st.sampled_from([b"id", b"class_id", rb"\u0069d", rb"i\ud83d", b"\xff", b"name", b"nested", b"ID", b""])
-values = st.recursive(scalars | deep, lambda v: lists(v) | objects(st.tuples(keys, v)), max_leaves=6)
-
-
-@st.composite
-def records(draw: st.DrawFn, set_name: str) -> bytes:
-    """A record: any JSON, or a good one with some of its fields replaced, doubled or added, its id above all."""
-    if draw(st.integers(0, 3)) == 0:
-        return draw(values)
-    fields = [(k.encode(), encode(v)) for k, v in GOOD[set_name](draw(st.integers(1, 9))).items()]
-    for _ in range(draw(st.integers(0, 3))):
-        key = draw(keys | st.sampled_from([SETS[set_name].id_field.encode()] * 3))
-        fields.insert(draw(st.integers(0, len(fields))), (key, draw(values)))
-    if draw(st.booleans()):
-        fields = [(k, draw(values) if k == SETS[set_name].id_field.encode() else v) for k, v in fields]
-    return b"{%s}" % b",".join(b'"%s":%s' % field for field in fields)
+values = st.recursive(scalars, lambda v: objects(v) | v.map(lambda one: b"[%s]" % one), max_leaves=6)
 
 
 @st.composite
 def pages(draw: st.DrawFn) -> tuple[str, list[bytes]]:
+    """Any JSON, or good records with some of their fields doubled or added, the id above all."""
     set_name = draw(st.sampled_from(sorted(GOOD)))
-    return set_name, draw(st.lists(records(set_name), max_size=5))
+    odd = st.lists(st.tuples(keys | st.just(SETS[set_name].id_field.encode()), values), max_size=3)
+    spoilt = odd.map(
+        lambda fields: b"{%s}" % b",".join([encode(GOOD[set_name](7))[1:-1], *(b'"%s":%s' % f for f in fields)])
+    )
+    return set_name, draw(st.lists(values | spoilt, max_size=5))
 
 
 @pytest.mark.slow
@@ -128,9 +118,6 @@ def test_the_walk_and_flattening_read_the_same_ids(made: tuple[str, list[bytes]]
     assert len(walked) == 1 + len(listed)
     flattened = by_flattening(set_name, body)
     assert (in_order(flattened), len(flattened)) == (in_order(walked), len(walked))
-
-
-# --- record by record ------------------------------------------------------------------------------------------------
 
 
 # --- three nights ----------------------------------------------------------------------------------------------------

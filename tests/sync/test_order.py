@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import NothingLandedError
-from pipelines.store.history.engine import History
 from pipelines.tables import TABLES
 from tests.support.nights import folder
-from tests.support.processes.commands import UNREACHABLE, dagster_home, run_command
 from tests.support.warehouses.fortnight import (
     DAYS,
     FIRST,
@@ -106,25 +104,6 @@ def test_a_rebuild_from_raw_alone_equals_the_live_tables_the_record_of_the_work_
         assert lake(made) == lake(source)
 
 
-def test_what_has_not_changed_is_not_merged_again(warehouse: Path) -> None:
-    """A day flattened again to the same content leaves nothing to merge, and every row where it is in the file."""
-    tables = [f"{schema}.{name}" for schema in ("history", "spans", "main") for name in TABLES]
-
-    def where() -> dict[str, list[tuple[object, ...]]]:
-        published = warehouse / "rollbook.duckdb"
-        return {t: rows(published, f"SELECT rowid, * FROM {t} ORDER BY rowid") for t in (*tables, "main.changes")}
-
-    before, book = where(), rollbook(warehouse)
-    with book.writer():
-        assert list(book.resnapshot(DAYS).rebuilt) == list(DAYS)
-        with book.warehouse.writing(book.warehouse.published) as (con, _):
-            assert History(con, book.staged or book.lake).behind() == []
-        counts = book.merge()
-        book.publish()
-    assert [c for c in counts if c.added or c.changed or c.removed] == []
-    assert where() == before
-
-
 def test_a_day_that_was_never_landed_is_named_without_failing_the_others(source: Path) -> None:
     with copied(source, [d for d in DAYS if d != DAYS[5]]) as made:
         done = rollbook(made).backfill(FIRST, LAST)
@@ -144,18 +123,3 @@ def test_a_held_landing_counts_from_its_approval_on(warehouse: Path, source: Pat
     assert late != export(source / "rollbook.duckdb", RECORDS)
     with arriving(warehouse, shuffled(4)) as published:
         assert export(published, RECORDS) == late
-
-
-def test_the_command_names_what_it_left_out_and_succeeds(source: Path, tmp_path: Path) -> None:
-    home = dagster_home(tmp_path / "dagster_home")
-    with copied(source, [d for d in DAYS if d != DAYS[5]]) as made:
-        rollbook(made).rebuild()
-        was = export(made / "rollbook.duckdb")
-        given = {"ROLLBOOK_WAREHOUSE": str(made), "ROLLBOOK_FIRST_DATE": str(FIRST), "DAGSTER_HOME": str(home)}
-        done = run_command("backfill", str(DAYS[3]), str(LAST), env=UNREACHABLE | given)
-        assert (done.returncode, done.stdout) == (0, f"Rebuilt 10 days: {DAYS[3]} to {LAST}.\n"), done.stderr
-        assert done.stderr.splitlines() == [
-            f"Skipped: nothing was landed on {DAYS[5]}, and the service keeps no history.",
-            f"Skipped: landing 2 of {HELD} is held.",
-        ]
-        assert export(made / "rollbook.duckdb") == was

@@ -111,15 +111,6 @@ def test_what_the_auth_check_says_beside_the_id_and_the_time_fails_no_night(hous
 
 
 @pytest.mark.parametrize(
-    "value", daily([MISSING, None, True, 1, "yes"], None, "yes"), ids=["missing", "null", "true", "1", "yes"]
-)
-def test_authenticated_may_be_said_in_any_way_but_no(house: House, value: Any) -> None:
-    house.service.on(faults.institution(authenticated=value), path="auth")
-    house.night(1, students(3))
-    assert house.query("SELECT school_id FROM institution") == [(41,)]
-
-
-@pytest.mark.parametrize(
     ("written", "stored"),
     [
         (rb"Made-up \ud83d", "Made-up \ufffd"),

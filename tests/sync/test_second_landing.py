@@ -8,10 +8,9 @@ import pytest
 
 from pipelines.errors import HeldError
 from pipelines.landing.manifest import Verdict
-from tests.support.nights import House, new_house, night
-from tests.support.records import Records, classes, student, students
+from tests.support.nights import House, night
+from tests.support.records import Records, student, students
 from tests.support.warehouses.holds import first_night
-from tests.support.wire import faults
 
 
 def unstated(records: Records) -> Records:
@@ -67,16 +66,6 @@ def test_a_record_that_was_absent_earlier_on_the_day_comes_back_with_what_it_sta
     assert rows_changed(house) == (2, 0, 0)
 
 
-def test_a_record_that_was_absent_earlier_on_the_day_and_is_then_refused_stays_absent() -> None:
-    with new_house() as house:
-        expected = first_night(house, students(30))
-        for listed, bad in ((students(27, first=4), ()), (refused(students(30)), (1, 2, 3))):
-            house.night(2, listed)
-            expected.night(2, listed, house.service.classes, refused=bad)
-            assert house.tables() == expected.tables()
-        assert rows_changed(house) == (0, 0, 0)
-
-
 def test_a_landing_whose_sync_was_killed_before_its_verdict_is_decided_by_the_next_writer(house: House) -> None:
     expected = first_night(house, students(30))
     house.service.students = students(29)
@@ -102,12 +91,3 @@ def test_an_undecided_landing_that_removes_too_much_is_held_by_the_next_writer(h
     assert house.tables() == expected.tables()
     house.approve()
     assert house.tables() == expected.night(2, students(10), house.service.classes).tables()
-
-
-def test_an_unproven_second_landing_adds_and_updates_only(house: House) -> None:
-    expected = first_night(house, students(30))
-    house.service.classes = classes(1)
-    house.service.on(faults.stated(page=9), path="students", times=None)
-    listed = [student(2, name="Renamed"), student(99)]
-    house.night(1, listed)
-    assert house.tables() == expected.night(1, listed, classes(1), unproven=["students"]).tables()

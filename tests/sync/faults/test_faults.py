@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import shutil
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -96,21 +96,6 @@ def test_a_warehouse_of_another_account_is_said(house: House, expected: Expected
 # --- others at the same time -----------------------------------------------------------------------------------------
 
 
-def test_two_syncs_started_at_once_run_one_after_the_other(house: House, expected: Expected) -> None:
-    context = multiprocessing.get_context("fork")
-    with context.Pool(2) as pool:
-        waiting = [pool.apply_async(_sync, (house.settings(), house.now)) for _ in range(2)]
-        landings = sorted(w.get(60) for w in waiting)
-    assert landings == [1, 2]
-    assert house.tables() == expected.tables()
-    assert [m.verdict for m in house.landings(night(3))] == ["synced", "synced"]
-    recovered(house, expected)
-
-
-def _sync(settings: Any, now: datetime) -> int:
-    return Rollbook(settings, clock=lambda: now).sync().manifest.landing
-
-
 def test_a_second_writer_that_waited_long_enough_is_refused_in_a_sentence(
     house: House, expected: Expected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,23 +150,3 @@ def test_a_clock_set_back_fetches_nothing_and_says_so(house: House, expected: Ex
     assert len(house.landings(night(1))) == 1
     house.now = now
     recovered(house, expected)
-
-
-@pytest.mark.parametrize("ahead", [2, 4, 365])
-@pytest.mark.parametrize("over", [{}, {"keep_days": 1}])
-def test_a_clock_that_ran_ahead_lands_nothing_and_the_next_right_night_is_as_ever(
-    house: House, expected: Expected, ahead: int, over: dict[str, int]
-) -> None:
-    """Else a night is filed under a day to come, and every right one after it comes to nothing."""
-    before, right, days = house.state(), house.now, house.rollbook().raw.days()
-    house.service.now = lambda: right
-    house.now += timedelta(days=ahead)
-    with pytest.raises(
-        MachineError, match=f"It is {house.now.date()} by .* and {right.date()} by that of the"
-    ) as caught:
-        house.sync(over=over)
-    assert "so one clock is wrong. Nothing was fetched" in caught.value.message
-    assert (house.state(), house.rollbook().raw.days()) == (before, days)
-    house.now = right
-    recovered(house, expected)
-    assert max(house.rollbook().raw.days()) == right.date()

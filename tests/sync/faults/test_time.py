@@ -1,14 +1,13 @@
-"""Time: nights, partitions and freshness in the configured zone, across both clock changes, at midnight's edges, after
+"""Time: nights and partitions in the configured zone, across both clock changes, at midnight's edges, after
 the machine was off at the hour, and with a clock that was set back.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from types import ModuleType
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -16,15 +15,12 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 import pytest
 import time_machine
-from dagster._core.definitions.freshness_evaluator import FRESHNESS_EVALUATORS_BY_POLICY_TYPE
-from dagster._core.loader import LoadingContextForTest
 from dagster._utils.schedules import schedule_execution_time_iterator
 
 from pipelines.landing.manifest import Verdict
 from tests.support.graph import EXAMPLE, loaded
 from tests.support.nights import new_house
 from tests.support.records import classes, students
-from tests.support.tiers import slow
 
 BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
 PUBLISHED = dg.AssetKey(["published", "rollbook"])
@@ -88,76 +84,6 @@ def test_a_tick_that_comes_late_is_labelled_with_the_day_on_which_it_fetches(tic
     with graph(BERLIN, "59 23 * * *") as module, time_machine.travel(f"{now}+00:00", tick=False):
         run = run_at(module, datetime.fromisoformat(f"{tick}+00:00"))
     assert (run.partition_key, run.tags["rollbook/sync"]) == (label, "nightly")
-
-
-@pytest.mark.parametrize(
-    ("now", "newest"),
-    [
-        ("2026-10-24T21:59:59", "2026-10-24"),
-        ("2026-10-24T22:00:00", "2026-10-25"),  # midnight in Berlin's summer time
-        ("2026-10-25T22:59:59", "2026-10-25"),  # a day of 25 hours
-        ("2026-10-25T23:00:00", "2026-10-26"),
-        ("2027-03-28T21:59:59", "2027-03-28"),  # a day of 23 hours
-        ("2027-03-28T22:00:00", "2027-03-29"),
-    ],
-)
-def test_today_begins_at_midnight_in_the_zone(now: str, newest: str) -> None:
-    moment = datetime.fromisoformat(f"{now}+00:00")
-    with graph(BERLIN) as module:
-        days = module.defs.resolve_asset_graph().get(PUBLISHED).partitions_def
-        assert days.get_partition_keys(current_time=moment)[-1] == newest
-    with new_house(timezone=BERLIN) as house:
-        house.now = moment
-        assert str(house.rollbook().today()) == newest
-
-
-# --- freshness -------------------------------------------------------------------------------------------------------
-
-
-class Freshness:
-    """The published asset's freshness as Dagster's daemon evaluates it, over an instance of its own."""
-
-    def __init__(self, module: ModuleType, instance: dg.DagsterInstance) -> None:
-        self.instance = instance
-        self.node = module.defs.resolve_asset_graph().get(PUBLISHED)
-        policy = self.node.freshness_policy_or_from_metadata
-        self.evaluator = FRESHNESS_EVALUATORS_BY_POLICY_TYPE[type(policy)]()
-
-    def published(self, moment: datetime) -> None:
-        """A sync was published then."""
-        with time_machine.travel(moment, tick=False):
-            self.instance.report_runless_asset_event(dg.AssetMaterialization(PUBLISHED))
-
-    def at(self, moment: datetime) -> str:
-        """What the UI shows then."""
-        with time_machine.travel(moment, tick=False):
-            context = LoadingContextForTest(self.instance)
-            return asyncio.run(self.evaluator.evaluate_freshness(context=context, node=self.node)).value
-
-
-@pytest.mark.parametrize(("zone", "change", "line"), [CHANGES[0], *(slow(*change) for change in CHANGES[1:])])
-def test_the_published_file_is_green_while_nights_come_and_red_when_one_is_missed(
-    zone: str, change: date, line: str
-) -> None:
-    """Also on the nights on which the clock changes; the night after the change is the one that is missed."""
-    noon = datetime(change.year, change.month, change.day, 12, tzinfo=ZoneInfo(zone)) - timedelta(days=2)
-    ticks = dagster_ticks(line, zone, noon, 5)
-    with graph(zone, line) as module, dg.DagsterInstance.ephemeral() as instance:
-        fresh = Freshness(module, instance)
-        assert fresh.at(ticks[0]) == "UNKNOWN"
-        shown = []
-        for tick, following in pairwise(ticks[:3]):
-            fresh.published(tick + timedelta(minutes=1))
-            hours = int((following - tick) / timedelta(hours=1))
-            shown += [fresh.at(tick + timedelta(minutes=2, hours=h)) for h in range(hours)]
-        fresh.published(ticks[2] + timedelta(minutes=1))
-        assert set(shown) == {"PASS"}
-        missed = ticks[3]
-        assert fresh.at(missed + timedelta(minutes=50)) == "PASS"
-        assert fresh.at(missed + timedelta(hours=3, minutes=1)) == "FAIL"
-        assert fresh.at(missed + timedelta(hours=20)) == "FAIL"
-        fresh.published(missed + timedelta(hours=21))
-        assert fresh.at(missed + timedelta(hours=21, minutes=1)) == "PASS"
 
 
 # --- the clock itself ------------------------------------------------------------------------------------------------

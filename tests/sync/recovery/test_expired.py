@@ -87,21 +87,6 @@ def test_without_the_warehouse_s_key_no_file_can_be_proven_to_be_its_own(house: 
     assert house.published.read_bytes() == before
 
 
-@pytest.mark.slow
-def test_readers_get_the_newest_kept_file_which_is_no_longer_rotated_away(house: House, expired: Expected) -> None:
-    """The kept files are of before the days that expired: none of them holds all that would be lost."""
-    raw = house.rollbook().raw
-    kept = house.rollbook().warehouse.kept()
-    raw.expire([night(8)], noted=[night(8)])
-    shutil.rmtree(house.warehouse / "snapshots")
-    delete(house)
-    for number in (9, 10, 11, 12):
-        with pytest.raises(ExpiredError):
-            house.at(number).sync()
-        assert house.rollbook().warehouse.kept() == kept
-        assert house.query("SELECT MAX(snapshot_date) FROM spans.days") == [(night(7),)]
-
-
 # --- retention -------------------------------------------------------------------------------------------------------
 
 

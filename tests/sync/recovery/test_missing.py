@@ -82,26 +82,3 @@ def test_days_that_are_given_up_are_forgotten(house: House) -> None:
     left = Expected().night(1, students(60), classes(4)).night(3, LISTED, classes(4))
     left.night(4, LISTED, classes(4), unproven=["students", "classes"])
     assert house.tables() == left.night(5, LISTED, classes(4)).tables()
-
-
-def test_a_raw_folder_that_is_wholly_lost_can_be_given_up(house: House) -> None:
-    aside(house)
-    for number in (4, 5):
-        with pytest.raises(LostError, match=f"{night(1)} to {night(3)}"):
-            house.at(number).sync()
-    with pytest.raises(LostError):
-        house.rollbook().rebuild()
-    house.rollbook().rebuild(accept_loss=True, confirm=always)
-    house.at(6).sync()
-    unproven = ["students", "classes"]
-    left = Expected().night(4, LISTED, classes(4), unproven=unproven).night(5, LISTED, classes(4), unproven=unproven)
-    assert house.tables() == left.night(6, LISTED, classes(4)).tables()
-
-
-def test_half_a_landing_that_a_killed_writer_left_is_swept_and_not_missed(house: House, expected: Expected) -> None:
-    book = house.rollbook()
-    with book.writer():
-        book.raw.reserve(night(4))
-    house.sync()
-    assert [m.landing for m in house.landings(night(4))] == [1]
-    assert house.tables() == expected.night(4, LISTED, classes(4)).tables()

@@ -6,9 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
-import duckdb
 import pytest
 
 from pipelines.errors import (
@@ -30,7 +28,6 @@ from tests.sync.recovery.losses import (
     change_rows,
     cut_short,
     delete,
-    empty,
     make_a_folder_of_it,
     restore_the_first_night,
 )
@@ -87,22 +84,6 @@ def test_what_somebody_put_in_the_published_files_place_is_moved_aside_and_kept(
 
 
 @pytest.mark.slow
-def test_an_older_file_that_somebody_changed_is_nothing_to_begin_from(house: House, expected: Expected) -> None:
-    with duckdb.connect(str(house.rollbook().warehouse.kept()[0])) as con:
-        con.execute("DELETE FROM spans.students")
-    delete(house)
-    house.sync()
-    assert house.tables() == expected.night(4, LISTED, classes(4)).tables()
-
-
-def test_a_moved_warehouse_is_recognised_and_not_made_again(house: House, tmp_path: Path) -> None:
-    shutil.copytree(house.warehouse, tmp_path / "moved", symlinks=True)
-    house.warehouse = tmp_path / "moved"
-    house.sync()
-    assert not (house.warehouse / "build" / "altered").exists()
-
-
-@pytest.mark.slow
 def test_what_the_published_file_has_wrong_is_made_right_from_the_lake(house: House, expected: Expected) -> None:
     """The checks refuse what was merged from it; what was merged from the lake they let pass."""
     restore_the_first_night(house)
@@ -152,7 +133,7 @@ def test_a_rebuild_that_would_lose_many_rows_asks_first(house: House, expected: 
     assert house.tables() == expected.tables()
 
 
-@pytest.mark.parametrize("loss", daily([delete, cut_short, empty, make_a_folder_of_it, change_rows], cut_short))
+@pytest.mark.parametrize("loss", daily([delete, cut_short, make_a_folder_of_it, change_rows], cut_short))
 def test_a_rebuild_needs_no_published_file_and_still_asks(
     house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:

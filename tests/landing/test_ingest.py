@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import signal
 from collections.abc import Iterator
-from datetime import date
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.errors import MachineError
-from pipelines.ingest import Flattened, Intake, stage
-from pipelines.ingest.intake import StagingWriter
-from pipelines.ingest.process import IngestProcess
+from pipelines.ingest import Flattened, Ingest, IngestProcess, Intake, StagingWriter, stage
 from pipelines.landing.manifest import Absence, Manifest, Proof, Received, Verdict, Walk
 from pipelines.landing.raw import RawStore
 from pipelines.tables import SETS, of_set
@@ -30,12 +29,7 @@ HALF_A_PAIR = "half a pair"
 
 @pytest.fixture(params=["in the same process", "in a second process"])
 def _where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.ingest.intake.LARGE", 0 if "second" in request.param else 10**9)
-
-
-@pytest.fixture
-def raw(tmp_path: Path) -> RawStore:
-    return RawStore(tmp_path / "raw")
+    monkeypatch.setattr("pipelines.ingest.LARGE", 0 if "second" in request.param else 10**9)
 
 
 @pytest.fixture
@@ -108,7 +102,7 @@ def test_what_is_staged_on_the_way_is_what_is_read_from_raw(raw: RawStore, intak
     done = writer.finish(messy(writer))
     staged = intake.take(done)
     assert staged is not None
-    again = Flattened(1, tuple(stage(n, raw.bodies(done, n), tmp_path / "again" / n) for n in SETS))
+    again = Flattened(1, tuple(stage(n, raw.open(done).bodies(n), tmp_path / "again" / n) for n in SETS))
     assert rows(staged) == rows(again)
     assert (staged.records, staged.rejected()) == (again.records, again.rejected())
     assert (staged.rejects, staged.drift) == (again.rejects, again.drift)
@@ -123,15 +117,11 @@ def test_what_is_staged_on_the_way_is_what_is_read_from_raw(raw: RawStore, intak
 
 
 @pytest.mark.usefixtures("_where")
-def test_a_landing_can_be_read_while_it_is_under_way(begun: StagingWriter) -> None:
+def test_a_landing_can_be_read_while_it_is_under_way_and_nothing_is_left_of_an_abandoned_one(
+    raw: RawStore, begun: StagingWriter
+) -> None:
     draft = messy(begun)
     assert [b.page for b in begun.bodies(draft, "students")] == [1, 2, 1]
-    begun.abandon()
-
-
-@pytest.mark.usefixtures("_where")
-def test_nothing_is_left_of_an_abandoned_landing(raw: RawStore, begun: StagingWriter) -> None:
-    messy(begun)
     begun.abandon()
     assert list(raw.root.iterdir()) == []
 
@@ -152,33 +142,21 @@ def test_bodies_are_landed_though_staging_fails(
     with caplog.at_level(logging.WARNING):
         done = writer.finish(messy(writer))
     assert intake.take(done) is None
-    assert len(list(raw.pages(done))) == 10
+    assert len(list(raw.open(done).pages())) == 10
     assert [r.getMessage() for r in caplog.records] == [
         "Staging during the fetch failed (FileExistsError); reading the landing again"
     ]
-
-
-def test_only_its_own_landing_takes_what_is_staged(intake: Intake) -> None:
-    writer = intake.begin(DAY)
-    done = writer.finish(messy(writer))
-    assert intake.take(msgspec.structs.replace(done, landing=2)) is None
-    assert intake.take(msgspec.structs.replace(done, snapshot_date=date(2026, 11, 21))) is None
-    assert intake.take(done) is not None
-    intake.clear()
-    assert intake.take(done) is None
 
 
 # --- the second process ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[IngestProcess]:
-    for name in ("partial", "aside"):
-        (tmp_path / name).mkdir()
-    started = IngestProcess()
-    started.begin(tmp_path / "partial", tmp_path / "aside")
-    yield started
-    started.close()
+def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[IngestProcess]:
+    monkeypatch.setenv("ROLLBOOK_API_KEY", "k3y")
+    (tmp_path / "partial").mkdir()
+    with closing(IngestProcess(tmp_path / "partial", tmp_path / "aside")) as started:
+        yield started
 
 
 def one(process: IngestProcess, content: bytes = b"{}") -> None:
@@ -190,15 +168,9 @@ def test_a_second_process_that_is_killed_ends_the_landing_in_words(process: Inge
     process.flush()
     os.kill(process._process.pid, signal.SIGKILL)
     process._process.wait(10)
+    many = itertools.repeat(bytes(2**20), 100)  # it is noticed while pages still come
     with pytest.raises(MachineError, match=r"ended unexpectedly \(signal 9\).*Nothing of this sync counts"):
-        process.seal()
-
-
-def test_it_is_noticed_while_pages_still_come(process: IngestProcess) -> None:
-    os.kill(process._process.pid, signal.SIGKILL)
-    process._process.wait(10)
-    with pytest.raises(MachineError):
-        list(map(partial(one, process), [bytes(2**20)] * 100))
+        list(map(partial(one, process), many))
 
 
 def test_an_error_of_the_machine_is_the_same_in_the_first_process(process: IngestProcess, tmp_path: Path) -> None:
@@ -217,49 +189,26 @@ def test_another_error_is_told_without_its_words(process: IngestProcess) -> None
         process.flush()
 
 
-def test_it_ends_when_the_first_process_is_gone(process: IngestProcess) -> None:
+def test_it_has_no_key_and_ends_when_the_first_process_is_gone(process: IngestProcess) -> None:
     one(process)
+    process.flush()
+    about = Path(f"/proc/{process._process.pid}")
+    assert b"k3y" not in (about / "environ").read_bytes()
+    assert b"k3y" not in (about / "cmdline").read_bytes()
     process._pipe.close()
     assert process._process.wait(10) == 0
 
 
-def test_it_has_no_key_and_no_argument_but_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROLLBOOK_API_KEY", "k3y")
-    other = IngestProcess()
-    other.begin(tmp_path, tmp_path)
-    try:
-        other.flush()
-        about = Path(f"/proc/{other._process.pid}")
-        assert b"k3y" not in (about / "environ").read_bytes()
-        assert b"k3y" not in (about / "cmdline").read_bytes()
-    finally:
-        other.close()
-
-
 def test_what_it_cannot_take_yet_waits_here_and_all_arrives(process: IngestProcess, tmp_path: Path) -> None:
-    contents = [os.urandom(2**18) for _ in range(40)]
-    for content in contents:
-        one(process, content)
-    assert process.seal().bodies == 40
+    for _ in range(40):
+        one(process, os.urandom(2**18))
+    process.seal()
     lines = (tmp_path / "partial" / "pages.jsonl").read_text().splitlines()
     assert [msgspec.json.decode(line)["size"] for line in lines] == [2**18] * 40
 
 
-def test_one_that_was_started_ahead_is_used_or_ended(
-    intake: Intake, raw: RawStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pipelines.ingest.intake.LARGE", 5)
-    intake.start_ahead(expected=5)
-    ahead = Intake._ahead
-    assert ahead is not None
-    writer = intake.begin(DAY)
-    done = writer.finish(messy(writer))
-    assert (writer._ingest, Intake._ahead, ahead._process.returncode) == (ahead, None, 0)
-    assert len(list(raw.pages(done))) == 10
-    intake.start_ahead(expected=6)
-    needless = Intake._ahead
-    assert needless is not None
-    Intake.stop()
-    assert (Intake._ahead, needless._process.returncode) == (None, 0)
-    intake.start_ahead(expected=4)
-    assert Intake._ahead is None
+@pytest.mark.parametrize(("expected", "kind"), [(4_999, Ingest), (5_000, IngestProcess)])
+def test_a_large_set_is_worth_a_second_process(intake: Intake, expected: int, kind: type) -> None:
+    writer = intake.begin(DAY, expected)
+    assert isinstance(writer._ingest, kind)
+    writer.abandon()
