@@ -221,7 +221,7 @@ class Gate:
 
 
 def _counts(body: Received, student: int, walk: Walk) -> bool:
-    """Whether a student's record in this body counted: on a page of the counted walks, or found by the search for it."""
+    """Whether a student's record in this body counted: on a page of a counted walk, or found by its search."""
     counted = body.kind == "walk" and body.walk in walk.counted
     return body.set == walk.set and (counted or student == body.sought)
 
