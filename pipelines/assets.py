@@ -15,9 +15,11 @@ from typing import Any
 import dagster as dg
 
 from pipelines import checks, partitions, runs, settings
+from pipelines.compose import compose
 from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.landing.manifest import Manifest
 from pipelines.partitions import BACKFILL_TAGS, NIGHTLY, PUBLISHED, SYNC_TAG, Scope
+from pipelines.report import MorningPage
 from pipelines.runs import Failed, Options
 from pipelines.store.lake import DayRecord
 from pipelines.sync import Rollbook, Skip, always, skipped, skipped_days, within_hold
@@ -123,7 +125,7 @@ def sync(context: dg.AssetExecutionContext, config: Options) -> Iterator[Any]:
 
 def _alone(context: dg.OpExecutionContext, options: Options, scope: Scope) -> Iterator[Any]:
     """Run one institution's stages, then log the checks of the published file, also after a failure."""
-    rollbook = Rollbook(settings.load(fetches=False, institution=scope.institution), progress=runs.progress)
+    rollbook = compose(settings.load(fetches=False, institution=scope.institution), progress=runs.progress)
     night = Night(context, options, scope, rollbook)
     failure = None
     try:
@@ -132,7 +134,7 @@ def _alone(context: dg.OpExecutionContext, options: Options, scope: Scope) -> It
                 rollbook.settings = settings.load(institution=scope.institution)  # now with the key
             with rollbook.writer():
                 yield from night.stages()
-            rollbook.mirror.check()
+            rollbook.check_listeners()
     except dg.Failure as error:
         failure = error
     # Dagster shows a check without a result as failed, so check the file that readers still have.
@@ -255,7 +257,7 @@ class Night:
     def _publish(self) -> Iterator[Any]:
         """Check the next file and swap it in for readers."""
         started, rollbook = time.monotonic(), self.rollbook
-        page = rollbook.publish(confirm=always if self.options.approve else within_hold)
+        rollbook.publish(confirm=always if self.options.approve else within_hold)
         try:
             runs.delete_old_runs(self.context.instance)
         except Exception as error:  # noqa: BLE001 - it must not fail a sync; the next night tries again
@@ -268,6 +270,7 @@ class Night:
         }
         days = [d for d in self.days if d in in_lake]
         # The morning page's charts, which show only counts. Only for the newest day: Dagster keeps metadata forever.
+        page = rollbook.listener(MorningPage).made
         drawn = page.charts if page else {}
         charts = {title: dg.MetadataValue.md(chart) for title, chart in drawn.items()}
         metadata = {day: {**shared, **(charts if day == max(days) else {})} for day in days}

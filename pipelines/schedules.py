@@ -9,12 +9,12 @@ import dagster as dg
 
 from pipelines import runs, settings
 from pipelines.assets import PARTITIONS
+from pipelines.compose import compose
 from pipelines.cron import due
 from pipelines.errors import HeldError, RollbookError
 from pipelines.notify.alerts import Alerts, Kind, Outcome
 from pipelines.partitions import BACKFILL_TAGS, INSTITUTION_TAG, NIGHTLY, PARTITION_TAG, SYNC_TAG, schedule_name
 from pipelines.settings import SourceSettings
-from pipelines.sync import Rollbook
 from pipelines.text import naming
 
 WILL_RETRY_TAG = "dagster/will_retry"
@@ -92,7 +92,7 @@ def watch(context: dg.SensorEvaluationContext) -> dg.SkipReason:
     if not PARTITIONS.is_single:
         return dg.SkipReason(watch_institutions())
     try:
-        alerts = Alerts(Rollbook(settings.load(fetches=False)))
+        alerts = Alerts(compose(settings.load(fetches=False)))
     except RollbookError as error:
         return dg.SkipReason(error.message)
     if not alerts.enabled:

@@ -15,6 +15,7 @@ from typing import Any
 import dagster as dg
 
 from pipelines import settings
+from pipelines.compose import compose
 from pipelines.errors import ArgumentError, HeldError, RollbookError
 from pipelines.fleet import outcomes
 from pipelines.fleet.nights import Fleet
@@ -180,7 +181,7 @@ def evaluate(checks: ModuleType, names: Iterable[str]) -> Iterator[dg.AssetCheck
     found: dict[str, list[tuple[str, dg.AssetCheckEvaluation]]] = {}
     for name in names:
         try:
-            for evaluation in checks.evaluate(Rollbook(settings.load(fetches=False, institution=name)), {}):
+            for evaluation in checks.evaluate(compose(settings.load(fetches=False, institution=name)), {}):
                 found.setdefault(str(evaluation.asset_check_key), []).append((name, evaluation))
         except (RollbookError, OSError):  # nothing is published yet; the run says what failed
             continue

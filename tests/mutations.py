@@ -70,7 +70,7 @@ MUTATIONS = (
     Mutation("G13", "if at_least > remaining:", "if False:", "source"),
     Mutation("G14", "lock.acquire(timeout=0)", "pass", "sync"),
     Mutation(
-        "G14", "        self.recovery.sweep()\n        self.erasure.progress", "        self.erasure.progress", "sync"
+        "G14", "        self.recovery.sweep()\n        self.erasures.progress", "        self.erasures.progress", "sync"
     ),
 )
 

@@ -21,7 +21,7 @@ from datetime import datetime
 from pipelines.settings import load
 from pipelines.sync import Rollbook
 now = datetime.fromisoformat(sys.argv[1])
-Rollbook(load(_env_file=None), clock=lambda: now).sync()
+compose(load(_env_file=None), clock=lambda: now).sync()
 """
 ROOMS = """        Set("rooms", endpoint="buildings/rooms", key="room_id", id_field="room.id", walked=True, names=("room_name",)),
 """

@@ -10,9 +10,9 @@ import duckdb
 import pandas as pd
 import pytest
 
+from pipelines.compose import compose
 from pipelines.sandbox import Sandbox
 from pipelines.settings import PREFIX, ROOT, Settings, load
-from pipelines.sync import Rollbook
 
 README = (ROOT / "README.md").read_text()
 
@@ -23,7 +23,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     today = datetime.now(UTC).date()
     days = [today - timedelta(days=n) for n in reversed(range(10))]
     with Sandbox(120, api_key="k", day=days[0]) as sandbox:
-        rollbook = Rollbook(
+        rollbook = compose(
             load(
                 base_url=sandbox.url,
                 api_key="k",

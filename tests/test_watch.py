@@ -12,6 +12,7 @@ import pytest
 import time_machine
 from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
+from pipelines.compose import compose
 from pipelines.notify.alerts import Alerts
 from pipelines.sync import Rollbook
 from tests.support import graph
@@ -41,7 +42,7 @@ class Watch:
 
     def look(self) -> None:
         """One tick, in a process that remembers nothing but the cursor."""
-        alerts = Alerts(Rollbook(self.house.settings(), clock=lambda: datetime.now(UTC)))
+        alerts = Alerts(compose(self.house.settings(), clock=lambda: datetime.now(UTC)))
         self.since = self.schedules.report_ended_runs(self.job.instance, alerts, self.since)
 
 

@@ -19,6 +19,7 @@ import typer
 from pipelines import files
 from pipelines.cli.app import Panel, app, err, out, parse_day, safe, table
 from pipelines.cli.run import run_job
+from pipelines.compose import compose
 from pipelines.errors import CheckError
 from pipelines.settings import DEMO, FLEET, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, common_path, load
 from pipelines.store.statements import statements
@@ -63,12 +64,11 @@ def _play(students: int, days: int) -> None:
     from pipelines.export.query import run_query
     from pipelines.sandbox import Sandbox
     from pipelines.sandbox.calendar import terms as terms_between
-    from pipelines.sync import Rollbook
     from pipelines.views import terms
 
     with Sandbox(students, api_key=KEY) as sandbox:
         prepare(sandbox.url, days)
-        rollbook = Rollbook(load())
+        rollbook = compose(load())
         if rollbook.bound_to() is not None:  # an earlier demo
             with rollbook.writer():
                 rollbook.recovery.clear()

@@ -86,8 +86,10 @@ def find(
 
     Only the account that Rollbook runs as can read the table of codes. Nothing is fetched or changed.
     """
+    from pipelines.privacy.pseudonymous import Pseudonymous
+
     rollbook = open_rollbook()
-    file = rollbook.publisher.pseudonymous
+    file = rollbook.listener(Pseudonymous)
     release = file.codes.load()
     student = next((s for s, known in release.codes.items() if known == code), None) if release else None
     if student is None:
@@ -108,11 +110,13 @@ def rotate(
     Takes effect at once. The old codes stop working: tables that analysts saved with them cannot be joined with the new
     file, and `rollbook codes find` no longer knows them.
     """
+    from pipelines.privacy.pseudonymous import Pseudonymous
+
     rollbook = open_rollbook()
     question = "All codes are replaced, and the present ones stop working. Go on?"
     if not yes and not (sys.stdin.isatty() and typer.confirm(question, default=False)):
         raise ArgumentError("Not confirmed, so no code was replaced. Without a terminal, add --yes")
-    fleet, file = rollbook.warehouse.fleet, rollbook.publisher.pseudonymous
+    fleet, file = rollbook.warehouse.fleet, rollbook.listener(Pseudonymous)
     is_shared = fleet is not None and FleetFile(fleet, pseudonymous=True).path.exists()
     with rollbook.writer():
         count = file.rotate(rollbook.clock())

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from pipelines.landing.manifest import Hold
+    from pipelines.mirror import Mirror
     from pipelines.sync import Backfilled, Rollbook
 
 log = logging.getLogger(__name__)
@@ -431,16 +432,16 @@ def mirror_status() -> None:
 
     Exits 1 when it is behind or cannot be reached, or what it holds is missing here.
     """
-    rollbook = _mirrored()
-    catalog, state = rollbook.mirror.status()
+    rollbook, copy = _mirrored()
+    catalog, state = copy.status()
     if catalog is None:
-        raise MirrorError(f"Nothing was ever copied to {rollbook.mirror.url}: run `rollbook mirror sync`")
+        raise MirrorError(f"Nothing was ever copied to {copy.url}: run `rollbook mirror sync`")
     days = catalog.days()
     size = sum(file.size for file in catalog.files.values())
     span = f" ({days[0]} to {days[-1]})" if days else ""
-    out.print(f"{safe(rollbook.mirror.url)} holds {count_of(len(days), 'landed day')}{span}:")
+    out.print(f"{safe(copy.url)} holds {count_of(len(days), 'landed day')}{span}:")
     out.print(f"{count_of(len(catalog.files), 'file')}, {in_bytes(size)}, copied {catalog.made_at:%Y-%m-%d %H:%M} UTC.")
-    rollbook.mirror.check_sources()
+    copy.check_sources()
     behind = sorted(set(rollbook.raw.days()) - set(days))
     if behind or state.failed:
         missing = f"It lacks {count_of(len(behind), 'day')}, such as {behind[-1]}. " if behind else ""
@@ -462,10 +463,10 @@ def mirror_sync(
     """
     from pipelines.sync.lock import writer_lock
 
-    rollbook = _mirrored()
+    rollbook, copy = _mirrored()
     rollbook.warehouse.prepare()
     with writer_lock(rollbook.warehouse.build, rollbook.clock()), progress() as show:
-        done = rollbook.mirror.update(rollbook.clock(), adopt=adopt, accept_loss=accept_loss, progress=show)
+        done = copy.update(rollbook.clock(), adopt=adopt, accept_loss=accept_loss, progress=show)
     out.print(
         f"Copied {count_of(done.copied, 'file')} ({in_bytes(done.bytes)}), removed {done.removed}. The copy holds"
         f" {count_of(len(done.days), 'landed day')}."
@@ -478,16 +479,16 @@ def mirror_verify() -> None:
 
     Exits 1 when a file is missing or differs there, or what the copy holds is missing here.
     """
-    rollbook = _mirrored()
+    _, copy = _mirrored()
     with progress() as show:
-        wrong = rollbook.mirror.verify(show)
+        wrong = copy.verify(show)
     if wrong:
         raise MirrorError(
             f"Missing or damaged in the copy: {count_of(len(wrong), 'file')}, such as {wrong[0]}. Delete the damaged"
             " files there, then run `rollbook mirror sync`"
         )
     out.print("Every file of the copy is intact.")
-    rollbook.mirror.check_sources()
+    copy.check_sources()
 
 
 @mirror_app.command("restore")
@@ -500,7 +501,7 @@ def mirror_restore(
     """
     from pipelines.mirror import restore as restore_copy
 
-    settings = _mirrored().settings
+    settings = _mirrored()[0].settings
     into = into.expanduser().absolute()
     with progress() as show:
         catalog = restore_copy(settings.lake, settings.institution, into, show)
@@ -508,8 +509,11 @@ def mirror_restore(
     out.print(f"  ROLLBOOK_WAREHOUSE={safe(str(into))} rollbook rebuild\n")
 
 
-def _mirrored() -> Rollbook:
+def _mirrored() -> tuple[Rollbook, Mirror]:
+    from pipelines.mirror import Mirror
+
     rollbook = open_rollbook()
-    if not rollbook.mirror.wanted:
+    copy = rollbook.listener(Mirror)
+    if not copy.wanted:
         raise SettingError("ROLLBOOK_LAKE is not set: it says where the copy is, such as s3://bucket/rollbook")
-    return rollbook
+    return rollbook, copy

@@ -18,6 +18,7 @@ from datetime import date
 from pathlib import Path
 
 from pipelines import files, machine
+from pipelines.compose import compose
 from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.flatten import schema
 from pipelines.fleet import engine as engines
@@ -83,7 +84,7 @@ class Lakes:
     def link(self, name: str) -> None:
         """Link the lake of an institution, or note why it is left out. One that never synced has none."""
         try:
-            book = Rollbook(load(institution=name, fetches=False))
+            book = compose(load(institution=name, fetches=False))
             records = book.lake.days()
             if book.landings.expired_days():
                 why = EXPIRED
@@ -286,7 +287,7 @@ class FleetRebuild:
                 done(name, RollbookError(f"It was left out: {why}"))
             for name, days in found.days.items():
                 try:
-                    Rollbook(load(institution=name, fetches=False)).adopt(histories.computed(name, days), confirm)
+                    compose(load(institution=name, fetches=False)).adopt(histories.computed(name, days), confirm)
                     done(name, None)
                 except RollbookError as error:
                     done(name, error)

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pipelines import settings
+from pipelines.compose import compose
 from pipelines.errors import RollbookError
 from pipelines.fleet import outcomes
 from pipelines.fleet.nights import Fleet
@@ -84,7 +85,7 @@ def _look(fleet: Fleet, name: str) -> InstitutionStatus:
     paused = fleet.institutions[name].paused or state.why_paused(name)
     known = InstitutionStatus(institution=name, paused=paused, refused_nights=len(state.refused))
     try:
-        book = Rollbook(settings.load(fetches=False, institution=name), clock=fleet.clock)
+        book = compose(settings.load(fetches=False, institution=name), clock=fleet.clock)
         last, good = _last(book, state), book.newest()
         due, late_by = freshness(book, good)
     except (RollbookError, OSError) as error:

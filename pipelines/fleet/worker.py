@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from pipelines import files, machine
+from pipelines.compose import compose
 from pipelines.errors import HeldError, KeyRefusedError, NothingLandedError, RollbookError, unexpected_error
 from pipelines.fleet import outcomes
 from pipelines.fleet.outcomes import Kind, Outcome
@@ -63,7 +64,7 @@ def work(
         settings = load(institution=name, fetches=job is not backfill)
         for secret in secrets:
             del os.environ[secret]
-        book = Rollbook(settings, clock=clock)
+        book = compose(settings, clock=clock)
         answer = job(book, **arguments)
     except Exception as error:  # noqa: BLE001 - any error fails this institution only
         answer = Outcome(
@@ -94,7 +95,7 @@ def sync(book: Rollbook, *, day: date | None, fresh: bool) -> Outcome:
             book.merge()
             book.publish()
             done = outcomes.of(manifest)
-    book.mirror.check()
+    book.check_listeners()
     return done
 
 

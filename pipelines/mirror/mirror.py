@@ -9,11 +9,9 @@ there: a night that finds this fails, until somebody restores it or gives it up.
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -41,9 +39,8 @@ from pipelines.mirror.catalog import (
     stored_as,
 )
 from pipelines.settings import Settings
+from pipelines.sync.listeners import Listener
 from pipelines.text import count_of
-
-log = logging.getLogger(__name__)
 
 IDENTITY = "private/mirror.json"
 STATE = "build/mirror.json"
@@ -92,8 +89,10 @@ class Report:
     days: tuple[date, ...]
 
 
-class Mirror:
+class Mirror(Listener):
     """The copy of one warehouse. All but `status` requires the writer lock."""
+
+    name = "the copy in ROLLBOOK_LAKE"
 
     def __init__(self, settings: Settings, school_id: Callable[[], int | None]) -> None:
         self.root = settings.warehouse_path
@@ -108,34 +107,22 @@ class Mirror:
         """Whether ROLLBOOK_LAKE is set."""
         return bool(self.url)
 
-    def keep_up(self, now: datetime) -> None:
-        """Update the copy, if one is wanted. A failure is logged as a warning, not raised; but see `check`."""
+    def ended(self, at: datetime) -> None:
+        """Update the copy, if one is wanted, and note how that ended."""
         self._lost = None
         if not self.wanted:
             return
         try:
-            self.update(now)
+            self.update(at)
         except RollbookError as error:
-            log.warning("%s", error.message)
             self._note(msgspec.structs.replace(self.state(), failed=error.message))
             self._lost = error if isinstance(error, LostError) else None
-        except OSError as error:
-            log.warning("The warehouse could not be copied to %s (%s)", self.url, type(error).__name__)
+            raise
 
     def check(self) -> None:
         """Raise LostError if the last update found that something is lost here. Ends a night, which is published."""
         if self._lost is not None:
             raise self._lost
-
-    @contextmanager
-    def kept_up(self, clock: Callable[[], datetime]) -> Iterator[None]:
-        """Update the copy when the block ends, also with an error, but not after an interrupt."""
-        try:
-            yield
-        except Exception:
-            self.keep_up(clock())
-            raise
-        self.keep_up(clock())
 
     def update(
         self, now: datetime, *, adopt: bool = False, accept_loss: bool = False, progress: Progress | None = None

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from pipelines import settings
+from pipelines.compose import compose
 from pipelines.errors import RollbookError
 from pipelines.notify.alerts import Alerts, Kind, Message
 from pipelines.notify.channels import send
 from pipelines.source.fetch import utc_now
-from pipelines.sync import Rollbook
 from pipelines.text import count_of, listed
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class _News:
 def alerts_of(institution: str, clock: Callable[[], datetime] = utc_now) -> Alerts | None:
     """The alerts of one institution; None if it has no addresses, or its settings are invalid."""
     try:
-        alerts = Alerts(Rollbook(settings.load(fetches=False, institution=institution)), clock=clock)
+        alerts = Alerts(compose(settings.load(fetches=False, institution=institution)), clock=clock)
     except RollbookError:
         return None
     return alerts if alerts.enabled else None

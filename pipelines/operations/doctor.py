@@ -22,7 +22,9 @@ from pipelines import __version__, machine
 from pipelines.errors import RollbookError
 from pipelines.flatten import flatten
 from pipelines.landing.manifest import Landed
+from pipelines.mirror import Mirror
 from pipelines.operations import capacity, status
+from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.settings import ROOT
 from pipelines.source.claims import why_refused
 from pipelines.source.client import LIMIT, Client
@@ -124,7 +126,7 @@ class Doctor:
 
     def _exposed(self) -> Iterator[Path]:
         """The private folders that other accounts can open."""
-        private = self.rollbook.publisher.pseudonymous.codes.path.parent
+        private = self.rollbook.listener(Pseudonymous).codes.path.parent
         for path in (self.rollbook.raw.root, self.rollbook.warehouse.build, private):
             with suppress(OSError):
                 if stat.S_IMODE(path.stat().st_mode) & 0o077:
@@ -156,7 +158,7 @@ class Doctor:
         if not self.settings.lake:
             return
         try:
-            catalog, state = self.rollbook.mirror.status()
+            catalog, state = self.rollbook.listener(Mirror).status()
         except RollbookError as error:
             yield Finding("mirror", Level.WARNING, error.message)
             return

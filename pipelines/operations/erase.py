@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipelines.errors import ArgumentError, HeldError
 from pipelines.landing.manifest import Hold
-from pipelines.privacy.erasure import Certificate, Holdings
+from pipelines.privacy.erasure import Certificate, Erasure, Holdings
 from pipelines.records import as_id
 from pipelines.sync import Rollbook
 
@@ -23,7 +23,7 @@ def find(rollbook: Rollbook, student: int) -> Holdings:
     _check_id(student)
     with rollbook.writer():
         rollbook.ready()
-        return rollbook.erasure.find(student)
+        return rollbook.listener(Erasure).find(student)
 
 
 def erase(rollbook: Rollbook, student: int, *, reason: str, confirm: Confirm, home: Path | None = None) -> Certificate:
@@ -38,8 +38,8 @@ def erase(rollbook: Rollbook, student: int, *, reason: str, confirm: Confirm, ho
         raise ArgumentError('Say why: add --reason "...", which the certificate shows. Without names')
     with rollbook.writer():
         rollbook.ready()
-        erasure = rollbook.erasure
-        erasure.progress = rollbook.progress
+        erasure = rollbook.listener(Erasure)
+        rollbook.erasures.progress = rollbook.progress
         holdings = erasure.find(student)
         erasure.check_hold(student)
         if student in erasure.memory.matcher() and not holdings.anything:
@@ -47,10 +47,10 @@ def erase(rollbook: Rollbook, student: int, *, reason: str, confirm: Confirm, ho
         if not confirm(holdings):
             raise HeldError("Held: it was not confirmed. Nothing was changed", Hold(reason="", counts=()))
         erasure.begin(holdings, reason.strip(), home)
-        certificate = rollbook.recover()  # as the next writer would after a kill at this point
-        if certificate is None:
-            raise AssertionError("an erasure that was begun is not pending")
-        return certificate
+        rollbook.recover()  # as the next writer would after a kill at this point
+        if erasure.certificate is None:
+            raise AssertionError("an erasure that was begun is not finished")
+        return erasure.certificate
 
 
 def hold(rollbook: Rollbook, student: int, *, reason: str) -> None:
@@ -59,14 +59,14 @@ def hold(rollbook: Rollbook, student: int, *, reason: str) -> None:
     if not reason.strip():
         raise ArgumentError('Say why: add --reason "...", which is kept with the hold. Without names')
     with rollbook.writer():
-        rollbook.erasure.hold(student, reason.strip())
+        rollbook.listener(Erasure).hold(student, reason.strip())
 
 
 def lift(rollbook: Rollbook, student: int) -> None:
     """Lift the legal hold on a student. Raises ArgumentError if there is none."""
     _check_id(student)
     with rollbook.writer():
-        rollbook.erasure.lift(student)
+        rollbook.listener(Erasure).lift(student)
 
 
 def _check_id(student: int) -> None:

@@ -14,6 +14,7 @@ import msgspec
 from pipelines import cron, machine
 from pipelines.errors import RollbookError
 from pipelines.landing.manifest import Manifest, Verdict
+from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.sync import Rollbook
 from pipelines.sync.policy import open_holds
 from pipelines.text import naming
@@ -205,7 +206,7 @@ def _merged_days(rollbook: Rollbook, problems: list[str]) -> list[date]:
 
 
 def _pseudonymous(rollbook: Rollbook, problems: list[str]) -> PseudonymousFile | None:
-    file = rollbook.publisher.pseudonymous
+    file = rollbook.listener(Pseudonymous)
     try:
         made = file.made_from()
         if made is None:

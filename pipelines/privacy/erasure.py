@@ -2,13 +2,11 @@
 
     find      count what holds the student; nothing is written
     begin     record the student's keyed hash, and that this erasure is under way
-    clean     remove all erased students from the landings, the lake and the published files
-    finish    remove what else holds the student, and write the certificate
+    erased    remove what else holds the student, and write the certificate
 
-From `begin` on, recovery does the rest (`sync.rollbook.Rollbook.recover`), also after a kill: `clean` and `finish` are
-idempotent and work from what they find, not from recorded steps. Each landing, each day of the lake and each published
-file records how many erasures it includes, so one restored from an old backup is found, too. Students are matched by
-keyed hash only, so the journal names nobody.
+From `begin` on, recovery does the rest (`sync.rollbook.Rollbook.recover`), also after a kill: it removes the student
+from the landings, the lake and the published files (`sync.erasures`), and then tells all listeners. All of it can be
+repeated, and works from what it finds. Students are matched by keyed hash only, so the journal names nobody.
 
 The certificate says what was done, for a data-protection officer's files. It does not say who was erased.
 """
@@ -16,7 +14,7 @@ The certificate says what was done, for a data-protection officer's files. It do
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,25 +25,19 @@ import duckdb
 import msgspec
 
 from pipelines import __version__, files
-from pipelines.errors import ArgumentError, DamagedError, RollbookError
+from pipelines.errors import ArgumentError
 from pipelines.export import exported
-from pipelines.flatten import drift_of_student
-from pipelines.landing.erased import Erased, Found, LegalHold, Matcher, Pending, find, keyed, name_hash, rewrite
-from pipelines.landing.raw import RawStore
+from pipelines.landing.erased import Erased, Found, LegalHold, Matcher, Pending, find, keyed, name_hash
 from pipelines.privacy import dagster_home
-from pipelines.privacy.pseudonymous import Pseudonymous
-from pipelines.store import ops, without
+from pipelines.store import without
 from pipelines.store.database import connect, count
-from pipelines.store.published import fleet_file, versions
-from pipelines.store.published.clean_copy import clean
 from pipelines.store.statements import statements
-from pipelines.store.warehouse import Warehouse
+from pipelines.sync.erasures import Erasures
+from pipelines.sync.listeners import ErasureUnderWay, Listener
 from pipelines.tables import SETS
-from pipelines.views import catalog
 
 sql = statements("pipelines.privacy")
 
-Progress = Callable[[str, int, int], None]
 # The reference id, email, name, first and last name.
 Name = tuple[str | None, str | None, str | None, str | None, str | None]
 
@@ -111,17 +103,18 @@ class Certificate(NamedTuple):
     counts: dict[str, int]
 
 
-class Erasure:
+class Erasure(Listener):
     """The erasures of one warehouse. The caller holds the writer lock."""
 
-    def __init__(self, raw: RawStore, warehouse: Warehouse, clock: Callable[[], datetime]) -> None:
-        self.raw = raw
-        self.warehouse = warehouse
-        self.memory = raw.memory
-        self.clock = clock
-        self.progress: Progress | None = None
-        # What `find` found in the landings, so that `clean` need not search them again.
-        self._found: dict[Path, Found] = {}
+    name = "the record of an erasure"
+
+    def __init__(self, erasures: Erasures) -> None:
+        self.erasures = erasures
+        self.raw = erasures.raw
+        self.warehouse = erasures.warehouse
+        self.memory = self.raw.memory
+        self.clock = erasures.clock
+        self.certificate: Certificate | None = None
 
     # -- before anything is written -----------------------------------------------------------------------------------
 
@@ -138,7 +131,7 @@ class Erasure:
         landings = {}
         for number, folder in enumerate(folders, start=1):
             landings[folder.path] = find(folder, gone)
-            self._tell("landings read", number, len(folders))
+            self.erasures.tell("landings read", number, len(folders))
         with self.warehouse.computing() as con:
             records = self.warehouse.lake.days().values()
             days = sum(bool(without.gone_on_day(con, self.warehouse.lake, r, gone.__contains__)) for r in records)
@@ -153,7 +146,7 @@ class Erasure:
             "rows": rows,
             "expired": len(self.raw.expired() - set(self.raw.days())),
             "versions": len(self.warehouse.versions.all()),
-            "altered": len(self._altered()),
+            "altered": len(self.erasures.altered()),
             "exports": len(exports),
             "recognised": recognised,
         }
@@ -210,110 +203,28 @@ class Erasure:
         erased = Erased(id=keyed(key, "id", str(holdings.student)), names=tuple(sorted(names)), erased_at=now)
         pending = Pending(reason=reason, began_at=now, found=holdings.counts, home=str(home or ""))
         self.memory.write(msgspec.structs.replace(found, erased=(*found.erased, erased), pending=pending))
-        self._found = holdings.landings
+        self.erasures.found = holdings.landings
 
-    def clean(self) -> None:
-        """Remove all erased students from the landings, the lake and the published files that still hold them.
-
-        So a backup from before an erasure is cleaned before it is read. Raises DamagedError for a landing that cannot
-        be read, or when private/erasures/ is older than the landings.
-        """
-        folders = list(self.raw.folders())
-        self.memory.check(max((f.manifest.erasures for f in folders), default=0))
-        erasures = self.memory.count
-        if erasures:
-            gone = self.memory.matcher()
-            self._rewrite_landings(gone, erasures)
-            self._rewrite_days(gone, erasures)
-            self._replace_files(gone)
-
-    def _rewrite_landings(self, gone: Matcher, erasures: int) -> None:
-        """Rewrite the landings that include fewer erasures. All are read before the first is changed."""
-        behind = [folder for folder in self.raw.folders() if folder.manifest.erasures < erasures]
-        found = []
-        for number, folder in enumerate(behind, start=1):
-            found.append(self._found.get(folder.path) or find(folder, gone))
-            self._tell("landings read", number, len(behind))
-        for number, each in enumerate(found, start=1):
-            rewrite(each, gone, erasures, drift_of_student)
-            self._tell("landings", number, len(found))
-        self._found = {}
-
-    def _rewrite_days(self, gone: Matcher, erasures: int) -> None:
-        """Rewrite the days of the lake that include fewer erasures."""
-        lake, aside = self.warehouse.lake, files.empty(self.warehouse.staged_lake)
-        behind = [record for record in lake.days().values() if record.erasures < erasures]
-        with self.warehouse.computing() as con:
-            for number, record in enumerate(behind, start=1):
-                paths: dict[str, Path] = {}
-                left = record
-                try:
-                    if students := without.gone_on_day(con, lake, record, gone.__contains__):
-                        left, paths, _ = without.day_without(con, lake, record, students, aside)
-                except DamagedError:
-                    lake.drop([record.snapshot_date])  # recovery recomposes it from the landings
-                    continue
-                lake.put(msgspec.structs.replace(left, erasures=erasures), paths)
-                self._tell("days", number, len(behind))
-
-    def _replace_files(self, gone: Matcher) -> None:
-        """Replace the published files that were written before the last erasure by copies without the students."""
-        warehouse = self.warehouse
-        there = (warehouse.published, *warehouse.kept())
-        behind = [path for path in there if warehouse.own.lacks_erasures(path)]
-        digests = {r.was: r.digest for r in warehouse.lake.days().values() if r.was}
-        for number, path in enumerate(behind, start=1):
-            warehouse.drop_next()
-            warehouse.own.copy(path, warehouse.next)
-            with warehouse.finishing() as con:
-                without.remove_from_file(con, gone.__contains__, digests)
-                ops.record(con, self.raw, full_refresh=True)
-                # A new version: the files beside it are made again. The macros answer for this version only.
-                catalog.create_macros(con, ops.stamp(con, self.clock()))
-            clean(warehouse.next, warehouse.scratch)
-            warehouse.replace(path)
-            self._tell("published files", number, len(behind))
-
-    def finish(self) -> Certificate | None:
-        """Remove what cannot be cleaned: altered files, and what else holds the student.
-
-        Requires that the published files are clean. Returns the certificate of the erasure that was under way, if any.
-        """
-        remembered, warehouse = self.memory.read(), self.warehouse
-        pending, gone = remembered.pending, self.memory.matcher()
-        for path in self._altered():
-            if pending is not None or (gone and self._may_hold(path, gone)):
-                path.unlink()
-        if pending is None:
-            return None
-        for path in warehouse.kept():
-            if not warehouse.own.is_unmodified(path):
-                versions.remove(path)
+    def erased(self, erased: ErasureUnderWay) -> None:
+        """Delete the exports, clean the alerts and Dagster's records, and write the certificate; composed last."""
+        warehouse, pending, counts = self.warehouse, erased.pending, erased.counts
         exports, left_open = exported(warehouse.root), list[str]()
         for path in exports:
             path.unlink()
-        dagster_home.take_out_of_text(warehouse.build / "alerts.json", gone.__contains__)
-        counts = dict(pending.found)
+        dagster_home.take_out_of_text(warehouse.build / "alerts.json", erased.gone.__contains__)
         counts["exports"] = len(exports)
-        counts["codes"] = Pseudonymous(warehouse, wanted=True).erased(gone.__contains__)
-        if warehouse.fleet is not None:
-            # Not made again here: this writer would read all other institutions' files for minutes under its own lock,
-            # and an erasure must not wait for another school's damaged file.
-            counts["fleet"] = fleet_file.remove_all(warehouse.fleet)
         if pending.home and (home := Path(pending.home)).is_dir():
-            counts["dagster"], locked = dagster_home.take_out(home, gone.__contains__)
+            counts["dagster"], locked = dagster_home.take_out(home, erased.gone.__contains__)
             if locked:
                 left_open.append(
                     f"{locked} files below Dagster's folder were in use: stop `rollbook serve`, then look for the"
                     " student's id in them."
                 )
-        number = len(remembered.erased)
         names = [str(path.relative_to(warehouse.root)) for path in exports]
-        text = _certificate(number, pending, self.clock(), counts, names, left_open)
-        path = self.memory.folder / f"certificate-{number}.md"
+        text = _certificate(erased.number, pending, self.clock(), counts, names, left_open)
+        path = self.memory.folder / f"certificate-{erased.number}.md"
         files.write(path, text.encode())
-        self.memory.write(msgspec.structs.replace(remembered, pending=None))
-        return Certificate(path, text, counts)
+        self.certificate = Certificate(path, text, counts)
 
     def _published(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         return connect(self.warehouse.published, scratch=self.warehouse.scratch, read_only=True)
@@ -327,22 +238,6 @@ class Erasure:
             return con.execute(
                 f"SELECT DISTINCT {columns} FROM history.students WHERE student_id = $1", [student]
             ).fetchall()
-
-    def _altered(self) -> list[Path]:
-        """Copies of published files that somebody altered: they may hold anybody."""
-        return [path for path in self.warehouse.altered.glob("*") if path.is_file()]
-
-    def _may_hold(self, path: Path, gone: Matcher) -> bool:
-        """Whether an altered copy holds an erased student, or cannot be read."""
-        try:
-            with connect(path, scratch=self.warehouse.scratch, read_only=True) as con:
-                return bool(without.gone_in_file(con, gone.__contains__))
-        except (RollbookError, duckdb.Error):
-            return True
-
-    def _tell(self, what: str, done: int, total: int) -> None:
-        if self.progress is not None:
-            self.progress(what, done, total)
 
 
 def _check_reason(reason: str, student: int, names: Iterable[Name]) -> None:

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from pipelines import files, machine
-from pipelines.errors import DamagedError, RollbookError
+from pipelines import files
+from pipelines.errors import DamagedError
 from pipelines.store import schema
 from pipelines.store.database import connect, each, literal, transaction
 from pipelines.store.published.clean_copy import clean, remove
@@ -37,6 +37,7 @@ from pipelines.store.published.versions import PSEUDONYMOUS
 from pipelines.store.relations import CHANGE_KEYS, CHANGES, SYNCS
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import Warehouse
+from pipelines.sync.listeners import ErasureUnderWay, Listener
 from pipelines.tables import TABLES, Column, Relation
 from pipelines.views import catalog
 from pipelines.views import pseudonymous as contents
@@ -103,8 +104,10 @@ def begin(at: datetime) -> Release:
     return Release(name=secrets.token_hex(16), began_at=at, codes={})
 
 
-class Pseudonymous:
+class Pseudonymous(Listener):
     """The pseudonymous file of one warehouse. All but `made_from` and `is_current` require the writer lock."""
+
+    name = PSEUDONYMOUS
 
     def __init__(self, warehouse: Warehouse, *, wanted: bool) -> None:
         self.warehouse = warehouse
@@ -115,27 +118,26 @@ class Pseudonymous:
 
     # -- each night -----------------------------------------------------------------------------------------------
 
-    def prepare(self, named: Path, at: datetime) -> None:
-        """Make the next file from one that is about to be published, to `show` it afterwards.
-
-        A failure does not stop the night: it is logged as a warning, and readers keep the older file.
-        """
+    def before_publish(self, next_file: Path, at: datetime) -> None:
+        """Make the next file before readers get the named one, so that the two swaps are only a moment apart."""
         self.drop_next()
         if self.wanted:
-            with self._warning():
-                self.make(named, at)
+            try:
+                self.make(next_file, at)
+            except BaseException:  # nothing half-done may be shown
+                self.drop_next()
+                raise
 
-    def show(self) -> None:
+    def published(self, at: datetime) -> None:  # noqa: ARG002 - both files have the time of the publish
         """Point readers to the next file, if there is one.
 
         The previous one stays until the next writer, for readers that are just opening it; `drop_older` does not wait.
         """
-        with self._warning():
-            if self.next.exists():
-                self.versions.retire(leaving=0)
-                self.versions.show(self.versions.add(self.next))
+        if self.next.exists():
+            self.versions.retire(leaving=0)
+            self.versions.show(self.versions.add(self.next))
 
-    def keep_up(self, at: datetime) -> None:
+    def began(self, at: datetime) -> None:
         """Make the file again if it is outdated or has other codes. If none is wanted, remove it: it would become
         outdated and keep erased students. The codes are kept.
 
@@ -148,12 +150,11 @@ class Pseudonymous:
                 self.versions.clear()
                 log.warning("%s was removed: ROLLBOOK_PSEUDONYMOUS is not set. The codes are kept", PSEUDONYMOUS)
         elif self.warehouse.published.is_file():
-            with self._warning():
-                self.versions.prepare()  # the mode may have changed
-                if not self.is_current():
-                    self.make(self.warehouse.published, at)
-                    self.show()
-                    log.warning("%s did not match the published file; it was made again", PSEUDONYMOUS)
+            self.versions.prepare()  # the mode may have changed
+            if not self.is_current():
+                self.make(self.warehouse.published, at)
+                self.published(at)
+                log.warning("%s did not match the published file; it was made again", PSEUDONYMOUS)
 
     def rotate(self, at: datetime) -> int:
         """Begin a new release of codes, and make the file again with it, if wanted; returns the number of codes.
@@ -166,7 +167,7 @@ class Pseudonymous:
             release = begin(at)
             if self.wanted and self.warehouse.published.is_file():
                 release = self.make(self.warehouse.published, at, release)
-                self.show()
+                self.published(at)
                 self.drop_older()
             else:
                 self.codes.save(release)
@@ -175,11 +176,11 @@ class Pseudonymous:
                 fleet.clear()
         return len(release.codes)
 
-    def erased(self, gone: Callable[[int], bool]) -> int:
-        """Remove the codes of erased students, and the files that hold them; returns the number of codes."""
+    def erased(self, erased: ErasureUnderWay) -> None:
+        """Remove the codes of erased students, and the files that hold them; counts the codes."""
         release, forgotten = self.codes.load(), 0
         if release is not None:
-            left = {student: code for student, code in release.codes.items() if not gone(student)}
+            left = {student: code for student, code in release.codes.items() if student not in erased.gone}
             forgotten = len(release.codes) - len(left)
             if forgotten:
                 self.codes.save(msgspec.structs.replace(release, codes=left))
@@ -187,7 +188,7 @@ class Pseudonymous:
             self.drop_older()
         else:  # not made again, so it holds the student; the next writer makes it if it is wanted
             self.versions.clear()
-        return forgotten
+        erased.counts["codes"] = forgotten
 
     def drop_older(self) -> None:
         """Remove the files before the current one."""
@@ -196,21 +197,6 @@ class Pseudonymous:
     def drop_next(self) -> None:
         """Remove the next file without showing it."""
         remove(self.next)
-
-    @contextmanager
-    def _warning(self) -> Iterator[None]:
-        try:
-            with machine.translate_errors(self.warehouse.root):
-                yield
-        except (RollbookError, OSError, duckdb.Error) as error:
-            self.drop_next()
-            # DuckDB's own messages may quote values.
-            why = error.message if isinstance(error, RollbookError) else type(error).__name__
-            log.warning(
-                "%s could not be made: %s. Its readers keep the older one, if any; see `rollbook status`",
-                PSEUDONYMOUS,
-                why,
-            )
 
     # -- its origin ------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ the publish, so it never delays or blocks the data.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,13 +17,42 @@ from datetime import datetime
 import duckdb
 
 from pipelines import files
-from pipelines.errors import RollbookError
+from pipelines.errors import (
+    CheckError,
+    ContractChangedError,
+    DamagedError,
+    DeclarationError,
+    ExpiredError,
+    HeldError,
+    LostError,
+    MachineError,
+    OtherInstitutionError,
+    RollbookError,
+    ServiceError,
+    SettingError,
+)
+from pipelines.landing.manifest import Hold
 from pipelines.store.database import connect
-from pipelines.store.warehouse import Warehouse
-
-log = logging.getLogger(__name__)
+from pipelines.sync.listeners import ErasureUnderWay, Listener
+from pipelines.sync.rollbook import Rollbook
+from pipelines.tables import TABLES, WALKED
 
 FILE = "report.html"
+
+# The errors that the page reports.
+TROUBLE = (
+    ServiceError,
+    HeldError,
+    ContractChangedError,
+    OtherInstitutionError,
+    CheckError,
+    SettingError,
+    MachineError,
+    DamagedError,
+    DeclarationError,
+    ExpiredError,
+    LostError,
+)
 
 
 @dataclass(frozen=True)
@@ -35,27 +63,37 @@ class Report:
     charts: Mapping[str, str]
 
 
-def write_report(
-    warehouse: Warehouse, *, at: datetime, names: bool = False, trouble: str = "", unproven: Sequence[str] = ()
-) -> Report | None:
-    """Make the page from the published file and write it next to it. If it fails, log a warning and return None.
+class MorningPage(Listener):
+    """Writes the page of one warehouse. `made` is the last one that this process made."""
 
-    Call it after the swap: the page must not show what readers cannot see yet, and its failure must not block the data.
-    """
-    if not warehouse.published.is_file():
-        return None
-    try:
-        with connect(warehouse.published, scratch=warehouse.scratch, read_only=True) as con:
-            report = make(con, at=at, names=names, trouble=trouble, unproven=unproven)
-        if report is not None:
-            files.write(warehouse.root / FILE, report.page.encode(), warehouse.mode)
-    except (RollbookError, duckdb.Error) as error:
-        log.warning("The morning page could not be made (%s)", type(error).__name__)
-    except OSError as error:
-        log.warning("The morning page could not be written (%s)", error.strerror)
-    else:
-        return report
-    return None
+    name = FILE
+
+    def __init__(self, rollbook: Rollbook) -> None:
+        self.rollbook = rollbook
+        self.path = rollbook.warehouse.root / FILE
+        self.made: Report | None = None
+
+    def published(self, at: datetime) -> None:
+        """Make the page from the published file."""
+        self._write(at)
+
+    def failed(self, error: RollbookError, at: datetime) -> None:
+        """Say on the page what went wrong since the data."""
+        if isinstance(error, TROUBLE):
+            self._write(at, on_page(error))
+
+    def erased(self, erased: ErasureUnderWay) -> None:  # noqa: ARG002 - it is made again for any student
+        """Remove the page, which may name the student."""
+        self.path.unlink(missing_ok=True)
+
+    def _write(self, at: datetime, trouble: str = "") -> None:
+        book, self.made = self.rollbook, None
+        if not book.warehouse.published.is_file():
+            return
+        unproven = [u.description for u in book.landings.long_unproven()]
+        with connect(book.warehouse.published, scratch=book.warehouse.scratch, read_only=True) as con:
+            self.made = make(con, at=at, names=book.settings.report_names, trouble=trouble, unproven=unproven)
+        files.write(self.path, self.made.page.encode(), book.warehouse.mode)
 
 
 def make(
@@ -65,20 +103,31 @@ def make(
     names: bool = False,
     trouble: str = "",
     unproven: Sequence[str] = (),
-) -> Report | None:
+) -> Report:
     """Make the page from an open database. `at` is the time shown (UTC), `trouble` what has gone wrong since the data,
     `unproven` what is wrong with sets that stay unproven.
-
-    If it fails for any reason, logs a warning and returns None: the data matter more than the page.
     """
-    try:
-        # Commands that make no page should not wait for Jinja.
-        from pipelines.report import charts, morning, page
+    # Commands that make no page should not wait for Jinja.
+    from pipelines.report import charts, morning, page
 
-        content = morning.load_morning(con, names=names)
-        drawn = charts.draw(content)
-        html = page.render(content, drawn, at=at, trouble=trouble, unproven=unproven)
-        return Report(html, {chart.heading: page.picture(chart) for chart in drawn})
-    except Exception as error:  # noqa: BLE001 - see above; only its type is logged, its text may hold pupils' data
-        log.warning("The morning page could not be made (%s); the data are published without it", type(error).__name__)
-        return None
+    content = morning.load_morning(con, names=names)
+    drawn = charts.draw(content)
+    html = page.render(content, drawn, at=at, trouble=trouble, unproven=unproven)
+    return Report(html, {chart.heading: page.picture(chart) for chart in drawn})
+
+
+def on_page(error: RollbookError) -> str:
+    """What the morning page says about an error. Its readers know students and classes, not tables or commands."""
+    if not isinstance(error, HeldError) or not isinstance(error.report, Hold):
+        return error.message
+    gone, changed = [], []
+    for name in WALKED:
+        of_set = [c for c in error.report.counts if TABLES[c.table].set == name and not TABLES[c.table].is_list]
+        gone += [f"{c.removed:,} of {c.before:,} {name}" for c in of_set if c.table == name and c.removed]
+        # One of these tables has a row per record, so the largest count is close to the number of records.
+        if most := max((c.changed for c in of_set), default=0):
+            changed.append(f"{most:,} {name}")
+    parts = [f"{' and '.join(gone)} would no longer be listed"] if gone else []
+    parts += [f"the records of {' and '.join(changed)} would change"] if changed else []
+    changes = "; ".join(parts) or "many students would be in other classes"
+    return f"More would change than on a normal night, so a person must approve it first: {changes}."

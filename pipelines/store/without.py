@@ -13,6 +13,7 @@ import duckdb
 import msgspec
 
 from pipelines import files
+from pipelines.errors import RollbookError
 from pipelines.store import schema as schemas
 from pipelines.store.database import connect, count, literal, transaction
 from pipelines.store.lake import COPY, OBSERVED, DayRecord, Lake, digest_of
@@ -57,6 +58,15 @@ def day_without(
     sizes = record.sizes | {name: path.stat().st_size for name, path in changed.items()}
     made = msgspec.structs.replace(record, digest=digest, was=record.digest, sizes=sizes, rows=rows)
     return made, changed, left_out
+
+
+def may_hold(path: Path, scratch: Path, gone: Gone) -> bool:
+    """Whether a copy that somebody altered holds a student who is gone, or cannot be read."""
+    try:
+        with connect(path, scratch=scratch, read_only=True) as con:
+            return bool(gone_in_file(con, gone))
+    except (RollbookError, duckdb.Error):
+        return True
 
 
 def rows_in_file(path: Path, scratch: Path, students: Collection[int]) -> int:

@@ -3,7 +3,7 @@
     land        fetch everything once; raw bodies and their manifest (source)
     snapshot    flatten the landing, compose its day, decide on it (`policy`), move it into the lake (`composer`)
     merge       bring the history up to the lake, in the next file (store)
-    publish     check the next file and swap it in (`publisher`), expire old days (`recovery`)
+    publish     check the next file and swap it in, expire old days (`recovery`); then tell what listens (`listeners`)
 
 Each stage leaves its result on disk, so that the next run resumes after a killed one: before any decision, `recovery`
 brings the lake and the published file to the state that all counted landings imply. All of it happens under the writer

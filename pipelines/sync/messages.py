@@ -6,9 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from datetime import date, timedelta
 from enum import StrEnum
 
-from pipelines.errors import HeldError, RollbookError
 from pipelines.landing.manifest import Hold, Manifest, Verdict
-from pipelines.tables import TABLES, WALKED
 from pipelines.text import count_of
 
 
@@ -27,23 +25,6 @@ def held(manifest: Manifest, hold: Hold) -> str:
         f"Held: {hold.reason}. Readers keep what was published. If it is right, run"
         f" `rollbook sync --date {manifest.snapshot_date} --approve`; else ask the service's representative"
     )
-
-
-def on_page(error: RollbookError) -> str:
-    """What the morning page says about an error. Its readers know students and classes, not tables or commands."""
-    if not isinstance(error, HeldError) or not isinstance(error.report, Hold):
-        return error.message
-    gone, changed = [], []
-    for name in WALKED:
-        of_set = [c for c in error.report.counts if TABLES[c.table].set == name and not TABLES[c.table].is_list]
-        gone += [f"{c.removed:,} of {c.before:,} {name}" for c in of_set if c.table == name and c.removed]
-        # One of these tables has a row per record, so the largest count is close to the number of records.
-        if most := max((c.changed for c in of_set), default=0):
-            changed.append(f"{most:,} {name}")
-    parts = [f"{' and '.join(gone)} would no longer be listed"] if gone else []
-    parts += [f"the records of {' and '.join(changed)} would change"] if changed else []
-    changes = "; ".join(parts) or "many students would be in other classes"
-    return f"More would change than on a normal night, so a person must approve it first: {changes}."
 
 
 def contract_changed(refused: str) -> str:

@@ -17,61 +17,38 @@ from pipelines.errors import (
     CheckError,
     ContractChangedError,
     DamagedError,
-    DeclarationError,
-    ExpiredError,
     HeldError,
-    LostError,
-    MachineError,
     NothingLandedError,
-    OtherInstitutionError,
     RollbookError,
-    ServiceError,
-    SettingError,
 )
 from pipelines.ingest import Flattened
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
-from pipelines.mirror import Mirror
-from pipelines.privacy.erasure import Certificate, Erasure
-from pipelines.report import Report
 from pipelines.settings import Details, Settings
 from pipelines.source.claims import why_refused
 from pipelines.source.fetch import Draft, fetch, utc_now
 from pipelines.source.pagination import Progress
-from pipelines.store import ops
-from pipelines.store.database import reuse_instances
+from pipelines.store import checks, ops
+from pipelines.store.database import reuse_instances, transaction
 from pipelines.store.history import Computed, History
 from pipelines.store.lake import DayRecord, Lake, StagedLake
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import messages, policy
 from pipelines.sync.composer import Composed, Composer
+from pipelines.sync.erasures import Erasures
 from pipelines.sync.landings import Backfilled, Landings, days_between
+from pipelines.sync.listeners import ErasureUnderWay, Listener, tell
 from pipelines.sync.lock import writer_lock
 from pipelines.sync.policy import Confirm, always, within_hold
-from pipelines.sync.publisher import Publisher
 from pipelines.sync.recovery import Base, Recovery
-from pipelines.views.catalog import prepared
+from pipelines.views import catalog, terms, thresholds
 
 log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+L = TypeVar("L", bound=Listener)
 Stage = Callable[Concatenate["Rollbook", P], T]
-
-# The errors that the morning page reports.
-TROUBLE = (
-    ServiceError,
-    HeldError,
-    ContractChangedError,
-    OtherInstitutionError,
-    CheckError,
-    SettingError,
-    MachineError,
-    DamagedError,
-    DeclarationError,
-    ExpiredError,
-    LostError,
-)
 
 
 @dataclass(frozen=True)
@@ -110,16 +87,17 @@ def stage(work: Stage[P, T]) -> Stage[P, T]:
 
 
 def reported_stage(work: Stage[P, T]) -> Stage[P, T]:
-    """As `stage`; the morning page also reports the failure, since its readers see neither the log nor the UI."""
+    """As `stage`; the listeners also learn of the failure: not all readers see the log or the UI."""
     inner = stage(work)
 
     @wraps(work)
     def reported(self: Rollbook, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return inner(self, *args, **kwargs)
-        except TROUBLE as error:
+        except RollbookError as error:
             if self.is_writer:
-                self.publisher.write_report(messages.on_page(error))
+                failure = error  # Python unbinds `error` at the end of the handler
+                self.tell(lambda listener: listener.failed(failure, self.clock()))
             raise
 
     return reported
@@ -147,10 +125,9 @@ class Rollbook:
         self.lake = self.warehouse.lake
         self.landings = Landings(self.raw)
         self.composer = Composer(self.raw, self.warehouse)
-        self.publisher = Publisher(settings, self.warehouse, self.landings, clock)
         self.recovery = Recovery(self.landings, self.warehouse, self.composer)
-        self.erasure = Erasure(self.raw, self.warehouse, clock)
-        self.mirror = Mirror(settings, self.bound_to)
+        self.erasures = Erasures(self.raw, self.warehouse, clock)
+        self.listeners: tuple[Listener, ...] = ()
         # The writer's state: recomposed days that are not in the lake yet; the error that stopped recovery; the first
         # day that the next file's merge changed (None: everything).
         self.staged: StagedLake | None = None
@@ -164,14 +141,14 @@ class Rollbook:
         """
         with self.writer():
             done = self._finish(self.land(day, details=details, fresh=fresh))
-        self.mirror.check()
+        self.check_listeners()
         return done
 
     def approve(self, day: date | None = None) -> Synced:
         """Merge and publish a day's held landing (default: the newest), without a fetch (G3). Raises ArgumentError."""
         with self.writer():
             done = self._finish(self.landings.to_approve(day), approve=True)
-        self.mirror.check()
+        self.check_listeners()
         return done
 
     def _finish(self, manifest: Manifest, *, approve: bool = False) -> Synced:
@@ -227,9 +204,11 @@ class Rollbook:
     def restore(self, kept: Path) -> None:
         """Publish an earlier file again; the next writer brings it up to date first. Raises DamagedError."""
         with self.writer(recover=False):
-            self.publisher.restore(kept)
-            self.publisher.keep_up()
-            self.publisher.write_report()
+            merged = self.warehouse.merged_days(kept)
+            shown = [record for day, record in self.lake.days().items() if day in merged]  # of the lake, what is left
+            self.warehouse.restore(kept, lambda con: catalog.create_snapshots(con, self.lake, shown))
+            self.tell(lambda listener: listener.began(self.clock()))
+            self.tell(lambda listener: listener.published(self.clock()))
 
     @contextmanager
     def writer(self, *, recover: bool = True) -> Iterator[None]:
@@ -242,7 +221,6 @@ class Rollbook:
             self.warehouse.prepare()
             with (
                 writer_lock(self.warehouse.build, self.clock()),
-                self.mirror.kept_up(self.clock),
                 reuse_instances(self.warehouse.scratch),
             ):
                 self.is_writer, self.staged, self._blocked = True, None, None
@@ -253,29 +231,47 @@ class Rollbook:
                         except RollbookError as error:
                             log.warning("The warehouse could not be brought up to date: %s", error.message)
                             self._blocked = error
-                        self.publisher.keep_up()
+                        self.tell(lambda listener: listener.began(self.clock()))
                     else:
                         self.recovery.sweep()
-                        self.erasure.clean()
+                        self.erasures.clean()
                     yield
+                except Exception:  # an interrupt should not wait for a copy
+                    self.tell(lambda listener: listener.ended(self.clock()))
+                    raise
+                else:
+                    self.tell(lambda listener: listener.ended(self.clock()))
                 finally:
                     self.is_writer = False
+
+    def tell(self, what: Callable[[Listener], None]) -> None:
+        """Tell all listeners something; one that fails is a warning in the log."""
+        tell(self.listeners, what, self.warehouse.root)
+
+    def listener(self, kind: type[L]) -> L:
+        """The listener of a class."""
+        return next(each for each in self.listeners if isinstance(each, kind))
+
+    def check_listeners(self) -> None:
+        """Raise LostError if a listener found that something is lost here. It ends a night, which is published."""
+        for listener in self.listeners:
+            listener.check()
 
     def today(self) -> date:
         """The date in ROLLBOOK_TIMEZONE."""
         return self.clock().astimezone(self.settings.zone).date()
 
     @stage
-    def recover(self) -> Certificate | None:
+    def recover(self) -> None:
         """Bring the warehouse to the state that all counted landings imply, before any decision (G4).
 
         Missing or outdated days of the lake are recomposed; the published file is merged from the newest sound one that
         Rollbook wrote, or made from the lake if there is none. Erased students are removed first from whatever still
-        holds them; returns the certificate of an erasure that was under way. Raises ExpiredError, and LostError.
+        holds them, and an erasure that was under way is finished. Raises ExpiredError, and LostError.
         """
         self.recovery.sweep()
-        self.erasure.progress = self.progress
-        self.erasure.clean()
+        self.erasures.progress = self.progress
+        self.erasures.clean()
         self.recovery.check_raw()
         self.recovery.recover_lake()
         base = self.recovery.base()
@@ -288,11 +284,20 @@ class Rollbook:
                     raise
                 self._merge(Base(None), full_refresh=True)  # the file's content is wrong, so start from the lake alone
                 self.publish()
-        if self.raw.memory.read().pending is not None:
-            self.publisher.renew()
-        certificate = self.erasure.finish()
+        self._finish_erasure()
         self._decide(self.landings.undecided())
-        return certificate
+
+    def _finish_erasure(self) -> None:
+        """Remove an erased student from what else there is, once the published files are clean."""
+        self.erasures.finish()
+        if (pending := self.raw.memory.read().pending) is not None:
+            self.tell(lambda listener: listener.began(self.clock()))
+            gone, counts = self.raw.memory.matcher(), dict(pending.found)
+            under_way = ErasureUnderWay(self.raw.memory.count, pending, gone, counts)
+            for listener in self.listeners:  # an error leaves the erasure under way, for the next writer to finish
+                listener.erased(under_way)
+            self.erasures.close()
+            self.tell(lambda listener: listener.published(self.clock()))
 
     @reported_stage
     def land(self, day: date | None = None, *, details: Details = Details.none, fresh: bool = False) -> Manifest:
@@ -405,7 +410,7 @@ class Rollbook:
         """
         gone = self.landings.discarded_days() if gone is None else gone
         self._merged_since = None
-        with self.warehouse.writing(base.file, b"" if base.file else prepared()) as (con, changed):
+        with self.warehouse.writing(base.file, b"" if base.file else catalog.prepared()) as (con, changed):
             redeclared = bool(changed - {"ops"})
             history = History(con, lake or self.staged or self.lake)
             forgotten = gone & history.merged_days().keys()
@@ -440,11 +445,11 @@ class Rollbook:
             return tuple(counts)
 
     @reported_stage
-    def publish(self, *, confirm: Confirm = within_hold) -> Report | None:
+    def publish(self, *, confirm: Confirm = within_hold) -> None:
         """Check the next file and swap it in; then expire the days that ROLLBOOK_KEEP_DAYS does not keep.
 
-        Returns the morning page, if one was made. Raises CheckError, SettingError for a malformed thresholds.csv or
-        terms.csv, and HeldError if recomposed days remove more than the hold allows and that is not confirmed.
+        Raises CheckError, SettingError for a malformed thresholds.csv or terms.csv, and HeldError if recomposed days
+        remove more than the hold allows and that is not confirmed. The published file then stays in place.
         """
         if not self.warehouse.next.exists():  # a publish stage run by itself: merge first
             self.merge()
@@ -454,9 +459,34 @@ class Rollbook:
             self.staged = None
         keep = self.settings.keep_days
         shown_from = self.recovery.kept_from(keep) if keep else None
-        page = self.publisher.publish(shown_from=shown_from, merged_since=self._merged_since)
+        self._prepare(shown_from)
+        now = self.clock()
+        self.tell(lambda listener: listener.before_publish(self.warehouse.next, now))
+        self.warehouse.swap()
+        if shown_from is not None:
+            self.warehouse.expire_rejects(shown_from)
+        self.tell(lambda listener: listener.published(now))
         self.recovery.expire(self.recovery.expirable(keep))
-        return page
+
+    def _prepare(self, shown_from: date | None) -> None:
+        """Fill the next file with the institution's own CSV files and the views, and check it.
+
+        Its views show the lake from the day `shown_from` on (None: all of it).
+        """
+        root, mode, days = self.warehouse.root, self.warehouse.mode, self.lake.days()
+        thresholds.ensure(root / thresholds.FILE, mode)
+        terms.ensure(root / terms.FILE, mode)
+        with self.warehouse.finishing() as con:
+            with transaction(con):  # a few hundred comments would else be written one by one
+                thresholds.fill(con, thresholds.read(root / thresholds.FILE))
+                terms.fill(con, terms.read(root / terms.FILE))
+                if shown_from is not None:
+                    ops.expire_rejects(con, shown_from)
+                shown = [r for d, r in days.items() if shown_from is None or d >= shown_from]
+                catalog.create(con, self.lake, shown, ops.stamp(con, self.clock()))
+            found = checks.examine(con, self.lake, days, self._merged_since)
+            if broken := [sentence for sentences in found.values() for sentence in sentences]:
+                raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
 
     def confirm_loss(self, confirm: Confirm) -> None:
         """Ask whether the next file may be published. Raises HeldError if not."""

@@ -85,7 +85,7 @@ def all_snapshots_are_lost(c: Campaign) -> None:
     c.sync()
 
 
-@event(lambda c: bool(c.landed_then) and can_be_lost(c))
+@event(lambda c: bool(c.landed_then) and can_be_lost(c), rare=True)
 def the_warehouse_is_set_back(c: Campaign) -> None:
     was, landed = damage.files_of(c.warehouse / "raw"), dict(c.ledger.landings)
 

@@ -21,7 +21,7 @@ from tests.support.nights import folder
 from tests.support.wire.service import Service
 
 SEEDS = tuple(int(s) for s in os.environ.get("CAMPAIGN_SEEDS", "1,2,3,4,5").split(","))
-NIGHTS = int(os.environ.get("CAMPAIGN_NIGHTS", "45"))
+NIGHTS = int(os.environ.get("CAMPAIGN_NIGHTS", "48"))
 for _word in filter(None, os.environ.get("CAMPAIGN_WITHOUT", "").split(",")):
     for _name in [n for n in EVENTS if _word in n]:
         del EVENTS[_name]

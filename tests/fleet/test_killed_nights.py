@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
+from pipelines.compose import compose
 from pipelines.landing.raw import RawStore
 from pipelines.settings import load
-from pipelines.sync import Rollbook
 from pipelines.sync.policy import counted
 from tests.support.nights import House, Tables, folder
 from tests.support.processes.commands import COMMAND
@@ -97,5 +97,5 @@ def test_two_runs_at_once_ask_once(district: District) -> None:
 def never_killed(district: District, name: str) -> Tables:
     """What the tables of a warehouse hold that was synced once."""
     with folder() as elsewhere:
-        Rollbook(load(institution=name, warehouse=elsewhere)).sync()
+        compose(load(institution=name, warehouse=elsewhere)).sync()
         return House(elsewhere / name, district[name]).tables()

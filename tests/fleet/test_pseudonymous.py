@@ -16,6 +16,7 @@ from pipelines.errors import NothingLandedError
 from pipelines.fleet.build import Built
 from pipelines.fleet.gather import MAKES_NONE
 from pipelines.privacy import access
+from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.store.scope import MANY
 from pipelines.views import catalog
 from pipelines.views import fleet as fleet_views
@@ -173,7 +174,7 @@ def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> N
     before = {name: codes(district, name) for name in (ASH, BIRCH)}
     house = district.house(BIRCH)
     with house.rollbook().writer():
-        assert house.rollbook().publisher.pseudonymous.rotate(house.now) == 6
+        assert house.rollbook().listener(Pseudonymous).rotate(house.now) == 6
     assert not file_of(district).exists(), "nobody keeps the old ones"
     assert not (district.warehouse / "pseudonymous").exists()
     assert (district.warehouse / "fleet.duckdb").exists()

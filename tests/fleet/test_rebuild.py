@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from pipelines import settings
+from pipelines.compose import compose
 from pipelines.errors import BusyError, RollbookError, SettingError
 from pipelines.fleet.engine import DUCKDB, SAIL
 from pipelines.fleet.history import OTHER_DAYS, RETYPED, FleetRebuild, Histories
@@ -66,7 +67,7 @@ def contents(district: District, name: str) -> dict[str, Counter[str]]:
 
 def opened(name: str) -> Rollbook:
     """An institution's warehouse, as a command opens it."""
-    return Rollbook(settings.load(institution=name, fetches=False))
+    return compose(settings.load(institution=name, fetches=False))
 
 
 def version(name: str) -> str:

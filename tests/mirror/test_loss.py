@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import LostError
+from pipelines.mirror import Mirror
 from pipelines.operations.discard import discard, undo_discard
 from pipelines.sync import always
 from tests.mirror.test_mirror import command, copied_days, copy_of
@@ -41,7 +42,7 @@ def test_a_lost_raw_folder_is_no_green_night_and_comes_back_from_the_copy(
     with pytest.raises(LostError, match=r"rollbook mirror restore --into FOLDER"):
         nights.play(1)
     assert copied_days(house) == [night(n) for n in (1, 2, 3, 4)]
-    assert house.rollbook().mirror.verify() == []
+    assert house.rollbook().listener(Mirror).verify() == []
     for asked in ("status", "verify", "sync"):
         told = command(house, asked)
         assert told.exit_code == 1
@@ -103,11 +104,11 @@ def test_a_file_that_is_damaged_or_missing_here_stays_whole_in_the_copy(
     whole = damaged.read_bytes()
     damaged.unlink() if file == "bodies.zst" else damaged.write_bytes(whole[:100])
     with pytest.raises(LostError, match=f"snapshot_date={night(2)}/landing=1"):
-        house.rollbook().mirror.update(house.now)
-    assert house.rollbook().mirror.verify() == []
+        house.rollbook().listener(Mirror).update(house.now)
+    assert house.rollbook().listener(Mirror).verify() == []
     assert restored(house, tmp_path / "new").tables() == nights.expected.tables()
     damaged.write_bytes(whole)
-    house.rollbook().mirror.update(house.now)
+    house.rollbook().listener(Mirror).update(house.now)
 
 
 def test_what_is_discarded_restored_approved_erased_or_expired_is_not_lost(house: House) -> None:

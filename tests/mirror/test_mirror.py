@@ -38,7 +38,7 @@ def copy_of(house: House) -> Path:
 
 def copied_days(house: House) -> list[date]:
     """The days that the copy's catalog lists."""
-    catalog, *_ = house.rollbook().mirror.status()
+    catalog, *_ = house.rollbook().listener(Mirror).status()
     assert catalog is not None
     return catalog.days()
 
@@ -77,7 +77,7 @@ def test_a_copy_that_fails_costs_a_warning_and_the_next_writer_catches_up(
         with caplog.at_level(logging.WARNING):
             assert house.night(2, students(31)).manifest.counts_for_its_day
     assert "could not take an object" in caplog.text
-    mirror = house.rollbook().mirror
+    mirror = house.rollbook().listener(Mirror)
     assert mirror.state().failed
     assert copied_days(house) == [night(1)]
     house.night(3)
@@ -108,14 +108,14 @@ def test_a_copy_that_was_interrupted_leaves_the_last_one_whole_and_is_finished(
         with pytest.raises(KeyboardInterrupt):
             played.play(1)
     assert restored(house, tmp_path / "last").tables() == before
-    house.rollbook().mirror.update(house.now)
-    assert house.rollbook().mirror.verify() == []
+    house.rollbook().listener(Mirror).update(house.now)
+    assert house.rollbook().listener(Mirror).verify() == []
     assert restored(house, tmp_path / "new").tables() == house.tables()
 
 
 def test_an_object_that_is_lost_or_spoiled_is_found(house: House, tmp_path: Path) -> None:
     house.night(1)
-    mirror = house.rollbook().mirror
+    mirror = house.rollbook().listener(Mirror)
     (body,) = copy_of(house).rglob("bodies.zst.*")
     body.write_bytes(body.read_bytes()[:-1] + b"!")
     assert mirror.verify() == [f"raw/snapshot_date={night(1)}/landing=1/bodies.zst"]
@@ -134,15 +134,15 @@ def test_another_warehouse_never_writes_over_a_copy(house: House, tmp_path: Path
     with pytest.raises(LostError, match=r"the copy of another warehouse, and this one lacks 2 landings .*2026-11-20"):
         other.at(2).sync()
     with pytest.raises(LostError, match="the copy of another warehouse"):
-        other.rollbook().mirror.update(other.now, adopt=True)
-    assert house.rollbook().mirror.verify() == []
+        other.rollbook().listener(Mirror).update(other.now, adopt=True)
+    assert house.rollbook().listener(Mirror).verify() == []
     again = restored(house, tmp_path / "new")
     mirror = Mirror(again.settings(lake=house.over["lake"]), lambda: None)
     with pytest.raises(MirrorError, match="rollbook mirror sync --adopt"):
         mirror.update(again.now)
     mirror.update(again.now, adopt=True)
     with pytest.raises(MirrorError, match="another warehouse of this institution"):
-        house.rollbook().mirror.update(house.now)  # the old machine comes back
+        house.rollbook().listener(Mirror).update(house.now)  # the old machine comes back
 
 
 def test_the_copy_of_another_institution_is_refused(house: House, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_the_copy_of_another_institution_is_refused(house: House, tmp_path: Path
 
 def test_of_two_at_once_one_wins(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     house.night(1)
-    mirror = house.rollbook().mirror
+    mirror = house.rollbook().listener(Mirror)
     real = Bucket.create
 
     def late(self: Bucket, name: str, content: bytes) -> None:

@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 import pytest
 
+from pipelines.mirror import Mirror
 from pipelines.mirror import bucket as buckets
 from tests.support.nights import ChangingNights, House, new_house
 from tests.support.records import classes, students
@@ -80,10 +81,10 @@ def test_after_any_fault_that_passes_a_restore_gives_the_same_tables(
     house: House, between: Between, tmp_path: Path, fault: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
     between.fault = fault
-    with caplog.at_level(logging.WARNING, logger="pipelines.mirror"):
+    with caplog.at_level(logging.WARNING, logger="pipelines.sync.listeners"):
         played = ChangingNights(house).play(3)
-    assert not [r for r in caplog.records if r.name.startswith("pipelines.mirror")]
-    assert house.rollbook().mirror.verify() == []
+    assert not [r for r in caplog.records if r.name.startswith("pipelines.sync.listeners")]
+    assert house.rollbook().listener(Mirror).verify() == []
     again = restored(house, tmp_path / "new")
     assert again.tables() == house.tables() == played.expected.tables()
 

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from pipelines import machine
 from pipelines.cli import app
+from pipelines.compose import compose
 from pipelines.errors import HeldError
 from pipelines.operations.doctor import Doctor, Finding, Level
-from pipelines.sync import Rollbook
 from tests.support.nights import House, new_house
 from tests.support.records import classes, students
 
@@ -179,7 +179,7 @@ def test_the_command_exits_0_when_a_sync_could_run_and_then_one_can(cli_house: H
     assert done.exit_code == 0, done.output
     assert "A sync could run." in done.stdout
     assert "no daemon is running, so nothing starts the nightly sync" in done.stdout
-    Rollbook(cli_house.settings()).sync()
+    compose(cli_house.settings()).sync()
 
 
 def test_an_instance_that_does_not_open_fails(cli_house: House, tmp_path: Path) -> None:

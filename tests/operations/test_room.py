@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from pipelines import machine, runs
 from pipelines.cli import app
 from pipelines.cli.run import run_job
+from pipelines.compose import compose
 from pipelines.operations import capacity
 from pipelines.sandbox import Sandbox
 from pipelines.settings import load
@@ -98,7 +99,7 @@ def test_the_nights_stay_within_what_the_doctor_predicted(keep: int | None) -> N
 
         def synced(n: int) -> Rollbook:
             sandbox.day = day = first + timedelta(days=n)
-            book = Rollbook(settings, clock=lambda: datetime.combine(day, time(), UTC))
+            book = compose(settings, clock=lambda: datetime.combine(day, time(), UTC))
             book.sync()
             return book
 

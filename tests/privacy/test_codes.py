@@ -135,7 +135,7 @@ def test_status_says_of_which_version_the_file_is(house: House, monkeypatch: pyt
     house.night(1)
     assert line().endswith("rollbook-pseudonymous.duckdb matches the published file")
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.privacy.pseudonymous.Pseudonymous.prepare", lambda *_: False)
+        patch.setattr("pipelines.privacy.pseudonymous.Pseudonymous.before_publish", lambda *_: None)
         house.night(2)
     assert "does NOT match the published file, but is up to 2026-11-20: the next sync makes it again" in line()
     monkeypatch.setenv("ROLLBOOK_PSEUDONYMOUS", "0")

@@ -92,7 +92,7 @@ def test_the_published_files_are_clean_copies_byte_for_byte(house: House, monkey
         clean_copy.clean(path, scratch)
         copies.append(path.read_bytes())
 
-    monkeypatch.setattr("pipelines.privacy.erasure.clean", copied)
+    monkeypatch.setattr("pipelines.sync.erasures.clean", copied)
     erase(house)
     files = [house.published, *house.rollbook().warehouse.kept()]
     for file, copy in zip(files, copies, strict=True):

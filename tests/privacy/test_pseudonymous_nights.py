@@ -11,6 +11,7 @@ import pytest
 from pipelines.errors import MachineError
 from pipelines.operations.discard import discard
 from pipelines.operations.status import load_status
+from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.sync import always
 from tests.support.nights import House, night
 from tests.support.tiers import daily
@@ -81,7 +82,7 @@ def test_rotate_changes_every_code_at_once(house: House) -> None:
     before, old, number = codes(house), pseudonymous(house).resolve(), rows(house, VERSION)
     rollbook = house.rollbook()
     with rollbook.writer():
-        assert rollbook.publisher.pseudonymous.rotate(house.now) == 8
+        assert rollbook.listener(Pseudonymous).rotate(house.now) == 8
     assert codes(house).keys() == before.keys()
     assert not set(codes(house).values()) & set(before.values())
     assert current(house) == {codes(house)[ident(n)] for n in range(1, 8)}
@@ -98,7 +99,7 @@ def test_a_rotation_that_fails_leaves_the_release_as_it_was(house: House, monkey
     rollbook = house.rollbook()
     monkeypatch.setattr("pipelines.views.catalog.create_views", no_room)
     with rollbook.writer(), pytest.raises(MachineError):
-        rollbook.publisher.pseudonymous.rotate(house.now)
+        rollbook.listener(Pseudonymous).rotate(house.now)
     assert codes(house) == before
     assert current(house) == set(before.values())
 
@@ -119,7 +120,7 @@ def test_a_failure_leaves_the_older_file_and_the_night_goes_on_and_says_so(
         with monkeypatch.context() as patch:
             patch.setattr("pipelines.views.catalog.create_views", fault)
             house.night(2, pupils(9))
-            assert "rollbook-pseudonymous.duckdb could not be made" in caplog.text
+            assert "rollbook-pseudonymous.duckdb could not be brought up to date" in caplog.text
             assert "Zaphod" not in caplog.text
             assert house.query("SELECT COUNT(*) FROM students") == [(9,)]
             assert rows(house, "SELECT COUNT(*), (SELECT newest_day FROM ops.release) FROM students") == [(8, night(1))]
@@ -135,7 +136,7 @@ def test_a_kill_between_the_two_swaps_is_told_and_repaired_by_the_next_writer(
 ) -> None:
     house.night(1)
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.privacy.pseudonymous.Pseudonymous.show", killed)
+        patch.setattr("pipelines.privacy.pseudonymous.Pseudonymous.published", killed)
         with pytest.raises(SystemExit):
             house.night(2, pupils(9))
     assert not is_current(house)

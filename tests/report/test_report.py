@@ -204,5 +204,5 @@ def test_a_page_that_cannot_be_made_keeps_no_data_from_readers(
         small.sync(DAYS[2])
     assert small.rows("SELECT MAX(snapshot_date) FROM spans.days") == [(DAYS[2],)]
     assert (small.warehouse / "report.html").read_text() == before
-    assert "The morning page could not be made (ValueError)" in caplog.text
+    assert "report.html could not be brought up to date: ValueError" in caplog.text
     assert "Maria" not in caplog.text

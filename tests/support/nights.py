@@ -19,6 +19,7 @@ from typing import Any
 import duckdb
 import stamina
 
+from pipelines.compose import compose
 from pipelines.landing.manifest import Manifest
 from pipelines.settings import Settings, load
 from pipelines.store import checks
@@ -114,7 +115,7 @@ class House:
 
     def rollbook(self, **over: Any) -> Rollbook:
         """What is under test."""
-        return Rollbook(self.settings(**over), clock=lambda: self.now)
+        return compose(self.settings(**over), clock=lambda: self.now)
 
     def at(self, number: int) -> House:
         """Set the clock to a quarter past two of a night."""

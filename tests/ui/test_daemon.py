@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.compose import compose
 from pipelines.sandbox import Sandbox
 from pipelines.settings import load
-from pipelines.sync import Rollbook
 from tests.support.processes.machines import left_over
 from tests.support.processes.servers import Served, serving, until
 from tests.support.reading import rows
@@ -112,7 +112,7 @@ def test_nights_come_in_though_workers_are_killed_and_the_power_fails(tmp_path: 
         assert published(warehouse) == listed
         # The daemon was stopped in the middle of something; the next sync leaves nothing of that.
         first = date.fromisoformat(env["ROLLBOOK_FIRST_DATE"])
-        Rollbook(load(base_url=sandbox.url, api_key="sandbox-key", warehouse=warehouse, first_date=first)).sync()
+        compose(load(base_url=sandbox.url, api_key="sandbox-key", warehouse=warehouse, first_date=first)).sync()
         assert left_over(warehouse) == []
         assert published(warehouse) == listed
     assert all("failed" in text or "again" in text for text in hook.texts)

@@ -16,10 +16,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.compose import compose
 from pipelines.landing.manifest import Body
 from pipelines.operations import erase as erasing
 from pipelines.settings import load
-from pipelines.sync import Rollbook
 from tests.support.processes.kills import die_at_step, forked, killed_or_done
 from tests.support.records import Record, student
 
@@ -60,7 +60,7 @@ def erase(warehouse: Path, die_at: int | None = None) -> None:
     if die_at is not None:
         die_at_step(die_at)
     settings = load(fetches=False, warehouse=warehouse, report_names=True, _env_file=None)
-    erasing.erase(Rollbook(settings), ID, reason="a reason", confirm=lambda _: True)
+    erasing.erase(compose(settings), ID, reason="a reason", confirm=lambda _: True)
 
 
 def killed(warehouse: Path, die_at: int) -> bool:

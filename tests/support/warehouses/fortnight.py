@@ -17,6 +17,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from pipelines.compose import compose
 from pipelines.errors import HeldError
 from pipelines.landing.manifest import Verdict
 from pipelines.sandbox import Sandbox
@@ -47,7 +48,7 @@ def rollbook(
     """A warehouse to work on, on the last day of the fortnight; nobody listens at the address unless one is given."""
     values: dict[str, Any] = {"base_url": base_url, "api_key": KEY, "warehouse": warehouse, "first_date": FIRST}
     settings = load(**(values | {"_env_file": None} | over))
-    return Rollbook(settings, clock=lambda: noon(today), progress=progress)
+    return compose(settings, clock=lambda: noon(today), progress=progress)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 from pipelines.operations.status import load_status
+from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.tables import TABLES
 from tests.support import reading
 from tests.support.nights import House, new_house
@@ -121,7 +122,7 @@ def rows(house: House, query: str) -> list[tuple[Any, ...]]:
 
 def codes(house: House) -> dict[int, int]:
     """The codes in use, by the students' ids."""
-    release = house.rollbook().publisher.pseudonymous.codes.load()
+    release = house.rollbook().listener(Pseudonymous).codes.load()
     assert release is not None
     return release.codes
 

@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 from filelock import FileLock
 
+from pipelines.compose import compose
 from pipelines.sandbox import Sandbox
 from pipelines.settings import load
 from pipelines.sync import Rollbook
@@ -47,7 +48,7 @@ class School:
         given = {"base_url": base_url, "api_key": KEY, "warehouse": self.warehouse, "first_date": FIRST}
         values: dict[str, Any] = {**given, "_env_file": None, **over}
         settings = load(**values)
-        return Rollbook(settings, clock=lambda: datetime(today.year, today.month, today.day, 2, 15, tzinfo=UTC))
+        return compose(settings, clock=lambda: datetime(today.year, today.month, today.day, 2, 15, tzinfo=UTC))
 
     def sync(self, day: date, **over: Any) -> None:
         """One night."""

@@ -1,0 +1,66 @@
+"""Builds a warehouse's Rollbook with everything that listens to its nights: the one module that knows both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from pipelines.mirror import Mirror
+from pipelines.privacy import access
+from pipelines.privacy.erasure import Erasure
+from pipelines.privacy.pseudonymous import Pseudonymous
+from pipelines.report import MorningPage
+from pipelines.settings import Settings
+from pipelines.source.fetch import utc_now
+from pipelines.source.pagination import Progress
+from pipelines.store.published import fleet_file
+from pipelines.store.warehouse import Warehouse
+from pipelines.sync import Rollbook
+from pipelines.sync.listeners import ErasureUnderWay, Listener
+
+
+def compose(
+    settings: Settings, *, clock: Callable[[], datetime] = utc_now, progress: Progress | None = None
+) -> Rollbook:
+    """One institution's Rollbook, with its listeners in the order in which they learn of something."""
+    rollbook = Rollbook(settings, clock=clock, progress=progress)
+    rollbook.listeners = (
+        Pseudonymous(rollbook.warehouse, wanted=settings.pseudonymous),
+        MorningPage(rollbook),
+        AccessLog(settings),
+        FleetFiles(rollbook.warehouse),
+        Erasure(rollbook.erasures),  # after all others that hold something: it writes the certificate
+        Mirror(settings, rollbook.bound_to),  # last: it copies what the others have written
+    )
+    return rollbook
+
+
+class AccessLog(Listener):
+    """Deletes old lines of the access log, which would else stay for good once nobody reads any more."""
+
+    name = "the access log"
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def began(self, at: datetime) -> None:
+        """Delete them."""
+        access.keep_up(self.settings.warehouse_path, self.settings.access_log_days, at)
+
+
+class FleetFiles(Listener):
+    """Removes the fleet's files, with all their versions, from which a student was erased.
+
+    They are not made again here: they hold all institutions, so this writer would have to read the others' files for
+    minutes under its own lock, and an erasure must not wait for another school's damaged file.
+    """
+
+    name = "the fleet's files"
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self.fleet = warehouse.fleet
+
+    def erased(self, erased: ErasureUnderWay) -> None:
+        """Remove them; counts the versions."""
+        if self.fleet is not None:
+            erased.counts["fleet"] = fleet_file.remove_all(self.fleet)

@@ -1,0 +1,77 @@
+"""What wants to know about a night: the morning page, the pseudonymous file, the off-site copy, an erasure's holders.
+
+A listener that fails never fails a night: the log says so, and the next night makes up for it. What could make a night
+wrong does not listen. `compose` says who listens.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pipelines import machine
+from pipelines.errors import RollbookError
+from pipelines.landing.erased import Matcher, Pending
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class ErasureUnderWay:
+    """An erasure that the landings, the lake and the published files have seen; listeners remove what else there is.
+
+    They add what they removed to `counts` (see `privacy.erasure.LABELS`).
+    """
+
+    number: int
+    pending: Pending
+    gone: Matcher
+    counts: dict[str, int]
+
+
+class Listener:
+    """Every method is called by the writer, under its lock, and does nothing unless it is overridden."""
+
+    # What the log calls it.
+    name = "a listener"
+
+    def began(self, at: datetime) -> None:
+        """A writer has begun, and the warehouse is up to date: make up for what an earlier night left."""
+
+    def before_publish(self, next_file: Path, at: datetime) -> None:
+        """The next file has passed its checks, and readers do not have it yet."""
+
+    def published(self, at: datetime) -> None:
+        """Readers have a new file."""
+
+    def failed(self, error: RollbookError, at: datetime) -> None:
+        """A stage failed; readers keep what they have."""
+
+    def erased(self, erased: ErasureUnderWay) -> None:
+        """Remove an erased student. It may be called again after a kill; an error leaves the erasure under way."""
+
+    def ended(self, at: datetime) -> None:
+        """A writer is done, whether it failed or not."""
+
+    def check(self) -> None:
+        """Raise LostError if something was found to be lost here, after a night that is published."""
+
+
+def tell(listeners: Iterable[Listener], what: Callable[[Listener], None], root: Path) -> None:
+    """Tell all listeners something; log a warning for each that fails."""
+    for listener in listeners:
+        try:
+            with machine.translate_errors(root):
+                what(listener)
+        except Exception as error:  # noqa: BLE001 - the night is worth more than any of them
+            # Other messages may hold values.
+            why = error.message if isinstance(error, RollbookError) else type(error).__name__
+            log.warning(
+                "%s could not be brought up to date: %s. It stays as it was, and the next night tries again; see"
+                " `rollbook status`",
+                listener.name,
+                why,
+            )

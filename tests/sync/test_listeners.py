@@ -1,0 +1,62 @@
+"""What listens to a night cannot spoil it."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import HeldError, RollbookError
+from pipelines.sync.listeners import Listener
+from tests.support.nights import House
+from tests.support.records import students
+
+
+class Broken(Listener):
+    """Fails at everything it is told, and notes what that was."""
+
+    name = "a broken listener"
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def _fail(self, event: str) -> None:
+        self.told.append(event)
+        raise ValueError("Maria Example")
+
+    def began(self, at: datetime) -> None:
+        self._fail(f"began {at:%H:%M}")
+
+    def before_publish(self, next_file: Path, at: datetime) -> None:
+        self._fail(f"before {next_file.is_file()} {at:%H:%M}")
+
+    def published(self, at: datetime) -> None:
+        self._fail(f"published {at:%H:%M}")
+
+    def failed(self, error: RollbookError, at: datetime) -> None:
+        self._fail(f"failed {type(error).__name__} {at:%H:%M}")
+
+    def ended(self, at: datetime) -> None:
+        self._fail(f"ended {at:%H:%M}")
+
+
+def test_a_listener_that_fails_is_told_everything_and_fails_no_night(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    book, broken = house.at(1).rollbook(), Broken()
+    book.listeners = (broken, *book.listeners)
+    house.service.students = students(20)
+    with caplog.at_level(logging.WARNING):
+        book.sync()
+    assert broken.told == ["began 02:15", "before True 02:15", "published 02:15", "ended 02:15"]
+    assert house.query("SELECT COUNT(*) FROM students") == [(20,)]
+    assert (house.warehouse / "report.html").is_file(), "those after it are told, too"
+    assert caplog.text.count("a broken listener could not be brought up to date: ValueError") == 4
+    assert "Maria" not in caplog.text
+    house.at(2).service.students = students(5)
+    broken.told.clear()
+    with pytest.raises(HeldError):
+        book.sync()
+    assert broken.told == ["began 02:15", "failed HeldError 02:15", "ended 02:15"]
