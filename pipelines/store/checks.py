@@ -9,9 +9,9 @@ third year as in the first week. The sample changes every night, but is determin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
+from typing import NamedTuple
 
 import duckdb
 
@@ -28,27 +28,21 @@ SAMPLE_RECORDS = 500
 Found = list[str]
 
 
-@dataclass(frozen=True)
-class Examined:
-    """What to check: a sample of days, a sample of each set's records, and what was merged `since` (None: everything).
-
-    `some` maps a set to a function that returns the sample's condition on a column of ids, as SQL.
-    """
-
-    lake: Lake
-    days: Sequence[DayRecord]
-    some: Mapping[str, Callable[[str], str]]
-    since: date | None
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A sentence that must hold, and the function that finds violations: in one table, or in the whole file."""
+class Rule(NamedTuple):
+    """A sentence that must hold in every file that readers get."""
 
     name: str
     sentence: str
-    find: Callable[[duckdb.DuckDBPyConnection, Examined, Table], Found] | None = None
-    find_in_file: Callable[[duckdb.DuckDBPyConnection, Examined], Found] | None = None
+
+
+KEYS = Rule("keys_are_unique", "Keys are unique in every table.")
+VERSIONS = Rule("versions_do_not_overlap", "At any time a record has at most one version.")
+LANDED = Rule("landed_is_rows_and_rejects", "Each received record became a row or a reject.")
+LIVE = Rule(
+    "rebuilt_is_live",
+    "On a sample of days and records, tables and history match the daily snapshots.",
+)
+RULES = (KEYS, VERSIONS, LANDED, LIVE)
 
 
 def examine(
@@ -60,45 +54,38 @@ def examine(
     """
     sample = sample_days(con, days)
     some = {name: _some_records(con, name, sample[0].snapshot_date) for name in SETS} if sample else {}
-    examined = Examined(lake, sample, some, since if sample else None)
-    found = {rule.name: rule.find_in_file(con, examined) if rule.find_in_file else [] for rule in RULES}
 
     def find(con: duckdb.DuckDBPyConnection, table: Table) -> dict[str, Found]:
-        return {rule.name: rule.find(con, examined, table) for rule in RULES if rule.find}
+        """A table's violations, by rule."""
+        of: dict[str, object] = {"table": table, "since": False}
+        values: dict[str, date] = {}
+        if sample and since is not None:
+            of |= {"since": True, "some": some[table.set](table.parent_key)}
+            values["since"] = since
+        twice = count(con, sql("check_keys", **of), values)
+        overlapping = count(con, sql("check_overlap", **of), values)
+        return {
+            KEYS.name: [f"{twice} keys of {table.name} are not unique"] if twice else [],
+            VERSIONS.name: [f"{overlapping} versions of {table.name} overlap"] if overlapping else [],
+            LIVE.name: _unlike(con, lake, sample, table, some[table.set]) if sample else [],
+        }
 
+    found = {rule.name: list[str]() for rule in RULES} | {LANDED.name: _landed(con, lake, sample)}
     for of_table in each_table(con, find, TABLES.values()):
         for name, sentences in of_table.items():
             found[name] += sentences
     return found
 
 
-def _count(con: duckdb.DuckDBPyConnection, statement: str, examined: Examined, table: Table) -> int:
-    """Count a statement's violations in a table: in all rows, or in the newly merged ones and a sample of the rest."""
-    if examined.since is None:
-        return count(con, sql(statement, table=table, since=False))
-    some = examined.some[table.set](table.parent_key)
-    return count(con, sql(statement, table=table, since=True, some=some), {"since": examined.since})
-
-
-def _twice(con: duckdb.DuckDBPyConnection, examined: Examined, table: Table) -> Found:
-    twice = _count(con, "check_keys", examined, table)
-    return [f"{twice} keys of {table.name} are not unique"] if twice else []
-
-
-def _overlapping(con: duckdb.DuckDBPyConnection, examined: Examined, table: Table) -> Found:
-    overlapping = _count(con, "check_overlap", examined, table)
-    return [f"{overlapping} versions of {table.name} overlap"] if overlapping else []
-
-
-def _landed(con: duckdb.DuckDBPyConnection, examined: Examined) -> Found:
+def _landed(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sequence[DayRecord]) -> Found:
     """On days whose only landing was proven, each received record is a row or a reject in the day's snapshot.
 
     Distinct ids are counted, which the walk and flattening read in the same way: repeated records do not matter, and
     only Rollbook itself can lose one. On a day with several landings, a record may be neither: one landing stated it
     absent, and a later one has it refused.
     """
-    found, lake = [], examined.lake
-    for record in examined.days:
+    found = []
+    for record in sample:
         day, landings = record.snapshot_date, record.landings
         row = con.execute(
             """
@@ -120,12 +107,18 @@ def _landed(con: duckdb.DuckDBPyConnection, examined: Examined) -> Found:
     return found
 
 
-def _unlike(con: duckdb.DuckDBPyConnection, examined: Examined, table: Table) -> Found:
-    """On sampled days and records, the history matches the snapshots, and the current rows its open versions."""
-    lake, sample, found = examined.lake, examined.days, []
-    if not sample:
-        return []
-    some = examined.some[table.set]
+def _unlike(
+    con: duckdb.DuckDBPyConnection,
+    lake: Lake,
+    sample: Sequence[DayRecord],
+    table: Table,
+    some: Callable[[str], str],
+) -> Found:
+    """On sampled days and records, the history matches the snapshots, and the current rows its open versions.
+
+    `some` returns the records' condition on a column of ids, as SQL.
+    """
+    found = []
     if differing := count(con, sql("check_current", table=table, some=some(table.parent_key))):
         found.append(f"{differing} current records of {table.name} are not those of its history")
     query = sql(
@@ -139,18 +132,6 @@ def _unlike(con: duckdb.DuckDBPyConnection, examined: Examined, table: Table) ->
     for day, differing in con.execute(query, {"days": [record.snapshot_date for record in sample]}).fetchall():
         found.append(f"{differing} records of {table.name} are not what was landed on {day}")
     return found
-
-
-RULES: tuple[Rule, ...] = (
-    Rule("keys_are_unique", "Keys are unique in every table.", _twice),
-    Rule("versions_do_not_overlap", "At any time a record has at most one version.", _overlapping),
-    Rule("landed_is_rows_and_rejects", "Each received record became a row or a reject.", find_in_file=_landed),
-    Rule(
-        "rebuilt_is_live",
-        "On a sample of days and records, tables and history match the daily snapshots.",
-        _unlike,
-    ),
-)
 
 
 def sample_days(con: duckdb.DuckDBPyConnection, there: Mapping[date, DayRecord]) -> list[DayRecord]:

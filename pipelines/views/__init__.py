@@ -9,9 +9,8 @@
     thresholds.py   thresholds.csv, which students_to_watch uses
     terms.py        terms.csv, which calendar uses
     editable.py     reads both, as spreadsheet programs save them
-    keys.py         the keys of tables and views, and which columns join which tables
     dictionary.py   the data dictionary, warehouse/README.md
-    dictionary.md, connect.md, privacy.md, cookbook.sql    its parts that are written by hand
+    dictionary.md.jinja    its template; dictionary.md, connect.md, privacy.md, cookbook.sql are its parts by hand
     dbt.py          the data dictionary for dbt, sources.yml
 
 Tables and their comments belong to `store.schema`.
