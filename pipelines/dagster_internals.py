@@ -5,8 +5,6 @@ behaves as its callers expect, and whether Dagster now has a public one.
 """
 
 from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
-from dagster._core.storage.dagster_run import FINISHED_STATUSES
-from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
@@ -24,8 +22,6 @@ def job_origin(module: str, location: str, job: str) -> RemoteJobOrigin:
 
 __all__ = [
     "DAEMON_MODULE",
-    "FINISHED_STATUSES",
-    "SqliteEventLogStorage",
     "WorkspaceFileTarget",
     "WorkspaceProcessContext",
     "job_origin",

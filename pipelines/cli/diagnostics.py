@@ -121,7 +121,8 @@ def doctor() -> None:
 
 def _examine_dagster(home: Path | None) -> Iterator[Finding]:
     """Check that the instance in Dagster's home opens, and that a daemon runs, which starts the nightly sync."""
-    from pipelines import runs
+    import dagster as dg
+
     from pipelines.operations.doctor import Finding, Level
 
     if home is None or not os.access(home, os.W_OK | os.X_OK):
@@ -134,7 +135,7 @@ def _examine_dagster(home: Path | None) -> Iterator[Finding]:
         says = f"{home} has no dagster.yaml: copy dagster_home/dagster.yaml there, or two syncs may run at a time"
         yield Finding("Dagster", Level.WARNING, says)
     try:
-        with runs.open_instance() as instance:
+        with dg.DagsterInstance.get() as instance:
             count = instance.get_runs_count()
             beats = instance.get_daemon_heartbeats()
     except Exception as error:  # noqa: BLE001 - after any error the instance cannot be used

@@ -137,8 +137,8 @@ def docs(
     With --dbt, write the same for dbt: sources with descriptions, data types and tests. With --processing, write the
     record of processing that a data-protection officer keeps: what is held, why, where, how long, and who may read it.
     """
+    from pipelines.defs.runs import KEEP_DAYS
     from pipelines.privacy.processing import render
-    from pipelines.runs import KEEP_DAYS
     from pipelines.views import dbt, dictionary
 
     written = target or ROOT / DICTIONARY

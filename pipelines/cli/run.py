@@ -307,9 +307,11 @@ def prune(
     if home() is None:
         err.print("[yellow]Warning:[/] DAGSTER_HOME is not a folder, so Dagster's runs were not pruned.")
         return
-    from pipelines import runs
+    import dagster as dg
 
-    with runs.open_instance() as instance:
+    from pipelines.defs import runs
+
+    with dg.DagsterInstance.get() as instance:
         old = runs.delete_old_runs(instance, dry_run=dry_run)
     out.print(f"{'Would delete' if dry_run else 'Deleted'} {old} of Dagster's runs, older than {runs.KEEP_DAYS} days.")
 
@@ -359,30 +361,32 @@ def run_job(
     day: date, institution: str = "", *, approve: bool = False, details: Details = Details.none, fresh: bool = False
 ) -> str:
     """Run the job for one day, as the schedule does; returns the run's id. Raises RunFailedError."""
-    from pipelines.partitions import SYNC_TAG, owner_tags
+    from pipelines.defs.partitions import BY_COMMAND, SYNC_TAG, owner_tags
 
     options = {"approve": approve, "details": details.value, "fresh": fresh}
-    tags = {SYNC_TAG: "command", **owner_tags(institution)}
+    tags = {SYNC_TAG: BY_COMMAND, **owner_tags(institution)}
     return _run(tags, institution, partition_key=str(day), options=options)
 
 
 def run_backfill(first: date, last: date, institution: str = "", *, confirmed: bool = False) -> str:
     """Run the job for a range of days, as a backfill from the UI does; returns the run's id. Raises RunFailedError."""
-    from pipelines.assets import PARTITIONS
+    from pipelines.defs.partitions import RANGE_END, RANGE_START, owner_tags
 
-    return _run(PARTITIONS.tags(institution, first, last), institution, options={"approve": confirmed})
+    tags = {RANGE_START: str(first), RANGE_END: str(last), **owner_tags(institution)}
+    return _run(tags, institution, options={"approve": confirmed})
 
 
 def _run(tags: dict[str, str], institution: str, *, options: dict[str, Any], partition_key: str | None = None) -> str:
-    from pipelines import runs
+    import dagster as dg
+
     from pipelines.dagster_internals import job_origin
     from pipelines.definitions import defs
+    from pipelines.defs import night, runs
 
     run_id = str(uuid4())
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
-    with progress() as runs.progress, runs.open_instance() as instance:
+    with progress() as night.progress, dg.DagsterInstance.get() as instance:
         runs.fail_orphaned_runs(instance)
-        runs.mark_as_mine(instance, run_id)
         result = defs.resolve_job_def(JOB).execute_in_process(
             partition_key=partition_key,
             instance=instance,
@@ -404,14 +408,14 @@ def _run(tags: dict[str, str], institution: str, *, options: dict[str, Any], par
 
 def _notify(instance: dg.DagsterInstance, run_id: str, institution: str) -> None:
     """Send this run's alert. An error here is logged and never fails the command."""
+    from pipelines.defs.sensors import report_run
     from pipelines.notify.alerts import Alerts
-    from pipelines.schedules import report_run
 
     try:
         alerts = Alerts(open_rollbook(institution=institution or None))
-        record = instance.get_run_record_by_id(run_id)
-        if alerts.enabled and record is not None:
-            report_run(instance, alerts, record)
+        run = instance.get_run_by_id(run_id)
+        if alerts.enabled and run is not None:
+            report_run(instance, alerts, run)
             alerts.deliver()
     except Exception as error:  # noqa: BLE001 - the command reports the sync's own outcome, whatever happens here
         log.warning("The alerts could not be sent (%s); the sync is not affected", type(error).__name__)

@@ -86,7 +86,7 @@ def _what_is_served() -> tuple[list[str], str]:
 
 def _create_dagster_tables() -> None:
     """Create Dagster's tables before two processes need them; in a child, to keep Dagster out of this process."""
-    with _child([sys.executable, "-c", "from pipelines import runs\nwith runs.open_instance(): pass"]) as child:
+    with _child([sys.executable, "-c", "import dagster\nwith dagster.DagsterInstance.get(): pass"]) as child:
         if child.wait():
             raise RollbookError(
                 "Dagster's records do not open; its last lines are above. `rollbook doctor` may say more: fix what it"

@@ -11,10 +11,11 @@ import pytest
 import time_machine
 from typer.testing import CliRunner
 
-from pipelines import machine, runs
+from pipelines import machine
 from pipelines.cli import app
 from pipelines.cli.run import run_job
 from pipelines.compose import compose
+from pipelines.defs import runs
 from pipelines.operations import capacity
 from pipelines.sandbox import Sandbox
 from pipelines.settings import load

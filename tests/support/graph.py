@@ -2,50 +2,34 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import dagster as dg
 import pytest
 import time_machine
 
+from pipelines.definitions import load
 from pipelines.settings import Settings
 from tests.support.nights import House, night
 from tests.support.wire.service import KEY
 
-# What reads the settings when it is imported, as Dagster's code server does once.
-READ_AT_IMPORT = ("pipelines.assets", "pipelines.checks", "pipelines.schedules", "pipelines.definitions")
 # The tag of a run that the schedule started.
 SYNC = {"rollbook/sync": "nightly"}
 EXAMPLE = {"ROLLBOOK_BASE_URL": "https://records.example.org", "ROLLBOOK_API_KEY": KEY}
 
 
 @contextmanager
-def loaded(env: Mapping[str, str] = EXAMPLE) -> Iterator[ModuleType]:
-    """`pipelines.definitions`, imported anew under these settings and no others."""
-    before = {name: sys.modules.pop(name, None) for name in READ_AT_IMPORT}
-    package = sys.modules["pipelines"]
-    attributes = {n.partition(".")[2]: getattr(package, n.partition(".")[2], None) for n in READ_AT_IMPORT}
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(Settings.model_config, "env_file", None)
-            for name, value in env.items():
-                patch.setenv(name, value)
-            yield importlib.import_module("pipelines.definitions")
-    finally:
-        for name, module in before.items():
-            sys.modules.pop(name, None)
-            if module is not None:
-                sys.modules[name] = module
-        for name, module in attributes.items():
-            if module is not None:
-                setattr(package, name, module)
+def loaded(env: Mapping[str, str] = EXAMPLE) -> Iterator[dg.Definitions]:
+    """The definitions under these settings and no others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(Settings.model_config, "env_file", None)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        yield load()
 
 
 @contextmanager
@@ -112,8 +96,8 @@ def definitions(env: Mapping[str, str], home: Path) -> Iterator[tuple[dg.Definit
     """The definitions under these settings, and a quiet instance for their runs."""
     home.mkdir(exist_ok=True)
     quiet = {"telemetry": {"enabled": False}}
-    with loaded(env) as module, dg.DagsterInstance.local_temp(str(home), overrides=quiet) as instance:
-        yield module.defs, instance
+    with loaded(env) as defs, dg.DagsterInstance.local_temp(str(home), overrides=quiet) as instance:
+        yield defs, instance
 
 
 def failure(result: dg.ExecuteInProcessResult) -> tuple[str, str | None, dict[str, Any]]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from itertools import takewhile
-from types import ModuleType
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -32,10 +31,10 @@ CHANGES = [(zone, change[zone], line) for zone in (BERLIN, NEW_YORK) for change 
 
 
 @contextmanager
-def graph(zone: str, line: str = "15 2 * * *", **more: str) -> Iterator[ModuleType]:
+def graph(zone: str, line: str = "15 2 * * *", **more: str) -> Iterator[Any]:
     env = EXAMPLE | {"ROLLBOOK_TIMEZONE": zone, "ROLLBOOK_CRON": line, "ROLLBOOK_FIRST_DATE": "2026-08-01"} | more
-    with loaded(env) as module:
-        yield module
+    with loaded(env) as defs:
+        yield defs
 
 
 def dagster_ticks(line: str, zone: str, start: datetime, days: int) -> list[datetime]:
@@ -45,10 +44,10 @@ def dagster_ticks(line: str, zone: str, start: datetime, days: int) -> list[date
     return [t.astimezone(UTC) for t in takewhile(lambda t: t < end, found) if t > start]
 
 
-def run_at(module: ModuleType, tick: datetime) -> Any:
+def run_at(defs: Any, tick: datetime) -> Any:
     """The one run that the schedule asks for at a tick."""
-    (schedule,) = module.defs.schedules
-    context = dg.build_schedule_context(scheduled_execution_time=tick, repository_def=module.defs.get_repository_def())
+    (schedule,) = defs.schedules
+    context = dg.build_schedule_context(scheduled_execution_time=tick, repository_def=defs.get_repository_def())
     (request,) = schedule.evaluate_tick(context).run_requests
     return request
 
@@ -61,11 +60,11 @@ def test_there_is_one_sync_a_night_and_each_is_labelled_with_its_own_date(zone: 
     """Three nights around a change of the clock: none is left out, none comes twice, no label is a day off."""
     start = datetime(change.year, change.month, change.day, 12, tzinfo=ZoneInfo(zone)) - timedelta(days=2)
     labels = []
-    with graph(zone, line) as module:
+    with graph(zone, line) as defs:
         for tick in dagster_ticks(line, zone, start, 4):
             with time_machine.travel(tick + timedelta(seconds=3), tick=False):
-                labels.append(run_at(module, tick).partition_key)
-                days = module.defs.resolve_asset_graph().get(PUBLISHED).partitions_def
+                labels.append(run_at(defs, tick).partition_key)
+                days = defs.resolve_asset_graph().get(PUBLISHED).partitions_def
                 assert labels[-1] == days.get_partition_keys()[-1]
     first = date.fromisoformat(labels[0])
     assert labels == [str(first + timedelta(days=n)) for n in range(4)]
@@ -81,8 +80,8 @@ def test_there_is_one_sync_a_night_and_each_is_labelled_with_its_own_date(zone: 
     ],
 )
 def test_a_tick_that_comes_late_is_labelled_with_the_day_on_which_it_fetches(tick: str, now: str, label: str) -> None:
-    with graph(BERLIN, "59 23 * * *") as module, time_machine.travel(f"{now}+00:00", tick=False):
-        run = run_at(module, datetime.fromisoformat(f"{tick}+00:00"))
+    with graph(BERLIN, "59 23 * * *") as defs, time_machine.travel(f"{now}+00:00", tick=False):
+        run = run_at(defs, datetime.fromisoformat(f"{tick}+00:00"))
     assert (run.partition_key, run.tags["rollbook/sync"]) == (label, "nightly")
 
 

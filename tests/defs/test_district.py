@@ -71,7 +71,7 @@ def test_an_institutions_run_syncs_it_alone_and_no_others_key_is_in_its_process(
     assert district.asked() == {"ash": 3, "birch": 0, "cedar": 0}
     assert outcomes(result) == {(str(today), "ash"): "synced"}
     assert job.marked(*PUBLISHED) == [], "one institution does not make the day of all"
-    assert {e.metadata["institution"].value for e in result.get_asset_check_evaluations()} == {"ash"}
+    assert {e.metadata["institutions"].value for e in result.get_asset_check_evaluations()} == {"ash"}
     assert state(district, "ash")["last"]["kind"] == "synced"
     assert "ASH_KEY" in seen[0]
     assert not {"BIRCH_KEY", "CEDAR_KEY"} & set(seen[0])
@@ -105,7 +105,7 @@ def test_a_night_goes_on_after_a_failure_ends_red_naming_it_and_a_retry_repeats_
     assert said == (
         "Failed: 1 institution of 3 failed: birch. The table says why; to repeat only these, re-execute this run"
     )
-    assert "| birch | failed | The records service at" in metadata["not done"]
+    assert "| birch | failed | The records service at" in metadata["not_done"]
     day = str(today)
     assert outcomes(first) == {(day, "ash"): "synced", (day, "birch"): "failed", (day, "cedar"): "synced"}
     assert job.marked(*PUBLISHED) == []
@@ -149,20 +149,19 @@ def test_each_institution_is_alerted_of_at_its_own_address(district: District, h
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ASH_NOTIFY", hook.url)
         with district_job(district) as job:
-            from pipelines import schedules
-
-            (sensor,) = job.defs.sensors or ()
+            watch = next(s for s in job.defs.sensors or () if s.name == "watch")
             for name in ("ash", "cedar"):
                 district[name].on(faults.refused(401), path="auth", times=1)
             assert not job.run_for(days=(today,), tags=SYNC).success
             with dg.build_sensor_context(
                 instance=job.instance, repository_def=job.defs.get_repository_def()
             ) as context:
-                tick = sensor.evaluate_tick(context)
+                tick = watch.evaluate_tick(context)
             assert tick.skip_message == "no institution is newly late"
             assert hook.texts == []  # others may fail, too
             patch.setattr("pipelines.notify.together.COMPANY", timedelta())
-            schedules.watch_institutions()
+            with dg.build_sensor_context(job.instance, repository_def=job.defs.get_repository_def()) as context:
+                watch.evaluate_tick(context)
     assert [head.partition(": ")[2] for head in hook.heads] == [f"the sync of {today} failed"]
 
 

@@ -6,9 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +13,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipelines import runs
 from pipelines.cli import serve
+from pipelines.defs import runs
 from pipelines.errors import RollbookError
 from pipelines.settings import ROOT
 from tests.support import graph
@@ -29,31 +26,24 @@ from tests.support.records import classes, students
 STARTED, FAILURE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
 
 
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.local_temp(str(tmp_path), overrides={"telemetry": {"enabled": False}}) as made:
-        yield made
-
-
-def test_only_the_runs_of_processes_that_are_gone_are_marked_as_failed(instance: dg.DagsterInstance) -> None:
+def test_only_the_runs_of_processes_that_are_gone_are_marked_as_failed(tmp_path: Path) -> None:
     job = dg.GraphDefinition(name="nothing").to_job()
-    ours, of_a_child, elsewhere = (instance.create_run_for_job(job, status=STARTED).run_id for _ in range(3))
-    runs.mark_as_mine(instance, ours)
-    lock = runs._lock(instance, of_a_child)
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    hold = (
-        f"from filelock import FileLock\nlock = FileLock({str(lock)!r})\nlock.acquire()\nprint(1, flush=True)\ninput()"
-    )
-    child = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    child.stdout.readline()
-    assert runs.fail_orphaned_runs(instance) == []
-    child.kill()
-    child.communicate()
-    assert runs.fail_orphaned_runs(instance) == [of_a_child]
-    assert runs.fail_orphaned_runs(instance) == []
-    statuses = {run.run_id: run.status for run in instance.get_runs()}
-    assert statuses == {ours: STARTED, of_a_child: FAILURE, elsewhere: STARTED}
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides={"telemetry": {"enabled": False}}) as instance:
+        ours, of_a_child, elsewhere = (instance.create_run_for_job(job, status=STARTED).run_id for _ in range(3))
+        runs.mark_as_mine(instance, ours)
+        lock = runs._lock(instance, of_a_child)
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        hold = f"import filelock\nwith filelock.FileLock({str(lock)!r}):\n  print(1, flush=True)\n  input()"
+        child = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()
+        runs.fail_orphaned_runs(instance)
+        assert {run.status for run in instance.get_runs()} == {STARTED}
+        child.kill()
+        child.communicate()
+        runs.fail_orphaned_runs(instance)
+        statuses = {run.run_id: run.status for run in instance.get_runs()}
+        assert statuses == {ours: STARTED, of_a_child: FAILURE, elsewhere: STARTED}
 
 
 @pytest.mark.slow
@@ -72,25 +62,6 @@ def test_after_a_killed_command_the_next_one_fails_its_run_and_recovers(tmp_path
         assert [p.name for p in (house.warehouse / "raw").rglob("*partial*")] == []
         with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
             assert sorted(r.status.value for r in instance.get_runs()) == ["FAILURE", "SUCCESS"]
-
-
-def test_records_that_are_not_there_yet_are_made_once_however_many_open_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    together = threading.Barrier(4)
-
-    def count(_: int) -> int:
-        together.wait()
-        with runs.open_instance() as instance:
-            return instance.get_runs_count()
-
-    for number in range(5):  # one of them alone may go well without any order
-        home = tmp_path / str(number)
-        home.mkdir()
-        (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
-        monkeypatch.setenv("DAGSTER_HOME", str(home))
-        with ThreadPoolExecutor(4) as threads:
-            assert list(threads.map(count, range(4))) == [0, 0, 0, 0]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The sensor that tells of runs: each once, no matter who started it and what was restarted in between."""
+"""The sensors that tell of runs: each once, no matter who started it and what was restarted in between."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 import time_machine
-from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
-from pipelines.compose import compose
-from pipelines.notify.alerts import Alerts
 from pipelines.sync import Rollbook
 from tests.support import graph
 from tests.support.graph import SYNC, Job
@@ -25,25 +22,21 @@ from tests.support.wire.listeners import Webhook
 
 pytestmark = pytest.mark.slow
 
-# What a run that the daemon or the UI launched carries, and a command's does not.
-ORIGIN = RemoteJobOrigin(
-    RemoteRepositoryOrigin(GrpcServerCodeLocationOrigin("localhost", port=1), "__repository__"), "nightly_sync"
-)
-
 
 class Watch:
-    """The sensor as the daemon evaluates it: with its cursor, and a warehouse's clock."""
+    """The sensors as the daemon evaluates them, each with its cursor."""
 
-    def __init__(self, job: Job, house: House) -> None:
-        from pipelines import schedules
-
-        self.schedules, self.job, self.house = schedules, job, house
-        self.since: datetime | None = None
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.cursors: dict[str, str | None] = {}
 
     def look(self) -> None:
-        """One tick, in a process that remembers nothing but the cursor."""
-        alerts = Alerts(compose(self.house.settings(), clock=lambda: datetime.now(UTC)))
-        self.since = self.schedules.report_ended_runs(self.job.instance, alerts, self.since)
+        """One tick of each."""
+        for sensor in self.job.defs.sensors or ():
+            assert isinstance(sensor, dg.SensorDefinition)
+            repository, cursor = self.job.defs.get_repository_def(), self.cursors.get(sensor.name)
+            with dg.build_sensor_context(self.job.instance, cursor=cursor, repository_def=repository) as context:
+                self.cursors[sensor.name] = sensor.evaluate_tick(context).cursor
 
 
 @pytest.fixture
@@ -63,7 +56,7 @@ def clock() -> Iterator[time_machine.Traveller]:
 @pytest.fixture
 def watch(clock: time_machine.Traveller, house: House, tmp_path: Path) -> Iterator[Watch]:
     with graph.job(house, tmp_path / "home") as job:
-        made = Watch(job, house)
+        made = Watch(job)
         made.look()
         yield made
 
@@ -73,16 +66,16 @@ def heads(hook: Webhook) -> list[str]:
 
 
 def test_each_run_is_told_once_however_often_it_is_looked_at(watch: Watch, house: House, hook: Webhook) -> None:
-    job = watch.job
+    job, before = watch.job, dict(watch.cursors)
     house.service.on(faults.refused(401), path="auth", times=1)
     assert not job.run(night(1), tags=SYNC).success
     watch.look()
-    watch.look()
-    watch.since = None  # Dagster's own record of the sensor was lost
-    watch.look()
-    assert job.run(night(1), tags=SYNC).success
+    watch.cursors = before  # the daemon was killed before it could note how far it was
     watch.look()
     assert job.run(night(1), tags=SYNC).success
+    watch.look()
+    assert job.run(night(1), tags=SYNC).success
+    assert not job.run(night(-3), night(-1)).success  # a backfill alerts nobody
     watch.look()
     assert heads(hook) == [f"the sync of {night(1)} failed", f"the sync of {night(1)} is good again"]
     assert "key" in hook.texts[0].splitlines()[1]
@@ -118,25 +111,14 @@ def test_what_an_unexpected_error_says_is_not_passed_on(
     assert "Number7" not in text
 
 
-def test_a_backfill_alerts_nobody(watch: Watch, hook: Webhook) -> None:
-    assert not watch.job.run(night(-3), night(-1)).success
-    watch.look()
-    assert hook.texts == []
-
-
-@pytest.mark.parametrize(
-    ("will_retry", "launched", "alerts"),
-    [("true", True, 0), ("false", True, 1), ("true", False, 1)],
-    ids=["tried again", "given up", "a command's run, which Dagster cannot start again"],
-)
+@pytest.mark.parametrize(("will_retry", "alerts"), [("true", 0), ("false", 1)])
 def test_a_crashed_run_is_told_unless_dagster_tries_it_again(
-    watch: Watch, hook: Webhook, will_retry: str, launched: bool, alerts: int
+    watch: Watch, hook: Webhook, will_retry: str, alerts: int
 ) -> None:
     instance = watch.job.instance
     run = instance.create_run_for_job(
         watch.job.defs.resolve_job_def("nightly_sync"),
         tags={**SYNC, "dagster/partition": str(night(1)), "dagster/will_retry": will_retry},
-        remote_job_origin=ORIGIN if launched else None,
     )
     instance.report_run_failed(run)
     watch.look()
@@ -160,35 +142,10 @@ def test_a_late_night_is_told_once_and_so_is_the_sync_that_makes_up_for_it(
     watch.look()
     assert heads(hook) == [f"the sync of {night(2)} is late", f"the sync of {night(2)} is good again"]
     assert hook.texts[0].splitlines()[1:] == [
-        "It was due at 02:15 (UTC), and no run of it has ended since. Check that the machine was on and that the daemon"
-        " runs (`rollbook serve`). To sync now, run `rollbook sync`.",
+        "It was due at 02:15 (UTC), and no run of it has ended since. If the UI shows none under way or waiting, check"
+        " that the machine was on and that the daemon runs (`rollbook serve`). To sync now, run `rollbook sync`.",
         f"Readers have what was published last: {night(1)}, 60 students, 2 classes.",
     ]
-
-
-def test_a_run_that_takes_too_long_is_late_and_said_to_be_under_way(watch: Watch, hook: Webhook, clock: Any) -> None:
-    clock.move_to(datetime(2026, 11, 21, 4, 16, tzinfo=UTC))
-    watch.job.instance.create_run_for_job(
-        watch.job.defs.resolve_job_def("nightly_sync"),
-        tags={**SYNC, "dagster/partition": str(night(2))},
-        status=dg.DagsterRunStatus.STARTED,
-    )
-    watch.look()
-    assert [t.splitlines()[1] for t in hook.texts] == [
-        "It was due at 02:15 (UTC) and is still under way or waiting: look at its run in the UI."
-    ]
-
-
-def test_a_clock_that_was_set_back_hides_no_run(watch: Watch, house: House, hook: Webhook, clock: Any) -> None:
-    clock.shift(timedelta(hours=5))
-    assert watch.job.run(night(1), tags=SYNC).success
-    watch.look()
-    clock.shift(timedelta(hours=-4))
-    watch.look()
-    house.service.on(faults.refused(401), path="auth", times=1)
-    assert not watch.job.run(night(1), tags=SYNC).success
-    watch.look()
-    assert heads(hook)[-1] == f"the sync of {night(1)} failed"
 
 
 def test_a_commands_run_is_told_by_the_command_and_not_again_by_the_daemon(tmp_path: Path, hook: Webhook) -> None:
@@ -198,18 +155,16 @@ def test_a_commands_run_is_told_by_the_command_and_not_again_by_the_daemon(tmp_p
         dagster_home(tmp_path)
         house.service.on(faults.refused(401), path="auth", times=1)
         env = house.environment() | {"DAGSTER_HOME": str(tmp_path)}
-        failed = run_command("sync", env=env)
-        hook.statuses = [503]
-        good = run_command("sync", env=env)
+        with graph.loaded(house.environment()) as defs, dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+            watch = Watch(Job(defs, instance))
+            watch.look()
+            failed = run_command("sync", env=env)
+            hook.statuses = [503]
+            good = run_command("sync", env=env)
+            with time_machine.travel(datetime.now(UTC) + timedelta(minutes=2), tick=True):
+                watch.look()
+                watch.look()
         assert (failed.returncode, good.returncode) == (1, 0)
-        assert "An alert was not delivered: address 1 (json) of ROLLBOOK_NOTIFY answered 503" in " ".join(
-            good.stderr.split()
-        )
-        assert "Synced" in good.stdout
-        with graph.loaded(house.environment()), dg.DagsterInstance.from_config(str(tmp_path)) as instance:
-            from pipelines import schedules
-
-            alerts = Alerts(house.rollbook(), clock=lambda: datetime.now(UTC) + timedelta(minutes=2))
-            for _ in range(2):
-                schedules.report_ended_runs(instance, alerts, datetime.now(UTC) - timedelta(hours=1))
+        undelivered = "An alert was not delivered: address 1 (json) of ROLLBOOK_NOTIFY answered 503"
+        assert undelivered in " ".join(good.stderr.split())
     assert [h.split()[-1] for h in heads(hook)] == ["failed", "again"]

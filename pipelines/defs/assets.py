@@ -1,0 +1,126 @@
+"""The assets: one for each set that is landed, each table's snapshots and history, and the published file.
+
+One run makes them all: whichever asset an operator picks, no snapshot stays unmerged and no history unpublished. A sync
+run fetches one day. A run over other days (a backfill) rebuilds them from their landings and skips each day without
+one, because the service keeps no history. The work itself is in `night`, and in `district` for several institutions.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import date, datetime
+from typing import Any
+
+import dagster as dg
+
+from pipelines import settings
+from pipelines.compose import compose
+from pipelines.cron import due
+from pipelines.defs import checks, night, partitions, runs
+from pipelines.defs.partitions import PUBLISHED
+from pipelines.errors import CheckError, RollbookError
+from pipelines.settings import SourceSettings
+from pipelines.tables import SETS, TABLES, Column
+
+
+def _columns(declared: Iterable[Column], key: Sequence[str]) -> dict[str, Any]:
+    """Return a table's columns as Dagster's column schema metadata."""
+    shown = [
+        dg.TableColumn(
+            c.name,
+            c.type,
+            description=c.comment,
+            constraints=dg.TableColumnConstraints(
+                nullable=not c.required and c.name not in key,
+                unique=list(key) == [c.name],
+                other=["key"] * (c.name in key) + ["untracked: never makes a version"] * (not c.tracked),
+            ),
+        )
+        for c in declared
+    ]
+    return {"dagster/column_schema": dg.TableSchema(columns=shown)}
+
+
+def specs(sources: Mapping[str, SourceSettings]) -> Iterator[dg.AssetSpec]:
+    """Yield the assets. The published file is stale after the longest time between two nights, and their grace."""
+    for name in SETS:
+        says = f"Bodies of {name} as the service sent them, with the manifest that proves them."
+        yield dg.AssetSpec(["raw", name], description=says, group_name="land")
+    for t in TABLES.values():
+        yield dg.AssetSpec(
+            ["snapshots", t.name],
+            deps=[["raw", t.set]],
+            description=f"{t.comment} One complete, typed Parquet snapshot a day.",
+            metadata=_columns(t.columns, t.key),
+            kinds={"parquet"},
+            group_name="snapshot",
+        )
+        yield dg.AssetSpec(
+            ["history", t.name],
+            deps=[["snapshots", t.name]],
+            description=f"{t.comment} The current row, and one row per version with valid_from and valid_to.",
+            metadata=_columns(t.versioned, t.key),
+            kinds={"duckdb"},
+            group_name="history",
+        )
+    nights = [due(source.cron) for source in sources.values()]
+    yield dg.AssetSpec(
+        PUBLISHED,
+        # One history table represents all of them: Dagster 1.13 refuses to launch several days of assets that are made
+        # together if one of them can be reached by two paths.
+        deps=[["history", "students"]],
+        description="warehouse/rollbook.duckdb, the file that analysts open: checked, then swapped in at once.",
+        freshness_policy=dg.FreshnessPolicy.time_window(max(n.gap + n.grace for n in nights)) if nights else None,
+        kinds={"duckdb"},
+        group_name="publish",
+    )
+
+
+def assets(sources: Mapping[str, SourceSettings]) -> dg.AssetsDefinition:
+    """Return all assets, which one step makes together."""
+
+    @dg.multi_asset(
+        name="sync",
+        # Skippable, because a backfill materializes the days that it made, and no other day of the run.
+        specs=[spec.replace_attributes(skippable=True) for spec in specs(sources)],
+        check_specs=checks.SPECS,
+        partitions_def=partitions.days(sources),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+    )
+    def sync(context: dg.AssetExecutionContext, config: night.Options) -> Iterator[Any]:
+        """Land, snapshot, merge and publish: a day that is fetched, or the landed days of a backfill."""
+        runs.mark_as_mine(context.instance, context.run_id)
+        days = [date.fromisoformat(key) for key in context.partition_keys]
+        try:
+            if (registry := settings.registry()) is None:
+                told = yield from _school(context, config, days)
+            else:
+                from pipelines.defs import district  # a single school needs none of it
+
+                told = yield from district.work(context, config, days, registry)
+        except RollbookError as error:
+            raise runs.failed(error) from None
+        try:
+            runs.delete_old_runs(context.instance)
+        except Exception as error:  # noqa: BLE001 - it must not fail a sync; the next night tries again
+            context.log.warning("Dagster's old runs could not be deleted (%s)", type(error).__name__)
+        if told:  # last, because a run's page opens at the end of its log
+            context.log.warning("Skipped %s", told)
+
+    return sync
+
+
+def _school(context: dg.AssetExecutionContext, options: night.Options, days: Sequence[date]) -> night.Events:
+    """Run a single school's stages, then check the published file, also after a failure."""
+    rollbook = compose(settings.load(fetches=False), progress=night.progress)
+    today = {datetime.now(rollbook.settings.zone).date()}
+    is_sync = partitions.is_sync(context.run.tags, days, today, approve=options.approve)
+    try:
+        told = yield from night.stages(context, options, rollbook, days, is_sync=is_sync)
+    except RollbookError as error:
+        # Dagster shows a check without a result as failed, so check the file that readers still have.
+        broken = error.found if isinstance(error, CheckError) else {}
+        with suppress(RollbookError, OSError):
+            yield from checks.results({"": checks.look(rollbook, broken)})
+        raise
+    yield from checks.results({"": checks.look(rollbook, {})})
+    return told

@@ -1,0 +1,171 @@
+"""One institution's stages in a run, each with the materializations of its assets for the days that it made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from pipelines.defs.partitions import BY_HAND, NIGHTLY, PUBLISHED, SYNC_TAG
+from pipelines.errors import NothingLandedError
+from pipelines.landing.manifest import Manifest, TableCounts
+from pipelines.report import FILE, MorningPage
+from pipelines.settings import Details
+from pipelines.source.pagination import Progress
+from pipelines.store.lake import DayRecord
+from pipelines.sync import Rollbook, Skip, always, skipped, skipped_days, within_hold
+from pipelines.tables import SETS, TABLES
+
+# The days that a backfill skipped, and why; shown on the backfill's page, tab Runs.
+SKIPPED_TAG = "rollbook/skipped"
+
+# Called for each fetched page. The command line sets it: it runs the job in its own process.
+progress: Progress | None = None
+
+Metadata = Mapping[str, Any]
+# What a run says of its assets; at the end, which days it skipped.
+Events = Generator[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckResult, None, str]
+
+
+class Options(dg.Config):
+    """An operator's options for one run, as the launchpad shows them."""
+
+    approve: bool = Field(
+        default=False,
+        description="Merge what this day's sync held, without fetching again. In a backfill, publish even if a table "
+        "would lose more than the hold allows. For this run only; look at the held run's table of counts first.",
+    )
+    details: Details = Field(
+        default=Details.none,
+        description="Fetch /v1/student/<id> too, one request per student: for none, for those who changed, for all.",
+    )
+    fresh: bool = Field(
+        default=False,
+        description="Fetch even if this day was synced within ROLLBOOK_CACHE_MINUTES. Otherwise only the key is "
+        "checked, and what was fetched then is used. The nightly run always fetches.",
+    )
+    force: bool = Field(
+        default=False,
+        description="Compute all tables and the whole history again from the daily snapshots (a full refresh), instead "
+        "of merging only what changed. Repairs what a failed check found in the published file. Takes longer; the "
+        "result is the same if nothing was wrong.",
+    )
+
+
+def stages(
+    context: dg.AssetExecutionContext, options: Options, rollbook: Rollbook, days: Sequence[date], *, is_sync: bool
+) -> Events:
+    """Land, snapshot, merge and publish: one day that is fetched or approved, or the landed days of a backfill.
+
+    Raises RollbookError; what was yielded before is true all the same. Returns which days a backfill skipped.
+    """
+    started = time.monotonic()
+    landings, day = rollbook.landings, days[0]
+    told = ""
+    with rollbook.writer():
+        if is_sync:
+            mark_as_sync(context)
+            fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
+            if options.approve:
+                landed = {day: landings.to_approve(day)}
+            else:
+                landed = {day: rollbook.land(day, details=options.details, fresh=fresh)}
+        else:
+            landed = {day: counted[-1] for day in days if (counted := landings.counted(day))}
+            told = yield from _skipped(context, landings.skipped(days), len(days))
+        yield from (_made(day, "raw", name, _landing(m, name)) for day, m in landed.items() for name in SETS)
+        if is_sync:
+            manifest, record = rollbook.snapshot(landed[day], approve=options.approve)
+            composed = {day: record}
+            if manifest.reason:
+                context.log.warning(manifest.reason)
+        else:
+            done = rollbook.resnapshot(days)
+            composed = done.rebuilt
+            for each, held in done.held.items():
+                context.log.warning("%s: landing %s is held and was skipped", each, ", ".join(map(str, held)))
+        yield from (_made(d, "snapshots", name, _snapshot(r, name)) for d, r in composed.items() for name in TABLES)
+        counts = {c.table: c for c in rollbook.merge(full_refresh=options.force)}
+        yield from (_made(d, "history", name, _history(counts.get(name))) for d in composed for name in TABLES)
+        rollbook.publish(confirm=always if options.approve else within_hold)
+    shared: Metadata = {
+        "path": dg.MetadataValue.path(rollbook.warehouse.published),
+        "bytes": rollbook.warehouse.published.stat().st_size,
+        "morning page": dg.MetadataValue.url(f"/{FILE}"),
+        "seconds": round(time.monotonic() - started, 3),
+    }
+    # The morning page's charts, which show only counts. Only for the newest day: Dagster keeps metadata forever.
+    page = rollbook.listener(MorningPage).made
+    charts = {title: dg.MetadataValue.md(chart) for title, chart in (page.charts if page else {}).items()}
+    for each in composed:
+        yield dg.AssetMaterialization(
+            PUBLISHED, partition=str(each), metadata={**shared, **(charts if each == max(composed) else {})}
+        )
+    rollbook.check_listeners()
+    return told
+
+
+def mark_as_sync(context: dg.AssetExecutionContext) -> None:
+    """Mark the run as a sync, however it was started: the sensors report runs by this tag."""
+    context.instance.add_run_tags(context.run_id, {SYNC_TAG: context.run.tags.get(SYNC_TAG, BY_HAND)})
+
+
+def _made(day: date, kind: str, name: str, metadata: Metadata) -> dg.AssetMaterialization:
+    return dg.AssetMaterialization([kind, name], partition=str(day), metadata=metadata)
+
+
+def _skipped(context: dg.AssetExecutionContext, days: Mapping[date, Skip], asked: int) -> Events:
+    """Say which days of a backfill are skipped, and why: in its run's log and tags, and on each asset.
+
+    Dagster has no status for a skipped day. On an asset's page such a day stays "missing"; the UI's backfill page
+    counts it, and the whole backfill, as failed. The run succeeds, since it published all there was: a failed run
+    would leave the day red on every asset's page. A partitions definition without these days would not help: it is
+    fixed when the code is loaded, while days are landed, held and discarded at any time, and today has no landing
+    before tonight.
+    """
+    told = skipped_days(days, asked)
+    if days or SKIPPED_TAG in context.run.tags:  # a re-executed run starts with the tags of the first run
+        context.instance.add_run_tags(context.run_id, {SKIPPED_TAG: told})
+    reasons = {day: skipped(day, why) for day, why in days.items()}
+    for day, reason in reasons.items():
+        context.log.warning(reason)
+        for key in context.selected_asset_keys:
+            yield dg.AssetObservation(key, partition=str(day), metadata={"skipped": reason})
+    if len(days) == asked:
+        raise NothingLandedError("; ".join(reasons.values()), list(days))
+    return told if days else ""
+
+
+def _landing(manifest: Manifest, name: str) -> Metadata:
+    metadata: dict[str, Any] = {
+        "landing": manifest.landing,
+        "requests": manifest.requests,
+        "retries": manifest.retries,
+        "bytes": manifest.bytes_received,
+        "seconds": (manifest.finished_at - manifest.started_at).total_seconds(),
+    }
+    if (walk := manifest.walk(name)) is not None:
+        metadata |= {
+            "dagster/partition_row_count": walk.records,
+            "walks": walk.walks,
+            "repeated": walk.repeated,
+            "proven": manifest.proof(name) is not None,
+            "verified absent": sum(a.set == name and a.answer == "removed" for a in manifest.absences),
+            "slipped": len(manifest.found(name)),
+        }
+    return metadata
+
+
+def _snapshot(record: DayRecord, name: str) -> Metadata:
+    return {"dagster/partition_row_count": record.rows[name], "landings": ", ".join(map(str, record.landings))}
+
+
+def _history(c: TableCounts | None) -> Metadata:
+    if c is None:
+        return {}
+    rows = c.before + c.added - c.removed
+    return {"dagster/row_count": rows, "added": c.added, "changed": c.changed, "removed": c.removed}

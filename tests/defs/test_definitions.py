@@ -1,0 +1,105 @@
+"""What an operator sees of Dagster before a run: days, schedules, options and freshness, of one school or of many."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import time_machine
+
+from pipelines.defs.partitions import INSTITUTION_TAG, SYNC_TAG
+from pipelines.settings import ROOT
+from tests.support.graph import EXAMPLE, loaded
+from tests.support.processes.commands import UNREACHABLE
+
+PUBLISHED = dg.AssetKey(["published", "rollbook"])
+LONDON, TOKYO = "nightly_Europe_per_London_15_2_x_x_x", "nightly_Asia_per_Tokyo_30_4_x_x_1_to_5"
+REGISTRY = """
+[defaults]
+timezone = "Europe/London"
+first_date = "2026-08-01"
+[ash]
+api_key = { env = "ASH_KEY" }
+[birch]
+api_key = { env = "BIRCH_KEY" }
+[cedar]
+api_key = { env = "CEDAR_KEY" }
+cron = "30 4 * * 1-5"
+timezone = "Asia/Tokyo"
+[yew]
+timezone = "Mars/Base"
+"""
+
+
+def test_a_school_has_its_days_its_night_its_freshness_and_four_described_options() -> None:
+    with loaded(EXAMPLE | {"ROLLBOOK_TIMEZONE": "Europe/Berlin", "ROLLBOOK_FIRST_DATE": "2026-08-01"}) as defs:
+        published = defs.resolve_asset_graph().get(PUBLISHED)
+        schema: Any = defs.resolve_job_def("nightly_sync").run_config_schema.config_type
+    days: Any = published.partitions_def
+    # A quarter past midnight in Berlin, and still the day before in UTC.
+    late = datetime(2026, 8, 3, 22, 15, tzinfo=UTC)
+    assert days.get_partition_keys(current_time=late) == ["2026-08-01", "2026-08-02", "2026-08-03", "2026-08-04"]
+    (schedule,) = defs.schedules or ()
+    assert isinstance(schedule, dg.ScheduleDefinition)
+    line = (schedule.name, schedule.cron_schedule, schedule.execution_timezone)
+    assert line == ("nightly", "15 2 * * *", "Europe/Berlin")
+    assert published.freshness_policy == dg.FreshnessPolicy.time_window(timedelta(hours=26))
+    options = schema.fields["ops"].config_type.fields["sync"].config_type.fields["config"].config_type.fields
+    defaults = {"approve": False, "details": "none", "fresh": False, "force": False}
+    assert {n: f.default_value for n, f in options.items()} == defaults
+    assert all(len(f.description) > 60 for f in options.values())
+
+
+def test_without_any_setting_the_ui_loads_and_nothing_of_a_fleet_is_imported(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom pipelines.definitions import defs\n"
+        "print(len(defs.resolve_all_asset_specs()), [s.name for s in defs.schedules])\n"
+        "print([m for m in sys.modules if m.startswith(('pipelines.fleet', 'pipelines.defs.district', 'tomlkit'))])"
+    )
+    env = {**UNREACHABLE, "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse"), "PATH": "/usr/bin", "HOME": str(tmp_path)}
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True, timeout=100
+    )
+    assert told.stdout.splitlines() == ["23 ['nightly']", "[]"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_registry_has_a_schedule_for_each_cron_line_and_zone_which_asks_for_one_run(tmp_path: Path) -> None:
+    """Its days begin where they begin first: nobody's today is missing while it is still yesterday elsewhere."""
+    path = tmp_path / "institutions.toml"
+    path.write_text(REGISTRY)
+    with loaded({"ROLLBOOK_INSTITUTIONS": str(path), "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse")}) as defs:
+        days: Any = defs.resolve_asset_graph().get(PUBLISHED).partitions_def
+
+        def asked(at: datetime) -> dict[str, Any]:
+            found = {}
+            with time_machine.travel(at, tick=False):
+                for schedule in defs.schedules or ():
+                    assert isinstance(schedule, dg.ScheduleDefinition)
+                    context = dg.build_schedule_context(
+                        scheduled_execution_time=at, repository_def=defs.get_repository_def()
+                    )
+                    (request,) = schedule.evaluate_tick(context).run_requests or ()
+                    found[schedule.name] = request.partition_key, request.tags[SYNC_TAG], request.tags[INSTITUTION_TAG]
+            return found
+
+        # One whose settings are wrong is in every run, which says what is wrong.
+        assert asked(datetime(2026, 11, 20, 19, 30, tzinfo=UTC)) == {
+            LONDON: ("2026-11-20", "nightly", "ash,birch,yew"),
+            TOKYO: ("2026-11-21", "nightly", "cedar,yew"),
+        }
+        path.write_text(REGISTRY.replace("[ash]", "[elm]"))
+        now = asked(datetime(2026, 11, 20, 2, 15, tzinfo=UTC))
+        assert now[LONDON][2] == "elm,birch,yew", "the registry as it is now"
+    keys = days.get_partition_keys(current_time=datetime(2026, 8, 1, 16, tzinfo=UTC))
+    assert keys == ["2026-08-01", "2026-08-02"]
+
+
+def test_an_empty_registry_loads(tmp_path: Path) -> None:
+    (tmp_path / "institutions.toml").touch()
+    with loaded({"ROLLBOOK_INSTITUTIONS": str(tmp_path / "institutions.toml")}) as defs:
+        assert (len(list(defs.resolve_all_asset_specs())), list(defs.schedules or ())) == (23, [])
