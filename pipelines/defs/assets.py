@@ -88,7 +88,7 @@ def assets(sources: Mapping[str, SourceSettings]) -> dg.AssetsDefinition:
     )
     def sync(context: dg.AssetExecutionContext, config: night.Options) -> Iterator[Any]:
         """Land, snapshot, merge and publish: a day that is fetched, or the landed days of a backfill."""
-        runs.mark_as_mine(context.instance, context.run_id)
+        runs.mark_as_mine(context.instance, context.run.run_id)
         days = [date.fromisoformat(key) for key in context.partition_keys]
         try:
             if (registry := settings.registry()) is None:

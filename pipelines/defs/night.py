@@ -111,7 +111,7 @@ def stages(
 
 def mark_as_sync(context: dg.AssetExecutionContext) -> None:
     """Mark the run as a sync, however it was started: the sensors report runs by this tag."""
-    context.instance.add_run_tags(context.run_id, {SYNC_TAG: context.run.tags.get(SYNC_TAG, BY_HAND)})
+    context.instance.add_run_tags(context.run.run_id, {SYNC_TAG: context.run.tags.get(SYNC_TAG, BY_HAND)})
 
 
 def _made(day: date, kind: str, name: str, metadata: Metadata) -> dg.AssetMaterialization:
@@ -129,7 +129,7 @@ def _skipped(context: dg.AssetExecutionContext, days: Mapping[date, Skip], asked
     """
     told = skipped_days(days, asked)
     if days or SKIPPED_TAG in context.run.tags:  # a re-executed run starts with the tags of the first run
-        context.instance.add_run_tags(context.run_id, {SKIPPED_TAG: told})
+        context.instance.add_run_tags(context.run.run_id, {SKIPPED_TAG: told})
     reasons = {day: skipped(day, why) for day, why in days.items()}
     for day, reason in reasons.items():
         context.log.warning(reason)
