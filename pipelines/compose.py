@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from pipelines.mirror import Mirror
+from pipelines.mirror.mirror import Mirror
 from pipelines.privacy import access
 from pipelines.privacy.erasure import Erasure
 from pipelines.privacy.pseudonymous import Pseudonymous

@@ -18,7 +18,6 @@ import pytest
 
 from pipelines import files
 from pipelines.errors import MachineError
-from pipelines.operations.diff import diff
 from pipelines.settings import ROOT
 from pipelines.store.published.clean_copy import clean
 from pipelines.store.warehouse import Warehouse
@@ -26,7 +25,6 @@ from tests.support.nights import House, new_house
 from tests.support.processes.commands import dagster_home
 from tests.support.processes.servers import until
 from tests.support.records import classes, students
-from tests.support.wire import faults
 
 
 @pytest.fixture
@@ -136,30 +134,6 @@ def _leave(build: Path) -> None:
     with files.aside(build) as made:
         (made / "bodies").write_text("private")
         signal.pause()
-
-
-def test_a_killed_diff_leaves_bodies_nowhere_once_the_next_writer_has_begun(house: House, tmp_path: Path) -> None:
-    house.sync()
-    house.at(2)
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    house.service.on(faults.hang(100), path="students", page=2)
-    context = multiprocessing.get_context("fork")
-    process = context.Process(target=_diff, args=(house, temporary), daemon=True)
-    process.start()
-    until(lambda: list(house.warehouse.rglob("aside-*/raw/**/bodies.zst")), 20, every=0.02)
-    process.kill()
-    process.join(10)
-    assert shown(house.warehouse / "build") == {}
-    house.service.mend()
-    with house.rollbook().writer():
-        assert list((house.warehouse / "build").glob("aside-*")) == []
-    assert list(temporary.iterdir()) == []
-
-
-def _diff(house: House, temporary: Path) -> None:
-    tempfile.tempdir = str(temporary)
-    diff(house.rollbook())
 
 
 def test_a_file_that_cannot_be_copied_stays_as_it_is(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from pipelines.landing.manifest import Hold
-    from pipelines.mirror import Mirror
+    from pipelines.mirror.mirror import Mirror
     from pipelines.sync import Backfilled, Rollbook
 
 log = logging.getLogger(__name__)
@@ -409,14 +409,14 @@ def _run(tags: dict[str, str], institution: str, *, options: dict[str, Any], par
 def _notify(instance: dg.DagsterInstance, run_id: str, institution: str) -> None:
     """Send this run's alert. An error here is logged and never fails the command."""
     from pipelines.defs.sensors import report_run
-    from pipelines.notify.alerts import Alerts
+    from pipelines.notify.alerts import Alerts, deliver
 
     try:
         alerts = Alerts(open_rollbook(institution=institution or None))
         run = instance.get_run_by_id(run_id)
-        if alerts.enabled and run is not None:
+        if alerts.channels and run is not None:
             report_run(instance, alerts, run)
-            alerts.deliver()
+            deliver({"": alerts})
     except Exception as error:  # noqa: BLE001 - the command reports the sync's own outcome, whatever happens here
         log.warning("The alerts could not be sent (%s); the sync is not affected", type(error).__name__)
 
@@ -470,11 +470,8 @@ def mirror_sync(
     rollbook, copy = _mirrored()
     rollbook.warehouse.prepare()
     with writer_lock(rollbook.warehouse.build, rollbook.clock()), progress() as show:
-        done = copy.update(rollbook.clock(), adopt=adopt, accept_loss=accept_loss, progress=show)
-    out.print(
-        f"Copied {count_of(done.copied, 'file')} ({in_bytes(done.bytes)}), removed {done.removed}. The copy holds"
-        f" {count_of(len(done.days), 'landed day')}."
-    )
+        said = copy.update(rollbook.clock(), adopt=adopt, accept_loss=accept_loss, progress=show)
+    out.print(said)
 
 
 @mirror_app.command("verify")
@@ -503,7 +500,7 @@ def mirror_restore(
 
     Can be interrupted and run again. `rollbook rebuild` then makes the tables.
     """
-    from pipelines.mirror import restore as restore_copy
+    from pipelines.mirror.mirror import restore as restore_copy
 
     settings = _mirrored()[0].settings
     into = into.expanduser().absolute()
@@ -514,10 +511,10 @@ def mirror_restore(
 
 
 def _mirrored() -> tuple[Rollbook, Mirror]:
-    from pipelines.mirror import Mirror
+    from pipelines.mirror.mirror import Mirror
 
     rollbook = open_rollbook()
     copy = rollbook.listener(Mirror)
-    if not copy.wanted:
+    if not copy.url:
         raise SettingError("ROLLBOOK_LAKE is not set: it says where the copy is, such as s3://bucket/rollbook")
     return rollbook, copy

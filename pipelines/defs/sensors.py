@@ -14,7 +14,7 @@ from pipelines.defs import runs
 from pipelines.defs.partitions import BACKFILL_TAGS, BY_COMMAND, BY_HAND, NIGHTLY, PARTITION_TAG, SYNC_TAG
 from pipelines.errors import HeldError, RollbookError
 from pipelines.institutions import Registry
-from pipelines.notify.alerts import Alerts, Kind, Outcome
+from pipelines.notify.alerts import Alerts, Kind, Outcome, deliver
 from pipelines.text import naming
 
 WILL_RETRY_TAG = "dagster/will_retry"
@@ -36,9 +36,9 @@ def tell(context: dg.RunStatusSensorContext) -> None:
     """Report a single school's run that has ended; nothing is reported twice."""
     if settings.registry() is None:
         alerts = Alerts(compose(settings.load(fetches=False)))
-        if alerts.enabled:
+        if alerts.channels:
             report_run(context.instance, alerts, context.dagster_run)
-            alerts.deliver()
+            deliver({"": alerts})
 
 
 # Runs of the command line belong to no code location.
@@ -70,10 +70,10 @@ def watch(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         alerts = Alerts(compose(settings.load(fetches=False)))
     except RollbookError as error:
         return dg.SkipReason(error.message)
-    if not alerts.enabled:
+    if not alerts.channels:
         return dg.SkipReason("ROLLBOOK_NOTIFY is not set: no alerts are sent")
     report_late_night(context.instance, alerts)
-    alerts.deliver()
+    deliver({"": alerts})
     return dg.SkipReason("it was checked whether the last night is late")
 
 

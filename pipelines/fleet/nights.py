@@ -34,7 +34,7 @@ from pipelines.errors import RollbookError
 from pipelines.fleet import outcomes, worker
 from pipelines.fleet.outcomes import Kind, Outcome
 from pipelines.institutions import Institution, Registry
-from pipelines.notify import alerts, together
+from pipelines.notify import alerts
 from pipelines.notify.alerts import Alerts
 from pipelines.operations.doctor import Finding, Level
 from pipelines.source.fetch import utc_now
@@ -87,7 +87,7 @@ class Fleet:
         """
         with machine.translate_errors(self.path):
             files.folder(self.path / outcomes.FOLDER)
-        told = self._alerts()
+        told = alerts.alerts_of(self.institutions, self.clock)
         if self.tells:
             self._report_late(told)
         why = {name: i.paused or self.state(name).why_paused(name) for name, i in self.institutions.items()}
@@ -99,7 +99,7 @@ class Fleet:
             found[name] = self._record(name, outcome, told.get(name))
             done(name, found[name])
         if self.tells:
-            together.deliver(told)
+            alerts.deliver(told)
         return {name: found[name] for name in self.institutions}
 
     def backfill(self, first: date, last: date, *, confirmed: bool = False) -> Iterator[tuple[str, Outcome]]:
@@ -116,9 +116,9 @@ class Fleet:
 
         With `wait`, new messages wait for others that they can be sent with.
         """
-        told = self._alerts()
+        told = alerts.alerts_of(self.institutions, self.clock)
         found = self._report_late(told)
-        together.deliver(told, wait=wait)
+        alerts.deliver(told, wait=wait)
         return found
 
     def state(self, name: str) -> outcomes.State:
@@ -126,11 +126,6 @@ class Fleet:
         return outcomes.load(self.path, name)
 
     # -- outcomes and alerts ---------------------------------------------------------------------------------------
-
-    def _alerts(self) -> dict[str, Alerts]:
-        """The alerts of each institution that has an address to notify."""
-        found = ((name, together.alerts_of(name, self.clock)) for name in self.institutions)
-        return {name: own for name, own in found if own is not None}
 
     def _record(self, name: str, outcome: Outcome, own: Alerts | None) -> Outcome:
         """Store an institution's outcome and alert about it; returns it, with a note if Rollbook paused it now."""
@@ -140,7 +135,7 @@ class Fleet:
             outcome = msgspec.structs.replace(outcome, message=message)
         try:
             if own is not None:
-                kind = alerts.Kind(outcome.kind)
+                kind = alerts.Kind[outcome.kind.name]
                 own.report(alerts.Outcome(f"fleet {uuid4()}", kind, outcome.day, outcome.message))
             outcomes.record(self.path, name, outcome)
         except Exception as error:  # noqa: BLE001 - it costs neither this night nor the others
@@ -148,7 +143,7 @@ class Fleet:
         return outcome
 
     def _report_late(self, told: Mapping[str, Alerts]) -> dict[str, datetime]:
-        """Report each late night; returns the newly reported ones by institution. `together.deliver` sends the reports.
+        """Report each late night; returns the newly reported ones by institution. `alerts.deliver` sends the reports.
 
         A night is late once its grace period is over and no sync has ended since it began, good or not: a sync that
         ended has reported itself. A paused institution is not late.

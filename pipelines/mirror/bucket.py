@@ -42,14 +42,13 @@ class Bucket:
         self.url = f"{url.rstrip('/')}/{folder}".rstrip("/")
         self._obstore: Any = _obstore()
         with self._translated("be opened"):
-            self._store = self._open()
-
-    def _open(self) -> Any:
-        if self.url.startswith("file:"):
-            root = folder_of(self.url)
-            files.folder(root)
-            return self._obstore.store.LocalStore(root, automatic_cleanup=True)
-        return self._obstore.store.from_url(self.url, **_options())
+            if self.url.startswith("file:"):
+                root = files.folder(Path(unquote(urlsplit(self.url).path)))
+                self._store = self._obstore.store.LocalStore(root, automatic_cleanup=True)
+            else:
+                client = {"timeout": f"{REQUEST_SECONDS}s", "connect_timeout": "10s", "allow_http": True}
+                retry = {"max_retries": 10, "retry_timeout": timedelta(seconds=RETRY_SECONDS)}
+                self._store = self._obstore.store.from_url(self.url, client_options=client, retry_config=retry)
 
     def put(self, name: str, content: Path | bytes, digest: str) -> None:
         """Store an object and read it back; raises MirrorError when its SHA-256 is not `digest`."""
@@ -78,14 +77,15 @@ class Bucket:
             return bytes(self._obstore.get(self._store, name).bytes())
 
     def fetch(self, name: str, to: IO[bytes] | None = None) -> str:
-        """Read an object, into an open file if given; returns its SHA-256 in hex. Raises FileNotFoundError, too."""
+        """Read an object, into an open file if given; returns its SHA-256 in hex, empty if there is no such object."""
         digest = sha256()
-        with self._translated("be read"):
+        with self._translated("be read"), suppress(FileNotFoundError):
             for chunk in self._obstore.get(self._store, name):
                 digest.update(chunk)
                 if to is not None:
                     to.write(chunk)
-        return digest.hexdigest()
+            return digest.hexdigest()
+        return ""
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
         """The size in bytes of every object below a folder, by name."""
@@ -94,17 +94,12 @@ class Bucket:
             return {found["path"]: found["size"] for page in listed for found in page}
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete objects; missing ones are ignored."""
+        """Delete objects. If one of them is missing, others may stay for the next time."""
         names = list(names)
         for start in range(0, len(names), DELETED_AT_ONCE):
             some = names[start : start + DELETED_AT_ONCE]
-            with self._translated("delete objects"):
-                try:
-                    self._obstore.delete(self._store, some)
-                except FileNotFoundError:
-                    for name in some:
-                        with suppress(FileNotFoundError):
-                            self._obstore.delete(self._store, name)
+            with self._translated("delete objects"), suppress(FileNotFoundError):
+                self._obstore.delete(self._store, some)
 
     @contextmanager
     def _translated(self, action: str) -> Iterator[None]:
@@ -124,18 +119,6 @@ class Bucket:
             f"The mirror at {self.url} could not {action} ({reason}). Nothing here is lost, and the next sync tries"
             " again: check that storage, its credentials and ROLLBOOK_LAKE"
         )
-
-
-def folder_of(url: str) -> Path:
-    """The path of a `file:` URL."""
-    return Path(unquote(urlsplit(url).path))
-
-
-def _options() -> dict[str, Any]:
-    return {
-        "client_options": {"timeout": f"{REQUEST_SECONDS}s", "connect_timeout": "10s", "allow_http": True},
-        "retry_config": {"max_retries": 10, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
-    }
 
 
 def _obstore() -> Any:

@@ -5,92 +5,95 @@ the codes of the pseudonymous file; also `snapshots/`, for engines that read the
 and the access log are not copied. The next writer deletes from the copy what was replaced or expired here, such as an
 erased student's bodies: the object store must keep no old versions, or expire them. What is lost here is not deleted
 there: a night that finds this fails, until somebody restores it or gives it up.
+
+The copy's catalog lists every file with its digest. Catalogs are numbered; the highest one is current.
+
+    _mirror/catalog-00000007.json
+
+A catalog is created only if its number is free (compare-and-swap), so two concurrent writers cannot both follow the
+sixth. Files of `raw/` are stored under path and digest, so a catalog's files never change. A snapshot keeps its path,
+because other engines read it; a restore leaves snapshots out, since a rebuild makes them.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from pipelines import __version__, files
+from pipelines import files
 from pipelines.errors import ArgumentError, LostError, MirrorError, RollbookError
 from pipelines.landing.bodies import BODIES, DISCARD, MANIFEST, PAGES
 from pipelines.landing.erased import ERASURES, MEMORY, PRIVATE, Remembered
 from pipelines.landing.manifest import Manifest
 from pipelines.landing.raw import RawStore
-from pipelines.mirror.bucket import Bucket
-from pipelines.mirror.catalog import (
-    FOLDER,
-    SNAPSHOTS,
-    Catalog,
-    File,
-    Files,
-    day_of,
-    days_of,
-    is_old,
-    newest,
-    sources,
-    stored_as,
-)
+from pipelines.machine import in_bytes
+from pipelines.mirror.bucket import Bucket, TakenError
 from pipelines.settings import Settings
 from pipelines.sync.listeners import Listener
 from pipelines.text import count_of
+from pipelines.text import listed as listed_names
 
-IDENTITY = "private/mirror.json"
-STATE = "build/mirror.json"
+STATE = "private/mirror.json"
 # Marks an unfinished restore.
 RESTORING = ".restoring"
 AT_ONCE = 4  # parallel transfers
+CATALOGS, SNAPSHOTS, RAW = "_mirror", "snapshots/", "raw/"
 _SINGLE = ("thresholds.csv", "terms.csv", "private/codes.json")
-_FOLDERS = ("raw", "snapshots", "private/erasures")
-_ERASURES = f"{PRIVATE}/{ERASURES}/{MEMORY}"
-_BODIES = frozenset({BODIES, PAGES})
-_OURS = (*_SINGLE, *(f"{folder}/" for folder in (*_FOLDERS, FOLDER)))
+_FOLDERS = ("raw", "snapshots", f"{PRIVATE}/{ERASURES}")
+_OURS = (*_SINGLE, *(f"{folder}/" for folder in (*_FOLDERS, CATALOGS)))
+_NUMBER = re.compile(rf"{CATALOGS}/catalog-(\d{{8}})\.json")
+_DAY = re.compile(r"/snapshot_date=(\d{4}-\d\d-\d\d)(?:/|$)")
+_DISCARDED = re.compile(r"/discarded=(\d+)$")
 
+# Called with what is counted, how many are done, and all of them.
 Progress = Callable[[str, int, int], None]
 
 
-class Identity(msgspec.Struct, frozen=True):
-    """The random id of this warehouse, which its copy carries."""
-
-    warehouse: str
-
-
-class Known(msgspec.Struct, frozen=True):
-    """A local file as it was when its digest was computed."""
+class File(msgspec.Struct, frozen=True):
+    """One file: its size in bytes, and its SHA-256 in hex."""
 
     size: int
-    mtime_ns: int
-    inode: int
     sha256: str
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept between two writers: cached digests, and how the last update ended."""
+# The files of a landing by name, or another file alone: the path of each, and the file.
+Source = dict[str, tuple[str, File]]
 
-    known: dict[str, Known] = {}
-    complete_at: datetime | None = None
+
+class Catalog(msgspec.Struct, frozen=True, kw_only=True):
+    """All files of the copy by path in the warehouse. `warehouse` is the random id of the owner."""
+
+    number: int
+    warehouse: str
+    school_id: int | None
+    made_at: datetime
+    files: dict[str, File]
+
+    def days(self) -> list[date]:
+        """The landed days, in order."""
+        return sorted({day for path in self.files if path.startswith(RAW) and (day := _day_of(path))})
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """What one warehouse keeps of its own: its random id, which the copy carries; and how the last update failed.
+
+    `known` has the size, modification time, inode and digest of each local file, so that only changed files are read.
+    """
+
+    warehouse: str
+    known: dict[str, tuple[int, int, int, str]] = {}
     failed: str = ""
 
 
-@dataclass(frozen=True)
-class Report:
-    """The result of an update: files and bytes copied, files removed, and the days that the copy now holds."""
-
-    copied: int
-    bytes: int
-    removed: int
-    days: tuple[date, ...]
-
-
 class Mirror(Listener):
-    """The copy of one warehouse. All but `status` requires the writer lock."""
+    """The copy of one warehouse. `update` requires the writer lock."""
 
     name = "the copy in ROLLBOOK_LAKE"
 
@@ -102,15 +105,10 @@ class Mirror(Listener):
         self.raw = RawStore(self.root / "raw")
         self._lost: LostError | None = None
 
-    @property
-    def wanted(self) -> bool:
-        """Whether ROLLBOOK_LAKE is set."""
-        return bool(self.url)
-
     def ended(self, at: datetime) -> None:
         """Update the copy, if one is wanted, and note how that ended."""
         self._lost = None
-        if not self.wanted:
+        if not self.url:
             return
         try:
             self.update(at)
@@ -125,254 +123,244 @@ class Mirror(Listener):
             raise self._lost
 
     def update(
-        self, now: datetime, *, adopt: bool = False, accept_loss: bool = False, progress: Progress | None = None
-    ) -> Report:
+        self, now: datetime, *, adopt: bool = False, accept_loss: bool = False, progress: Progress = lambda *_: None
+    ) -> str:
         """Copy what is new or differs, then write the next catalog, then delete what it does not list.
 
         Except for snapshots, no object of an earlier catalog is changed before the next one is written. With `adopt`,
         another warehouse's copy becomes this one's. What is lost here stays in the copy, and LostError is raised at the
         end, unless `accept_loss`. Raises MirrorError when the copy is another warehouse's, or the object store fails.
+        Returns what was done, in words.
         """
         bucket = Bucket(self.url, self.folder)
-        last = newest(bucket)
-        local = self._digested()
+        last, known = newest(bucket), self._known()
+        state = msgspec.structs.replace(self.state(), known=known)
+        self._note(state)
+        local = _files(known)
         lost = [] if last is None or accept_loss else self._lost_here(bucket, last, local)
-        self._check_owner(bucket, last, lost, adopt=adopt)
-        replaced = _files_of(local, lost)
-        own = {path: file for path, file in local.items() if path not in replaced}
-        missing = self._missing(bucket, bucket.sizes(), last, own)
-        self._copy(bucket, missing, progress)
+        school_id = self.school_id()
+        if last is not None:
+            _check_owner(bucket, last, state.warehouse, school_id, lost, adopt=adopt)
+        own = {path: file for path, file in local.items() if _source(path) not in lost}
+        missing = _missing(bucket, last, own)
+        # Records of days come last: engines read a day's snapshot once its record is there.
+        missing.sort(key=lambda item: (item[0].startswith(SNAPSHOTS), item[0].endswith(".json"), item[0]))
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            copied = threads.map(lambda item: bucket.put(item[0], self.root / item[1], item[2].sha256), missing)
+            for done, _ in enumerate(copied, 1):
+                progress("files", done, len(missing))
         number, listed = (last.number, _kept(last, lost, local) | own) if last else (0, own)
-        if last is None or last.files != listed or adopt:
-            number += 1
-            catalog = Catalog(
-                number=number,
-                warehouse=self._identity().warehouse,
-                school_id=self.school_id(),
-                made_at=now,
-                rollbook=__version__,
-                files=listed,
-            )
-            catalog.write(bucket)
+        number += last is None or last.files != listed or adopt
+        made = Catalog(number=number, warehouse=state.warehouse, school_id=school_id, made_at=now, files=listed)
+        if last is None or number > last.number:
+            try:
+                bucket.create(f"{CATALOGS}/catalog-{number:08}.json", msgspec.json.encode(made))
+            except TakenError:
+                raise MirrorError(
+                    f"Another warehouse was copied to {bucket.url} at the same time, so this one's copy does not count."
+                    " Let one machine alone sync this institution"
+                ) from None
         names = {stored_as(path, file) for path, file in listed.items()}
-        ours = (name for name in bucket.sizes() if name.startswith(_OURS) and name not in names)
-        gone = [name for name in ours if not name.startswith(f"{FOLDER}/") or is_old(name, number)]
+        names |= {name for name in bucket.sizes(CATALOGS) if (n := _NUMBER.fullmatch(name)) and int(n[1]) >= number}
+        gone = [name for name in bucket.sizes() if name.startswith(_OURS) and name not in names]
         bucket.delete(gone)
-        self._note(State(known=self.state().known, complete_at=now))
+        self._note(msgspec.structs.replace(state, failed=""))
         if lost:
             raise _lost(bucket, lost)
-        size = sum(file.size for _, _, file in missing)
-        return Report(len(missing), size, len(gone), tuple(days_of(listed)))
+        return (
+            f"Copied {count_of(len(missing), 'file')} ({in_bytes(sum(file.size for _, _, file in missing))}), removed"
+            f" {len(gone)}. The copy holds {count_of(len(made.days()), 'landed day')}."
+        )
 
     def check_sources(self) -> None:
         """Raise LostError if something that the copy holds is lost here. Writes nothing."""
         bucket = Bucket(self.url, self.folder)
         last = newest(bucket)
-        if last is not None and (lost := self._lost_here(bucket, last, self._digested(noting=False))):
+        if last is not None and (lost := self._lost_here(bucket, last, _files(self._known()))):
             raise _lost(bucket, lost)
 
     def _lost_here(self, bucket: Bucket, last: Catalog, local: dict[str, File]) -> list[str]:
         """The landings and other files of the copy that are lost here, in order."""
-        here = sources(local)
-        copied = sources(last.files).items()
+        here = _sources(local)
+        copied = _sources(last.files).items()
         return sorted(name for name, there in copied if self._is_lost(bucket, name, there, here.get(name, {})))
 
-    def _is_lost(self, bucket: Bucket, name: str, there: Files, here: Files) -> bool:
+    def _is_lost(self, bucket: Bucket, name: str, there: Source, here: Source) -> bool:
         """Whether a landing or another file of the copy is missing here, or something else is in its place.
 
         It may have expired, and files of our own may change; a landing may be discarded, get its verdict, and be
         rewritten by an erasure. A warehouse set back to a backup may even have another landing under the same number.
         """
-        day = day_of(f"{name}/")
+        day = _day_of(name)
         if day is not None and self.raw.has_expired(day):
             return False
         if there.keys() - here.keys() - {DISCARD}:
             return True
-        changed = {each for each in there if each in here and here[each][1] != there[each][1]}
-        record = _ERASURES if name == _ERASURES else MANIFEST
+        changed = {each for each in there.keys() & here.keys() if here[each][1] != there[each][1]}
+        bodies_changed = not changed.isdisjoint({BODIES, PAGES})
+        record = MEMORY if day is None else MANIFEST
         if record not in changed:
-            return day is not None and not changed.isdisjoint(_BODIES)
-        path, file = there[record]
+            return bodies_changed
+        kind: Any = Remembered if day is None else Manifest
         try:
-            theirs = bucket.read(stored_as(path, file))
-        except FileNotFoundError:  # only `verify` tells; what is here is copied again
-            return False
-        try:
-            ours = (self.root / here[record][0]).read_bytes()
-            if record == _ERASURES:
-                was, now = (msgspec.json.decode(each, type=Remembered) for each in (theirs, ours))
-                return len(now.erased) < len(was.erased)
-            before, after = (msgspec.json.decode(each, type=Manifest) for each in (theirs, ours))
+            before = msgspec.json.decode(bucket.read(stored_as(*there[record])), type=kind)
+            after = msgspec.json.decode((self.root / here[record][0]).read_bytes(), type=kind)
         except (OSError, ValueError):
             return True
-        erased = after.erasures - before.erasures
-        return before.started_at != after.started_at or erased < (not changed.isdisjoint(_BODIES))
-
-    def _missing(
-        self, bucket: Bucket, there: dict[str, int], last: Catalog | None, local: dict[str, File]
-    ) -> list[tuple[str, str, File]]:
-        """What is still to be copied: each object's name, its path in the warehouse, and the file's size and digest."""
-        before = {stored_as(path, file): file for path, file in last.files.items()} if last else {}
-
-        def is_there(name: str, file: File) -> bool:
-            if there.get(name) != file.size:
-                return False
-            if name in before:
-                return before[name] == file
-            # An interrupted writer left it. The name has the digest, but the content may be incomplete.
-            return not name.startswith(SNAPSHOTS) and bucket.fetch(name) == file.sha256
-
-        wanted = ((stored_as(path, file), path, file) for path, file in local.items())
-        return [(name, path, file) for name, path, file in wanted if not is_there(name, file)]
+        if day is None:
+            return len(after.erased) < len(before.erased)
+        return bool(before.started_at != after.started_at or after.erasures - before.erasures < bodies_changed)
 
     def status(self) -> tuple[Catalog | None, State]:
         """The current catalog in the object store, and the local state. Raises MirrorError."""
         return newest(Bucket(self.url, self.folder)), self.state()
 
-    def verify(self, progress: Progress | None = None) -> list[str]:
+    def verify(self, progress: Progress = lambda *_: None) -> list[str]:
         """Read the whole copy back; returns the paths of files that are missing or damaged. Raises MirrorError."""
         bucket = Bucket(self.url, self.folder)
         last = newest(bucket)
         if last is None:
             raise MirrorError(f"Nothing was ever copied to {bucket.url}: run `rollbook mirror sync`")
 
-        def is_sound(item: tuple[str, File]) -> bool:
-            try:
-                return bucket.fetch(stored_as(*item)) == item[1].sha256
-            except FileNotFoundError:
-                return False
-
         wrong = []
         with ThreadPoolExecutor(AT_ONCE) as threads:
-            for done, (path, sound) in enumerate(
-                zip(last.files, threads.map(is_sound, last.files.items()), strict=True), 1
-            ):
-                wrong += [] if sound else [path]
-                if progress is not None:
-                    progress("files", done, len(last.files))
+            digests = threads.map(lambda item: bucket.fetch(stored_as(*item)), last.files.items())
+            for done, ((path, file), digest) in enumerate(zip(last.files.items(), digests, strict=True), 1):
+                if digest != file.sha256:
+                    wrong.append(path)
+                progress("files", done, len(last.files))
         return wrong
 
     def state(self) -> State:
-        """The kept state; an empty one if it cannot be read, so that all digests are computed again."""
+        """The kept state. If it cannot be read, it is a new warehouse's, and all digests are computed again."""
         try:
             return msgspec.json.decode((self.root / STATE).read_bytes(), type=State)
         except (OSError, msgspec.DecodeError):
-            return State()
+            return State(warehouse=secrets.token_hex(16))
 
     def _note(self, state: State) -> None:
+        files.folder((self.root / STATE).parent)
         files.write(self.root / STATE, msgspec.json.encode(state))
 
-    def _copy(self, bucket: Bucket, missing: list[tuple[str, str, File]], progress: Progress | None) -> None:
-        """Copy files in parallel, raw ones first. The next run finds what was copied before an error."""
+    def _known(self) -> dict[str, tuple[int, int, int, str]]:
+        """Every file to copy by path in the warehouse, as in `State`. Only files that are new or changed are read."""
+        known, now = self.state().known, {}
+        paths = [self.root / name for name in _SINGLE]
+        for folder in _FOLDERS:
+            paths += sorted((self.root / folder).rglob("*"))
+        for path in paths:
+            name = path.relative_to(self.root).as_posix()
+            if path.is_file() and not path.is_symlink() and "/." not in f"/{name}":
+                stat = path.stat()
+                same = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+                was = known.get(name)
+                now[name] = was if was and was[:3] == same else (*same, files.digest(path))
+        return now
 
-        def copy(item: tuple[str, str, File]) -> None:
-            name, path, file = item
-            bucket.put(name, self.root / path, file.sha256)
 
-        # Records of days come last: engines read a day's snapshot once its record is there.
-        missing.sort(key=lambda item: (item[0].startswith(SNAPSHOTS), item[0].endswith(".json"), item[0]))
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            for done, _ in enumerate(threads.map(copy, missing), 1):
-                if progress is not None:
-                    progress("files", done, len(missing))
+def newest(bucket: Bucket) -> Catalog | None:
+    """The current catalog; None if nothing was ever copied. Raises MirrorError."""
+    numbers = sorted(name for name in bucket.sizes(CATALOGS) if _NUMBER.fullmatch(name))
+    if not numbers:
+        return None
+    try:
+        return msgspec.json.decode(bucket.read(numbers[-1]), type=Catalog)
+    except (FileNotFoundError, msgspec.DecodeError):
+        raise MirrorError(
+            f"{bucket.url}/{numbers[-1]} cannot be read. If a sync is copying right now, run this again when it is"
+            " done; if not, delete it there, then run `rollbook mirror sync`, which copies everything that is missing"
+        ) from None
 
-    def _check_owner(self, bucket: Bucket, last: Catalog | None, lost: list[str], *, adopt: bool) -> None:
-        """Raise MirrorError for another warehouse's copy, and LostError if it may be all that is left of that."""
-        if last is None:
-            return
-        school_id = self.school_id()
-        if None not in (last.school_id, school_id) and last.school_id != school_id:
-            raise MirrorError(
-                f"{bucket.url} holds the copy of institution {last.school_id}; this is institution {school_id}. Set"
-                " ROLLBOOK_LAKE to another folder"
-            )
-        if last.warehouse == self._identity().warehouse:
-            return
-        if lost:
-            raise LostError(
-                f"{bucket.url} holds the copy of another warehouse, and this one lacks {_named(lost)}. Nothing was"
-                " changed there. Restore it (`rollbook mirror restore --into FOLDER`) and go on with FOLDER as the"
-                " warehouse, or set ROLLBOOK_LAKE to another folder"
-            )
-        if adopt:
-            return
+
+def stored_as(path: str, file: File) -> str:
+    """The object's name: a snapshot's path, since engines read it; otherwise path and digest."""
+    return path if path.startswith(SNAPSHOTS) else f"{path}.{file.sha256[:16]}"
+
+
+def _day_of(path: str) -> date | None:
+    """The day of a landing, a snapshot or a file in them; None for any other file."""
+    found = _DAY.search(path)
+    return date.fromisoformat(found[1]) if found else None
+
+
+def _source(path: str) -> str:
+    """What a file belongs to: its landing's folder, whether or not it is discarded; else itself."""
+    if not path.startswith(RAW) or _day_of(path) is None:
+        return path
+    return _DISCARDED.sub(r"/landing=\1", path.rsplit("/", 1)[0])
+
+
+def _sources(paths: Mapping[str, File]) -> dict[str, Source]:
+    """What cannot be rebuilt: each landing, and each other file alone."""
+    found: dict[str, Source] = {}
+    for path, file in paths.items():
+        if not path.startswith(SNAPSHOTS):
+            found.setdefault(_source(path), {})[path.rsplit("/", 1)[-1]] = (path, file)
+    return found
+
+
+def _files(known: Mapping[str, tuple[int, int, int, str]]) -> dict[str, File]:
+    return {path: File(size, digest) for path, (size, _, _, digest) in known.items()}
+
+
+def _kept(last: Catalog, lost: list[str], local: Mapping[str, File]) -> dict[str, File]:
+    """The files of the copy that stay because they are lost here, and the snapshots of their days."""
+    kept = {path: file for path, file in last.files.items() if _source(path) in lost}
+    days = {_day_of(path) for path in kept} - {None}
+    derived = {path: file for path, file in last.files.items() if path.startswith(SNAPSHOTS) and path not in local}
+    return kept | {path: file for path, file in derived.items() if _day_of(path) in days}
+
+
+def _missing(bucket: Bucket, last: Catalog | None, local: Mapping[str, File]) -> list[tuple[str, str, File]]:
+    """What is still to be copied: each object's name, its path in the warehouse, and the file."""
+    there = bucket.sizes()
+    before = {stored_as(path, file): file for path, file in last.files.items()} if last else {}
+
+    def is_there(name: str, file: File) -> bool:
+        # If no catalog lists it, an interrupted writer left it, and the content may be incomplete.
+        return there.get(name) == file.size and (
+            before.get(name) == file or (not name.startswith(SNAPSHOTS) and bucket.fetch(name) == file.sha256)
+        )
+
+    wanted = ((stored_as(path, file), path, file) for path, file in local.items())
+    return [(name, path, file) for name, path, file in wanted if not is_there(name, file)]
+
+
+def _check_owner(
+    bucket: Bucket, last: Catalog, warehouse: str, school_id: int | None, lost: list[str], *, adopt: bool
+) -> None:
+    """Raise MirrorError for another warehouse's copy, and LostError if it may be all that is left of that."""
+    if None not in (last.school_id, school_id) and last.school_id != school_id:
+        raise MirrorError(
+            f"{bucket.url} holds the copy of institution {last.school_id}; this is institution {school_id}. Set"
+            " ROLLBOOK_LAKE to another folder"
+        )
+    if last.warehouse != warehouse and lost:
+        raise LostError(
+            f"{bucket.url} holds the copy of another warehouse, and this one lacks {listed_names(lost, 5)}. Nothing was"
+            " changed there. Restore it (`rollbook mirror restore --into FOLDER`) and go on with FOLDER as the"
+            " warehouse, or set ROLLBOOK_LAKE to another folder"
+        )
+    if last.warehouse != warehouse and not adopt:
         raise MirrorError(
             f"{bucket.url} holds the copy of another warehouse of this institution. If this warehouse replaces that"
             " one, run once: rollbook mirror sync --adopt"
         )
 
-    def _identity(self) -> Identity:
-        path = self.root / IDENTITY
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=Identity)
-        except (OSError, msgspec.DecodeError):
-            made = Identity(secrets.token_hex(16))
-            files.folder(path.parent)
-            files.write(path, msgspec.json.encode(made))
-            return made
-
-    def _digested(self, *, noting: bool = True) -> dict[str, File]:
-        """Every file to copy, by path in the warehouse. Only files that are new or changed are read."""
-        known, now = self.state().known, {}
-        for path in local_files(self.root):
-            name, stat = path.relative_to(self.root).as_posix(), path.stat()
-            was = known.get(name)
-            if was is None or (was.size, was.mtime_ns, was.inode) != (stat.st_size, stat.st_mtime_ns, stat.st_ino):
-                was = Known(stat.st_size, stat.st_mtime_ns, stat.st_ino, files.digest(path))
-            now[name] = was
-        if noting:
-            self._note(msgspec.structs.replace(self.state(), known=now))
-        return {name: File(each.size, each.sha256) for name, each in now.items()}
-
-
-def _files_of(files: Mapping[str, File], lost: list[str]) -> dict[str, File]:
-    """The files of these landings, and these other files."""
-    found = sources(files)
-    return {path: file for name in lost for path, file in found.get(name, {}).values()}
-
-
-def _kept(last: Catalog, lost: list[str], local: Mapping[str, File]) -> dict[str, File]:
-    """The files of the copy that stay because they are lost here, and the snapshots of their days."""
-    kept = _files_of(last.files, lost)
-    days = {day_of(path) for path in kept} - {None}
-    derived = {path: file for path, file in last.files.items() if path.startswith(SNAPSHOTS) and path not in local}
-    return kept | {path: file for path, file in derived.items() if day_of(path) in days}
-
 
 def _lost(bucket: Bucket, lost: list[str]) -> LostError:
     return LostError(
-        f"What was copied to {bucket.url} is missing here, or not the same: {_named(lost)}. It was not deleted there."
-        " Bring it back (`rollbook mirror restore --into FOLDER`, then copy it from FOLDER into this warehouse), or"
-        " give it up with `rollbook mirror sync --accept-loss`"
+        f"What was copied to {bucket.url} is missing here, or not the same: {listed_names(lost, 5)}. It was not"
+        " deleted there. Bring it back (`rollbook mirror restore --into FOLDER`, then copy it from FOLDER into this"
+        " warehouse), or give it up with `rollbook mirror sync --accept-loss`"
     )
 
 
-def _named(lost: list[str]) -> str:
-    landings = [name for name in lost if day_of(f"{name}/")]
-    named = [name for name in lost if name not in landings]
-    if landings:
-        first, last = day_of(f"{landings[0]}/"), day_of(f"{landings[-1]}/")
-        named.insert(0, f"{count_of(len(landings), 'landing')} ({first} to {last}), such as {landings[-1]}")
-    return ", ".join(named)
+def restore(url: str, folder: str, into: Path, progress: Progress = lambda *_: None) -> Catalog:
+    """Restore a copy into an empty folder; returns its catalog. `rollbook rebuild` then makes everything else.
 
-
-def local_files(root: Path) -> Iterator[Path]:
-    """The files of a warehouse to copy, sorted within each folder; no temporary files."""
-    for name in _SINGLE:
-        if (root / name).is_file():
-            yield root / name
-    for folder in _FOLDERS:
-        for path in sorted((root / folder).rglob("*")):
-            parts = path.relative_to(root).parts
-            if path.is_file() and not path.is_symlink() and not any(part.startswith(".") for part in parts):
-                yield path
-
-
-def restore(url: str, folder: str, into: Path, progress: Progress | None = None) -> Catalog:
-    """Restore a copy into an empty folder; returns its catalog. `rollbook rebuild` then makes the published file.
-
-    Resumes an interrupted restore. A snapshot that differs from the catalog is left out, since a rebuild makes it.
-    Raises ArgumentError for a folder that holds anything else, MirrorError for a file that is missing or damaged.
+    Resumes an interrupted restore. Raises ArgumentError for a folder that holds anything else, MirrorError for a file
+    that is missing or damaged.
     """
     bucket = Bucket(url, folder)
     marker = into / RESTORING
@@ -383,31 +371,23 @@ def restore(url: str, folder: str, into: Path, progress: Progress | None = None)
         raise MirrorError(f"Nothing was ever copied to {bucket.url}, so there is nothing to restore")
     files.folder(into)
     files.write(marker, b"")
-    for done, (path, file) in enumerate(catalog.files.items(), 1):
-        _restore_file(bucket, path, file, into)
-        if progress is not None:
-            progress("files", done, len(catalog.files))
+    wanted = {path: file for path, file in catalog.files.items() if not path.startswith(SNAPSHOTS)}
+    for done, (path, file) in enumerate(wanted.items(), 1):
+        target = into / path
+        if not target.resolve().is_relative_to(into.resolve()):
+            raise MirrorError(
+                f"The catalog in {bucket.url} names a file outside of the warehouse: do not trust that copy"
+            )
+        if not target.is_file() or files.digest(target) != file.sha256:
+            files.folder(target.parent)
+            with files.replacing(target) as aside:
+                with aside.open("wb") as opened:
+                    found = bucket.fetch(stored_as(path, file), opened)
+                if found != file.sha256:
+                    raise MirrorError(
+                        f"{path} is missing in {bucket.url}, or not what was copied. If a sync is copying right now,"
+                        " run this again when it is done: what was fetched is kept"
+                    )
+        progress("files", done, len(wanted))
     marker.unlink()
     return catalog
-
-
-def _restore_file(bucket: Bucket, path: str, file: File, into: Path) -> None:
-    target = into / path
-    if not target.resolve().is_relative_to(into.resolve()):
-        raise MirrorError(f"The catalog in {bucket.url} names a file outside of the warehouse: do not trust that copy")
-    if target.is_file() and target.stat().st_size == file.size and files.digest(target) == file.sha256:
-        return
-    files.folder(target.parent)
-    try:
-        with files.replacing(target) as aside:
-            with aside.open("wb") as opened:
-                found = bucket.fetch(stored_as(path, file), opened)
-            if found != file.sha256:
-                raise FileNotFoundError
-    except FileNotFoundError:
-        target.unlink(missing_ok=True)
-        if not path.startswith(SNAPSHOTS):
-            raise MirrorError(
-                f"{path} is missing in {bucket.url}, or not what was copied. If a sync is copying right now, run this"
-                " again when it is done: what was fetched is kept"
-            ) from None

@@ -1,8 +1,7 @@
 """Alerts for failed, held, late and long unproven syncs, and for the first good one after.
 
-    alerts.py     which outcomes are reported, the text, the outbox
+    alerts.py     which outcomes are reported, the text, the outbox, and its delivery
     channels.py   sends one message to the addresses of ROLLBOOK_NOTIFY
-    together.py   batches the messages of many institutions
 
 No Dagster here: `schedules` finds the runs to report.
 """

@@ -1,30 +1,34 @@
 """Alerts: one message for each failed, held or late sync and each set that stays unproven, and one when syncs recover.
 
 The input is an `Outcome`. `build/alerts.json` keeps which outcomes were reported and which messages are undelivered, so
-that nothing is sent twice after a restart, or when two processes see the same run. Errors here are only logged: no sync
-fails because of an alert.
+that nothing is sent twice after a restart, or when two processes see the same run. `deliver` sends the messages of one
+institution or of many: one for each list of addresses, with a paragraph for each cause. Errors here are only logged: no
+sync fails because of an alert.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 from filelock import FileLock, Timeout
 
-from pipelines import cron, files
+from pipelines import cron, files, settings
+from pipelines.compose import compose
 from pipelines.errors import RollbookError, UndeliveredError
 from pipelines.export.query import run_query
 from pipelines.notify.channels import send
 from pipelines.source.fetch import utc_now
 from pipelines.sync import Rollbook
+from pipelines.text import count_of, listed
 
 log = logging.getLogger(__name__)
 
@@ -32,20 +36,23 @@ log = logging.getLogger(__name__)
 REMEMBERED = 500
 # Minutes until each retry of an undelivered message; after the last one it is dropped as outdated.
 RETRY_MINUTES = (1, 5, 15, 60, 180, 360, 720)
-# Messages sent per attempt; the rest wait for the next one.
-MESSAGES_AT_ONCE = 2
+# How long a message waits for others' to be sent with, because institutions finish their nights one by one.
+COMPANY = timedelta(minutes=10)
+# Lease: a process that took messages must settle them within this time; otherwise they are retried.
+TAKEN = timedelta(minutes=5)
+CAUSES_MOST = 20
 LOCK_SECONDS = 60.0
 NAME_MOST = 80
 
 
 class Kind(StrEnum):
-    """How a sync ended, that it is late, or that a set stays unproven night after night."""
+    """How a sync ended, that it is late, or that a set stays unproven. What needs action comes first in a message."""
 
-    SYNCED = "synced"
     FAILED = "failed"
     HELD = "held"
     LATE = "late"
     UNPROVEN = "unproven"
+    SYNCED = "good again"
 
 
 @dataclass(frozen=True)
@@ -61,17 +68,16 @@ class Outcome:
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """An undelivered message: the names of the remaining addresses, the time of the next try, and the tries so far.
 
-    `kind`, `day` and `said` come from the outcome; `together` groups messages by them.
+    The first line of `text` is what the outcome says.
     """
 
+    kind: Kind
+    day: date | None
     subject: str
     text: str
     channels: tuple[str, ...]
     next_at: datetime
     tries: int = 0
-    kind: str = ""
-    day: date | None = None
-    said: str = ""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +92,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alerts:
-    """The alerts of one warehouse. No method raises."""
+    """The alerts of one warehouse. No method raises. Without `channels`, nothing is to be reported."""
 
     # The state that could not be written, kept for this process: the alert may be about a full disk.
     _unwritten: ClassVar[dict[Path, State]] = {}
@@ -97,11 +103,6 @@ class Alerts:
         self.clock = clock
         self.channels = self.settings.notify_names
         self._path = rollbook.warehouse.build / "alerts.json"
-
-    @property
-    def enabled(self) -> bool:
-        """Whether there is an address to send to."""
-        return bool(self.channels)
 
     def report(self, outcome: Outcome) -> bool:
         """Queue a message for an outcome that was not reported before; a good one only if the last one was bad.
@@ -132,36 +133,30 @@ class Alerts:
         lasting = self.rollbook.landings.long_unproven()
         return [Outcome(f"unproven {u.set} {u.since}", Kind.UNPROVEN, day, u.description) for u in lasting]
 
-    def deliver(self) -> None:
-        """Send the messages that are due. Undelivered ones are retried, for a day."""
-        with self._locked():
-            state, now = self._load(), self.clock()
-            due = [m for m in state.outbox if m.next_at <= now][:MESSAGES_AT_ONCE]
-            for message in due:
-                retry = self._left(message, self._send(message), now)
-                others = tuple(m for m in state.outbox if m is not message)
-                state = msgspec.structs.replace(state, outbox=(*others, *retry))
-                self._save(state)
-
     def waiting(self) -> tuple[Message, ...]:
         """The messages that are not delivered yet."""
         return self._load().outbox
 
-    def take(self, message: Message, until: datetime) -> Message | None:
-        """Lease a message until then, to send it with others; None if another process has it."""
-        taken = msgspec.structs.replace(message, next_at=until)
-        return taken if self._exchange(message, (taken,)) else None
+    def take(self, message: Message) -> Message | None:
+        """Lease a message, to send it; None if another process has it."""
+        taken = msgspec.structs.replace(message, next_at=self.clock() + TAKEN)
+        return taken if self._exchange(message, taken) else None
 
     def settle(self, taken: Message, failed: Mapping[str, UndeliveredError]) -> None:
-        """Record the result of a taken message: the errors by address."""
-        self._exchange(taken, self._left(taken, failed, self.clock()))
+        """Record the result of a taken message: the errors by address. Undelivered ones are retried, for a day."""
+        left = tuple(name for name, error in failed.items() if error.retryable)
+        if not left or taken.tries == len(RETRY_MINUTES):
+            self._exchange(taken)
+            return
+        next_at = self.clock() + timedelta(minutes=RETRY_MINUTES[taken.tries])
+        self._exchange(taken, msgspec.structs.replace(taken, channels=left, tries=taken.tries + 1, next_at=next_at))
 
-    def _exchange(self, message: Message, by: tuple[Message, ...]) -> bool:
+    def _exchange(self, message: Message, *by: Message) -> bool:
         with self._locked():
             state = self._load()
-            others = tuple(m for m in state.outbox if m != message)
-            if len(others) == len(state.outbox):
+            if message not in state.outbox:
                 return False
+            others = tuple(m for m in state.outbox if m != message)
             self._save(msgspec.structs.replace(state, outbox=(*others, *by)))
             return True
 
@@ -181,116 +176,49 @@ class Alerts:
         """Whether an outcome was reported."""
         return outcome_id in self._load().reported
 
-    # -- the text --------------------------------------------------------------------------------------------------
-
     def _message(self, outcome: Outcome) -> Message:
+        published: list[tuple[object, ...]] = []
+        with suppress(RollbookError, OSError):  # no file yet, or another process has it open for writing
+            query = """
+                SELECT
+                    ANY_VALUE(i.school_name), s.snapshot_date,
+                    STRING_AGG(FORMAT('{} {}', c.received, c.set_name), ', ' ORDER BY c.set_name DESC)
+                FROM ops.syncs AS s LEFT JOIN ops.sync_sets AS c USING (snapshot_date, landing)
+                LEFT JOIN institution AS i ON TRUE
+                WHERE s.outcome = 'synced'
+                GROUP BY s.snapshot_date, s.landing
+                ORDER BY s.snapshot_date DESC, s.landing DESC LIMIT 1
+            """
+            published = run_query(self.rollbook.warehouse.published, query).rows
+        school, day, counts = published[0] if published else (None, None, None)
+        # Without the characters that chat services read as a mention, a link or markup.
+        name = " ".join(str(school or "").translate(dict.fromkeys(map(ord, "<>`*_@"), " ")).split())[:NAME_MOST]
+        name = name or self.settings.base_url.partition("://")[2] or "this warehouse"
+        said = outcome.text.strip() or "Nothing is left to do"
+        stop = "" if said.endswith((".", "!", "?")) else "."
+        readers = f"Readers have what was published last: {day}, {counts}." if day else "Nothing was published yet."
         of = f" of {outcome.day}" if outcome.day else ""
-        title = {
-            Kind.SYNCED: f"the sync{of} is good again",
-            Kind.FAILED: f"the sync{of} failed",
-            Kind.HELD: f"the sync{of} is held",
-            Kind.LATE: f"the sync{of} is late",
-            Kind.UNPROVEN: f"the sync{of} is unproven again",
-        }[outcome.kind]
-        subject = f"Rollbook, {self._institution()}: {title}"
-        text = outcome.text.strip()
-        stop = "" if text.endswith((".", "!", "?")) or not text else "."
-        lines = [text + stop, *self._counts(outcome)]
+        is_ = "" if outcome.kind is Kind.FAILED else "is "
         return Message(
-            subject=subject,
-            text="\n".join(line for line in lines if line),
-            channels=self.channels,
-            next_at=self.clock(),
             kind=outcome.kind,
             day=outcome.day,
-            said=text + stop,
+            subject=f"Rollbook, {name}: the sync{of} {is_}{outcome.kind}",
+            text=f"{said}{stop}\n{readers}",
+            channels=self.channels,
+            next_at=self.clock(),
         )
-
-    def _institution(self) -> str:
-        name = self._one("SELECT school_name FROM institution")
-        if not name:
-            return self.settings.base_url.partition("://")[2] or "this warehouse"
-        # Without the characters that chat services read as a mention, a link or markup.
-        return " ".join(str(name[0]).translate(dict.fromkeys(map(ord, "<>`*_@"), " ")).split())[:NAME_MOST]
-
-    def _counts(self, outcome: Outcome) -> Iterator[str]:
-        if outcome.kind is Kind.HELD and outcome.day:
-            try:
-                held = self.rollbook.landings.held(outcome.day)
-            except RollbookError:
-                held = None
-            for c in held.counts if held else ():
-                if c.added or c.changed or c.removed:
-                    yield f"{c.table}: {c.before} rows, {c.added} added, {c.changed} changed, {c.removed} removed"
-        if outcome.kind is Kind.SYNCED and outcome.day:
-            row = self._one(
-                """
-                SELECT
-                    STRING_AGG(FORMAT('{} {}', c.received, c.set_name), ', ' ORDER BY c.set_name DESC),
-                    ANY_VALUE(s.rows_added), ANY_VALUE(s.rows_changed), ANY_VALUE(s.rows_removed)
-                FROM ops.syncs AS s LEFT JOIN ops.sync_sets AS c USING (snapshot_date, landing)
-                WHERE s.outcome = 'synced' AND s.snapshot_date = $day
-                GROUP BY s.landing
-                ORDER BY s.landing DESC LIMIT 1
-            """,
-                {"day": outcome.day},
-            )
-            counts = "{}; {} rows added, {} changed, {} removed. ".format(*row) if row else ""
-            yield counts + "Nothing is left to do."
-            return
-        row = self._one("""
-            SELECT s.snapshot_date, STRING_AGG(FORMAT('{} {}', c.received, c.set_name), ', ' ORDER BY c.set_name DESC)
-            FROM ops.syncs AS s LEFT JOIN ops.sync_sets AS c USING (snapshot_date, landing)
-            WHERE s.outcome = 'synced'
-            GROUP BY s.snapshot_date, s.landing
-            ORDER BY s.snapshot_date DESC, s.landing DESC LIMIT 1
-        """)
-        if row:
-            yield "Readers have what was published last: {}, {}.".format(*row)
-        else:
-            yield "Nothing was published yet."
-
-    def _one(self, query: str, parameters: Mapping[str, object] | None = None) -> tuple[object, ...] | None:
-        try:
-            rows = run_query(self.rollbook.warehouse.published, query, dict(parameters or {})).rows
-        except (RollbookError, OSError):  # no file yet, or another process has it open for writing
-            return None
-        return rows[0] if rows else None
-
-    # -- delivery --------------------------------------------------------------------------------------------------
-
-    def _send(self, message: Message) -> dict[str, UndeliveredError]:
-        """Send to every remaining address; returns the error of each that was not delivered to."""
-        names = [name for name in message.channels if name in self.channels]  # others are no longer set
-        notify = self.settings.notify
-        failed = send(notify, names, message.subject, message.text) if notify and names else {}
-        for error in failed.values():
-            log.warning("An alert was not delivered: %s", error.message)
-        return failed
-
-    def _left(self, message: Message, failed: Mapping[str, UndeliveredError], now: datetime) -> tuple[Message, ...]:
-        """The message to retry later, if any."""
-        left = tuple(name for name, error in failed.items() if error.retryable)
-        if not left or message.tries == len(RETRY_MINUTES):
-            return ()
-        next_at = now + timedelta(minutes=RETRY_MINUTES[message.tries])
-        return (msgspec.structs.replace(message, channels=left, tries=message.tries + 1, next_at=next_at),)
-
-    # -- the state file --------------------------------------------------------------------------------------------
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Keep other processes from reporting the same outcome. Goes on without the lock if it cannot be taken."""
-        lock = FileLock(self._path.with_suffix(".lock"), mode=files.PRIVATE_FILE)
-        try:
-            files.folder(self._path.parent)
-            lock.acquire(timeout=LOCK_SECONDS)
-        except (OSError, Timeout) as error:
-            log.warning("The alerts go on without their lock (%s)", type(error).__name__)
-        try:
+        with ExitStack() as stack:
+            try:
+                files.folder(self._path.parent)
+                lock = FileLock(self._path.with_suffix(".lock"), timeout=LOCK_SECONDS, mode=files.PRIVATE_FILE)
+                stack.enter_context(lock)
+            except (OSError, Timeout) as error:
+                log.warning("The alerts go on without their lock (%s)", type(error).__name__)
             yield
-        finally:
-            lock.release()
 
     def _load(self) -> State:
         if self._path in self._unwritten:
@@ -310,3 +238,85 @@ class Alerts:
         except OSError as error:
             log.warning("%s cannot be written (%s)", self._path.name, type(error).__name__)
             self._unwritten[self._path] = state
+
+
+def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_now) -> dict[str, Alerts]:
+    """The alerts of each institution that has an address to notify; without those whose settings are invalid."""
+    found = {}
+    for name in institutions:
+        with suppress(RollbookError):
+            alerts = Alerts(compose(settings.load(fetches=False, institution=name)), clock=clock)
+            if alerts.channels:
+                found[name] = alerts
+    return found
+
+
+# -- delivery ----------------------------------------------------------------------------------------------------------
+
+
+class News(NamedTuple):
+    """A message of one institution."""
+
+    name: str
+    alerts: Alerts
+    message: Message
+
+    def is_due(self, *, wait: bool) -> bool:
+        """Whether it is time to send the message; with `wait`, a new one must also have waited for others."""
+        delay = COMPANY if wait and not self.message.tries else timedelta()
+        return self.message.next_at + delay <= self.alerts.clock()
+
+
+def deliver(alerts: Mapping[str, Alerts], *, wait: bool = False) -> None:
+    """Send the institutions' due messages, each with the new ones for the same addresses. Never raises.
+
+    With `wait`, a new message is due only once it has waited for others.
+    """
+    groups: dict[tuple[str, tuple[str, ...]], list[News]] = {}
+    for name, own in alerts.items():
+        notify = own.settings.notify
+        for message in own.waiting():
+            channels = tuple(c for c in message.channels if c in own.channels)  # others are no longer set
+            group = groups.setdefault((notify.get_secret_value() if notify else "", channels), [])
+            group.append(News(name, own, message))
+    for (_, channels), found in groups.items():
+        if any(news.is_due(wait=wait) for news in found):
+            now = [news for news in found if not news.message.tries or news.is_due(wait=False)]
+            _send([news._replace(message=taken) for news in now if (taken := news.alerts.take(news.message))], channels)
+
+
+def _send(taken: Sequence[News], channels: Sequence[str]) -> None:
+    """Send one message about all that was taken."""
+    notify = taken[0].alerts.settings.notify if taken else None
+    failed = send(notify, channels, *_written(taken)) if notify and channels else {}
+    for error in failed.values():
+        log.warning("An alert was not delivered: %s", error.message)
+    for news in taken:
+        news.alerts.settle(news.message, failed)
+
+
+def _written(found: Sequence[News]) -> tuple[str, str]:
+    """The subject and text of one message that covers all of `found`."""
+    last = found[-1].message
+    institutions = {news.name for news in found}
+    if len(institutions) == 1:
+        earlier = [f"{news.message.subject}\n{news.message.text}" for news in found[:-1]]
+        return last.subject, "\n\n".join([last.text, *earlier])
+    by_cause: dict[tuple[Kind, date | None, str], list[News]] = {}
+    for news in found:
+        said = news.message.text.partition("\n")[0]
+        # The institution's name is replaced, to group equal causes.
+        cause = re.sub(rf"(?<![\w-]){re.escape(news.name)}(?![\w-])", "NAME", said)
+        by_cause.setdefault((news.message.kind, news.message.day, cause), []).append(news)
+    kinds = list(Kind)
+    causes = sorted(by_cause.items(), key=lambda item: (kinds.index(item[0][0]), -len(item[1]), item[0][1] or date.min))
+    counts = {kind: len({news.name for news in found if news.message.kind is kind}) for kind in kinds}
+    parts = []
+    for (kind, day, cause), of_cause in causes[:CAUSES_MOST]:
+        of = f" ({day})" if day else ""
+        text = of_cause[0].message.text if len(of_cause) == 1 else cause
+        parts.append(f"{kind.capitalize()}{of}: {listed([news.name for news in of_cause])}\n{text}")
+    if (more := len(causes) - CAUSES_MOST) > 0:
+        parts.append(f"And {more:,} more: see `rollbook fleet status`.")
+    subject = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+    return f"Rollbook, {count_of(len(institutions), 'institution')}: {subject}", "\n\n".join(parts)

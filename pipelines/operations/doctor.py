@@ -22,7 +22,7 @@ from pipelines import __version__, machine
 from pipelines.errors import RollbookError
 from pipelines.flatten import flatten
 from pipelines.landing.manifest import Landed
-from pipelines.mirror import Mirror
+from pipelines.mirror.mirror import Mirror
 from pipelines.operations import capacity, status
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.settings import ROOT

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from pipelines.report.morning import CLASSES_TO_WATCH, LEAST_STUDENTS, Compared, Day, Morning, Night, Watched
+from pipelines.report.morning import CLASSES_TO_WATCH, LEAST_STUDENTS, Morning, Row
 
 # Each outcome's mark and colour.
 OUTCOMES = {
@@ -33,32 +33,12 @@ PANEL = 128  # one of the month's lines, with its heading
 DOT = 7
 
 
-class Bar(NamedTuple):
-    """A filled rectangle."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    colour: str
-
-
-class Line(NamedTuple):
-    """A line through points; a dot if both ends are the same point."""
-
-    points: tuple[tuple[float, float], ...]
-    colour: str
-    width: int = 1
-
-
-class Title(NamedTuple):
-    """A class's title, in a box that truncates it on a narrow screen."""
-
-    text: str
-    x: float
-    y: float
-    width: float
-    align: str = "left"
+# A filled rectangle: x, y, width, height and colour.
+Bar = tuple[float, float, float, float, str]
+# A line through points, its colour and width; a dot if both ends are the same point.
+Line = tuple[tuple[tuple[float, float], ...], str, int]
+# A class's title, in a box that truncates it on a narrow screen: text, x, y, width and alignment.
+Title = tuple[str, float, float, float, str]
 
 
 class Label(NamedTuple):
@@ -105,7 +85,7 @@ def draw(morning: Morning) -> tuple[Chart, ...]:
     return tuple(chart for chart in charts if chart)
 
 
-def _watch(shown: tuple[Watched, ...]) -> Chart:
+def _watch(shown: tuple[Row, ...]) -> Chart:
     described = (f"{w.class_title}: {w.watched} of {w.students}, {w.new} new" for w in shown)
     legend = ((SQUARE, "strong", "newly to watch"),) if any(w.new for w in shown) else ()
     chart = Chart(
@@ -118,17 +98,17 @@ def _watch(shown: tuple[Watched, ...]) -> Chart:
     across = _scale(0, max(w.watched for w in shown), 0, 100)
     for y, w in zip(range(LEGEND * bool(legend), chart.height, ROW), shown, strict=True):
         new, both = across(w.new), across(w.watched)
-        chart.titles.append(Title(w.class_title, 0, y, 62))
+        chart.titles.append((w.class_title, 0, y, 62, "left"))
         more = f", {w.new} new" if w.new else ""
         chart.labels.append(Label(f"{w.watched} of {w.students}{more}", 100, y + 14, anchor="end"))
-        chart.bars += [Bar(0, y + 20, new, 9, "strong"), Bar(new, y + 20, both - new, 9, "soft")]
+        chart.bars += [(0, y + 20, new, 9, "strong"), (new, y + 20, both - new, 9, "soft")]
     return chart
 
 
-def _compare(shown: tuple[Compared, ...]) -> Chart:
+def _compare(shown: tuple[Row, ...]) -> Chart:
     """Each class has its bar on one side of the middle and its title on the other, so that they never overlap."""
 
-    def described(some: Iterable[Compared]) -> str:
+    def described(some: Iterable[Row]) -> str:
         return "; ".join(f"{c.class_title}: {_signed(c)}" for c in some) or "none"
 
     chart = Chart(
@@ -145,22 +125,22 @@ def _compare(shown: tuple[Compared, ...]) -> Chart:
     across = _scale(-most, most, 16, 84)
     for y, c in zip(range(LEGEND, chart.height, SIDE), shown, strict=True):
         end, ahead = across(c.points), c.points > 0
-        chart.titles.append(Title(c.class_title, 0 if ahead else 51.5, y + 3, 48.5, "right" if ahead else "left"))
+        chart.titles.append((c.class_title, 0 if ahead else 51.5, y + 3, 48.5, "right" if ahead else "left"))
         anchor, dx = ("start", 5) if ahead else ("end", -5)
         chart.labels.append(Label(_signed(c), end, y + 17, "ink", anchor, dx))
-        chart.bars.append(Bar(min(50, end), y + 4, abs(end - 50), 17, "good" if ahead else "bad"))
-    chart.lines.append(Line(((50, LEGEND), (50, chart.height)), "muted"))
+        chart.bars.append((min(50, end), y + 4, abs(end - 50), 17, "good" if ahead else "bad"))
+    chart.lines.append((((50, LEGEND), (50, chart.height)), "muted", 1))
     return chart
 
 
-_VALUES: tuple[tuple[str, Callable[[Day], float | None]], ...] = (
+_VALUES: tuple[tuple[str, Callable[[Row], float | None]], ...] = (
     ("Completion, %", lambda d: d.completion),
     ("Score", lambda d: d.score),
     ("Active within 7 days, %", lambda d: d.active),
 )
 
 
-def _trend(days: tuple[Day, ...]) -> Chart:
+def _trend(days: tuple[Row, ...]) -> Chart:
     first, last = days[0].day, days[-1].day
     span = (last - first).days
     across = _scale(first.toordinal(), last.toordinal(), 14, 86)
@@ -173,22 +153,22 @@ def _trend(days: tuple[Day, ...]) -> Chart:
     for top, (heading, value) in zip(range(0, bottom, PANEL), _VALUES, strict=True):
         high, low = top + 24, top + PANEL - 12
         chart.labels.append(Label(heading, 0, top + 13))
-        chart.lines += [Line(((x, high), (x, low)), "grid") for x in (across(day.toordinal()) for day in weeks)]
+        chart.lines += [(((x, high), (x, low)), "grid", 1) for x in (across(day.toordinal()) for day in weeks)]
         known = [(across(d.day.toordinal()), v) for d in days if (v := value(d)) is not None]
         if not known:
             chart.labels.append(Label("no values", 50, (high + low) / 2, anchor="middle"))
             continue
         up = _up([v for _, v in known], low, high)
-        chart.lines.append(Line(tuple((x, up(v)) for x, v in known), "strong", 2))
+        chart.lines.append((tuple((x, up(v)) for x, v in known), "strong", 2))
         for (x, v), anchor, dx, bold in ((known[0], "end", -7, False), (known[-1], "start", 7, True)):
-            chart.lines.append(Line(((x, up(v)), (x, up(v))), "strong", DOT))
+            chart.lines.append((((x, up(v)), (x, up(v))), "strong", DOT))
             chart.labels.append(Label(f"{v:.1f}", x, up(v) + 4.5, "ink", anchor, dx, bold))
         described.append(f"{heading.lower()}: {known[0][1]:.1f} to {known[-1][1]:.1f}")
     chart.alt += f"{'; '.join(described)}."
     return chart
 
 
-def last_days(days: tuple[Day, ...]) -> str:
+def last_days(days: tuple[Row, ...]) -> str:
     """A title for a trend's days: how many, and how many have records."""
     span = (days[-1].day - days[0].day).days + 1
     return f"The last {span} days" + (f", {len(days)} of them with records" if len(days) < span else "")
@@ -201,7 +181,7 @@ def _up(values: list[float], bottom: float, top: float) -> Callable[[float], flo
     return _scale(low - spare, high + spare, bottom - 4, top + 4)
 
 
-def _syncs(nights: tuple[Night, ...]) -> Chart:
+def _syncs(nights: tuple[Row, ...]) -> Chart:
     outcomes = [night.outcome for night in nights]
     described = "; ".join(f"{_short(night.day)} {night.outcome}" for night in nights if night.outcome != "synced")
     legend = tuple((mark or SQUARE, colour, o) for o, (mark, colour) in OUTCOMES.items() if o in outcomes)
@@ -217,7 +197,7 @@ def _syncs(nights: tuple[Night, ...]) -> Chart:
     across = _scale(0, max(len(nights), 14), 6, 94)
     for n, night in enumerate(nights):
         mark, colour = OUTCOMES[night.outcome]
-        chart.bars.append(Bar(across(n + 0.07), top, across(n + 0.93) - across(n + 0.07), 34, colour))
+        chart.bars.append((across(n + 0.07), top, across(n + 0.93) - across(n + 0.07), 34, colour))
         chart.labels.append(Label(mark, across(n + 0.5), top + 22, "page", "middle", bold=True))
     for n in range(len(nights) - 1, -1, -7):
         chart.labels.append(Label(_short(nights[n].day), across(n + 0.5), top + 50, anchor="middle"))
@@ -228,7 +208,7 @@ def _scale(low: float, high: float, start: float, end: float) -> Callable[[float
     return lambda value: round(start + (value - low) / (high - low) * (end - start), 2)
 
 
-def _signed(compared: Compared) -> str:
+def _signed(compared: Row) -> str:
     return f"{compared.points:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 

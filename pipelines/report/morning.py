@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import groupby
-from typing import Any, NamedTuple, TypeVar
+from types import SimpleNamespace
+from typing import Any
 
 import duckdb
 
@@ -36,81 +37,20 @@ REASONS = (
 
 sql = statements("pipelines.report")
 
-T = TypeVar("T")
-
-
-class Watched(NamedTuple):
-    """A class: its students, those to watch, and those newly to watch since last night, as counts."""
-
-    class_id: int
-    class_title: str
-    students: int
-    watched: int
-    new: int
-
-
-class Compared(NamedTuple):
-    """A class against the average class of its course, in points of completion."""
-
-    class_title: str
-    course_name: str
-    students: int
-    completion: float
-    score: float | None
-    points: float
-
-
-class Day(NamedTuple):
-    """The institution on one landed day; percentages and scores from 0 to 100, None if unknown."""
-
-    day: date
-    students: int
-    completion: float | None
-    score: float | None
-    active: float | None
-
-
-class Night(NamedTuple):
-    """One night: synced, unproven, held, failed, missing or discarded; what happened, in words; and its counts."""
-
-    day: date
-    outcome: str
-    text: str
-    seconds: float | None
-    students: int | None = None
-    classes: int | None = None
-
-
-class Turned(NamedTuple):
-    """How many students are newly and no longer to watch since a landed day, and the new ones by reason."""
-
-    since: date
-    newly: int
-    no_longer: int
-    by_reason: tuple[tuple[str, int], ...]
-
-
-class Named(NamedTuple):
-    """A student to watch, by name; `is_new` since last night."""
-
-    name: str
-    is_new: bool
-    reason: str
-
-
-class NamedClass(NamedTuple):
-    """A class's students to watch, by name: new ones first, then by severity."""
-
-    class_title: str
-    new: int
-    students: tuple[Named, ...]
+# A row of a query, with its columns as attributes.
+Row = SimpleNamespace
 
 
 @dataclass(frozen=True)
 class Morning:
-    """All data of the page. `turned` is None on the first night; `named` is empty unless names were requested.
+    """All data of the page. The fields that hold rows name the columns of their queries.
 
-    `by_severity` has, for each group in SEVERITIES with students: its bound, the students to watch, the new ones.
+    `turned` is how many students are newly and no longer to watch `since` a landed day, and the new ones by reason;
+    None on the first night. `by_severity` has, for each group in SEVERITIES with students: its bound, those to watch,
+    the new ones. `watched` are classes with students to watch, `ahead` and `behind` classes against the average class
+    of their course, in points of completion. `trend` is the institution on each landed day; percentages and scores are
+    from 0 to 100, None if unknown. `nights` are synced, unproven, held, failed, missing or discarded. `named` has
+    classes with their students to watch, the new ones first, then by severity; empty unless names were requested.
     """
 
     school: str
@@ -120,18 +60,18 @@ class Morning:
     changes: tuple[str, ...]
     to_watch: int
     several_reasons: int
-    turned: Turned | None
+    turned: Row | None
     by_reason: tuple[tuple[str, int], ...]
     by_severity: tuple[tuple[int, int, int], ...]
-    watched: tuple[Watched, ...]
+    watched: tuple[Row, ...]
     watched_classes: int
-    ahead: tuple[Compared, ...]
-    behind: tuple[Compared, ...]
-    trend: tuple[Day, ...]
-    nights: tuple[Night, ...]
-    named: tuple[NamedClass, ...] = ()
+    ahead: tuple[Row, ...]
+    behind: tuple[Row, ...]
+    trend: tuple[Row, ...]
+    nights: tuple[Row, ...]
+    named: tuple[Row, ...] = ()
 
-    def before(self, days: int) -> Day | None:
+    def before(self, days: int) -> Row | None:
         """The trend's day `days` days before the newest, give or take a day; None if none of these was landed."""
         target = self.day - timedelta(days=days)
         near = [d for d in self.trend if abs(d.day - target) <= timedelta(days=1) and d.day < self.day]
@@ -159,10 +99,9 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Morn
     by_severity = tuple(severities.fetchall())
     watched = _all(
         con,
-        Watched,
         """
         SELECT
-            e.class_id, ANY_VALUE(COALESCE(c.class_title, e.class_title)), COUNT(*),
+            e.class_id, ANY_VALUE(COALESCE(c.class_title, e.class_title)) AS class_title, COUNT(*) AS students,
             COUNT(w.student_id) AS watched, COUNT(*) FILTER (w.change = 'newly to watch') AS new
         FROM main.student_classes AS e
         LEFT JOIN to_watch AS w ON w.student_id = e.student_id AND w.severity IS NOT NULL
@@ -174,11 +113,10 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Morn
     )
     compared = _all(
         con,
-        Compared,
         f"""
         SELECT
-            class_title, COALESCE(course_name, ''), student_count, average_completion_rate, average_score,
-            completion_vs_course
+            class_title, student_count AS students, average_completion_rate AS completion, average_score AS score,
+            completion_vs_course AS points
         FROM main.class_comparison
         WHERE completion_vs_course IS NOT NULL AND classes_in_course > 1 AND student_count >= {LEAST_STUDENTS}
         ORDER BY completion_vs_course DESC, class_id
@@ -186,19 +124,19 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Morn
     )
     trend = _all(
         con,
-        Day,
         f"""
-        SELECT snapshot_date, students, average_completion_rate, average_score, active_percent
+        SELECT
+            snapshot_date AS day, students, average_completion_rate AS completion, average_score AS score,
+            active_percent AS active
         FROM main.progress_daily WHERE snapshot_date > DATE '{day - timedelta(days=DAYS)}' ORDER BY snapshot_date
         """,
     )
     nights = _all(
         con,
-        Night,
         f"""
         SELECT
-            snapshot_date, CASE WHEN outcome = 'synced' AND NOT proven THEN 'unproven' ELSE outcome END,
-            said, seconds, students, classes
+            snapshot_date AS day, students, classes,
+            CASE WHEN outcome = 'synced' AND NOT proven THEN 'unproven' ELSE outcome END AS outcome
         FROM main.sync_log ORDER BY snapshot_date DESC LIMIT {DAYS}
         """,
     )
@@ -234,20 +172,19 @@ def _reasons(counts: Iterable[int]) -> tuple[tuple[str, int], ...]:
     return tuple((reason, n) for (_, reason), n in zip(REASONS, counts, strict=True))
 
 
-def _turned(con: duckdb.DuckDBPyConnection, day: date) -> Turned | None:
+def _turned(con: duckdb.DuckDBPyConnection, day: date) -> Row | None:
     since = _one(con, f"SELECT MAX(snapshot_date) FROM spans.days WHERE snapshot_date < DATE '{day}'")
     if since is None:
         return None
     newly, _, *by_reason = _counted(con, "change = 'newly to watch'")
     no_longer = _one(con, "SELECT COUNT(*) FROM to_watch WHERE change = 'no longer to watch'")
-    return Turned(since, newly, no_longer, _reasons(by_reason))
+    return Row(since=since, newly=newly, no_longer=no_longer, by_reason=_reasons(by_reason))
 
 
-def _named(con: duckdb.DuckDBPyConnection) -> tuple[NamedClass, ...]:
-    rows = con.execute(sql("named", most=str(NAMED))).fetchall()
-    by_class = groupby(rows, key=lambda row: (row[0], row[1]))
-    found = [(title, tuple(Named(*row[2:]) for row in of_class)) for (_, title), of_class in by_class]
-    return tuple(NamedClass(title, sum(n.is_new for n in students), students) for title, students in found)
+def _named(con: duckdb.DuckDBPyConnection) -> tuple[Row, ...]:
+    by_class = groupby(_all(con, sql("named", most=str(NAMED))), key=lambda row: (row.class_id, row.class_title))
+    found = [(title, tuple(students)) for (_, title), students in by_class]
+    return tuple(Row(class_title=t, new=sum(n.is_new for n in students), students=students) for t, students in found)
 
 
 def _changes(con: duckdb.DuckDBPyConnection, day: date) -> list[str]:
@@ -270,8 +207,10 @@ def _changes(con: duckdb.DuckDBPyConnection, day: date) -> list[str]:
     return [f"{n:,} {one if n == 1 else many}" for n, (one, many) in zip(counted or (), phrases, strict=True) if n]
 
 
-def _all(con: duckdb.DuckDBPyConnection, of: Callable[..., T], query: str) -> list[T]:
-    return [of(*row) for row in con.execute(query).fetchall()]
+def _all(con: duckdb.DuckDBPyConnection, query: str) -> list[Row]:
+    found = con.execute(query)
+    columns = [column[0] for column in found.description or ()]
+    return [Row(**dict(zip(columns, row, strict=True))) for row in found.fetchall()]
 
 
 def _one(con: duckdb.DuckDBPyConnection, query: str) -> Any:

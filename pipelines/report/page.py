@@ -11,7 +11,7 @@ from jinja2 import Environment
 
 from pipelines import pages
 from pipelines.report.charts import KEYS, Chart, last_days
-from pipelines.report.morning import CLASSES_TO_WATCH, LEAST_STUDENTS, NAMED, SEVERITIES, Day, Morning, Night
+from pipelines.report.morning import CLASSES_TO_WATCH, LEAST_STUDENTS, NAMED, SEVERITIES, Morning, Row
 from pipelines.text import markdown
 
 # After this many hours without a new page, the page itself says that it is old.
@@ -101,7 +101,7 @@ def _trouble(morning: Morning) -> str:
     return f"The sync of {_day(last.day)} {_NOTHING_NEW[last.outcome]}{came}"
 
 
-def _syncs(nights: Sequence[Night]) -> str:
+def _syncs(nights: Sequence[Row]) -> str:
     """How the last nights' syncs went, in a line."""
     synced = sum(night.outcome == "synced" for night in nights)
     others = [f"{night.day.day} {night.day:%b} {night.outcome}" for night in nights if night.outcome != "synced"]
@@ -110,14 +110,14 @@ def _syncs(nights: Sequence[Night]) -> str:
 
 def _figures(morning: Morning) -> list[tuple[str, str, str]]:
     """The key figures: name, value, and comparison with one day about a week ago, the same for all."""
-    now = morning.trend[-1] if morning.trend else Day(morning.day, morning.students, None, None, None)
+    now = morning.trend[-1] if morning.trend else Row(completion=None, score=None, active=None)
     then = morning.before(7)
     share = f"{100 * morning.to_watch / morning.students:.0f} % of {morning.students:,}" if morning.students else ""
     return [
         ("students to watch", f"{morning.to_watch:,}", f"{share}; {morning.several_reasons:,} for several reasons"),
-        ("average completion", _percent(now.completion), _since(now.completion, then, then and then.completion)),
-        ("average score", _score(now.score), _since(now.score, then, then and then.score)),
-        ("active within 7 days", _percent(now.active), _since(now.active, then, then and then.active)),
+        ("average completion", _shown(now.completion, " %"), _since(now, then, "completion")),
+        ("average score", _shown(now.score), _since(now, then, "score")),
+        ("active within 7 days", _shown(now.active, " %"), _since(now, then, "active")),
     ]
 
 
@@ -125,15 +125,12 @@ def _students(count: int) -> str:
     return "1 student is" if count == 1 else f"{count:,} students are"
 
 
-def _percent(value: float | None) -> str:
-    return "\N{EN DASH}" if value is None else f"{value:.1f} %"
+def _shown(value: float | None, unit: str = "") -> str:
+    return "\N{EN DASH}" if value is None else f"{value:.1f}{unit}"
 
 
-def _score(value: float | None) -> str:
-    return "\N{EN DASH}" if value is None else f"{value:.1f}"
-
-
-def _since(now: float | None, day: Day | None, then: float | None) -> str:
+def _since(today: Row, day: Row | None, measure: str) -> str:
+    now, then = getattr(today, measure), getattr(day, measure, None)
     if now is None or day is None or then is None:
         return "nothing from a week ago to compare with"
     since = f"{day.day.day} {day.day:%B}"

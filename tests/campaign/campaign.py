@@ -21,7 +21,7 @@ import duckdb
 import pytest
 
 from pipelines.errors import DamagedError, ExpiredError, HeldError, RollbookError
-from pipelines.mirror import Mirror
+from pipelines.mirror.mirror import Mirror
 from pipelines.settings import Settings
 from pipelines.sync import Rollbook, always
 from tests.campaign import damage

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from pipelines.mirror import restore
+from pipelines.mirror.mirror import restore
 from tests.campaign import damage
 from tests.campaign.campaign import Campaign, event, register
 from tests.campaign.ledger import Key

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, time, timedelta
 
 import pytest
 
-from pipelines.notify import together
-from pipelines.notify.alerts import Alerts, Kind, Outcome
+from pipelines.notify.alerts import COMPANY, Alerts, Kind, Outcome, alerts_of, deliver
 from tests.support.nights import night
 from tests.support.processes.clocks import At
 from tests.support.processes.commands import run_command
@@ -47,7 +46,7 @@ def watched(district: District, number: int, at: time) -> dict[str, datetime]:
 
 def alerts_of_both(clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> dict[str, Alerts]:
     """The alerts of ash and birch."""
-    return {name: found for name in ("ash", "birch") if (found := together.alerts_of(name, clock))}
+    return alerts_of(("ash", "birch"), clock)
 
 
 @pytest.mark.slow
@@ -84,8 +83,8 @@ def test_one_cause_is_told_in_one_paragraph_with_each_name(district: District, h
         said = f"The service gave no answer. Run `rollbook --institution {name} sync`"
         of_one.report(Outcome(f"{name} 1", Kind.FAILED, night(1), said))
     alerts["ash"].report(Outcome("ash 2", Kind.HELD, night(1), "1 of 3 rows would be removed"))
-    together.deliver(alerts)
-    together.deliver(alerts)
+    deliver(alerts)
+    deliver(alerts)
     assert [text.splitlines() for text in hook.texts] == [
         [
             "Rollbook, 2 institutions: 2 failed, 1 held",
@@ -103,13 +102,13 @@ def test_where_they_come_one_by_one_they_wait_for_each_other(district: District,
     now = datetime.now(UTC)
     alerts = alerts_of_both(lambda: now)
     alerts["ash"].report(Outcome("1", Kind.FAILED, night(1), "It failed"))
-    together.deliver(alerts, wait=True)
-    now += together.COMPANY - timedelta(seconds=1)
+    deliver(alerts, wait=True)
+    now += COMPANY - timedelta(seconds=1)
     alerts["birch"].report(Outcome("2", Kind.FAILED, night(1), "It failed"))
-    together.deliver(alerts, wait=True)
+    deliver(alerts, wait=True)
     assert hook.texts == []
     now += timedelta(seconds=1)
-    together.deliver(alerts, wait=True)
+    deliver(alerts, wait=True)
     assert hook.heads == ["Rollbook, 2 institutions: 2 failed"]
 
 
@@ -119,14 +118,14 @@ def test_what_was_not_delivered_is_sent_later_and_nothing_twice(district: Distri
     for name, of_one in alerts.items():
         of_one.report(Outcome(name, Kind.FAILED, night(1), "It failed"))
     hook.statuses = [503]
-    together.deliver(alerts)
-    together.deliver(alerts)
+    deliver(alerts)
+    deliver(alerts)
     assert (hook.texts, len(hook.requests)) == ([], 1)
     now += timedelta(minutes=1)
-    together.deliver(alerts)
+    deliver(alerts)
     assert hook.heads == ["Rollbook, 2 institutions: 2 failed"]
     now += timedelta(days=1)
-    together.deliver(alerts)
+    deliver(alerts)
     assert len(hook.requests) == 2
 
 

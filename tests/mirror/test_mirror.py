@@ -17,8 +17,8 @@ from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
 from pipelines.errors import ArgumentError, LostError, MirrorError, SettingError
-from pipelines.mirror import Mirror, restore
 from pipelines.mirror.bucket import Bucket
+from pipelines.mirror.mirror import Mirror, restore
 from tests.support.nights import ChangingNights, House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.tiers import daily
@@ -131,7 +131,10 @@ def test_an_object_that_is_lost_or_spoiled_is_found(house: House, tmp_path: Path
 def test_another_warehouse_never_writes_over_a_copy(house: House, tmp_path: Path) -> None:
     ChangingNights(house).play(2)
     other = House(tmp_path / "other", house.service, **house.over)
-    with pytest.raises(LostError, match=r"the copy of another warehouse, and this one lacks 2 landings .*2026-11-20"):
+    with pytest.raises(
+        LostError,
+        match=r"the copy of another warehouse, and this one lacks raw/snapshot_date=2026-11-20/landing=1, raw",
+    ):
         other.at(2).sync()
     with pytest.raises(LostError, match="the copy of another warehouse"):
         other.rollbook().listener(Mirror).update(other.now, adopt=True)

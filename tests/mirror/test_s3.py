@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
-import duckdb
-import pyarrow.dataset as ds
-import pyarrow.fs
 import pytest
 
-from pipelines.mirror import Mirror
 from pipelines.mirror import bucket as buckets
+from pipelines.mirror.mirror import Mirror
 from tests.support.nights import ChangingNights, House, new_house
 from tests.support.records import classes, students
 from tests.support.wire.storage import CREDENTIALS, Between, Fault, make_bucket, restored, s3_server
@@ -116,22 +113,3 @@ def test_what_refuses_the_credentials_is_said_without_them(
     assert "could not be listed" in caplog.text
     assert "made-up" not in caplog.text
     assert between.url not in caplog.text
-
-
-def test_the_copy_is_a_lake_that_others_read(house: House, between: Between) -> None:
-    ChangingNights(house).play(3)
-    lake = house.over["lake"].removeprefix("s3://")
-    store = pyarrow.fs.S3FileSystem(
-        endpoint_override=between.url,
-        access_key=CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        secret_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-        region=CREDENTIALS["AWS_REGION"],
-    )
-    there = ds.dataset(f"{lake}/snapshots/students", filesystem=store, format="parquet", partitioning="hive")
-    with duckdb.connect() as con:
-        con.register("there", there)
-        found = con.execute("SELECT snapshot_date::DATE, student_id, name FROM there ORDER BY ALL").fetchall()
-    here = f"{house.warehouse}/snapshots/students/*/*.parquet"
-    query = f"SELECT snapshot_date, student_id, name FROM read_parquet('{here}', hive_partitioning = true) ORDER BY ALL"
-    assert found == house.query(query)
-    assert len(found) > 80

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
-import multiprocessing
 import os
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,7 +21,6 @@ from pipelines.errors import BusyError, MachineError
 from pipelines.explore import pages
 from pipelines.explore.questions import Book, Selection, find
 from pipelines.privacy import access
-from pipelines.settings import ROOT
 from tests.support.processes.commands import run_at
 from tests.support.warehouses.school import FIRST, School
 
@@ -83,44 +80,6 @@ def test_who_became_this_account_is_named_too(tmp_path: Path, monkeypatch: pytes
     access.note(tmp_path, "sql")
     assert [line["login"] for line in lines(tmp_path)] == ["counsellor", "root"]
     assert "somebody-else" not in logged(tmp_path).read_text()
-
-
-def _note_many(root: Path, number: int) -> None:
-    for n in range(100):
-        access.note(root, f"process {number}", students=n, what="FROM roster " * 100)
-
-
-def test_readings_at_once_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    append = access._append
-
-    def alone(path: Path, line: bytes) -> None:
-        (tmp_path / "one of them").mkdir()  # fails while another process is here
-        append(path, line)
-        (tmp_path / "one of them").rmdir()
-
-    monkeypatch.setattr(access, "_append", alone)
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=_note_many, args=(tmp_path, n)) for n in range(4)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    assert [process.exitcode for process in processes] == [0] * 4
-    found = access.entries(tmp_path)
-    assert found.unreadable == 0
-    assert sorted((e.kind, e.students) for e in found.entries) == [
-        (f"process {p}", n) for p in range(4) for n in range(100)
-    ]
-
-
-def test_a_line_that_was_never_finished_costs_only_itself(tmp_path: Path) -> None:
-    access.note(tmp_path, "sql", students=1)
-    with logged(tmp_path).open("ab") as file:
-        file.write(b'{"at":"2026-11-22T02:15:00","user":"without a zone","kind":"sql"}\n')
-        file.write(b'{"at":"2026-11-2\xff')
-    access.note(tmp_path, "sql", students=2)
-    found = access.entries(tmp_path)
-    assert ([e.students for e in found.entries], found.unreadable) == ([1, 2], 2)
 
 
 # --- a log that cannot be written ------------------------------------------------------------------------------------
@@ -277,24 +236,6 @@ def test_what_root_logs_stays_the_owners(tmp_path: Path) -> None:
     assert {path.name: path.stat().st_uid for path in made} == dict.fromkeys(
         ("private", logged(tmp_path).name, ".access.lock"), 65534
     )
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
-def test_another_account_may_read_what_is_published_and_not_the_log(tmp_path: Path) -> None:
-    access.note(tmp_path, "sql")
-    program = (
-        "import os, sys; from pathlib import Path; from pipelines.privacy import access;"
-        f"root = Path({str(tmp_path)!r}); access.note(root, 'sql'); os.setuid(65534)\n"
-        "access.note(root, 'sql')\n"
-        "try:\n    access.entries(root)\nexcept Exception as error:\n    print(type(error).__name__, error)\n"
-    )
-    for parent in (tmp_path, *tmp_path.parents):
-        if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o005 and parent.is_relative_to("/tmp"):  # noqa: S108
-            parent.chmod(0o755)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
-    assert "Only its owner can write the access log" in done.stderr, done.stderr
-    assert "MachineError" in done.stdout
-    assert len(lines(tmp_path)) == 2
 
 
 def test_what_is_more_than_a_plain_read_has_no_number_of_students(small: School, tmp_path: Path) -> None:

@@ -106,22 +106,6 @@ def guessed(school: School, releases: list[dict[int, Figure]], students: Collect
     return hits
 
 
-def changed(school: School, student: int, number: int, *, erased: bool) -> list[bool]:
-    """Whether each of a student's groups looks different in the next release, with or without an erasure between."""
-    before, after = (shown(school, f"{n} {number}", without=student if n == 1 and erased else -1) for n in range(2))
-    return [before.get(n) != after.get(n) for n, group in school.groups.items() if student in group]
-
-
-def of_erased(seed: int, count: int) -> tuple[list[bool], list[bool]]:
-    """The same for some students: with their erasure, and without."""
-    school = made_up(seed)
-    students = Random(seed).sample(range(len(school.values)), count)
-    with_, without = (
-        [c for s in students for c in changed(school, s, 2 * s + erased, erased=erased)] for erased in (True, False)
-    )
-    return with_, without
-
-
 def test_who_knows_all_others_guesses_a_student_hardly_better_than_without_the_release() -> None:
     hits: list[bool] = []
     blind: list[bool] = []
@@ -139,11 +123,6 @@ def test_the_same_adversary_finds_nearly_all_in_exact_figures(monkeypatch: pytes
     monkeypatch.setattr(aggregates, "_BAND", 1)
     school = made_up(1)
     assert mean(guessed(school, [shown(school, "exact")], range(40), 1)) >= 0.9
-
-
-def test_an_erased_students_groups_look_no_more_different_than_without_an_erasure() -> None:
-    with_, without = of_erased(2, 100)
-    assert abs(mean(with_) - mean(without)) <= 0.06
 
 
 def test_courses_of_the_same_students_have_the_same_figure() -> None:

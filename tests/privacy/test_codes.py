@@ -15,7 +15,7 @@ from pipelines.errors import ArgumentError, DamagedError, RollbookError
 from pipelines.privacy import access
 from pipelines.privacy.pseudonymous import LEAST, MOST, Codes, begin
 from tests.support.nights import House, new_house
-from tests.support.warehouses.pseudonyms import codes, ident, pseudonymous, pupils, rows, taught
+from tests.support.warehouses.pseudonyms import codes, ident, pupils, rows, taught
 
 NOW = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
 
@@ -32,13 +32,6 @@ def test_codes_have_fifteen_digits_and_each_is_drawn_once() -> None:
     # Neither the ids' order nor their size is in them: of neighbours, as many codes fall as rise.
     drawn = [found[n] for n in range(1, 20_001)]
     assert 9_500 < sum(a < b for a, b in itertools.pairwise(drawn)) < 10_500
-
-
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
-    table, release = Codes(tmp_path), begin(NOW).covering([7, 8])
-    assert table.load() is None
-    table.save(release)
-    assert table.load() == release
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe"])
@@ -109,19 +102,6 @@ def test_rotate_gives_everybody_another_code_and_find_no_longer_knows_the_old_on
     with pytest.raises(ArgumentError, match="stands for nobody"):
         run("find", str(before[ident(1)]))
     assert f"is student {ident(1)}" in run("find", str(after[ident(1)]))
-
-
-@pytest.mark.slow
-def test_rotate_where_no_file_is_wanted_begins_a_release_and_writes_none(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    house.night(1)
-    before = codes(house)
-    monkeypatch.setenv("ROLLBOOK_PSEUDONYMOUS", "0")
-    assert "no file was written" in run("rotate", "--yes")
-    assert not pseudonymous(house).exists()
-    house.night(2)
-    assert not {*before.values()} & {*codes(house).values()}
 
 
 @pytest.mark.slow

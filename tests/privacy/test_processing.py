@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import stat
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,11 @@ import pytest
 from pipelines.privacy import access
 from pipelines.privacy.processing import render
 from pipelines.settings import Settings, load
-from pipelines.store.relations import KEPT, OBSERVED
 from pipelines.tables import TABLES
 from tests.support.nights import new_house
 from tests.support.processes.commands import run_at
 from tests.support.records import classes, students
 from tests.support.tiers import daily
-from tests.support.warehouses.district import new_district
 
 AT = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -37,17 +34,6 @@ def row(shown: str, first: str) -> list[str]:
     """The cells of the one row of a table that begins with this cell."""
     (line,) = re.findall(rf"^\| {re.escape(first)} \|.*$", shown, flags=re.MULTILINE)
     return [cell.strip() for cell in line.strip("|").split(" | ")]
-
-
-def test_it_shows_every_declared_column_with_its_meaning() -> None:
-    shown = text()
-    for t in TABLES.values():
-        assert f"\n### {t.name}\n\n{t.comment} Held in `main` (current), `history`, `snapshots` and `spans`" in shown
-        for c in t.columns:
-            assert re.search(rf"\| `{c.name}` \| {c.type} \| [\w ]* \| {re.escape(c.comment)} \|", shown)
-    for r in (*KEPT, OBSERVED):
-        assert f"\n### {r.schema}.{r.name}\n\n{r.comment} Held in `{r.schema}`." in shown
-        assert all(f"| `{c.name}` | {c.type} |" in shown for c in r.columns)
 
 
 def test_what_is_personal_follows_the_declarations() -> None:
@@ -91,17 +77,6 @@ def test_it_names_all_that_is_in_a_warehouse_with_its_mode(mode: str) -> None:
     }
 
 
-def test_an_institutions_record_names_what_its_fleet_has_of_it() -> None:
-    with new_district("ash") as district:
-        listed = places(load(institution="ash", fetches=False))
-        assert district.warehouse / "fleet.duckdb" in listed
-        shared = district.warehouse / "fleet-pseudonymous.duckdb"
-        assert shared not in listed
-        settings_of_one = load(institution="ash", fetches=False, pseudonymous=True, pseudonymous_mode="644")
-        assert places(settings_of_one)[shared] == "644"
-    assert not any("fleet" in path.name for path in places(settings()))
-
-
 def test_it_says_how_long_as_the_settings_say() -> None:
     shown = text(warehouse="/srv/w", keep_days=30, access_log_days=90)
     assert row(shown, "`/srv/w/raw`")[3] == "30 days, and one night"
@@ -138,27 +113,3 @@ def test_it_says_who_may_read_and_who_receives() -> None:
     assert "nobody: `ROLLBOOK_NOTIFY` is not set" in closed
     assert "counts only, no names" in closed
     assert "the records service at *to be filled in*" in closed
-
-
-@pytest.mark.slow
-def test_the_command_writes_it_to_standard_output_or_a_file(tmp_path: Path) -> None:
-    def docs(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return run_at(Path("/srv/w"), "docs", "--processing", *arguments, ROLLBOOK_KEEP_DAYS="12")
-
-    shown = docs()
-    assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith("# Record of processing activities\n")
-    assert "| `/srv/w/raw` |" in shown.stdout
-    assert "12 days after their day" in shown.stdout
-    out = tmp_path / "record.md"
-    done = docs("--out", str(out))
-    assert done.returncode == 0, done.stderr
-    assert out.read_text() == shown.stdout
-    for arguments, said in [
-        (("--dbt", str(tmp_path)), "--dbt writes a file of its own: give it without --out"),
-        (("--out", str(tmp_path / "no" / "f")), "is not a folder: make it first"),
-    ]:
-        refused = docs(*arguments)
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert said in " ".join(refused.stderr.split())
-    assert [p.name for p in tmp_path.iterdir()] == ["record.md"]

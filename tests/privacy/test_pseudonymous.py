@@ -162,19 +162,3 @@ def test_no_table_keeps_the_order_of_the_ids(house: House) -> None:
         assert found == sorted(found), name
     changed = rows(house, "SELECT snapshot_date, student_id FROM changes WHERE student_id IS NOT NULL")
     assert changed == sorted(changed)
-
-
-def test_somebody_who_was_away_has_two_versions(house: House) -> None:
-    gone = codes(house)[ident(4)]
-    assert rows(house, f"SELECT valid_from, valid_to FROM history.students WHERE student_id = {gone} ORDER BY 1") == [
-        (night(1), night(3)),
-        (night(4), None),
-    ]
-
-
-def test_runs_of_what_was_stated_are_left_out_as_names_cut_them(house: House) -> None:
-    assert house.query("SELECT COUNT(*) > 20 FROM spans.students WHERE span_state = 'stated'") == [(True,)]
-    assert rows(house, "SELECT DISTINCT span_state FROM spans.students") == [("mute",)]
-    assert rows(house, "SELECT COUNT(*) FROM spans.students") == house.query(
-        "SELECT COUNT(*) FROM spans.students WHERE span_state = 'mute'"
-    )

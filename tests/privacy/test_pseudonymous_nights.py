@@ -11,12 +11,10 @@ import pytest
 from pipelines.errors import MachineError
 from pipelines.operations.discard import discard
 from pipelines.operations.status import load_status
-from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.sync import always
 from tests.support.nights import House, night
 from tests.support.tiers import daily
 from tests.support.warehouses.pseudonyms import (
-    VERSION,
     codes,
     current,
     ident,
@@ -76,34 +74,6 @@ def test_a_rebuild_a_discard_a_restore_and_a_move_keep_the_codes_and_are_followe
 # --- a new release ---------------------------------------------------------------------------------------------------
 
 
-def test_rotate_changes_every_code_at_once(house: House) -> None:
-    house.night(1)
-    house.night(2, pupils(7))
-    before, old, number = codes(house), pseudonymous(house).resolve(), rows(house, VERSION)
-    rollbook = house.rollbook()
-    with rollbook.writer():
-        assert rollbook.listener(Pseudonymous).rotate(house.now) == 8
-    assert codes(house).keys() == before.keys()
-    assert not set(codes(house).values()) & set(before.values())
-    assert current(house) == {codes(house)[ident(n)] for n in range(1, 8)}
-    assert (is_current(house), rows(house, VERSION)) == (True, number)
-    assert not old.exists()
-    house.night(3)
-    assert current(house) == {codes(house)[ident(n)] for n in range(1, 8)}
-
-
-@pytest.mark.slow
-def test_a_rotation_that_fails_leaves_the_release_as_it_was(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    house.night(1)
-    before = codes(house)
-    rollbook = house.rollbook()
-    monkeypatch.setattr("pipelines.views.catalog.create_views", no_room)
-    with rollbook.writer(), pytest.raises(MachineError):
-        rollbook.listener(Pseudonymous).rotate(house.now)
-    assert codes(house) == before
-    assert current(house) == set(before.values())
-
-
 # --- failures and kills ----------------------------------------------------------------------------------------------
 
 
@@ -149,25 +119,6 @@ def test_a_kill_between_the_two_swaps_is_told_and_repaired_by_the_next_writer(
 
 def killed(*_: Any, **__: Any) -> None:
     raise SystemExit(9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "step", ["pipelines.privacy.pseudonymous.Codes.save", "pipelines.store.published.versions.Versions.retire"]
-)
-def test_a_kill_at_another_step_is_repaired_too(house: House, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    house.night(1)
-    known = codes(house)
-    with monkeypatch.context() as patch:
-        patch.setattr(step, killed)
-        with pytest.raises(SystemExit):
-            house.night(2, pupils(9))
-    with house.rollbook().writer():
-        pass
-    assert is_current(house)
-    assert known.items() <= codes(house).items()
-    house.night(3)
-    assert len(versions(house)) == 2
 
 
 def is_current_by_status(house: House) -> bool:

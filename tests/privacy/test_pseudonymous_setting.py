@@ -55,14 +55,6 @@ def test_a_wider_group_reads_it_and_nothing_else(house: House, mode: str, others
         os.umask(umask)
 
 
-def test_another_mode_holds_from_the_next_writer_on_whether_it_publishes_or_not(house: House) -> None:
-    house.night(1, over={"pseudonymous_mode": "644"})
-    file = pseudonymous(house).resolve()
-    with house.rollbook(pseudonymous_mode="640").writer():
-        pass
-    assert [stat.S_IMODE(p.stat().st_mode) for p in (file, file.parent)] == [0o640, 0o750]
-
-
 # --- odd schools -----------------------------------------------------------------------------------------------------
 
 

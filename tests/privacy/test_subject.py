@@ -25,7 +25,7 @@ from pipelines.tables import TABLES
 from pipelines.views import catalog
 from tests.support.nights import House, new_house, night
 from tests.support.processes.commands import run_at
-from tests.support.records import MISSING, Records, classes, student
+from tests.support.records import MISSING, classes, student
 from tests.support.warehouses.subjects import EVIL, ME, OTHERS, column, me, neighbour, section
 from tests.support.wire import faults
 
@@ -197,14 +197,6 @@ def test_the_command_writes_a_private_file_once_and_logs_it(house: House, tmp_pa
     assert logged == [("subject", 1, "")] * 2
     assert str(ME) not in next((house.warehouse / "private").glob("access-*.jsonl")).read_text()
     assert list(tmp_path.iterdir()) == [out]
-    for ident, target, said in (
-        ("4712", tmp_path / "f.zip", "Nothing is held about a student 4712"),
-        (str(ME), tmp_path / "no" / "f.zip", "is not a folder: make it first"),
-    ):
-        refused = run_at(house.warehouse, "subject", ident, "--out", str(target))
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert said in " ".join(refused.stderr.split())
-    assert list(tmp_path.iterdir()) == [out]
 
 
 # --- odd places --------------------------------------------------------------------------------------------------------
@@ -261,22 +253,6 @@ def test_before_anything_is_published_the_landings_answer_and_a_damaged_one_is_n
     bodies.write_bytes(content)
     with pytest.raises(DamagedError, match="Restore raw/"):
         gather(fresh.warehouse, ME)
-
-
-@pytest.mark.slow
-def test_a_record_that_no_decoder_reads_is_found_by_its_id(fresh: House) -> None:
-    """Half an emoji in the name, or bytes that are not UTF-8."""
-    for number, odd in ((1, rb"half \ud83d"), (2, b"odd \xff\xfe"), (3, b"fine")):
-        fresh.service.on(faults.rewritten({b"ODD NAME": odd}), path="students", times=None)
-        records: Records = [me(name="ODD NAME"), *OTHERS]
-        fresh.night(number, records, over={"hold_changed_percent": 100})
-        fresh.service.mend()
-    got = gather(fresh.warehouse, ME)
-    texts = dict(column(got, "raw.records", "snapshot_date", "record"))
-    assert r'"name":"half \ufffd"' in texts[night(1)]
-    assert '"name":"odd \ufffd\ufffd"' in texts[night(2)]
-    assert len(column(got, "raw.refused", "reason")) == 2
-    assert "NEIGHBOUR" not in "".join(content for _, content in contents(got))
 
 
 @pytest.mark.slow

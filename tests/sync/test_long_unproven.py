@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.notify.alerts import Alerts, Kind, Outcome
+from pipelines.notify.alerts import Alerts, Kind, Outcome, deliver
 from pipelines.operations.status import load_status
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, student, students
@@ -27,7 +27,7 @@ def test_after_three_nights_it_is_said_once_with_the_ids_and_again_when_it_is_ov
             house.night(number, records, classes(2))
             alerts = Alerts(house.rollbook(), clock=lambda: house.now)
             alerts.report(Outcome(f"run-{number}", Kind.SYNCED, night(number)))
-            alerts.deliver()
+            deliver({"": alerts})
             return told(house)
 
         assert play(1, [*students(120), student(130)]) == ""
@@ -41,7 +41,7 @@ def test_after_three_nights_it_is_said_once_with_the_ids_and_again_when_it_is_ov
         )
         assert play(4, [*students(120), TWICE]) == wanted
         assert [text.splitlines()[:2] for text in hook.texts] == [
-            [f"Rollbook, Made-up School: the sync of {night(4)} is unproven again", f"{wanted}."]
+            [f"Rollbook, Made-up School: the sync of {night(4)} is unproven", f"{wanted}."]
         ]
         assert "on 4 nights" in play(5, [*students(120), TWICE])
         assert len(hook.texts) == 1
