@@ -465,7 +465,7 @@ def mirror_sync(
 
     Exits 1 when something that was copied is missing here: the copy keeps it, until it is restored or given up.
     """
-    from pipelines.sync.lock import writer_lock
+    from pipelines.sync.rollbook import writer_lock
 
     rollbook, copy = _mirrored()
     rollbook.warehouse.prepare()

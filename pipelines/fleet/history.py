@@ -27,8 +27,7 @@ from pipelines.fleet.gather import export, gather
 from pipelines.institutions import Registry
 from pipelines.settings import load
 from pipelines.store.database import connect
-from pipelines.store.history import Computed
-from pipelines.store.history import table as history
+from pipelines.store.history import Computed, engine
 from pipelines.store.lake import DAYS, OBSERVED, DayRecord, Lake
 from pipelines.store.published.fleet_file import FleetFile
 from pipelines.store.relations import CHANGES, SNAPSHOT_DATE, SPAN, VALID
@@ -182,16 +181,16 @@ class Histories:
 
     def _compute(self, table: Table) -> None:
         name, rows, seen = table.name, f"SELECT * FROM lake.{table.name}", f"SELECT * FROM lake.{OBSERVED}"
-        observations = history.observations(table, rows, seen, MANY)
-        runs = history.runs_from_lake(table, observations, MANY, self.engine.hashed)
+        observations = engine.observations(table, rows, seen, MANY)
+        runs = engine.runs_from_lake(table, observations, MANY, self.engine.hashed)
         self._keep(f"spans.{name}", runs, (*table.versioned, *SPAN))
-        self._keep(f"history.{name}", history.definition(table, MANY), (*table.versioned, *VALID))
+        self._keep(f"history.{name}", engine.definition(table, MANY), (*table.versioned, *VALID))
         listed = f"(SELECT * FROM history.{name} WHERE valid_to IS NULL)"
-        self.engine.define("last_stated", history.last_stated(table, listed, MANY))
+        self.engine.define("last_stated", engine.last_stated(table, listed, MANY))
         if table.untracked:
-            self.engine.define("untracked_values", history.untracked_values(table, rows, MANY))
-        self._keep(f"main.{name}", history.current(table, MANY), table.columns)
-        self._keep(f"main.changes_{name}", history.changes(table, MANY), CHANGES.columns)
+            self.engine.define("untracked_values", engine.untracked_values(table, rows, MANY))
+        self._keep(f"main.{name}", engine.current(table, MANY), table.columns)
+        self._keep(f"main.changes_{name}", engine.changes(table, MANY), CHANGES.columns)
 
     def _count_except(self, left: str, right: str) -> Counter[str]:
         """The number of rows of `left` that are not in `right`, by institution."""

@@ -6,7 +6,7 @@ from datetime import date
 
 from pipelines.errors import ArgumentError
 from pipelines.landing.manifest import Manifest, Verdict
-from pipelines.sync import Confirm, Rollbook, messages, within_hold
+from pipelines.sync import Confirm, Rollbook, policy, within_hold
 from pipelines.sync.policy import counted
 
 
@@ -24,7 +24,7 @@ def discard(
         held = [m for m in manifests if m.verdict is Verdict.HELD]
         chosen = [m for m in manifests if m.landing == number] if number else counted(manifests) or held
         if not chosen:
-            raise ArgumentError(messages.no_such_landing(day, number, manifests))
+            raise ArgumentError(policy.no_such_landing(day, number, manifests))
         found = chosen[-1]
         left = [m for m in manifests if m.landing != found.landing]
         rollbook.change_day(day, left, lambda: rollbook.raw.discard(found, reason, rollbook.clock()), confirm)
@@ -43,7 +43,7 @@ def undo_discard(
         aside = [m for m, _ in rollbook.raw.discarded(day)]
         found = next((m for m in reversed(aside) if number in (None, m.landing)), None)
         if found is None:
-            raise ArgumentError(messages.nothing_discarded(day, number, [m.landing for m in aside]))
+            raise ArgumentError(policy.nothing_discarded(day, number, [m.landing for m in aside]))
         bound = rollbook.bound_to()
         if bound is not None and found.school_id != bound:
             raise ArgumentError(

@@ -5,8 +5,8 @@
     erased    remove what else holds the student, and write the certificate
 
 From `begin` on, recovery does the rest (`sync.rollbook.Rollbook.recover`), also after a kill: it removes the student
-from the landings, the lake and the published files (`sync.erasures`), and then tells all listeners. All of it can be
-repeated, and works from what it finds. Students are matched by keyed hash only, so the journal names nobody.
+from the landings, the lake and the published files, and then tells all listeners. All of it can be repeated, and works
+from what it finds. Students are matched by keyed hash only, so the journal names nobody.
 
 The certificate says what was done, for a data-protection officer's files. It does not say who was erased.
 """
@@ -32,8 +32,8 @@ from pipelines.privacy import dagster_home
 from pipelines.store import without
 from pipelines.store.database import connect, count
 from pipelines.store.statements import statements
-from pipelines.sync.erasures import Erasures
 from pipelines.sync.listeners import ErasureUnderWay, Listener
+from pipelines.sync.recovery import Erasures
 from pipelines.tables import SETS
 
 sql = statements("pipelines.privacy")

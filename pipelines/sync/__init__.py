@@ -7,12 +7,11 @@
 
 Each stage leaves its result on disk, so that the next run resumes after a killed one: before any decision, `recovery`
 brings the lake and the published file to the state that all counted landings imply. All of it happens under the writer
-lock (`lock`); the wording of messages is in `messages`.
+lock; the wording of messages is in `policy`.
 """
 
 from pipelines.sync.landings import Backfilled
-from pipelines.sync.messages import Skip, skipped, skipped_days, unproven
-from pipelines.sync.policy import Confirm, always, too_many_rejected, within_hold
+from pipelines.sync.policy import Confirm, Skip, always, skipped, skipped_days, too_many_rejected, unproven, within_hold
 from pipelines.sync.rollbook import Rollbook, Synced
 
 __all__ = [

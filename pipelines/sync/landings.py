@@ -10,7 +10,7 @@ from pipelines.errors import ArgumentError, NothingLandedError
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
 from pipelines.store.lake import DayRecord
-from pipelines.sync import messages
+from pipelines.sync import policy
 from pipelines.sync.policy import Unproven, counted, is_reusable, long_unproven, open_hold
 
 
@@ -30,7 +30,7 @@ class Backfilled:
         if held:
             self.held[day] = held
         if not landings:
-            self.skipped[day] = messages.nothing_counts(day, manifests, expired)
+            self.skipped[day] = policy.nothing_counts(day, manifests, expired)
         return landings
 
 
@@ -70,7 +70,7 @@ class Landings:
         days = self.raw.days() if day is None else [day]
         found = next((held for d in reversed(days) if (held := self.held(d)) is not None), None)
         if found is None:
-            raise ArgumentError(messages.nothing_held(day))
+            raise ArgumentError(policy.nothing_held(day))
         return found
 
     def pending(self, day: date) -> Manifest:
@@ -81,7 +81,7 @@ class Landings:
         manifests = self.raw.manifests(day)
         waiting = [m for m in manifests if m.verdict is not Verdict.FAILED]
         if not waiting:
-            raise NothingLandedError(messages.nothing_counts(day, manifests, self.raw.expired()), [day])
+            raise NothingLandedError(policy.nothing_counts(day, manifests, self.raw.expired()), [day])
         return waiting[-1]
 
     def undecided(self) -> list[Manifest]:
@@ -120,10 +120,10 @@ class Landings:
         """The days that only the history still holds: their raw bodies and snapshots were deleted."""
         return self.raw.expired() - set(self.raw.days())
 
-    def skipped(self, days: Iterable[date]) -> dict[date, messages.Skip]:
+    def skipped(self, days: Iterable[date]) -> dict[date, policy.Skip]:
         """Which of the days a backfill skips, because no landing of theirs counts, and why."""
         expired, manifests = self.raw.expired(), {day: self.raw.manifests(day) for day in days}
-        return {d: messages.why_skipped(d, found, expired) for d, found in manifests.items() if not counted(found)}
+        return {d: policy.why_skipped(d, found, expired) for d, found in manifests.items() if not counted(found)}
 
     def backfilled(self, days: Iterable[date], lake: Mapping[date, DayRecord]) -> Backfilled:
         """The result of a backfill of these days: the new snapshots, and the skipped days with the reason."""

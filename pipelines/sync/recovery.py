@@ -3,25 +3,39 @@
 A killed writer, a full disk, a lost, damaged or restored file, or rows that somebody changed in the published file
 leave the lake or the published file behind `raw/`. This module finds what is behind and what to start from; its caller
 merges and publishes.
+
+`Erasures` keeps erased students out of the landings, the lake and the published files, whatever was restored: each of
+them records how many erasures it includes. Students are matched by keyed hash (`landing.erased`).
 """
 
 from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
+import msgspec
+
+from pipelines import files
 from pipelines.errors import DamagedError, ExpiredError, LostError
+from pipelines.flatten import drift_of_student
+from pipelines.landing.erased import Found, Matcher, find, rewrite
 from pipelines.landing.manifest import TableCounts
+from pipelines.landing.raw import RawStore
+from pipelines.source.pagination import Progress
+from pipelines.store import ops, without
+from pipelines.store.published import versions
+from pipelines.store.published.clean_copy import clean
 from pipelines.store.warehouse import Warehouse
-from pipelines.sync import messages
+from pipelines.sync import policy
 from pipelines.sync.composer import Composer
 from pipelines.sync.landings import Landings
 from pipelines.text import count_of
+from pipelines.views import catalog
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +79,7 @@ class Recovery:
     def check_raw(self) -> None:
         """Raise LostError if `raw/` has lost landings."""
         if lost := self.missing():
-            raise LostError(messages.raw_lacks(lost))
+            raise LostError(policy.raw_lacks(lost))
 
     def sweep(self) -> None:
         """Remove what killed writers left half-done."""
@@ -200,7 +214,7 @@ class Recovery:
         """Raise ExpiredError if a rebuild would lose expired days, whether or not a file still holds them."""
         lost = sorted(self.landings.expired_days())
         if lost:
-            raise ExpiredError(messages.rebuild_would_lose(lost))
+            raise ExpiredError(policy.rebuild_would_lose(lost))
 
     def clear(self) -> None:
         """Remove everything landed and derived. For made-up institutions: a real one's raw/ has no other copy."""
@@ -239,3 +253,104 @@ def _would_be_lost(days: list[date]) -> str:
         " night is recognised, but only with the key in private/), or give up these days with `rollbook rebuild"
         " --accept-loss`. Landings fetched until then stay in raw/ and are merged afterwards"
     )
+
+
+class Erasures:
+    """The erasures of one warehouse. Requires the writer lock."""
+
+    def __init__(self, raw: RawStore, warehouse: Warehouse, clock: Callable[[], datetime]) -> None:
+        self.raw = raw
+        self.warehouse = warehouse
+        self.memory = raw.memory
+        self.clock = clock
+        self.progress: Progress | None = None
+        # What was found of the student who is erased now, so that the landings need not be searched again.
+        self.found: dict[Path, Found] = {}
+
+    def clean(self) -> None:
+        """Remove all erased students from the landings, the lake and the published files that still hold them.
+
+        So a backup from before an erasure is cleaned before it is read. Raises DamagedError for a landing that cannot
+        be read, or when private/erasures/ is older than the landings.
+        """
+        folders = list(self.raw.folders())
+        self.memory.check(max((f.manifest.erasures for f in folders), default=0))
+        erasures = self.memory.count
+        if erasures:
+            gone = self.memory.matcher()
+            self._rewrite_landings(gone, erasures)
+            self._rewrite_days(gone, erasures)
+            self._replace_files(gone)
+
+    def _rewrite_landings(self, gone: Matcher, erasures: int) -> None:
+        """Rewrite the landings that include fewer erasures. All are read before the first is changed."""
+        behind = [folder for folder in self.raw.folders() if folder.manifest.erasures < erasures]
+        found = []
+        for number, folder in enumerate(behind, start=1):
+            found.append(self.found.get(folder.path) or find(folder, gone))
+            self.tell("landings read", number, len(behind))
+        for number, each in enumerate(found, start=1):
+            rewrite(each, gone, erasures, drift_of_student)
+            self.tell("landings", number, len(found))
+        self.found = {}
+
+    def _rewrite_days(self, gone: Matcher, erasures: int) -> None:
+        """Rewrite the days of the lake that include fewer erasures."""
+        lake, aside = self.warehouse.lake, files.empty(self.warehouse.staged_lake)
+        behind = [record for record in lake.days().values() if record.erasures < erasures]
+        with self.warehouse.computing() as con:
+            for number, record in enumerate(behind, start=1):
+                paths: dict[str, Path] = {}
+                left = record
+                try:
+                    if students := without.gone_on_day(con, lake, record, gone.__contains__):
+                        left, paths, _ = without.day_without(con, lake, record, students, aside)
+                except DamagedError:
+                    lake.drop([record.snapshot_date])  # recovery recomposes it from the landings
+                    continue
+                lake.put(msgspec.structs.replace(left, erasures=erasures), paths)
+                self.tell("days", number, len(behind))
+
+    def _replace_files(self, gone: Matcher) -> None:
+        """Replace the published files that were written before the last erasure by copies without the students."""
+        warehouse = self.warehouse
+        there = (warehouse.published, *warehouse.kept())
+        behind = [path for path in there if warehouse.own.lacks_erasures(path)]
+        digests = {r.was: r.digest for r in warehouse.lake.days().values() if r.was}
+        for number, path in enumerate(behind, start=1):
+            warehouse.drop_next()
+            warehouse.own.copy(path, warehouse.next)
+            with warehouse.finishing() as con:
+                without.remove_from_file(con, gone.__contains__, digests)
+                ops.record(con, self.raw, full_refresh=True)
+                # A new version: the files beside it are made again. The macros answer for this version only.
+                catalog.create_macros(con, ops.stamp(con, self.clock()))
+            clean(warehouse.next, warehouse.scratch)
+            warehouse.replace(path)
+            self.tell("published files", number, len(behind))
+
+    def finish(self) -> None:
+        """Remove what cannot be cleaned: copies that somebody altered. Requires that the published files are clean."""
+        remembered, gone = self.memory.read(), self.memory.matcher().__contains__
+        for path in self.altered():
+            if remembered.pending is not None or (
+                remembered.erased and without.may_hold(path, self.warehouse.scratch, gone)
+            ):
+                path.unlink()
+        if remembered.pending is not None:
+            for path in self.warehouse.kept():
+                if not self.warehouse.own.is_unmodified(path):
+                    versions.remove(path)
+
+    def close(self) -> None:
+        """Record that the erasure under way is done."""
+        self.memory.write(msgspec.structs.replace(self.memory.read(), pending=None))
+
+    def altered(self) -> list[Path]:
+        """Copies of published files that somebody altered: they may hold anybody."""
+        return [path for path in self.warehouse.altered.glob("*") if path.is_file()]
+
+    def tell(self, what: str, done: int, total: int) -> None:
+        """Show progress."""
+        if self.progress is not None:
+            self.progress(what, done, total)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial, wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from pipelines import flatten, machine
+from filelock import FileLock, Timeout
+
+from pipelines import files, flatten, machine
 from pipelines.errors import (
     BehindError,
+    BusyError,
     CheckError,
     ContractChangedError,
     DamagedError,
@@ -33,17 +37,18 @@ from pipelines.store.database import reuse_instances, transaction
 from pipelines.store.history import Computed, History
 from pipelines.store.lake import DayRecord, Lake, StagedLake
 from pipelines.store.warehouse import Warehouse
-from pipelines.sync import messages, policy
+from pipelines.sync import policy
 from pipelines.sync.composer import Composed, Composer
-from pipelines.sync.erasures import Erasures
 from pipelines.sync.landings import Backfilled, Landings, days_between
 from pipelines.sync.listeners import ErasureUnderWay, Listener, tell
-from pipelines.sync.lock import writer_lock
 from pipelines.sync.policy import Confirm, always, within_hold
-from pipelines.sync.recovery import Base, Recovery
+from pipelines.sync.recovery import Base, Erasures, Recovery
 from pipelines.views import catalog, terms, thresholds
 
 log = logging.getLogger(__name__)
+
+# How long a second writer waits for the lock.
+WAIT_SECONDS = 900.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -365,7 +370,7 @@ class Rollbook:
         if decision.verdict is Verdict.HELD:
             if manifest.verdict is None:
                 record(manifest, Verdict.HELD, decision.reason, counts=decision.counts)
-            raise HeldError(messages.held(manifest, decision.hold), decision.hold)
+            raise HeldError(policy.held(manifest, decision.hold), decision.hold)
         manifest = record(manifest, decision.verdict, decision.reason, counts=decision.counts)
         return manifest, self.composer.commit(evaluation.composed)
 
@@ -376,7 +381,7 @@ class Rollbook:
 
     def _evaluate(self, manifest: Manifest, flattened: Flattened, *, approve: bool = False) -> Evaluation:
         if refused := policy.check_reject_rate(flattened.rejects, flattened.records):
-            raise ContractChangedError(messages.contract_changed(refused))
+            raise ContractChangedError(policy.contract_changed(refused))
         day = manifest.snapshot_date
         others = [m for m in self.landings.counted(day) if m.landing != manifest.landing]
         composed, counts = self.composer.evaluate(sorted([*others, manifest], key=lambda m: m.landing), flattened)
@@ -494,7 +499,7 @@ class Rollbook:
         if not confirm(asked):
             self.warehouse.drop_next()
             self.staged = None
-            raise HeldError(messages.held_back(asked.reason or "it was not confirmed"), asked)
+            raise HeldError(policy.held_back(asked.reason or "it was not confirmed"), asked)
 
     @stage
     def resnapshot(self, days: Iterable[date]) -> Backfilled:
@@ -578,3 +583,36 @@ class Rollbook:
         """The warehouse's institution, from its first counted landing (G11); None before it."""
         school_id = self.raw.school_id()
         return self.warehouse.bound_to() if school_id is None else school_id
+
+
+@contextmanager
+def writer_lock(build: Path, now: datetime) -> Iterator[None]:
+    """Hold the writer lock. Raises BusyError if another writer holds it for more than WAIT_SECONDS.
+
+    The lock is the operating system's; a killed writer leaves none behind.
+    """
+    path = build / "writer.lock"
+    lock = FileLock(path, mode=files.PRIVATE_FILE)
+    note = path.with_name("writer.txt")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        log.warning("Waiting for another writer to finish (%s)", _who(note))
+        try:
+            lock.acquire(timeout=WAIT_SECONDS)
+        except Timeout:
+            raise BusyError(f"Another sync is still writing ({_who(note)}). Try again when it is done") from None
+    try:
+        with suppress(OSError):  # the sync itself reports a full disk, after its sweep
+            note.write_text(f"process {os.getpid()} since {now:%Y-%m-%d %H:%M:%S} UTC")
+            note.chmod(files.PRIVATE_FILE)
+        yield
+    finally:
+        lock.release()
+
+
+def _who(note: Path) -> str:
+    try:
+        return note.read_text()
+    except OSError:
+        return "just started"

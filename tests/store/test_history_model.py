@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pipelines.landing.manifest import Manifest, Proof, Verdict, Walk
 from pipelines.store import schema
 from pipelines.store.history.engine import History
-from pipelines.store.history.table import changes as changes_of
+from pipelines.store.history.engine import changes as changes_of
 from pipelines.store.ops import stamp
 from pipelines.store.scope import ONE
 from pipelines.store.statements import statements

@@ -1,6 +1,5 @@
 """History as a function of the landed days (G7)."""
 
-from pipelines.store.history.engine import History
-from pipelines.store.history.table import Computed
+from pipelines.store.history.engine import Computed, History
 
 __all__ = ["Computed", "History"]

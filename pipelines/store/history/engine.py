@@ -6,23 +6,34 @@ everything. A nightly merge inserts a day between its neighbours: it touches onl
 than their runs say, and recomputes only their history from that day on. So a night's merge hardly grows with the year.
 All ways run the same definition and give the same rows.
 
-The merged days are recorded here; then the tables are updated two at a time (`table`). All this happens in a file that
-nobody reads yet: for readers, the swap is the transaction.
+`History` records the merged days; then the tables are updated two at a time, each in a transaction (`TableHistory`).
+All this happens in a file that nobody reads yet: for readers, the swap is the transaction. The steps of a merge share
+these temporary tables of its connection:
+
+    delta               the records that state something else on the merged day than their runs say
+    pieces              their runs around that day, which replace those in `spans`
+    touched             the records whose history may have changed, over all merged days
+    folded              their versions from a day on, by the definition
+    current_changes     how the current rows differ from the open versions
+    last_stated, untracked_values   the sources of the untracked values
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
+from pathlib import Path
 
 import duckdb
 
 from pipelines.landing.manifest import TableCounts
-from pipelines.store.database import each_table, transaction
-from pipelines.store.history.table import Computed, Place, TableHistory
+from pipelines.store.database import count, each_table, literal, names, transaction
 from pipelines.store.lake import DayRecord, Lake
-from pipelines.tables import TABLES, Table
+from pipelines.store.relations import CHANGE_KEYS, SPAN, VALID
+from pipelines.store.scope import ONE, Scope
+from pipelines.store.statements import statements
+from pipelines.tables import TABLES, Column, Table
 
 # Merging a day costs about as much as reading two; from this share of all days, folding the whole lake is cheaper.
 REBUILD_SHARE = 0.3
@@ -140,3 +151,268 @@ class History:
         self.con.execute("INSERT INTO spans.days VALUES ($1, $2)", [day, record.digest])
         for name in record.proven:
             self.con.execute("INSERT INTO spans.proven VALUES ($1, $2)", [day, name])
+
+
+sql = statements("pipelines.store.history")
+
+# A run reaches a day or one of its neighbours.
+_NEAR = "first_day <= COALESCE($after, $day) AND (last_day IS NULL OR last_day >= COALESCE($before, $day))"
+
+
+@dataclass(frozen=True)
+class Computed:
+    """One institution's histories: the folder of its Parquet files by table, and the days they were computed from.
+
+    Table names are such as `spans.students` or `history.students`; a table without a folder has no rows. `days` has the
+    digest of each day's content.
+    """
+
+    folders: Mapping[str, Path]
+    days: Mapping[date, str]
+
+    def runs(self, table: Table) -> str:
+        """The runs of a table, as SQL."""
+        return self._rows(f"spans.{table.name}", (*table.versioned, *SPAN))
+
+    def versions(self, table: Table) -> str:
+        """The versions of a table, as SQL."""
+        return self._rows(f"history.{table.name}", (*table.versioned, *VALID))
+
+    def _rows(self, name: str, columns: Sequence[Column]) -> str:
+        folder = self.folders.get(name)
+        if folder is None:
+            return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {c.name}' for c in columns)} WHERE FALSE"
+        typed = ", ".join(f"CAST({c.name} AS {c.type}) AS {c.name}" for c in columns)
+        return f"SELECT {typed} FROM read_parquet({literal(folder / '*.parquet')}, hive_partitioning = false)"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A day's merged neighbours, and the sets whose completeness changes on this day."""
+
+    day: date
+    before: date | None
+    after: date | None
+    turned: frozenset[str]
+
+    @property
+    def around(self) -> dict[str, date | None]:
+        """The three days, as SQL parameters."""
+        return {"day": self.day, "before": self.before, "after": self.after}
+
+
+class TableHistory:
+    """The history of one table, on its own connection, within the caller's transaction."""
+
+    def __init__(
+        self, con: duckdb.DuckDBPyConnection, lake: Lake, records: Mapping[date, DayRecord], table: Table
+    ) -> None:
+        self.con = con
+        self.lake = lake
+        self.records = records
+        self.table = table
+        self.name = table.name
+        self.columns = names(table.versioned)
+
+    def begin(self, record: DayRecord) -> TableCounts:
+        """Merge the very first landed day: all its rows are added."""
+        con, name, day = self.con, self.name, record.snapshot_date
+        stated = self.observations([record])
+        con.execute(f"INSERT INTO spans.{name} SELECT {self.columns}, span_state, $1, NULL FROM ({stated})", [day])
+        rows = f"SELECT * FROM ({self.lake.scan(self.table, [record])})"
+        con.execute(f"INSERT INTO history.{name} SELECT {self.columns}, snapshot_date, NULL FROM ({rows})")
+        con.execute(f"INSERT INTO main.{name} SELECT {names(self.table.columns)} FROM ({rows})")
+        keys = "".join(f"{key}, " for key in CHANGE_KEYS if key in self.table.key)
+        con.execute(
+            f"INSERT INTO main.changes BY NAME SELECT {keys}snapshot_date, '{name}' AS table_name, 'added' AS change"
+            f" FROM ({rows})"
+        )
+        return TableCounts(table=name, before=0, added=record.rows[name], changed=0, removed=0)
+
+    def merge(self, places: Sequence[Place]) -> TableCounts:
+        """Merge days one after the other; recompute the touched records' history from the first of them on."""
+        self._keep("touched", "SELECT CAST(NULL AS BIGINT) AS id WHERE FALSE")
+        for place in places:
+            self._merge_day(place)
+            if self.table.set in place.turned:
+                self._run("touch_unseen", {"day": place.day})
+        return self._refold(min(place.day for place in places))
+
+    def refold(self) -> TableCounts:
+        """Recompute all history from the runs, without the lake."""
+        self._keep("touched", f"SELECT DISTINCT {self.table.parent_key} AS id FROM spans.{self.name}")
+        return self._refold(date.min)
+
+    def forget(self, places: Sequence[Place]) -> TableCounts:
+        """Remove days from all runs and recompute all history. `places` are those from before the removal."""
+        id_ = f"SELECT DISTINCT {self.table.parent_key} AS id FROM"
+        self._keep("touched", f"{id_} spans.{self.name} UNION {id_} history.{self.name}")
+        for place in places:
+            self._keep("delta", f"{id_} spans.{self.name} WHERE {_NEAR}", place.around)
+            self._replace_runs(place, observations=None)
+        return self._refold(date.min)
+
+    def rebuild(self, computed: Computed | None = None) -> TableCounts:
+        """Full refresh: the history by the definition, from the whole lake alone, or as `computed`."""
+        con, name = self.con, self.name
+        everyone = f"SELECT DISTINCT {self.table.parent_key} AS id FROM history.{name}"
+        self._keep("touched", everyone)
+        for emptied in (f"spans.{name}", f"history.{name}"):
+            con.execute(f"DELETE FROM {emptied}")
+        con.execute(f"DELETE FROM main.changes WHERE table_name = '{name}'")
+        if self.records:
+            # Directly on the lake's days, the definition gives the same rows (`definition`) for four times the work:
+            # its window functions would read a wide row per day instead of per change.
+            everything = self.observations(self.records.values())
+            runs = computed.runs(self.table) if computed else runs_from_lake(self.table, everything)
+            con.execute(f"INSERT INTO spans.{name} {runs}")
+            versions = computed.versions(self.table) if computed else definition(self.table)
+            con.execute(f"INSERT INTO history.{name} {versions}")
+        con.execute(f"INSERT INTO touched {everyone}")
+        con.execute(f"INSERT INTO main.changes {changes(self.table)}")
+        counts = self._refresh_current()
+        self._refresh_untracked()
+        return counts
+
+    def definition(self) -> str:
+        """The history as SQL over the lake's days alone."""
+        days = self.records.values()
+        rows = self.lake.scan(self.table, days)
+        return definition(self.table, observations=self.observations(days), rows=rows)
+
+    def observations(self, days: Collection[DayRecord]) -> str:
+        """What each record stated on these days, as SQL: its rows, an empty list, or nothing."""
+        return observations(self.table, self.lake.scan(self.table, days), self.lake.scan_observed(days))
+
+    def _merge_day(self, place: Place) -> None:
+        observations = self.observations([self.records[place.day]])
+        self._keep("delta", sql("delta", table=self.table, observations=observations), {"day": place.day})
+        if count(self.con, "SELECT COUNT(*) FROM delta"):
+            self.con.execute("INSERT INTO touched SELECT id FROM delta")
+            self._replace_runs(place, self._observations_of_delta(self.records[place.day]))
+
+    def _observations_of_delta(self, day: DayRecord) -> str:
+        """What the records in `delta` stated on a day, as SQL; other records are filtered out first."""
+        rows, observed = self.lake.scan(self.table, [day]), self.lake.scan_observed([day])
+        return observations(
+            self.table,
+            f"SELECT r.* FROM ({rows}) AS r SEMI JOIN delta ON delta.id = r.{self.table.parent_key}",
+            f"SELECT o.* FROM ({observed}) AS o SEMI JOIN delta ON delta.id = o.id",
+        )
+
+    def _replace_runs(self, place: Place, observations: str | None) -> None:
+        """Replace the runs around a day: those before it, the day, and those after it, merged where they are alike."""
+        self._run("pieces", place.around, observations=observations)
+        self.con.execute(
+            f"DELETE FROM spans.{self.name} WHERE {self.table.parent_key} IN (SELECT id FROM delta) AND {_NEAR}",
+            place.around,
+        )
+        self.con.execute(f"INSERT INTO spans.{self.name} SELECT * FROM pieces")
+
+    def _refold(self, since: date) -> TableCounts:
+        """Recompute the touched records' history from a day on; earlier history stays."""
+        con, name, day = self.con, self.name, {"since": since}
+        if count(con, "SELECT COUNT(*) FROM touched"):
+            mine = f"{self.table.parent_key} IN (SELECT id FROM touched)"
+            self._keep("folded", definition(self.table, touched=True), day)
+            con.execute(f"DELETE FROM history.{name} WHERE valid_from >= $since AND {mine}", day)
+            same = " AND ".join(f"h.{k} = f.{k}" for k in self.table.key)
+            con.execute(
+                f"UPDATE history.{name} AS h SET valid_to = f.valid_to FROM folded AS f WHERE {same}"
+                " AND f.valid_from < $since AND h.valid_from < $since AND (h.valid_to IS NULL OR h.valid_to >= $since)"
+                " AND h.valid_to IS DISTINCT FROM f.valid_to",
+                day,
+            )
+            con.execute(f"INSERT INTO history.{name} FROM folded WHERE valid_from >= $since", day)
+            # `changes` has no column for the institution's key, but a warehouse has only one institution.
+            theirs = f" AND {mine}" if self.table.parent_key in CHANGE_KEYS else ""
+            con.execute(
+                f"DELETE FROM main.changes WHERE table_name = '{name}' AND snapshot_date >= $since{theirs}", day
+            )
+            con.execute(f"INSERT INTO main.changes {changes(self.table, touched=True)}", day)
+        counts = self._refresh_current()
+        self._refresh_untracked()
+        return counts
+
+    def _refresh_current(self) -> TableCounts:
+        """Update the touched records' current rows from their open versions, leaving equal rows alone.
+
+        New and changed rows get their untracked values afterwards.
+        """
+        con, name = self.con, self.name
+        before = count(con, f"SELECT COUNT(*) FROM main.{name}")
+        self._run("current_changes")
+        found = dict(con.execute("SELECT change, COUNT(*) FROM current_changes GROUP BY change").fetchall())
+        same = " AND ".join(f"m.{k} = x.{k}" for k in self.table.key)
+        con.execute(f"DELETE FROM main.{name} AS m USING current_changes AS x WHERE {same} AND x.change <> 'added'")
+        con.execute(
+            f"INSERT INTO main.{name} BY NAME SELECT {self.columns} FROM current_changes WHERE change <> 'removed'"
+        )
+        counts = {change: found.get(change, 0) for change in ("added", "changed", "removed")}
+        return TableCounts(table=name, before=before, **counts)
+
+    def _refresh_untracked(self) -> None:
+        """Update the current rows' untracked values from the last day that stated each record."""
+        if not self.table.untracked:
+            return
+        self._keep("last_stated", last_stated(self.table, f"main.{self.name}"))
+        days = [r[0] for r in self.con.execute("SELECT DISTINCT day FROM last_stated ORDER BY 1").fetchall()]
+        there = [self.records[d] for d in days if d in self.records]
+        if there:
+            self._keep("untracked_values", untracked_values(self.table, self.lake.scan(self.table, there)))
+            self._run("refresh_untracked")
+
+    def _keep(self, name: str, query: str, parameters: Mapping[str, object] | None = None) -> None:
+        """Store the rows of a query in a temporary table."""
+        self.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}", dict(parameters or {}))
+
+    def _run(self, name: str, parameters: Mapping[str, object] | None = None, **parts: object) -> None:
+        self.con.execute(sql(name, table=self.table, **parts), dict(parameters or {}))
+
+
+def observations(table: Table, rows: str, observed: str, scope: Scope = ONE) -> str:
+    """What each record stated, as SQL, from a table's rows and the `observed` ones, both with `snapshot_date`."""
+    return sql("observations", table=table, rows=rows, observed=observed, scope=scope)
+
+
+def hashed(columns: Sequence[str]) -> str:
+    """A hash of some columns, NULLs included, as SQL."""
+    return f"HASH({', '.join(columns)})"
+
+
+def runs_from_lake(
+    table: Table, observed: str, scope: Scope = ONE, hashed: Callable[[Sequence[str]], str] = hashed
+) -> str:
+    """The runs of a table as SQL, from all its `observations`. `hashed` returns the SQL that hashes a row."""
+    said = hashed([*(c.name for c in table.versioned), "span_state"])
+    return sql("runs_from_lake", table=table, observations=observed, scope=scope, hashed=said)
+
+
+def definition(table: Table, scope: Scope = ONE, *, touched: bool = False, **lake: str) -> str:
+    """The versions as SQL: from the runs of all records, or of the touched ones since `$since`.
+
+    With `lake` (the SQL of `observations` and `rows` of the lake's days), from these instead of the runs.
+    """
+    return sql("definition", table=table, scope=scope, lake=bool(lake), touched=touched, **lake)
+
+
+def changes(table: Table, scope: Scope = ONE, *, touched: bool = False) -> str:
+    """The changes between a table's versions, as SQL: of all records, or of the touched ones from `$since` on."""
+    return sql("changes", table=table, scope=scope, touched=touched, change_keys=CHANGE_KEYS)
+
+
+def last_stated(table: Table, listed: str, scope: Scope = ONE) -> str:
+    """The last day that stated each record of the relation `listed`, as SQL."""
+    return sql("last_stated", table=table, scope=scope, listed=listed)
+
+
+def untracked_values(table: Table, rows: str, scope: Scope = ONE) -> str:
+    """The untracked values of a table on the days of `last_stated`, as SQL, from its `rows` with `snapshot_date`."""
+    columns = f"{scope.of('s')}{names(table.key, 's.')}, {names(table.untracked, 's.')}"
+    same = f"{scope.same('l', 's')}l.id = s.{table.parent_key} AND l.day = s.snapshot_date"
+    return f"SELECT {columns} FROM ({rows}) AS s INNER JOIN last_stated AS l ON {same}"
+
+
+def current(table: Table, scope: Scope = ONE) -> str:
+    """The current rows of a table, as SQL, from its versions and `untracked_values`."""
+    return sql("current", table=table, scope=scope)

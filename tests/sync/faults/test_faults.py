@@ -99,7 +99,7 @@ def test_a_warehouse_of_another_account_is_said(house: House, expected: Expected
 def test_a_second_writer_that_waited_long_enough_is_refused_in_a_sentence(
     house: House, expected: Expected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.sync.lock.WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("pipelines.sync.rollbook.WAIT_SECONDS", 0.2)
     with house.rollbook().writer():
         refused = in_another_process(house.sync)
     assert isinstance(refused, BusyError)
