@@ -52,7 +52,6 @@ def _(book, html, mo, pages, shown):
     # The school today
     mo.stop(shown != pages.SCHOOL)
     html(pages.school(book))
-    return
 
 
 @app.cell
@@ -70,7 +69,6 @@ def _(asked, book, mo, pages, shown):
 @app.cell
 def _(book, chosen, html, pages):
     html(pages.institutions(book, chosen.value))
-    return
 
 
 @app.cell
@@ -100,15 +98,9 @@ def _(book, class_text, mo, questions):
 
 
 @app.cell
-def _(book, class_choice, html, pages):
-    html(pages.one_class(book, class_choice.value))
-    return
-
-
-@app.cell
-def _(class_choice, mo):
-    class_choice
+def _(book, class_choice, html, mo, pages):
     roster_text = mo.ui.text(label="Name", placeholder="a part of it", debounce=400)
+    html(pages.one_class(book, class_choice.value))
     return (roster_text,)
 
 
@@ -123,7 +115,6 @@ def _(book, class_choice, mo, pages, roster_text):
 @app.cell
 def _(html, pages, roster, roster_page):
     html(pages.listed(roster, roster_page.value, "students"))
-    return
 
 
 @app.cell
@@ -153,37 +144,24 @@ def _(book, mo, questions, student_text):
 
 
 @app.cell
-def _(book, html, pages, student_choice):
-    html(pages.student(book, student_choice.value))
-    return
-
-
-@app.cell
-def _(book, mo, pages, student_choice):
+def _(book, html, mo, pages, student_choice):
     timeline = pages.timeline(book, student_choice.value)
-    timeline_page = mo.ui.number(1, timeline.pages, step=1, label="Page of changes")
-    timeline_page if timeline.pages > 1 else None
-    return timeline, timeline_page
-
-
-@app.cell
-def _(html, pages, timeline, timeline_page):
-    html(pages.listed(timeline, timeline_page.value, "changes"))
-    return
-
-
-@app.cell
-def _(book, html, mo, pages, show, student_choice):
     history = pages.history(book, student_choice.value)
+    timeline_page = mo.ui.number(1, timeline.pages, step=1, label="Page of changes")
     history_page = mo.ui.number(1, history.pages, step=1, label="Page of versions")
-    mo.vstack([html([show.subtitle("History of the summary")]), history_page if history.pages > 1 else ""])
-    return history, history_page
+    mo.vstack([html(pages.student(book, student_choice.value)), timeline_page if timeline.pages > 1 else ""])
+    return history, history_page, timeline, timeline_page
 
 
 @app.cell
-def _(history, history_page, html, pages):
-    html(pages.listed(history, history_page.value, "versions"))
-    return
+def _(history, history_page, html, mo, pages, show, timeline, timeline_page):
+    mo.vstack(
+        [
+            html([*pages.listed(timeline, timeline_page.value, "changes"), show.subtitle("History of the summary")]),
+            history_page if history.pages > 1 else "",
+            html(pages.listed(history, history_page.value, "versions")),
+        ]
+    )
 
 
 @app.cell
@@ -220,7 +198,6 @@ def _(book, mo, pages, watch_day, watch_text, watch_turn):
 @app.cell
 def _(html, pages, watch_page, watched):
     html(pages.listed(watched, watch_page.value, "students"))
-    return
 
 
 @app.cell
@@ -255,7 +232,6 @@ def _(before, book, compared_text, day, mo, pages):
 @app.cell
 def _(compared, compared_page, html, pages):
     html(pages.listed(compared, compared_page.value, "students"))
-    return
 
 
 @app.cell
@@ -322,7 +298,6 @@ def _(html, mo, pages, rows_page, selected, selection):
             mo.accordion({"What the columns mean": mo.Html(pages.meanings(selection))}),
         ]
     )
-    return
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ of the SQL.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -252,11 +252,7 @@ def open_book() -> Book:
 
 def find(book: Book, what: str, text: str) -> dict[str, int]:
     """The classes or students that match a text, as choices: labels and their ids. `what` names a query in `sql/`."""
-    rows: Sequence[tuple[int, str]] = book.rows(what, sql(what), text=text.strip(), most=FOUND)
-    choices: dict[str, int] = {}
-    for key, name in rows:  # equal names are distinguished by their ids
-        choices[name if name not in choices else f"{name} ({key})"] = key
-    return choices
+    return {name: key for key, name in book.rows(what, sql(what), text=text.strip(), most=FOUND)}
 
 
 def _quoted(name: str) -> str:

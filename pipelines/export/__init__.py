@@ -8,9 +8,8 @@ Nothing here writes to the warehouse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -41,34 +40,16 @@ def check_target(out: Path) -> None:
         raise ArgumentError(f"{out} is a folder: name a file in it")
 
 
-class Students:
-    """Counts the different students in rows, by the first column named `student_id`.
+def students_in(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int | None:
+    """Count the different students in rows, by the first column `student_id`; None without a usable one.
 
     Ids are unique within an institution only, so a column `institution` is part of the key.
     """
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        named = [name.lower() for name in columns]
-        self._at, self._whose = (named.index(n) if n in named else None for n in ("student_id", "institution"))
-        self._found: set[tuple[Any, Any]] = set()
-
-    def add(self, column: Callable[[int], Iterable[Any]]) -> None:
-        """Add the students of some rows, whose columns are returned by position."""
-        if self._at is not None:
-            try:
-                whose = repeat("") if self._whose is None else column(self._whose)
-                self._found.update(zip(column(self._at), whose, strict=False))
-            except TypeError:  # a list of ids, say
-                self._at = None
-
-    @property
-    def count(self) -> int | None:
-        """The number of different students; None without a usable column."""
-        return None if self._at is None else sum(student is not None for student, _ in self._found)
-
-
-def students_in(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> int | None:
-    """Count the different students in rows; None without a usable column `student_id`."""
-    students = Students(columns)
-    students.add(lambda at: [row[at] for row in rows])
-    return students.count
+    named = [name.lower() for name in columns]
+    if "student_id" not in named:
+        return None
+    at, whose = named.index("student_id"), named.index("institution") if "institution" in named else None
+    try:
+        return len({("" if whose is None else row[whose], row[at]) for row in rows if row[at] is not None})
+    except TypeError:  # a list of ids, say
+        return None

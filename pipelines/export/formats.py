@@ -12,7 +12,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal
 from math import isfinite
 from pathlib import Path
@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from pipelines import files
 from pipelines.errors import ArgumentError
-from pipelines.export import Format, Students, check_target
+from pipelines.export import Format, check_target
 from pipelines.export.query import is_plain_read, lock, open_published, query_of, refusals
 from pipelines.store.database import literal
 
@@ -37,6 +37,10 @@ EXCEL_TEXT = 32_767  # characters in a cell
 EXACT = 2**53  # Excel's numbers are doubles: a longer integer would lose its last digits
 BATCH = 10_000
 ROW_GROUP = 122_880  # rows; DuckDB's default row group size
+# The widths and formats of columns by their types; a type may go on, as TIMESTAMP WITH TIME ZONE.
+COLUMNS = {"VARCHAR": (24, "General"), "DATE": (12, "yyyy-mm-dd"), "TIMESTAMP": (20, "yyyy-mm-dd hh:mm:ss")}
+# Else xlsxwriter turns text into formulas and links.
+ONLY_TEXT = {"strings_to_formulas": False, "strings_to_urls": False}
 NUMBERS = {
     "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
     "float", "double", "decimal",
@@ -73,11 +77,24 @@ def export(
         with files.handing_out(out) as file:
             with refusals():
                 rows = con.sql(statement, params=values or {})
-                students = Students(rows.columns)
-                count = write(rows, file, scratch, students)
+                count = write(rows, file, scratch)
+                students = _students(rows) if is_plain else None
             if before is not None:
-                before(students.count if is_plain else None)
+                before(students)
     return count
+
+
+def _students(rows: duckdb.DuckDBPyRelation) -> int | None:
+    """The number of different students in the column `student_id`; None without one.
+
+    Ids are unique within an institution only, so a column `institution` is part of the key.
+    """
+    named = {name.lower() for name in rows.columns}
+    if "student_id" not in named:
+        return None
+    key = "(institution, student_id)" if "institution" in named else "student_id"
+    found: list[tuple[int]] = rows.filter("student_id IS NOT NULL").aggregate(f"COUNT(DISTINCT {key})").fetchall()
+    return found[0][0]
 
 
 def disarmed(value: object) -> object:
@@ -88,12 +105,10 @@ def disarmed(value: object) -> object:
     return f"'{text}" if text.startswith(tuple(FORMULA)) else text
 
 
-def _batches(reader: pa.RecordBatchReader, students: Students) -> Iterator[Any]:
-    """The rows in batches, with their students counted. Raises ArgumentError when the query fails midway."""
+def _batches(reader: pa.RecordBatchReader) -> Iterator[Any]:
+    """The rows in batches. Raises ArgumentError when the query fails midway."""
     try:
-        for batch in reader:
-            students.add(lambda at: batch.column(at).to_pylist())  # noqa: B023 - called at once
-            yield batch
+        yield from reader
     except OSError as error:  # Arrow wraps DuckDB's errors in it
         raise ArgumentError(f"DuckDB refused the query: {error}") from None
 
@@ -102,7 +117,6 @@ def _csv(
     rows: duckdb.DuckDBPyRelation,
     file: IO[bytes],
     scratch: Path,  # noqa: ARG001 - one signature for all
-    students: Students,
 ) -> int:
     from pyarrow.csv import CSVWriter, WriteOptions
 
@@ -113,7 +127,7 @@ def _csv(
     columns = (_disarmed_sql(n, kind) for n, kind in enumerate(rows.types, start=1))
     texts, count = rows.project(", ".join(columns)).to_arrow_reader(BATCH), 0
     with CSVWriter(file, texts.schema, write_options=WriteOptions(include_header=False)) as writer:
-        for batch in _batches(texts, students):
+        for batch in _batches(texts):
             writer.write_batch(batch)
             count += batch.num_rows
     return count
@@ -133,14 +147,13 @@ def _parquet(
     rows: duckdb.DuckDBPyRelation,
     file: IO[bytes],
     scratch: Path,  # noqa: ARG001 - one signature for all
-    students: Students,
 ) -> int:
     from pyarrow.parquet import ParquetWriter
 
     reader, count = rows.to_arrow_reader(ROW_GROUP), 0
     try:
         with ParquetWriter(file, reader.schema, compression="zstd") as writer:
-            for batch in _batches(reader, students):
+            for batch in _batches(reader):
                 writer.write_batch(batch)
                 count += batch.num_rows
     except pa.ArrowNotImplementedError as error:
@@ -148,7 +161,7 @@ def _parquet(
     return count
 
 
-def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path, students: Students) -> int:
+def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:
     try:
         import xlsxwriter
     except ModuleNotFoundError:
@@ -157,17 +170,16 @@ def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path, student
         ) from None
 
     # Row by row to disk, so that a roster of half a million rows needs little memory.
-    options, count = {"constant_memory": True, "tmpdir": str(scratch)}, 0
+    options, count = {"constant_memory": True, "tmpdir": str(scratch), "remove_timezone": True, **ONLY_TEXT}, 0
     with xlsxwriter.Workbook(file, options) as book:
         sheet = book.add_worksheet("rollbook")
         heading = book.add_format({"bold": True, "bottom": 1})
-        day = book.add_format({"num_format": "yyyy-mm-dd"})
-        moment = book.add_format({"num_format": "yyyy-mm-dd hh:mm:ss"})
         for column, (name, kind) in enumerate(zip(rows.columns, rows.types, strict=True)):
-            sheet.set_column(column, column, {"VARCHAR": 24, "DATE": 12, "TIMESTAMP": 20}.get(str(kind), 14))
+            width, form = COLUMNS.get(str(kind).partition(" ")[0], (14, "General"))
+            sheet.set_column(column, column, width, book.add_format({"num_format": form}))
             sheet.write_string(0, column, name, heading)
         sheet.freeze_panes(1, 0)
-        for batch in _batches(rows.to_arrow_reader(BATCH), students):
+        for batch in _batches(rows.to_arrow_reader(BATCH)):
             if count + batch.num_rows > EXCEL_ROWS:
                 raise ArgumentError(
                     f"This is more than the {EXCEL_ROWS:,} rows that an Excel sheet holds: use --format csv or parquet,"
@@ -175,23 +187,14 @@ def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path, student
                 )
             for row in zip(*(values.to_pylist() for values in batch.columns), strict=True):
                 count += 1
-                for column, value in enumerate(row):
-                    _write_cell(sheet, count, column, value, day, moment)
+                sheet.write_row(count, 0, map(_cell, row))
         sheet.autofilter(0, 0, count, len(rows.columns) - 1)
     return count
 
 
-def _write_cell(sheet: Any, row: int, column: int, value: Any, day: Any, moment: Any) -> None:
-    """Write one value by its type."""
-    if value is None or (isinstance(value, (float, Decimal)) and not isfinite(value)):
-        return  # Excel has no NaN or infinity: the cell stays empty
-    if isinstance(value, bool):
-        sheet.write_boolean(row, column, value)
-    elif isinstance(value, (int, float, Decimal)) and -EXACT <= float(value) <= EXACT:
-        sheet.write_number(row, column, value)
-    elif isinstance(value, datetime):
-        sheet.write_datetime(row, column, value.replace(tzinfo=None), moment)
-    elif isinstance(value, date):
-        sheet.write_datetime(row, column, value, day)
-    else:
-        sheet.write_string(row, column, str(value)[:EXCEL_TEXT])  # never `write`: it turns text into formulas and links
+def _cell(value: Any) -> Any:
+    """A value as an Excel cell holds it: there is no NaN or infinity, and what is neither number nor date is text."""
+    if isinstance(value, (float, Decimal)) and not isfinite(value):
+        return None
+    is_number = isinstance(value, (int, float, Decimal)) and -EXACT <= float(value) <= EXACT
+    return value if value is None or is_number or isinstance(value, date) else str(value)[:EXCEL_TEXT]

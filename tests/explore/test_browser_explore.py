@@ -29,17 +29,8 @@ def has_rows(table: Locator, expected: list[list[str]]) -> None:
     assert rows(table) == expected
 
 
-def figures(page: Page) -> dict[str, str]:
-    names, values = (texts(page.locator(f".rb-figures {part}")) for part in ("dt", "dd:not(.rb-note)"))
-    return dict(zip(names, values, strict=True))
-
-
 def as_shown(found: list[tuple[Any, ...]]) -> list[list[str]]:
     return [[cell(value) for value in row] for row in found]
-
-
-def open_page(page: Page, name: str) -> None:
-    page.get_by_role("button", name=name, exact=True).click()
 
 
 def type_into(page: Page, label: str, text: str) -> None:
@@ -49,29 +40,18 @@ def type_into(page: Page, label: str, text: str) -> None:
 
 @pytest.mark.parametrize("page", [390], indirect=True, ids=["phone"])
 def test_from_the_school_to_a_student_to_watch(page: Page, explored: Explored, fortnight: School) -> None:
+    ((students, completion, score, active, classes, watched),) = fortnight.rows(
+        "SELECT students, average_completion_rate, average_score, active_percent,"
+        " (SELECT COUNT(*) FROM classes WHERE class_status = 1), (SELECT COUNT(*) FROM students_to_watch)"
+        f" FROM progress_daily WHERE snapshot_date = '{LAST}'"
+    )
     with staying_home(page, explored):
         page.goto(explored.address)
         expect(page.locator(".rb-verdict p").first).to_have_text("Last night is complete.")
-        ((said,),) = fortnight.rows(f"SELECT said FROM sync_log WHERE snapshot_date = '{LAST}'")
-        expect(page.locator(".rb-verdict p").nth(1)).to_have_text(said)
-        shown = figures(page)
-        ((students, completion, score, active),) = fortnight.rows(
-            "SELECT students, average_completion_rate, average_score, active_percent FROM progress_daily"
-            f" WHERE snapshot_date = '{LAST}'"
-        )
-        ((classes, watched),) = fortnight.rows(
-            "SELECT (SELECT COUNT(*) FROM classes WHERE class_status = 1), (SELECT COUNT(*) FROM students_to_watch)"
-        )
-        assert shown == {
-            "students": cell(students),
-            "active classes": cell(classes),
-            "students to watch": cell(watched),
-            "average completion, %": cell(completion),
-            "average score": cell(score),
-            "active within 7 days, %": cell(active),
-        }
+        shown = texts(page.locator(".rb-figures dd:not(.rb-note)"))
+        assert shown == [cell(value) for value in (students, classes, watched, completion, score, active)]
         assert fits(page)
-        open_page(page, "Newly to watch")
+        page.get_by_role("button", name="Newly to watch", exact=True).click()
         first = table(page, "student", "why").locator("a").first
         name = first.inner_text()
         first.click()
@@ -87,23 +67,18 @@ def test_a_class_has_its_facts_its_trend_and_its_roster(page: Page, explored: Ex
         "SELECT name, CASE WHEN total_assignments > 0 THEN completion_rate END AS c, average_score, last_activity_date"
         f" FROM student_progress JOIN student_classes USING (student_id) WHERE class_id = {key}"
     )
+    ((part,),) = fortnight.rows(f"SELECT UPPER(LEFT(name, 4)) FROM ({listed}) ORDER BY name LIMIT 1")
+    some = fortnight.rows(f"{listed} AND UPPER(name) LIKE '%{part}%' ORDER BY c NULLS LAST, name, student_id")
     with staying_home(page, explored):
         page.goto(explored.page("class"))
         type_into(page, "Find a class", str(key))
         expect(page.locator(".rb-heading h2").nth(1)).to_have_text(title)
         expect(page.locator(".rb-heading p").nth(1)).to_contain_text(f"taught by {teacher}")
         expect(page.locator("figure.rb-line polyline")).to_have_count(3)
-        roster = table(page, "student", "last active")
-        order = f"{listed} ORDER BY c NULLS LAST, name, student_id LIMIT {ROWS}"
-        has_rows(roster, as_shown(fortnight.rows(order)))
-        ((part,),) = fortnight.rows(f"SELECT UPPER(LEFT(name, 4)) FROM ({listed}) ORDER BY name LIMIT 1")
-        some = fortnight.rows(f"{listed} AND UPPER(name) LIKE '%{part}%' ORDER BY c NULLS LAST, name, student_id")
         type_into(page, "Name", part)
         expect(page.get_by_text(f"1 to {len(some)} of {len(some)} students")).to_be_visible()
-        has_rows(roster, as_shown(some))
+        has_rows(table(page, "student", "last active"), as_shown(some))
         assert fits(page)
-        type_into(page, "Find a class", "no class is called this")
-        expect(page.get_by_text("No class matches.")).to_be_visible()
 
 
 def test_a_student_has_a_timeline_and_a_history(page: Page, explored: Explored, fortnight: School) -> None:
@@ -111,26 +86,18 @@ def test_a_student_has_a_timeline_and_a_history(page: Page, explored: Explored, 
         "SELECT student_id, ANY_VALUE(name) FROM history.student_summaries JOIN students USING (student_id)"
         " GROUP BY student_id ORDER BY COUNT(*) DESC, student_id LIMIT 1"
     )
+    versions = (
+        "SELECT valid_from, valid_to, total_assignments, completed_assignments,"
+        " CASE WHEN total_assignments > 0 THEN completion_rate END, average_score, total_time_minutes"
+        f" FROM history.student_summaries WHERE student_id = {key} ORDER BY valid_from DESC LIMIT {ROWS}"
+    )
+    told = f"SELECT snapshot_date, said FROM student_timeline WHERE student_id = {key}"
     with staying_home(page, explored):
         page.goto(explored.page("student", student_id=key))
         expect(page.locator(".rb-heading h2").nth(1)).to_have_text(name)
-        history = table(page, "from", "until")
-        expect(history).to_be_visible()
-        versions = as_shown(
-            fortnight.rows(
-                "SELECT valid_from, valid_to, total_assignments, completed_assignments,"
-                " CASE WHEN total_assignments > 0 THEN completion_rate END, average_score, total_time_minutes"
-                f" FROM history.student_summaries WHERE student_id = {key} ORDER BY valid_from DESC LIMIT {ROWS}"
-            )
-        )
-        has_rows(history, versions)
-        changes = table(page, "day", "what changed")
-        told = "SELECT snapshot_date, said FROM student_timeline WHERE student_id ="
-        newest = f"{told} {key} ORDER BY snapshot_date DESC, what, said LIMIT {ROWS}"
-        has_rows(changes, as_shown(fortnight.rows(newest)))
-        found = fortnight.rows(f"SELECT class_title FROM student_classes WHERE student_id = {key}")
-        now = [row[0] for row in rows(table(page, "class", "course", "joined")) if row[3] == cell(None)]
-        assert sorted(now) == sorted(title for (title,) in found)
+        has_rows(table(page, "from", "until"), as_shown(fortnight.rows(versions)))
+        newest = fortnight.rows(f"{told} ORDER BY snapshot_date DESC, what, said LIMIT {ROWS}")
+        has_rows(table(page, "day", "what changed"), as_shown(newest))
         assert fits(page)
         table(page, "class", "course", "joined").locator("a").first.click()
         expect(page.get_by_text("Students of the class").first).to_be_visible()
@@ -138,43 +105,32 @@ def test_a_student_has_a_timeline_and_a_history(page: Page, explored: Explored, 
 
 def test_two_dates_are_compared_either_way_round(page: Page, explored: Explored, fortnight: School) -> None:
     day = DAYS[3]
+    values = fortnight.rows(
+        f"SELECT students FROM progress_daily WHERE snapshot_date IN ('{day}', '{LAST}') ORDER BY snapshot_date"
+    )
+    ((most,),) = fortnight.rows(
+        f"SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM changes_between('{day}', '{LAST}')"
+        " GROUP BY table_name, column_name, change)"
+    )
     with staying_home(page, explored):
         page.goto(explored.page("compare"))
         page.get_by_label("Compare").select_option(str(LAST))
         page.get_by_label("with", exact=True).select_option(str(day))
         compared = table(page, "the institution", str(day), str(LAST))
         expect(compared).to_be_visible()
-        values = fortnight.rows(
-            "SELECT students, average_completion_rate FROM progress_daily"
-            f" WHERE snapshot_date IN ('{day}', '{LAST}') ORDER BY snapshot_date"
-        )
-        assert [row[:3] for row in rows(compared)[:2]] == [
-            ["students", cell(values[0][0]), cell(values[1][0])],
-            ["average completion, %", cell(values[0][1]), cell(values[1][1])],
-        ]
-        ((most,),) = fortnight.rows(
-            f"SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM changes_between('{day}', '{LAST}')"
-            " GROUP BY table_name, column_name, change)"
-        )
+        assert rows(compared)[0][:3] == ["students", *(cell(students) for (students,) in values)]
         assert rows(table(page, "records", "how often"))[0][3] == cell(most)
-        ((differ,),) = fortnight.rows(
-            f"SELECT COUNT(*) FROM student_summaries_as_of('{LAST}') AS a"
-            f" JOIN student_summaries_as_of('{day}') AS b USING (student_id)"
-            " WHERE CASE WHEN a.total_assignments > 0 THEN a.completion_rate END IS DISTINCT FROM"
-            " CASE WHEN b.total_assignments > 0 THEN b.completion_rate END"
-            " OR a.average_score IS DISTINCT FROM b.average_score"
-        )
-        expect(page.get_by_text(f"of {differ:,} students")).to_be_visible()
+        expect(table(page, "student", "score before")).to_be_visible()
         assert fits(page)
 
 
 def test_any_table_is_filtered_sorted_turned_over_and_downloaded(
     page: Page, explored: Explored, fortnight: School, tmp_path: Path
 ) -> None:
+    some = "FROM roster WHERE class_title ILIKE '%bio%' ORDER BY student_id DESC"
+    ((total, fitting),) = fortnight.rows("SELECT COUNT(*), COUNT(*) FILTER (class_title ILIKE '%bio%') FROM roster")
     with staying_home(page, explored):
         page.goto(explored.page("tables"))
-        ((total,),) = fortnight.rows("SELECT COUNT(*) FROM roster")
-        expect(page.get_by_text(f"1 to {ROWS} of {total:,} rows")).to_be_visible()
         number = page.locator("input[aria-roledescription='Number field']")
         number.fill("2")
         number.press("Enter")
@@ -186,14 +142,10 @@ def test_any_table_is_filtered_sorted_turned_over_and_downloaded(
         page.get_by_label("Sorted by").click()
         page.get_by_role("option", name="student_id", exact=True).click()
         page.get_by_text("highest first").click()
-        some = "FROM roster WHERE class_title ILIKE '%bio%' ORDER BY student_id DESC"
-        ((fitting,),) = fortnight.rows(f"SELECT COUNT(*) {some.partition(' ORDER')[0]}")
-        assert 0 < fitting < total
         expect(page.get_by_text(f"of {fitting:,} rows")).to_be_visible()
-        ((highest,),) = fortnight.rows("SELECT MAX(student_id) FROM roster WHERE class_title ILIKE '%bio%'")
         shown = table(page, "class_title", "student_id")
+        ((highest,), *_) = fortnight.rows(f"SELECT student_id {some} LIMIT {ROWS}")
         expect(shown.locator("tbody tr").first).to_contain_text(str(highest))
-        assert [row[9] for row in rows(shown)] == [str(row[9]) for row in fortnight.rows(f"{some} LIMIT {ROWS}")]
         assert fits(page)
         with page.expect_download() as download:
             page.get_by_text("Download all of these rows as CSV").click()
@@ -201,8 +153,6 @@ def test_any_table_is_filtered_sorted_turned_over_and_downloaded(
         download.value.save_as(tmp_path / "roster.csv")
         lines = (tmp_path / "roster.csv").read_text(encoding="utf-8-sig").splitlines()
         assert len(lines) == fitting + 1
-        assert lines[0].startswith("class_id,class_title,")
-        assert f'"{highest}"' in lines[1]
 
 
 def test_a_page_that_is_loaded_again_sees_the_newer_night(browser: Browser, small: School, tmp_path: Path) -> None:

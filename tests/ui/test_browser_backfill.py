@@ -15,28 +15,21 @@ from playwright.sync_api import Page, expect
 
 from tests.support.nights import folder
 from tests.support.processes.kills import Job, killed_or_done, start
-from tests.support.processes.servers import serving, until
-from tests.support.warehouses.fortnight import DAYS, FIRST, HELD, copy, export, landed, rollbook, rows
+from tests.support.processes.servers import serving
+from tests.support.warehouses.fortnight import DAYS, FIRST, HELD, copy, export, landed, rollbook
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 
 LANDED = DAYS[:8]
 NEVER = DAYS[5]
 RANGE = DAYS[2:8]
-REBUILT = [d for d in RANGE if d != NEVER]
 RECORDS = ("main", "history", "spans")
 
 # Seconds, on a machine that is busy with other things.
 DONE_WITHIN = 240.0
-DOWN_WITHIN = 40.0
 
 SKIPPED = f"1 of 6 days: {NEVER} (nothing was landed)"
 WHY = f"nothing was landed on {NEVER}, and the service keeps no history"
-
-COUNTS = """query($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill {
-    status
-    assetBackfillData { assetBackfillStatuses { ... on AssetPartitionsStatusCounts {
-        numPartitionsTargeted numPartitionsMaterialized numPartitionsFailed } } } } } }"""
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +62,7 @@ def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
 ) -> None:
     warehouse, twin = warehouses
     published, home = warehouse / "rollbook.duckdb", tmp_path / "home"
-    was = export(published, RECORDS)
-    kept = set((warehouse / "published").glob("*.duckdb"))
-    assert was != export(twin / "rollbook.duckdb", RECORDS)
+    assert export(published, RECORDS) != export(twin / "rollbook.duckdb", RECORDS)
 
     settings = {
         "WAREHOUSE": warehouse,
@@ -91,11 +82,6 @@ def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
         # The backfill's page counts the day that was never landed as failed, which is all that Dagster can say of it,
         # and shows in the list of runs what it was.
         expect(page.get_by_text(f"rollbook/skipped: {SKIPPED}").first).to_be_visible()
-        page.screenshot(path=tmp_path / "backfill.png")
-        ended = served.ask(COUNTS, id=backfill.rpartition("/")[2])["partitionBackfillOrError"]
-        assert ended["status"] == "COMPLETED_FAILED"
-        assets = ended["assetBackfillData"]["assetBackfillStatuses"]
-        assert [list(counts.values()) for counts in assets] == [[6, 5, 1]] * 23
 
         # One run for the whole range; its log says what was skipped, and why, and its last lines say so at once.
         runs = {a.get_attribute("href") for a in page.locator("a[href^='/runs/']").all()} - {"/runs/"}
@@ -110,7 +96,7 @@ def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
         # Of each asset the landed days are marked, and no other.
         for asset in ("history/students", "snapshots/classes", "raw/students", "published/rollbook"):
             page.goto(f"{url}/assets/{asset}?view=partitions")
-            expect(page.get_by_text(f"Materialized ({len(REBUILT)})")).to_be_visible()
+            expect(page.get_by_text(f"Materialized ({len(RANGE) - 1})")).to_be_visible()
             expect(page.get_by_text("Failed (0)")).to_be_visible()
         for day in RANGE:
             page.goto(f"{url}/assets/history/students?view=partitions&partition={day}")
@@ -120,14 +106,5 @@ def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
             if day == NEVER:
                 event.get_by_text(str(NEVER), exact=True).click()
                 expect(event.get_by_text(WHY, exact=True)).to_be_visible()
-                page.screenshot(path=tmp_path / "partition.png")
 
         assert export(published, RECORDS) == export(twin / "rollbook.duckdb", RECORDS)
-        right = "SELECT DISTINCT snapshot_date FROM snapshots.classes WHERE class_room <> class_code ORDER BY 1"
-        assert [d for (d,) in rows(published, right)] == REBUILT
-        assert len(set((warehouse / "published").glob("*.duckdb")) - kept) == 1  # published once
-
-        assert len(served.family()) > 2
-        served.stop()
-        assert served.process.returncode == 0, served.log.read_text()[-2000:]
-        until(lambda: not served.family(), DOWN_WITHIN)

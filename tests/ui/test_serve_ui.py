@@ -50,12 +50,6 @@ def rollbook(environment: dict[str, str], *arguments: str, exits: int = 0) -> No
     assert done.returncode == exits, done.stderr
 
 
-def test_the_graph_shows_the_four_stages(page: Page, demo: Demo) -> None:
-    page.goto(f"{demo.served.url}/asset-groups/")
-    for stage in ("land", "snapshot", "history", "publish"):
-        expect(page.get_by_text(stage, exact=True).first).to_be_visible()
-
-
 def test_an_asset_shows_its_description_its_columns_and_plots_of_what_it_took(page: Page, demo: Demo) -> None:
     page.goto(f"{demo.served.url}/assets/history/student_summaries")
     expect(page.get_by_text("completion statistics as the service sums them up")).to_be_visible()

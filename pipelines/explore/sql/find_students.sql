@@ -9,7 +9,7 @@ WITH known AS (
 SELECT
     k.student_id,
     CONCAT_WS(
-        ', ', k.name, k.reference_id, CASE WHEN s.student_id IS NULL THEN 'left ' || k.valid_to ELSE k.student_id::VARCHAR END
+        ', ', k.name, k.reference_id, k.student_id, CASE WHEN s.student_id IS NULL THEN 'left ' || k.valid_to END
     )
 FROM known AS k LEFT JOIN main.students AS s USING (student_id)
 ORDER BY s.student_id IS NULL, k.name, k.student_id LIMIT $most
