@@ -27,8 +27,6 @@ from pipelines.tables import SETS
 from pipelines.text import cell, naming, printable
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from pipelines.landing.manifest import TableCounts
     from pipelines.source.pagination import Progress as Show
     from pipelines.sync import Rollbook
@@ -203,18 +201,13 @@ def open_rollbook(*, fetches: bool = False, **overrides: Any) -> Rollbook:
     return compose(load(fetches=fetches, **overrides))
 
 
-def progress_bars() -> Progress:
-    """Progress bars that disappear at the end; disabled without a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
-
-
 @contextmanager
 def progress() -> Iterator[Show]:
     """Show a bar for each part of the work, on a terminal. Yields what to call: its name, how many are done, of all."""
-    with progress_bars() as bars:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bars:
         tasks = {}
 
         def show(name: str, done: int, total: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import ExitStack
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -111,7 +111,7 @@ def prepare(base_url: str, days: int = DAYS) -> None:
     os.environ |= {
         f"{PREFIX}BASE_URL": base_url,
         f"{PREFIX}API_KEY": KEY,
-        f"{PREFIX}FIRST_DATE": str(_today() - timedelta(days=days)),  # before the first day in any zone
+        f"{PREFIX}FIRST_DATE": str(datetime.now(UTC).date() - timedelta(days=days)),
         # In a small school a normal night may change more than the hold allows.
         f"{PREFIX}HOLD_CHANGED_PERCENT": "100",
     }
@@ -131,7 +131,7 @@ def _play_schools(names: tuple[str, ...], students: int, days: int) -> None:
     root = common_path() / "demo-schools"
     shutil.rmtree(root, ignore_errors=True)
     path = files.folder(root) / "institutions.toml"
-    played = [_today() - timedelta(days=n) for n in reversed(range(days))]
+    played = [datetime.now(UTC).date() - timedelta(days=n) for n in reversed(range(days))]
     with ExitStack() as stack:
         sandboxes = {}
         lines = ["[defaults]", f'first_date = "{played[0]}"', "hold_changed_percent = 100"]
@@ -169,10 +169,6 @@ def _say_where(file: Path) -> None:
     shown = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
     size = f"{file.stat().st_size / 1e6:.1f} MB"
     out.print(f"\n[bold]The file[/]  {safe(str(shown))} ({size}): open it with anything that speaks DuckDB.")
-
-
-def _today() -> date:
-    return date.today()  # noqa: DTZ011 - the sandboxes serve this day
 
 
 @app.command(rich_help_panel=Panel.TRY)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -102,7 +102,13 @@ def sync(
     else:
         chosen = rollbook.partition(day or rollbook.today())
     before = rollbook.landings.counted(chosen)
-    run_job(chosen, rollbook.settings.institution, approve=approve, details=details, fresh=fresh)
+    run_job(
+        chosen,
+        institution=rollbook.settings.institution,
+        approve=approve,
+        details=details.value,
+        fresh=fresh,
+    )
     synced = rollbook.landings.counted(chosen)[-1]
     out.print(f"[bold green]Synced[/] {chosen}: {received(synced.received)}.")
     if synced.reason:
@@ -144,26 +150,18 @@ def backfill(first: Day, last: Day, yes: Yes = False) -> None:
     from pipelines.sync.landings import days_between
 
     rollbook = open_rollbook()
-    asked = days_between(first, last)
-    days = _partitions(rollbook, asked)
+    asked, institution = days_between(first, last), rollbook.settings.institution
+    begin = first if rollbook.settings.first_date else max(first, rollbook.first_day())
+    if begin > last:
+        raise NothingLandedError(". ".join(rollbook.landings.backfilled(asked, {}).skipped.values()), asked)
+    days = rollbook.partition(begin), rollbook.partition(last)
     try:
-        run_backfill(*days, rollbook.settings.institution, confirmed=yes)
+        run_job(*days, institution=institution, approve=yes)
     except RunFailedError as error:
         if error.exit_code != HeldError.exit_code or not _confirmed(error.message):
             raise
-        run_backfill(*days, rollbook.settings.institution, confirmed=True)
+        run_job(*days, institution=institution, approve=True)
     _print_backfill(rollbook.landings.backfilled(asked, rollbook.lake.days()))
-
-
-def _partitions(rollbook: Rollbook, days: Sequence[date]) -> tuple[date, date]:
-    """The first and last partition of a range of days; without ROLLBOOK_FIRST_DATE, from the first landed day on.
-
-    Raises NothingLandedError for an empty range, and ArgumentError for a day that is not a partition.
-    """
-    first = days[0] if rollbook.settings.first_date else max(days[0], rollbook.first_day())
-    if first > days[-1]:
-        raise NothingLandedError(". ".join(rollbook.landings.backfilled(days, {}).skipped.values()), days)
-    return rollbook.partition(first), rollbook.partition(days[-1])
 
 
 @app.command(rich_help_panel=Panel.SYNC)
@@ -357,38 +355,26 @@ class RunFailedError(RollbookError):
         self.exit_code = exit_code  # type: ignore[misc]
 
 
-def run_job(
-    day: date, institution: str = "", *, approve: bool = False, details: Details = Details.none, fresh: bool = False
-) -> str:
-    """Run the job for one day, as the schedule does; returns the run's id. Raises RunFailedError."""
-    from pipelines.defs.partitions import BY_COMMAND, SYNC_TAG, owner_tags
+def run_job(first: date, last: date | None = None, *, institution: str = "", **options: Any) -> str:
+    """Run the job for one day, as the schedule does, or for several, as a backfill from the UI; returns the run's id.
 
-    options = {"approve": approve, "details": details.value, "fresh": fresh}
-    tags = {SYNC_TAG: BY_COMMAND, **owner_tags(institution)}
-    return _run(tags, institution, partition_key=str(day), options=options)
-
-
-def run_backfill(first: date, last: date, institution: str = "", *, confirmed: bool = False) -> str:
-    """Run the job for a range of days, as a backfill from the UI does; returns the run's id. Raises RunFailedError."""
-    from pipelines.defs.partitions import RANGE_END, RANGE_START, owner_tags
-
-    tags = {RANGE_START: str(first), RANGE_END: str(last), **owner_tags(institution)}
-    return _run(tags, institution, options={"approve": confirmed})
-
-
-def _run(tags: dict[str, str], institution: str, *, options: dict[str, Any], partition_key: str | None = None) -> str:
+    Raises RunFailedError.
+    """
     import dagster as dg
 
     from pipelines.dagster_internals import job_origin
     from pipelines.definitions import defs
     from pipelines.defs import night, runs
+    from pipelines.defs.partitions import BY_COMMAND, RANGE_END, RANGE_START, SYNC_TAG, owner_tags
 
+    days = {RANGE_START: str(first), RANGE_END: str(last)} if last else {SYNC_TAG: BY_COMMAND}
+    tags = {**days, **owner_tags(institution)}
     run_id = str(uuid4())
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     with progress() as night.progress, dg.DagsterInstance.get() as instance:
         runs.fail_orphaned_runs(instance)
         result = defs.resolve_job_def(JOB).execute_in_process(
-            partition_key=partition_key,
+            partition_key=None if last else str(first),
             instance=instance,
             raise_on_error=False,
             run_id=run_id,

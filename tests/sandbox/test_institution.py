@@ -112,27 +112,6 @@ def test_records_have_the_contracts_shape_and_every_absence_occurs(fortnight: li
     assert any(each.get("classes") == [] for day in fortnight for each in day.students)
 
 
-def test_the_numbers_of_a_student_agree(fortnight: list[Day]) -> None:
-    for day in fortnight:
-        for student in day.students:
-            summary, activity = student["summary"], student.get("activity_tracking")
-            total, completed, score = (
-                summary[name] for name in ("total_assignments", "completed_assignments", "average_score")
-            )
-            assert 0 <= completed <= total
-            assert summary["completion_rate"] == (round(100 * completed / total, 2) if total else 0)
-            assert score is None or (0 <= score <= 100 and completed)
-            if activity and activity["has_ever_logged_in"]:
-                last = date.fromisoformat(activity["last_activity_date"])
-                first = activity["first_login_date"]
-                assert student["registration_date"] <= first <= str(last) <= str(day.date)
-                assert activity["days_since_last_activity"] == (day.date - last).days
-                assert activity["assignment_submission_count"] >= completed
-                assert activity["assignment_missing_count"] >= 0 < summary["total_time_minutes"]
-            elif activity:
-                assert (completed, summary["total_time_minutes"]) == (0, 0)
-
-
 def test_the_lists_are_in_order_and_the_counts_of_a_class_agree_with_its_pupils(fortnight: list[Day]) -> None:
     owner: dict[str, int] = {}
     for day in fortnight:
@@ -217,49 +196,6 @@ def test_everything_happens_in_every_fortnight_of_500_students_on_any_day_it_end
         window = listed[first : first + 14]
         left = [(at, gone) for at in range(1, 14) for gone in window[at - 1] - window[at]]
         assert any(gone in later for at, gone in left for later in window[at:]), "nobody returns"
-
-
-def changed_share(institution: Institution, day: date) -> float:
-    """Percent of the students who changed overnight in more than the days since."""
-    counts = [
-        {
-            each["id"]: each | {"activity_tracking": (each.get("activity_tracking") or {}) | {CLOCK: 0}}
-            for each in own.students
-        }
-        for own in played(institution, day, 2)
-    ]
-    before, after = counts
-    return 100 * sum(before[own] != after[own] for own in before.keys() & after) / len(before)
-
-
-CLOCK = "days_since_last_activity"
-
-
-@pytest.mark.parametrize(
-    ("day", "quiet", "least", "most"),
-    [
-        (FRIDAY, False, 30, 48),
-        (FRIDAY + timedelta(days=1), False, 12, 25),
-        (date(2026, 8, 15), False, 0.1, 10),
-        (FRIDAY, True, 1, 5),
-        (FRIDAY + timedelta(days=1), True, 0.1, 2),
-    ],
-)
-def test_pupils_work_most_in_term_less_at_weekends_and_little_in_holidays_or_a_quiet_school(
-    day: date, quiet: bool, least: float, most: float
-) -> None:
-    assert least < changed_share(Institution(2000, quiet=quiet), day) < most
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_in_term_most_students_are_active_every_week_and_few_struggle(seed: int) -> None:
-    students = Institution(500, seed=seed).on(FRIDAY).students
-    ages = [each.get("activity_tracking", {}).get(CLOCK) for each in students]
-    assert sum(age is not None and age < 7 for age in ages) > 0.8 * 500
-    summaries = [each["summary"] for each in students]
-    struggling = sum((own["average_score"] or 100) < 55 for own in summaries)
-    assert 0.02 * 500 < struggling < 0.10 * 500
-    assert 60 < sum(own["completion_rate"] for own in summaries) / len(summaries) < 85
 
 
 def tables_of(day: Day) -> dict[str, dict[Any, Any]]:

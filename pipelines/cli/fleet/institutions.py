@@ -6,12 +6,13 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.app import Panel, app, err, out, parse_day, progress_bars, received, safe, table
+from pipelines.cli.app import Panel, app, err, out, parse_day, progress, received, safe, table
 from pipelines.cli.serve import stopping_on_signals
 from pipelines.errors import ArgumentError, SettingError
 from pipelines.institutions import FILE, Registry
@@ -77,9 +78,9 @@ def sync(
     if day is not None and day > (datetime.now(UTC) + EASTERNMOST).date():
         raise ArgumentError(f"{day:%Y-%m-%d} has not begun anywhere: leave out --date to sync today")
     fleet = open_fleet(only, jobs)
-    with stopping_on_signals(130), progress_bars() as bars:
-        task = bars.add_task("institutions", total=len(fleet.institutions))
-        found = fleet.sync(day, fresh=fresh, done=lambda *_: bars.advance(task))
+    with stopping_on_signals(130), progress() as show:
+        done, number = count(1), len(fleet.institutions)
+        found = fleet.sync(day, fresh=fresh, done=lambda *_: show("institutions", next(done), number))
     _print_outcomes(found)
     counts = Counter(outcome.kind for outcome in found.values())
     raise typer.Exit(1 if counts["failed"] else 3 if counts["held"] else 0)  # type: ignore[index]
