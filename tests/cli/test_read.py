@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.settings import ROOT
-from pipelines.views import dbt
+from pipelines.views import dbt, dictionary
 from tests.support.processes.commands import run_at
 from tests.support.tiers import daily
 from tests.support.warehouses.school import KEY, School
@@ -103,22 +102,12 @@ def test_restore_lists_what_is_kept_and_puts_one_back(fortnight: School, tmp_pat
     assert "choose 1 to 3" in error(run_at(school.warehouse, "restore", "9", **at), 2)
 
 
-def test_docs_writes_what_is_committed(tmp_path: Path) -> None:
+def test_docs_writes_the_data_dictionary_and_sources_for_dbt(tmp_path: Path) -> None:
     done = run_at(tmp_path, "docs", "--out", str(tmp_path / "README.md"))
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "README.md").read_text() == (ROOT / "warehouse" / "README.md").read_text()
-    assert "is not a folder" in error(run_at(tmp_path, "docs", "--out", str(tmp_path / "no" / "f")), 2)
-
-
-def test_docs_writes_sources_for_dbt_and_keeps_a_file_that_is_not_its_own(tmp_path: Path) -> None:
+    assert (done.returncode, (tmp_path / "README.md").read_text()) == (0, dictionary.render())
     done = run_at(tmp_path, "docs", "--dbt", str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["Wrote", f"{tmp_path / 'sources.yml'}."]
-    assert (tmp_path / "sources.yml").read_text() == dbt.render()
-    (tmp_path / "sources.yml").write_text("version: 2\n")
-    message = error(run_at(tmp_path, "docs", "--dbt", str(tmp_path)), 2)
-    assert "was not written by Rollbook, so it is kept: move it, or name another folder" in message
-    assert (tmp_path / "sources.yml").read_text() == "version: 2\n"
+    assert (done.returncode, (tmp_path / "sources.yml").read_text()) == (0, dbt.render())
+    assert "is not a folder" in error(run_at(tmp_path, "docs", "--out", str(tmp_path / "no" / "f")), 2)
 
 
 def test_asking_for_help_loads_none_of_what_the_commands_need() -> None:

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.errors import ArgumentError
+from pipelines.explore import server
 from pipelines.explore.server import FOREIGN, WRONG_HOST
-from tests.support.processes.commands import COMMAND
+from tests.support.processes.commands import run_at
 from tests.support.processes.exploring import Explored, exploring
 from tests.support.warehouses.school import School
 
@@ -25,19 +27,6 @@ UPGRADE = {
     "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
 }
-
-
-def ended(warehouse: Path, *arguments: str, **env: str) -> tuple[int, str]:
-    """What the command ends with and says, where it does not get as far as serving."""
-    done = subprocess.run(
-        [*COMMAND, "explore", *arguments],
-        env={**os.environ, "COLUMNS": "400", "ROLLBOOK_WAREHOUSE": str(warehouse), **env},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    return done.returncode, done.stderr
 
 
 def ask(explored: Explored, headers: Mapping[str, str], path: str = "/", method: str = "GET") -> tuple[int, str]:
@@ -55,26 +44,25 @@ def ask(explored: Explored, headers: Mapping[str, str], path: str = "/", method:
 
 
 def test_before_the_first_sync_it_says_what_to_do(tmp_path: Path) -> None:
+    done = run_at(tmp_path, "explore")
     missing = f"{tmp_path / 'rollbook.duckdb'} does not exist yet: run `rollbook sync` first"
-    assert ended(tmp_path) == (1, f"Error: {missing}\n")
+    assert (done.returncode, done.stderr) == (1, f"Error: {missing}\n")
 
 
-def test_without_its_extra_it_says_what_to_install(fortnight: School, tmp_path: Path) -> None:
-    (tmp_path / "marimo.py").write_text("raise ModuleNotFoundError('marimo')")
-    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
-    said = "Error: `rollbook explore` needs the extra `explore`: pip install 'rollbook[explore]'\n"
-    assert ended(fortnight.warehouse, PYTHONPATH=path) == (2, said)
+def test_without_its_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "marimo", None)  # as it is where it was not installed
+    with pytest.raises(ArgumentError, match=r"needs the extra `explore`: pip install 'rollbook\[explore\]'"):
+        server.serve(3001, print)
 
 
 def test_of_a_taken_port_it_says_how_to_choose_another(fortnight: School) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code, said = ended(fortnight.warehouse, "--port", str(port))
-    other = port + 1 if port < 65535 else port - 1
-    assert (code, said) == (
+        done = run_at(fortnight.warehouse, "explore", "--port", str(port))
+    assert (done.returncode, done.stderr) == (
         2,
         f"Error: Port {port} of 127.0.0.1 cannot be opened (Address already in use): choose another one with --port,"
-        f" such as `rollbook explore --port {other}`\n",
+        f" such as `rollbook explore --port {port + 1 if port < 65535 else port - 1}`\n",
     )
 
 

@@ -51,11 +51,3 @@ def test_a_line_needs_two_days_on_which_the_value_is_known() -> None:
     drawn = show.line("Score", [(first, 50.0), (second, 60.0)])
     assert 'aria-label="Score: 50.0 on 2026-10-06, 60.0 on 2026-10-07"' in drawn
     assert 'points="0.0,100.0 100.0,0.0 "' in drawn
-
-
-def test_a_comparison_says_since_when() -> None:
-    day = date(2026, 10, 6)
-    assert show.since(51.5, 50.0, day) == "1.5 points up since 6 Oct"
-    assert show.since(50.0, 51.5, day) == "1.5 points down since 6 Oct"
-    assert show.since(50.0, 50.0, day) == "as on 6 Oct"
-    assert show.since(50.0, None, None) == "nothing earlier to compare with"
