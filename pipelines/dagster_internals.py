@@ -8,7 +8,6 @@ from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, 
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
-from dagster._utils.interrupts import setup_interrupt_handlers
 
 # The module behind the command `dagster-daemon`: `python -m dagster._daemon`.
 DAEMON_MODULE = "dagster._daemon"
@@ -25,5 +24,4 @@ __all__ = [
     "WorkspaceFileTarget",
     "WorkspaceProcessContext",
     "job_origin",
-    "setup_interrupt_handlers",
 ]

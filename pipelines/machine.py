@@ -10,7 +10,7 @@ import getpass
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -37,8 +37,12 @@ def translate_errors(root: Path) -> Iterator[None]:
 
 def message_for_errno(number: int | None, root: Path, file: object = None) -> str | None:
     """Return what an errno means for files below `root`, and what to do; None if an operator cannot fix it."""
-    message_of = _MESSAGES.get(number or 0)
-    return message_of(root, Path(os.fsdecode(file)) if isinstance(file, (str, bytes)) else None) if message_of else None
+    if number not in _MESSAGES:
+        return None
+    place = Path(os.fsdecode(file)) if isinstance(file, (str, bytes)) else root
+    folder = place.parent if place is not root else root
+    left = in_bytes(free(place)) if number == errno.ENOSPC else ""  # asking the disk may fail for the same reason
+    return f"{_MESSAGES[number].format(root=root, file=place, folder=folder, left=left, who=account())} {NOTHING_LOST}"
 
 
 def errno_in(text: str) -> int | None:
@@ -113,61 +117,23 @@ def account() -> str:
         return f"user {os.getuid()}"
 
 
-def _full(root: Path, file: Path | None) -> str:
-    return (
-        f"The disk is full: {in_bytes(free(file or root))} are left where {file.parent if file else root} is. Make room"
-        " (`rollbook prune --dry-run` shows what Rollbook itself could delete), then run the sync again. "
-        + NOTHING_LOST
-    )
-
-
-def _quota(root: Path, file: Path | None) -> str:  # noqa: ARG001 - the same signature for all
-    return (
-        f"This account ({account()}) has used up its quota on the disk of {root}. Raise it or make room. "
-        + NOTHING_LOST
-    )
-
-
-def _read_only(root: Path, file: Path | None) -> str:
-    return (
-        f"{file or root} cannot be written: its disk is mounted read-only. Mount it for writing, or set"
-        " ROLLBOOK_WAREHOUSE to a folder elsewhere. " + NOTHING_LOST
-    )
-
-
-def _not_allowed(root: Path, file: Path | None) -> str:
-    return (
-        f"This account ({account()}) may not use {file or root}. Give it the whole warehouse"
-        f" (chown -R {account()} {root}), or run Rollbook as the account that it belongs to. " + NOTHING_LOST
-    )
-
-
-def _too_large(root: Path, file: Path | None) -> str:  # noqa: ARG001
-    return (
-        f"A file below {root} would be larger than this account or its disk allows (ulimit -f shows the account's"
-        " limit). Raise it, then run the sync again. " + NOTHING_LOST
-    )
-
-
-def _too_many(root: Path, file: Path | None) -> str:  # noqa: ARG001
-    return "This account may not open more files at once (ulimit -n shows how many). Raise that. " + NOTHING_LOST
-
-
-def _broken(root: Path, file: Path | None) -> str:
-    return (
-        f"The disk of {file or root} reports an error. Check it first (dmesg, smartctl); then, to recover what it lost,"
-        " restore raw/ from a backup and run `rollbook rebuild`. " + NOTHING_LOST
-    )
-
-
-_MESSAGES: dict[int, Callable[[Path, Path | None], str]] = {
-    errno.ENOSPC: _full,
-    errno.EDQUOT: _quota,
-    errno.EROFS: _read_only,
-    errno.EACCES: _not_allowed,
-    errno.EPERM: _not_allowed,
-    errno.EFBIG: _too_large,
-    errno.EMFILE: _too_many,
-    errno.ENFILE: _too_many,
-    errno.EIO: _broken,
+_NOT_ALLOWED = (
+    "This account ({who}) may not use {file}. Give it the whole warehouse (chown -R {who} {root}), or run Rollbook as"
+    " the account that it belongs to."
+)
+_TOO_MANY = "This account may not open more files at once (ulimit -n shows how many). Raise that."
+_MESSAGES = {
+    errno.ENOSPC: "The disk is full: {left} are left where {folder} is. Make room (`rollbook prune --dry-run` shows"
+    " what Rollbook itself could delete), then run the sync again.",
+    errno.EDQUOT: "This account ({who}) has used up its quota on the disk of {root}. Raise it or make room.",
+    errno.EROFS: "{file} cannot be written: its disk is mounted read-only. Mount it for writing, or set"
+    " ROLLBOOK_WAREHOUSE to a folder elsewhere.",
+    errno.EACCES: _NOT_ALLOWED,
+    errno.EPERM: _NOT_ALLOWED,
+    errno.EFBIG: "A file below {root} would be larger than this account or its disk allows (ulimit -f shows the"
+    " account's limit). Raise it, then run the sync again.",
+    errno.EMFILE: _TOO_MANY,
+    errno.ENFILE: _TOO_MANY,
+    errno.EIO: "The disk of {file} reports an error. Check it first (dmesg, smartctl); then, to recover what it lost,"
+    " restore raw/ from a backup and run `rollbook rebuild`.",
 }
