@@ -22,7 +22,6 @@ from pipelines.text import listed
 
 FILE = "institutions.toml"
 DEFAULTS = "defaults"
-PAUSED = "paused"
 # Names beside the institutions' folders, also from when the folder was a single school's warehouse.
 RESERVED = frozenset({"fleet", "raw", "snapshots", "build", "published", "pseudonymous", "exports", "demo", DEFAULTS})
 # Also the name of a folder, a Dagster partition and a lake partition; lower case, for file systems that ignore case.
@@ -53,11 +52,10 @@ class Secret:
 
 @dataclass(frozen=True)
 class Institution:
-    """One institution of the registry: its name, its settings (`[defaults]` included), and why it is paused."""
+    """One institution of the registry: its name and its settings (`[defaults]` included)."""
 
     name: str
     values: Mapping[str, object] = field(default_factory=dict, repr=False)
-    paused: str = ""
 
     def variables(self, *settings: str) -> frozenset[str]:
         """Return the environment variables that hold the secrets of some settings, by default of all."""
@@ -106,13 +104,8 @@ def read(path: Path, known: frozenset[str], secret: frozenset[str]) -> Registry:
         raise SettingError(f"{path.name} cannot be read ({os.strerror(error.errno or 0)})") from None
     check = _Check(path, known, secret)
     defaults = check.values(DEFAULTS, document.pop(DEFAULTS, {}))
-    if PAUSED in defaults:
-        raise SettingError(f"[{DEFAULTS}] of {path.name} cannot be paused: pause the institutions")
-    found = {}
-    for name, table in document.items():
-        values = check.values(check_name(name), table)
-        paused = values.pop(PAUSED, "")
-        found[name] = Institution(name, MappingProxyType({**defaults, **values}), str(paused))
+    values = {check_name(name): check.values(name, table) for name, table in document.items()}
+    found = {name: Institution(name, MappingProxyType(defaults | own)) for name, own in values.items()}
     return Registry(path, MappingProxyType(found), MappingProxyType(defaults))
 
 
@@ -141,11 +134,9 @@ class _Check:
             raise SettingError(f"{self.path.name}: {name} must be a table: write [{name}] and its settings below it")
         values: dict[str, object] = {}
         for key, value in table.items():
-            if key == PAUSED:
-                values[key] = self._reason(where, value)
-            elif key not in self.known:
+            if key not in self.known:
                 raise SettingError(f"{where} has {key!r}, {_unknown(key, self.known)}")
-            elif key in self.secret:
+            if key in self.secret:
                 values[key] = self._secret(where, key, value)
             elif isinstance(value, (dict, list)):
                 raise SettingError(f"{key} in {where} must be one value")
@@ -161,11 +152,6 @@ class _Check:
         raise SettingError(
             f'{key} in {where} must say where it is, never what it is: write {{ env = "NAME" }} or {{ file = "/path" }}'
         )
-
-    def _reason(self, where: str, value: object) -> str:
-        if isinstance(value, str) and value.strip():
-            return " ".join(value.split())
-        raise SettingError(f'{PAUSED} in {where} must say why, such as "key being renewed"; remove it to resume')
 
 
 def _unknown(key: str, known: frozenset[str]) -> str:

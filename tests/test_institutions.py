@@ -23,7 +23,6 @@ retry_seconds = 10
 [oak]
 base_url = "https://records.oak.example"
 api_key  = { file = "oak.key" }
-paused   = "key being renewed until 3 December"
 """
 
 
@@ -95,8 +94,6 @@ def test_a_single_school_has_no_registry(tmp_path: Path, monkeypatch: pytest.Mon
         ('[oak]\napi_key = { env = "A", file = "s3cret-key" }', "must say where it is"),
         ('[oak]\nbase_uri = "x"', "'base_uri', which is not a setting; did you mean base_url?"),
         ('[oak]\nwarehouse = "x"', "set ROLLBOOK_WAREHOUSE in the environment"),
-        ("[oak]\npaused = true", "must say why"),
-        ('[defaults]\npaused = "holidays"', "cannot be paused"),
         ("oak = 1", "must be a table"),
         ('[oak]\ntimezone = "Mars/Base"', "timezone in .oak. or .defaults. of institutions.toml is 'Mars/Base'"),
         ("[oak]\npublished_mode = 0o640", "published_mode in .oak. .* valid string"),

@@ -3,13 +3,11 @@
 nights.py      runs over all institutions: processes, outcomes, alerts
 worker.py      the work of one process for its one institution
 warm.py        imported once, before the processes are forked
-outcomes.py    the outcome of each institution's last night, in `fleet/state/`; when a refused key pauses one
+outcomes.py    the outcome of each institution's last night, in `fleet/state/`; pauses
 build.py       builds `fleet.duckdb`, one file with all institutions
-gather.py      copies their rows into it
 history.py     recomputes the histories from the lakes, and publishes or compares them
 engine/        the engines that compute over all institutions: DuckDB, Sail or Spark
-overview.py    all institutions at a glance
-prometheus.py  the same for a monitoring system
+overview.py    all institutions at a glance, also for a monitoring system
 report.py      the page: which institutions are up to date, where the contract drifts; `page.html` is its template
-edit.py        adds, pauses and resumes an institution in `institutions.toml`
+edit.py        adds an institution to `institutions.toml`
 """

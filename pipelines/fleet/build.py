@@ -4,6 +4,9 @@ If institutions make pseudonymous files, `fleet-pseudonymous.duckdb` is built fr
 as a new file, checked, and published atomically; until then, and when it fails, readers keep the last one. The contents
 are declared in `views.fleet` and `views.pseudonymous`. An engine computes the rollups from the same Parquet files.
 
+Each institution's file is attached while its rows are copied, which keeps that version even if the institution
+publishes meanwhile. One that cannot be read leaves no row, and is named.
+
 The object store (`ROLLBOOK_LAKE`) gets the rollups, figures of institutions and of no pupil:
 
     fleet/versions/<version>/<rollup>/*.parquet   one version, never changed
@@ -16,7 +19,8 @@ those who are reading it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import stat
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -30,25 +34,32 @@ import msgspec
 import pyarrow as pa
 
 from pipelines import files, machine
-from pipelines.errors import MirrorError, NothingLandedError, RollbookError
+from pipelines.errors import BusyError, DamagedError, MirrorError, NothingLandedError, RollbookError
 from pipelines.fleet import engine as engines
-from pipelines.fleet.gather import Gathered, export, gather, relations
 from pipelines.fleet.nights import Fleet
 from pipelines.fleet.overview import load_overview
 from pipelines.institutions import Registry
 from pipelines.mirror.bucket import Bucket
 from pipelines.source.fetch import utc_now
-from pipelines.store.database import connect, count, literal, transaction
+from pipelines.store.database import connect, count, literal, names, transaction, translate_errors
+from pipelines.store.published import versions
 from pipelines.store.published.clean_copy import clean
 from pipelines.store.published.fleet_file import FleetFile
-from pipelines.store.published.versions import PSEUDONYMOUS
-from pipelines.store.scope import MANY
+from pipelines.store.published.versions import FOLDER, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED
+from pipelines.store.relations import CHANGES
+from pipelines.store.scope import INSTITUTION, MANY
+from pipelines.tables import Relation
 from pipelines.views import catalog
 from pipelines.views import fleet as views
 from pipelines.views import pseudonymous as contents
 from pipelines.views.fleet import INSTITUTIONS
 
 CURRENT = "current.json"
+DAMAGED = "its published file is damaged, or open for writing in another program: its next sync makes it again"
+DAMAGED_PSEUDONYMOUS = (
+    "its pseudonymous file is damaged, or open for writing in another program: its next sync makes a damaged one again"
+)
+MAKES_NONE = "it makes no pseudonymous file (ROLLBOOK_PSEUDONYMOUS)"
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,26 @@ class Built:
     pseudonymous: Built | None = None
     failed: str = ""
     not_copied: str = ""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What one institution gave: the version of its file (times are UTC), its school, and the file's mode."""
+
+    version: str
+    published_at: datetime
+    newest_day: date | None
+    school_id: int | None
+    school_name: str | None
+    mode: int
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The institutions whose rows were copied, and why others were left out. Who never published is in neither."""
+
+    given: dict[str, Given]
+    left_out: dict[str, str]
 
 
 def build(
@@ -117,6 +148,36 @@ def copy(lake: str, rollups: Path, version: str, at: datetime) -> None:
     current = msgspec.json.encode({"version": version, "made_at": at, "files": digests})
     bucket.put(CURRENT, current, sha256(current).hexdigest())
     bucket.delete(name for name in bucket.sizes("versions") if name.split("/")[1] not in kept)
+
+
+def relations(file: FleetFile) -> tuple[Relation, ...]:
+    """The tables that a file takes from each institution."""
+    return (contents.RELEASE, *views.shared()) if file.is_pseudonymous else views.shared()
+
+
+def gather(con: duckdb.DuckDBPyConnection, file: FleetFile, institutions: Iterable[str]) -> Gathered:
+    """Fill the tables of the open next file, in the order of the names. Raises MachineError."""
+    found = Gathered({}, {})
+    link, folder = (PSEUDONYMOUS, PSEUDONYMOUS_FOLDER) if file.is_pseudonymous else (PUBLISHED, FOLDER)
+    for name in sorted(institutions):
+        own = file.root / name
+        if not os.path.lexists(own / link):
+            if file.is_pseudonymous and (own / PUBLISHED).exists():
+                found.left_out[name] = MAKES_NONE
+            continue
+        try:
+            found.given[name] = _copy(con, file, name, versions.target(own / link, own / folder))
+        except (DamagedError, BusyError, FileNotFoundError, duckdb.Error):
+            found.left_out[name] = DAMAGED_PSEUDONYMOUS if file.is_pseudonymous else DAMAGED
+    return found
+
+
+def export(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation], into: Path) -> None:
+    """Write the tables of the open file as Parquet for an engine, one folder each."""
+    for relation in relations:
+        full = f"{relation.schema}.{relation.name}"
+        target = files.folder(into / full) / "part-0.parquet"
+        con.execute(f"COPY (FROM {full}) TO {literal(target)} (FORMAT parquet)")
 
 
 def compute_rollups(engine: engines.Engine, tables: Path, into: Path) -> None:
@@ -191,3 +252,37 @@ def _describe(
     con.register("fresh", pa.table({c.name: [row[c.name] for row in rows] for c in columns}))
     con.execute(f"INSERT INTO {INSTITUTIONS.schema}.{INSTITUTIONS.name} BY NAME SELECT * FROM fresh")
     con.unregister("fresh")
+
+
+def _copy(con: duckdb.DuckDBPyConnection, file: FleetFile, name: str, path: Path | None) -> Given:
+    """Copy the rows of one institution, all or none."""
+    if path is None:
+        raise FileNotFoundError(name)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    with translate_errors(path, file.scratch):
+        con.execute(f"ATTACH {literal(path)} AS given (READ_ONLY)")
+        try:
+            about = con.execute("""
+                SELECT
+                    v.id, v.published_at, (SELECT MAX(snapshot_date) FROM given.spans.days), i.school_id, i.school_name
+                FROM given.spans.version AS v CROSS JOIN given.main.institution AS i
+            """).fetchone()
+            if about is None:
+                raise DamagedError(f"{path.name} does not say what it is")
+            with transaction(con):
+                for relation in relations(file):
+                    con.execute(_rows(file, name, relation))
+        finally:
+            con.execute("DETACH given")
+    version, published_at, newest_day, school_id, school_name = about
+    return Given(version, published_at, newest_day, school_id, school_name, mode)
+
+
+def _rows(file: FleetFile, name: str, relation: Relation) -> str:
+    """Copy a table. Columns declared personal now stay NULL without names, even if the pseudonymous file has them."""
+    full, columns, only = f"{relation.schema}.{relation.name}", relation.columns, "TRUE"
+    if file.is_pseudonymous:
+        columns = contents.shown(relation)
+        only = "FALSE" if contents.is_empty(relation) else contents.told_changes() if relation == CHANGES else "TRUE"
+    shown = f"{literal(name)} AS {INSTITUTION}, {names(columns)}"
+    return f"INSERT INTO {full} BY NAME SELECT {shown} FROM given.{full} WHERE {only}"

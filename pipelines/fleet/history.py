@@ -12,8 +12,8 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
@@ -22,8 +22,8 @@ from pipelines.compose import compose
 from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.flatten import schema
 from pipelines.fleet import engine as engines
+from pipelines.fleet.build import export, gather
 from pipelines.fleet.engine import Engine
-from pipelines.fleet.gather import export, gather
 from pipelines.institutions import Registry
 from pipelines.settings import load
 from pipelines.store.database import connect
@@ -68,17 +68,20 @@ class Difference:
     surplus: int
 
 
-@dataclass
-class Lakes:
-    """Lakes that were linked into a folder: each day's checksum by institution, and why others were left out.
+class Histories:
+    """The histories of the institutions' lakes, and why some were left out.
 
-    They are hard-linked into Hive-partitioned folders, so that they do not change when institutions sync meanwhile
-    and replace the files of a day: `<table>/institution=<name>/snapshot_date=<day>/part-0.parquet`.
+    The lakes are hard-linked into Hive-partitioned folders, so that they do not change when institutions sync meanwhile
+    and replace the files of a day: `lakes/<table>/institution=<name>/snapshot_date=<day>/part-0.parquet`. The results
+    are in `histories/`. `days` has each lake's days, with their checksums.
     """
 
-    folder: Path
-    days: dict[str, dict[date, str]] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
+    def __init__(self, engine: Engine, folder: Path) -> None:
+        self.engine = engine
+        self.lakes = folder / "lakes"
+        self.into = folder / f"histories-{engine.name[:2]}"
+        self.days: dict[str, dict[date, str]] = {}
+        self.left_out: dict[str, str] = {}
 
     def link(self, name: str) -> None:
         """Link the lake of an institution, or note why it is left out. One that never synced has none."""
@@ -86,67 +89,37 @@ class Lakes:
             book = compose(load(institution=name, fetches=False))
             records = book.lake.days()
             if book.landings.expired_days():
-                why = EXPIRED
-            elif not records:
-                why = EMPTY if book.warehouse.published.exists() else ""
+                self.left_out[name] = EXPIRED
+            elif not records and book.warehouse.published.exists():
+                self.left_out[name] = EMPTY
             elif _are_retyped(book, records):
-                why = RETYPED
-            elif not self.link_days(book.lake, name, records):
-                why = CHANGED
-            else:
-                self.days[name], why = {day: record.digest for day, record in records.items()}, ""
+                self.left_out[name] = RETYPED
+            elif records:
+                self.link_days(book.lake, name, records)
         except RollbookError as error:
-            why = error.message
-        if why:
-            self.left_out[name] = why
+            self.left_out[name] = error.message
 
-    def link_days(self, lake: Lake, name: str, records: Mapping[date, DayRecord]) -> bool:
-        """Link the files of these days; returns whether the lake has not changed meanwhile."""
-        try:
+    def link_days(self, lake: Lake, name: str, records: Mapping[date, DayRecord]) -> None:
+        """Link the files of these days, or note that the lake has changed meanwhile."""
+        with suppress(FileNotFoundError):  # the day is being recomposed
             for day, record in records.items():
                 for table in record.sizes:
                     file = lake.own(table, day)
-                    link_or_copy(file, self.folder / table / f"{INSTITUTION}={name}" / file.parent.name / file.name)
-        except FileNotFoundError:  # the day is being recomposed
-            return False
-        return lake.days() == records
-
-
-def link_or_copy(file: Path, target: Path) -> None:
-    """Hard-link a file, or copy it where the file system has no hard links. Raises FileNotFoundError."""
-    files.folder(target.parent)
-    try:
-        os.link(file, target)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        shutil.copyfile(file, target)
-
-
-def _are_retyped(book: Rollbook, records: Mapping[date, DayRecord]) -> bool:
-    """Whether a file has a column of another type than declared: Spark cannot cast it while reading."""
-    for table in TABLES.values():
-        declared = schema(table)
-        for found in book.lake.schemas(table, [r for r in records.values() if table.name in r.sizes]):
-            both = [name for name in declared.names if name in found.names]
-            if any(found.field(name).type != declared.field(name).type for name in both):
-                return True
-    return False
-
-
-class Histories:
-    """The histories of these lakes, computed into the folder `into`."""
-
-    def __init__(self, engine: Engine, lakes: Lakes, into: Path) -> None:
-        self.engine = engine
-        self.lakes = lakes
-        self.into = into
+                    folder = files.folder(self.lakes / table / f"{INSTITUTION}={name}" / file.parent.name)
+                    try:
+                        os.link(file, folder / file.name)
+                    except OSError:  # the file system has no hard links
+                        shutil.copyfile(file, folder / file.name)
+            if lake.days() == records:
+                self.days[name] = {day: record.digest for day, record in records.items()}
+                return
+        self.left_out[name] = CHANGED
 
     def compute(self) -> None:
         """Compute the history, current rows and changes of every table. Raises EngineError."""
         lakes = {**{table.name: table.columns for table in TABLES.values()}, OBSERVED: _SEEN, DAYS: _LANDED}
         for name, columns in lakes.items():
-            self.engine.read(f"lake.{name}", self.lakes.folder / name, columns, (WHICH, SNAPSHOT_DATE))
+            self.engine.read(f"lake.{name}", self.lakes / name, columns, (WHICH, SNAPSHOT_DATE))
         days = f"SELECT DISTINCT {INSTITUTION}, snapshot_date FROM lake.{DAYS}"
         self._keep("spans.days", days, (SNAPSHOT_DATE,))
         proven = f"SELECT {INSTITUTION}, snapshot_date AS day, set_name FROM lake.{DAYS} WHERE proven"
@@ -156,10 +129,10 @@ class Histories:
         changes = " UNION ALL ".join(f"SELECT * FROM main.changes_{name}" for name in TABLES)
         self.engine.define("main.changes", changes)
 
-    def computed(self, institution: str, days: Mapping[date, str]) -> Computed:
-        """The result for one institution; `days` are the days of its lake."""
+    def computed(self, institution: str) -> Computed:
+        """The result for one institution."""
         found = (folder / f"{INSTITUTION}={institution}" for folder in self.into.iterdir())
-        return Computed({folder.parent.name: folder for folder in found if folder.is_dir()}, days)
+        return Computed({f.parent.name: f for f in found if f.is_dir()}, self.days[institution])
 
     def compare(self, given: Path, institutions: Sequence[str]) -> list[Difference]:
         """Compare the result with what these institutions have published, as multisets of rows, both ways.
@@ -204,6 +177,16 @@ class Histories:
         self.engine.read(name, self.into / title, columns, [WHICH])
 
 
+def _are_retyped(book: Rollbook, records: Mapping[date, DayRecord]) -> bool:
+    """Whether a file has a column of another type than declared: Spark cannot cast it while reading."""
+    for table in TABLES.values():
+        declared = {field.name: field.type for field in schema(table)}
+        for found in book.lake.schemas(table, [r for r in records.values() if table.name in r.sizes]):
+            if any(declared.get(field.name, field.type) != field.type for field in found):
+                return True
+    return False
+
+
 def _compared() -> Iterator[tuple[str, tuple[Column, ...]]]:
     """The tables to compare, and their columns."""
     for table in TABLES.values():
@@ -219,18 +202,13 @@ def _typed(columns: Sequence[Column]) -> str:
 
 
 def _value(name: str) -> str:
-    cases = " ".join(
-        f"WHEN {_is_of(kind)} THEN CAST(CAST({name} AS {kind}) AS VARCHAR)" for kind in _TYPED if _is_of(kind)
-    )
-    return f"CASE {cases} ELSE {name} END AS {name}"
-
-
-def _is_of(kind: str) -> str:
-    """A condition in SQL: whether a change is of a column of this type. Empty if no column is."""
-    found = ((table.name, [f"'{c.name}'" for c in table.tracked if c.type == kind]) for table in TABLES.values())
-    return " OR ".join(
-        f"(table_name = '{table}' AND column_name IN ({', '.join(columns)}))" for table, columns in found if columns
-    )
+    cases = ""
+    for kind in _TYPED:
+        of = [(table.name, c.name) for table in TABLES.values() for c in table.tracked if c.type == kind]
+        if of:
+            is_of = " OR ".join(f"(table_name = '{table}' AND column_name = '{column}')" for table, column in of)
+            cases += f" WHEN {is_of} THEN CAST(CAST({name} AS {kind}) AS VARCHAR)"
+    return f"CASE{cases} ELSE {name} END AS {name}"
 
 
 @dataclass(frozen=True)
@@ -242,72 +220,64 @@ class Verified:
     left_out: dict[str, str]
 
 
-class FleetRebuild:
-    """One rebuild of the institutions of a registry, or of those named by `only`.
+def verify(fleet: Path, registry: Registry, engine: str, only: tuple[str, ...] = ()) -> Verified:
+    """Compute the histories, and compare them with what each institution has published; nothing is changed.
 
-    `fleet` is the fleet's folder, `engine` a name as in `engines.of`. Raises SettingError for an unknown name.
+    `fleet` is the fleet's folder, `engine` a name as in `engines.of`, `only` some institutions' names. Raises
+    SettingError for an unknown one, NothingLandedError when there is nothing to compare, BusyError while a build runs,
+    and EngineError.
     """
+    file = FleetFile(fleet)
+    with _computed(file, registry, engine, only) as found:
+        with connect(file.next, scratch=file.scratch) as con:
+            views.create_tables(con)
+            given = gather(con, file, found.days)
+            export(con, views.shared(), file.sources)
+            published = con.execute("SELECT institution, snapshot_date, digest FROM spans.days").fetchall()
+        left_out = dict(found.left_out)
+        for name, days in found.days.items():
+            if name not in given.given:
+                left_out[name] = given.left_out.get(name, NOT_GIVEN)
+            elif {day: digest for of, day, digest in published if of == name} != days:
+                left_out[name] = OTHER_DAYS
+        compared = tuple(name for name in found.days if name not in left_out)
+        return Verified(compared, tuple(found.compare(file.sources, compared)), left_out)
 
-    def __init__(self, fleet: Path, registry: Registry, engine: str, only: tuple[str, ...] = ()) -> None:
-        self.fleet = fleet
-        self.registry = registry
-        self.engine = engine
-        self.institutions = {name: registry[name] for name in only or registry.institutions}
-        self.file = FleetFile(fleet)
 
-    def verify(self) -> Verified:
-        """Compare the histories with what each institution has published; nothing is changed.
+def rebuild(
+    fleet: Path, registry: Registry, engine: str, only: tuple[str, ...], done: Done, confirm: Confirm = within_hold
+) -> None:
+    """Compute the histories, and publish each institution's; `done` is called for each as it ends.
 
-        Raises NothingLandedError when there is nothing to compare, BusyError while a build runs, and EngineError.
-        """
-        with self._computing() as (found, histories):
-            with connect(self.file.next, scratch=self.file.scratch) as con:
-                views.create_tables(con)
-                given = gather(con, self.file, found.days)
-                export(con, views.shared(), self.file.sources)
-                published = con.execute("SELECT institution, snapshot_date, digest FROM spans.days").fetchall()
-            left_out = dict(found.left_out)
-            for name, days in found.days.items():
-                if name not in given.given:
-                    left_out[name] = given.left_out.get(name, NOT_GIVEN)
-                elif {day: digest for of, day, digest in published if of == name} != days:
-                    left_out[name] = OTHER_DAYS
-            compared = tuple(name for name in found.days if name not in left_out)
-            return Verified(compared, tuple(histories.compare(self.file.sources, compared)), left_out)
-
-    def rebuild(self, done: Done, confirm: Confirm = within_hold) -> None:
-        """Compute the histories, and publish each institution's; `done` is called for each as it ends.
-
-        Raises NothingLandedError without any lake, BusyError while a build runs, and EngineError; then no
-        institution has changed.
-        """
-        with self._computing() as (found, histories):
-            for name, why in found.left_out.items():
-                done(name, RollbookError(f"It was left out: {why}"))
-            for name, days in found.days.items():
-                try:
-                    compose(load(institution=name, fetches=False)).adopt(histories.computed(name, days), confirm)
-                    done(name, None)
-                except RollbookError as error:
-                    done(name, error)
-
-    @contextmanager
-    def _computing(self) -> Iterator[tuple[Lakes, Histories]]:
-        file = self.file
-        with machine.translate_errors(self.fleet), file.building():
-            file.sweep()
+    Raises the errors of `verify`; then no institution has changed.
+    """
+    with _computed(FleetFile(fleet), registry, engine, only) as found:
+        for name, why in found.left_out.items():
+            done(name, RollbookError(f"It was left out: {why}"))
+        for name in found.days:
             try:
-                found = Lakes(file.work / "lakes")
-                for name in self.institutions:
+                compose(load(institution=name, fetches=False)).adopt(found.computed(name), confirm)
+                done(name, None)
+            except RollbookError as error:
+                done(name, error)
+
+
+@contextmanager
+def _computed(file: FleetFile, registry: Registry, engine: str, only: tuple[str, ...]) -> Iterator[Histories]:
+    institutions = {name: registry[name] for name in only or registry.institutions}
+    with machine.translate_errors(file.root), file.building():
+        file.sweep()
+        try:
+            with engines.of(engine, file.scratch) as computing:
+                found = Histories(computing, file.work)
+                for name in institutions:
                     found.link(name)
                 if not found.days:
                     reasons = "".join(f"; {name}: {why}" for name, why in found.left_out.items())
                     raise NothingLandedError(
                         f"No institution has a lake to compute from{reasons}: run `rollbook fleet sync` first"
                     )
-                with engines.of(self.engine, file.scratch) as engine:
-                    histories = Histories(engine, found, file.work / "histories")
-                    histories.compute()
-                    yield found, histories
-            finally:
-                file.sweep()
+                found.compute()
+                yield found
+        finally:
+            file.sweep()

@@ -23,7 +23,6 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from types import ModuleType
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import msgspec
@@ -90,7 +89,7 @@ class Fleet:
         told = alerts.alerts_of(self.institutions, self.clock)
         if self.tells:
             self._report_late(told)
-        why = {name: i.paused or self.state(name).why_paused(name) for name, i in self.institutions.items()}
+        why = {name: self.state(name).why_paused(name) for name in self.institutions}
         found = {n: Outcome(kind=Kind.PAUSED, at=self.clock(), message=p, asked=False) for n, p in why.items() if p}
         for name, outcome in found.items():
             done(name, outcome)
@@ -151,7 +150,13 @@ class Fleet:
         found = {}
         for name, own in told.items():
             night, state = own.missed_night(), self.state(name)
-            if night is None or self.institutions[name].paused or state.why_paused(name):
+            if night is None or state.why_paused(name):
+                continue
+            try:
+                last = outcomes.last(own.rollbook.raw, state)
+            except (RollbookError, OSError):
+                last = state.last
+            if last is not None and last.at >= night - due(own.settings.cron).slack:
                 continue
             message = (
                 f"It was due at {night:%H:%M} ({own.settings.timezone}), and no sync has ended since. Check that the"
@@ -159,8 +164,7 @@ class Fleet:
                 " sync now, run `rollbook fleet sync`"
             )
             late = f"late {night.astimezone(UTC):%Y-%m-%dT%H:%M}Z"
-            ended = _has_ended_since(night - due(own.settings.cron).slack, state, own)
-            if not ended and own.report(alerts.Outcome(late, alerts.Kind.LATE, night.date(), message)):
+            if own.report(alerts.Outcome(late, alerts.Kind.LATE, night.date(), message)):
                 found[name] = night
         return found
 
@@ -259,22 +263,7 @@ def _end(process: ForkServerProcess) -> int:
     return process.exitcode or 0
 
 
-def _has_ended_since(begun: datetime, state: outcomes.State, own: Alerts) -> bool:
-    """Whether a sync of the institution has ended since then, in a fleet's run or by itself."""
-    if state.last is not None and state.last.at >= begun:
-        return True
-    raw = own.rollbook.raw
-    try:
-        newest = raw.manifests(raw.days()[-1])
-    except (IndexError, RollbookError, OSError):
-        return False
-    return any(m.verdict is not None and outcomes.of(m).at >= begun for m in newest)
-
-
 def _host(institution: Institution) -> str:
     """The host of an institution's service; without one, the institution's name, so that it shares no host."""
     url = str(institution.values.get("base_url") or os.environ.get(f"{settings.PREFIX}BASE_URL", ""))
-    try:
-        return urlsplit(url).netloc.casefold() or institution.name
-    except ValueError:
-        return institution.name
+    return url.partition("://")[2].partition("/")[0].casefold() or institution.name

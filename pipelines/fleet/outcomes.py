@@ -1,4 +1,4 @@
-"""The outcome of an institution's last night, in `fleet/state/<name>.json`, and when a refused key pauses it.
+"""The outcome of an institution's last night, in `fleet/state/<name>.json`, and why it is paused.
 
 An institution's own records (`raw/`, `ops.syncs`) say what was landed and why. This is what a fleet needs besides: what
 to leave out, and what to show of an institution that has landed nothing yet.
@@ -15,6 +15,7 @@ import msgspec
 
 from pipelines import files
 from pipelines.landing.manifest import Manifest
+from pipelines.landing.raw import RawStore
 
 log = logging.getLogger(__name__)
 
@@ -76,12 +77,13 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """An institution's state between two nights.
 
     `since` is when its nights began to end as the last one did. `refused` are the last nights in a row on which its key
-    was refused.
+    was refused; `paused` is why a person paused it.
     """
 
     last: Outcome | None = None
     since: datetime | None = None
     refused: tuple[date, ...] = ()
+    paused: str = ""
 
     def after(self, outcome: Outcome) -> State:
         """The state after another night."""
@@ -89,16 +91,24 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         refused: tuple[date, ...] = ()
         if outcome.refused and outcome.day is not None:
             refused = tuple(dict.fromkeys((*self.refused, outcome.day)))[-REFUSED_NIGHTS:]
-        return State(last=outcome, since=self.since if same else outcome.at, refused=refused)
+        since = self.since if same else outcome.at
+        return msgspec.structs.replace(self, last=outcome, since=since, refused=refused)
 
     def why_paused(self, name: str) -> str:
-        """Why Rollbook leaves the institution of this name out; empty if it does not."""
-        if len(self.refused) < REFUSED_NIGHTS:
-            return ""
+        """Why the institution of this name is left out; empty if it is not."""
+        if self.paused or len(self.refused) < REFUSED_NIGHTS:
+            return self.paused
         return (
             f"the service refused its key on {REFUSED_NIGHTS} nights in a row, the last of them {self.refused[-1]};"
             f" when there is another key: rollbook fleet resume {name}"
         )
+
+
+def last(raw: RawStore, state: State) -> Outcome | None:
+    """The last sync: the last one of a fleet's run, unless one by Dagster or by hand was decided later."""
+    days = raw.days()
+    decided = [of(manifest) for manifest in raw.manifests(days[-1]) if manifest.verdict is not None] if days else []
+    return max([*([state.last] if state.last else []), *decided], key=lambda outcome: outcome.at, default=None)
 
 
 def load(fleet: Path, name: str) -> State:
@@ -118,13 +128,17 @@ def record(fleet: Path, name: str, outcome: Outcome) -> State:
     return _save(fleet, name, load(fleet, name).after(outcome))
 
 
+def pause(fleet: Path, name: str, reason: str) -> None:
+    """Leave an institution out of the nights until it is resumed."""
+    _save(fleet, name, msgspec.structs.replace(load(fleet, name), refused=(), paused=" ".join(reason.split())))
+
+
 def resume(fleet: Path, name: str) -> bool:
-    """End a pause that Rollbook began; returns whether there was one."""
-    state = load(fleet, name)
-    paused = bool(state.why_paused(name))
-    if paused:
-        _save(fleet, name, msgspec.structs.replace(state, refused=()))
-    return paused
+    """End a pause that a person or Rollbook began; returns whether there was one."""
+    was_paused = bool(load(fleet, name).why_paused(name))
+    if was_paused:
+        pause(fleet, name, "")
+    return was_paused
 
 
 def _save(fleet: Path, name: str, state: State) -> State:

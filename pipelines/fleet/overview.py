@@ -1,27 +1,33 @@
 """All institutions of a registry at a glance: the outcome of each one's last night, and which are late. Read-only.
 
-Reads each institution's state and its newest day's manifests but no database, so that a thousand take seconds.
+Reads each institution's state and its newest day's manifests but no database, so that a thousand take seconds. Also
+writes it in the text format that node exporters collect from a folder (Prometheus, version 0.0.4).
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from pipelines import settings
+from pipelines import files, settings
 from pipelines.compose import compose
-from pipelines.errors import RollbookError
+from pipelines.errors import ArgumentError, RollbookError
 from pipelines.fleet import outcomes
 from pipelines.fleet.nights import Fleet
 from pipelines.fleet.outcomes import Kind, Outcome
 from pipelines.operations.status import freshness
-from pipelines.sync import Rollbook
 from pipelines.text import naming
 
 NEVER = "never"
+# The exporter runs under another account. The file has counts, days and institutions' names, but no pupils.
+MODE = 0o644
+OUTCOMES = (Kind.SYNCED, Kind.HELD, Kind.FAILED, NEVER)
 
 
 class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,11 +88,10 @@ def load_overview(fleet: Fleet) -> FleetStatus:
 
 def _look(fleet: Fleet, name: str) -> InstitutionStatus:
     state = fleet.state(name)
-    paused = fleet.institutions[name].paused or state.why_paused(name)
-    known = InstitutionStatus(institution=name, paused=paused, refused_nights=len(state.refused))
+    known = InstitutionStatus(institution=name, paused=state.why_paused(name), refused_nights=len(state.refused))
     try:
         book = compose(settings.load(fetches=False, institution=name), clock=fleet.clock)
-        last, good = _last(book, state), book.newest()
+        last, good = outcomes.last(book.raw, state), book.newest()
         due, late_by = freshness(book, good)
     except (RollbookError, OSError) as error:
         message = naming(name, error.message) if isinstance(error, RollbookError) else type(error).__name__
@@ -100,8 +105,62 @@ def _look(fleet: Fleet, name: str) -> InstitutionStatus:
     return replace(known, due=due.astimezone(UTC), late_by=late_by if last is not None else None)
 
 
-def _last(book: Rollbook, state: outcomes.State) -> Outcome | None:
-    """The last sync: the last one of a fleet's run, unless one by Dagster or by hand was decided later."""
-    days = book.raw.days()
-    decided = [outcomes.of(m) for m in book.raw.manifests(days[-1]) if m.verdict is not None] if days else []
-    return max([*([state.last] if state.last else []), *decided], key=lambda o: o.at, default=None)
+def write_prometheus(path: Path, known: FleetStatus) -> None:
+    """Write all metrics, each with its help text, atomically. Raises ArgumentError when the file cannot be written."""
+    lines: list[str] = []
+    for name, meaning, samples in _METRICS:
+        lines += [f"# HELP rollbook_{name} {meaning}", f"# TYPE rollbook_{name} gauge"]
+        for status in known.institutions:
+            labelled = ((f'institution="{status.institution}"{more}', v) for more, v in samples(status).items())
+            lines += [f"rollbook_{name}{{{labels}}} {value:.15g}" for labels, value in labelled if value is not None]
+    try:
+        with files.handing_out(path) as file:
+            os.fchmod(file.fileno(), MODE)
+            file.write(("\n".join(lines) + "\n").encode())
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise ArgumentError(f"{path} cannot be written ({reason}): name a file in an existing folder") from None
+
+
+# A metric's samples of one institution, by their further labels; an unknown one is None. No label needs an escape.
+_METRICS: tuple[tuple[str, str, Callable[[InstitutionStatus], Mapping[str, float | None]]], ...] = (
+    (
+        "sync_outcome",
+        "1 for the outcome of the last sync, 0 for the others.",
+        lambda s: {f',outcome="{outcome}"': s.outcome == outcome for outcome in OUTCOMES},
+    ),
+    ("paused", "1 if the institution is paused.", lambda s: {"": bool(s.paused)}),
+    ("late_seconds", "Seconds since a missed night was due; 0 if none was missed.", lambda s: {"": s.late_by or 0}),
+    (
+        "sync_ended_timestamp_seconds",
+        "When the last sync ended, whatever its outcome.",
+        lambda s: {"": s.last.at.timestamp() if s.last else None},
+    ),
+    (
+        "sync_outcome_since_timestamp_seconds",
+        "Since when syncs have the last outcome.",
+        lambda s: {"": s.since.timestamp() if s.since else None},
+    ),
+    (
+        "good_sync_timestamp_seconds",
+        "When the data that readers see was fetched.",
+        lambda s: {"": s.synced_at.timestamp() if s.synced_at else None},
+    ),
+    ("sync_duration_seconds", "How long the last sync took.", lambda s: {"": s.last.seconds if s.last else None}),
+    ("sync_requests", "How many requests the last sync took.", lambda s: {"": s.last.requests if s.last else None}),
+    (
+        "sync_records",
+        "How many records the last sync received.",
+        lambda s: {f',set="{name}"': count for name, count in s.last.received.items()} if s.last else {},
+    ),
+    (
+        "sync_rejected_records",
+        "How many records of the last sync were refused.",
+        lambda s: {"": s.last.rejected if s.last else None},
+    ),
+    (
+        "key_refused_nights",
+        "On how many nights in a row the service has refused the key.",
+        lambda s: {"": s.refused_nights},
+    ),
+)

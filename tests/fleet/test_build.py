@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -110,12 +109,8 @@ def names() -> list[str]:
     return [*tables, *(f"main.{v.name}" for v in catalog.views(MANY))]
 
 
-def compare(fleet: Fleet, name: str, institutions: Iterable[str], *, of_many: bool = False) -> dict[str, int]:
-    """Compare one table or view of the fleet's file with that of each institution; returns how many rows each has.
-
-    A mean `of_many` may be halfway between two hundredths. The order in which DuckDB adds up decides then, and it is
-    another one in another file.
-    """
+def compare(fleet: Fleet, name: str, institutions: Iterable[str]) -> dict[str, int]:
+    """Compare one table or view of the fleet's file with that of each institution; returns how many rows each has."""
     counts = {}
     with duckdb.connect() as con:
         con.execute(f"ATTACH '{fleet.file}' AS fleet (READ_ONLY)")
@@ -126,11 +121,7 @@ def compare(fleet: Fleet, name: str, institutions: Iterable[str], *, of_many: bo
             assert (here.columns, here.types) == (own.columns, own.types)
             found = here.fetchall(), own.fetchall()
             counts[institution] = len(found[0])
-            if of_many:
-                assert_alike(*found)
-            else:
-                mine, theirs = (Counter(map(repr, each)) for each in found)
-                assert mine == theirs, f"{institution}: {mine - theirs} instead of {theirs - mine}"
+            assert_alike(*found)
             con.execute("DETACH own")
         whole = con.sql(f"FROM fleet.{name}")
         assert (whole.columns[0], str(whole.types[0])) == ("institution", "VARCHAR")
@@ -139,7 +130,11 @@ def compare(fleet: Fleet, name: str, institutions: Iterable[str], *, of_many: bo
 
 
 def assert_alike(here: Iterable[tuple[Any, ...]], own: Iterable[tuple[Any, ...]]) -> None:
-    """The same rows, up to a hundredth in numbers that are not whole."""
+    """The same rows, up to a hundredth in numbers that are not whole.
+
+    A mean may be halfway between two hundredths. The order in which DuckDB adds up decides then, and it is another one
+    in another file.
+    """
 
     def parted(row: tuple[Any, ...]) -> tuple[str, list[float]]:
         exact = [None if isinstance(value, float) else value for value in row]
@@ -162,11 +157,7 @@ def test_it_has_of_odd_nights_and_of_a_large_school_what_their_own_files_have(fo
         shutil.copytree(fortnight.warehouse, district.warehouse / LARGE, symlinks=True, dirs_exist_ok=True)
         fleet = Fleet(district, district.build())
         for name in names():
-            assert (
-                compare(fleet, name, (*SYNCED, LARGE), of_many=True)[LARGE]
-                or name in EMPTY
-                or name == "main.data_quality"
-            )
+            assert compare(fleet, name, (*SYNCED, LARGE))[LARGE] or name in {*EMPTY, "main.data_quality"}
         assert_alike(*(fleet.rows(f"SELECT {DAILY} FROM {of}") for of in ("institutions_daily", "progress_daily")))
 
 
@@ -212,14 +203,9 @@ def test_the_macros_answer_for_each_institution_as_its_own_file_does(fleet: Flee
     assert compared > 20
 
 
-def test_each_row_names_its_institution_even_if_the_name_looks_like_a_number(fleet: Fleet) -> None:
-    assert fleet.rows("SELECT DISTINCT institution FROM students ORDER BY 1") == [(name,) for name in SYNCED]
-    assert fleet.rows("SELECT DISTINCT institution FROM fleet.students_to_watch ORDER BY 1")[0] == ("007",)
-
-
 def test_each_institution_is_listed_with_the_day_of_what_it_has(fleet: Fleet) -> None:
     found = fleet.rows("SELECT institution, school_id, newest_day, version IS NULL FROM institutions")
-    assert found == [
+    assert found == [  # the name of one looks like a number
         (LATER, 102, night(7), False),
         (OTHER, 101, night(11), False),
         (SHARING, 100, night(11), False),
@@ -275,14 +261,3 @@ def test_everything_in_it_has_a_comment(fleet: Fleet) -> None:
     assert {row[0] for row in fleet.rows("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'")} >= {
         *fleet_views.ROLLUPS, "institutions", "students", "changes", "thresholds",
     }  # fmt: skip
-
-
-def test_the_key_of_each_rollup_is_unique(fleet: Fleet) -> None:
-    keys = {
-        "institutions_daily": "institution, snapshot_date",
-        "institutions_weekly": "institution, week_begins",
-        "fleet_daily": "snapshot_date",
-    }
-    for name in fleet_views.ROLLUPS:
-        key = keys.get(name, "institution")
-        assert fleet.rows(f"SELECT COUNT(*) - COUNT(DISTINCT ({key})) FROM {name}") == [(0,)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +12,7 @@ import duckdb
 import pytest
 
 from pipelines.errors import BusyError, EngineError, NothingLandedError
-from pipelines.fleet import gather
+from pipelines.fleet import build as building
 from pipelines.fleet.build import build
 from pipelines.store.published.fleet_file import FleetFile
 from pipelines.views.fleet import ROLLUPS
@@ -66,7 +65,7 @@ def test_readers_get_the_new_file_as_a_whole_and_keep_the_one_they_have_open(dis
 
 def test_a_build_that_fails_leaves_the_last_one(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(gather, "PUBLISHED", "nothing.duckdb")
+        patch.setattr(building, "PUBLISHED", "nothing.duckdb")
         with pytest.raises(NothingLandedError, match="fleet sync"):
             district.build()
     district.build()
@@ -98,7 +97,7 @@ def test_an_institution_whose_file_is_damaged_is_left_out_by_name(district: Dist
     else:
         half = content[: len(content) // 2]
         path.write_bytes({"scrambled": half + bytes(len(half)), "cut": half, "empty": b""}[harm])
-    assert district.build().left_out == {ASH: gather.DAMAGED}
+    assert district.build().left_out == {ASH: building.DAMAGED}
     assert counts(district) == {BIRCH: 3}
     assert listed(district, "institution, newest_day, left_out IS NULL") == [
         (ASH, None, False), (BIRCH, night(1), True), (CEDAR, None, True),
@@ -111,7 +110,7 @@ def test_an_institution_whose_file_is_damaged_is_left_out_by_name(district: Dist
 def test_an_institution_that_publishes_meanwhile_is_taken_as_it_was(
     district: District, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house, rows_of = district.house(ASH), gather._rows
+    house, rows_of = district.house(ASH), building._rows
     nights = iter([2, 3, 4, 5, 6])  # after the last, the version that was opened is removed
 
     def meanwhile(*arguments: Any) -> str:
@@ -119,7 +118,7 @@ def test_an_institution_that_publishes_meanwhile_is_taken_as_it_was(
             house.night(number, students(8), classes(2))
         return rows_of(*arguments)
 
-    monkeypatch.setattr(gather, "_rows", meanwhile)
+    monkeypatch.setattr(building, "_rows", meanwhile)
     assert district.build().left_out == {}
     assert counts(district) == {ASH: 4, BIRCH: 3}
     assert listed(district, "newest_day")[0] == (night(1),)
@@ -145,25 +144,11 @@ def test_the_figures_in_an_object_store_are_a_whole_version_and_the_one_before_s
     assert "Nothing here is lost" in built.not_copied
 
 
-@pytest.mark.slow
-def test_who_may_read_every_institutions_file_may_read_the_fleets(district: District) -> None:
-    district.build()
-    file = district.warehouse / "fleet.duckdb"
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    for name, mode in ((ASH, "644"), (BIRCH, "640")):
-        with district.house(name).rollbook(published_mode=mode).writer():
-            pass
-    district.build()
-    assert stat.S_IMODE(file.stat().st_mode) == 0o640
-    assert stat.S_IMODE(file.resolve().parent.stat().st_mode) == 0o750
-
-
 def test_the_last_night_is_told_and_who_left_the_registry_is_left_out(district: District) -> None:
     folder = district.warehouse / "fleet" / "state"
-    folder.mkdir()
+    district.pause(CEDAR, "holidays")
     last = {"kind": "failed", "at": "2036-11-21T03:00:00+01:00", "day": "2036-11-21", "message": "It is down"}
     (folder / "ash.json").write_text(json.dumps({"last": last}))
-    district.write({CEDAR: {"paused": '"holidays"'}})
     district.rename(BIRCH, "dogwood")
     assert district.build().institutions == 1
     told = "institution, last_outcome, CAST(last_at AS VARCHAR), said, paused, newest_day"

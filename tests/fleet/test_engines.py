@@ -18,7 +18,7 @@ from pipelines.errors import EngineError
 from pipelines.fleet import engine as engines
 from pipelines.fleet.build import compute_rollups
 from pipelines.fleet.engine import Engine
-from pipelines.fleet.history import Difference, Histories, Lakes
+from pipelines.fleet.history import Difference, Histories
 from pipelines.setting_types import engine_name
 from pipelines.store.database import literal
 from pipelines.tables import TABLES
@@ -36,26 +36,18 @@ CASES = [(engines.SAIL, 0), slow((engines.SAIL, 1)), slow((engines.SAIL, 2)), sl
 
 @dataclass
 class Case:
-    """Lakes, what their institutions gave, and both as an engine reads them."""
+    """Linked lakes, and what their institutions gave, as an engine reads them."""
 
     engine: Engine
     folder: Path
 
     def __post_init__(self) -> None:
-        self.lakes, self.given = Lakes(self.folder / "lakes"), self.folder / "given"
-
-    def make(self, seed: int) -> None:
-        """Make the lakes, as an engine reads them."""
-        for name in ("own", "lakes", "given"):
-            (self.folder / name).mkdir()
-        for name, made in lakes(self.folder / "own", seed, nightly=seed > 0).items():
-            made.give(self.given, name)
-            assert self.lakes.link_days(made.lake, name, made.lake.days())
+        self.given = self.folder / "given"
 
     @cached_property
     def histories(self) -> Histories:
         """Computed by the engine."""
-        found = Histories(self.engine, self.lakes, self.folder / f"histories-{self.engine.name[:2]}")
+        found = Histories(self.engine, self.folder)
         found.compute()
         return found
 
@@ -67,7 +59,12 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with ExitStack() as stack:
         address = name if name != SPARK else stack.enter_context(spark_server(folder))
         found = Case(stack.enter_context(engines.of(address, folder)), folder)
-        found.make(seed)
+        (folder / "own").mkdir()
+        links = Histories(found.engine, folder)
+        for name, made in lakes(folder / "own", seed, nightly=seed > 0).items():
+            made.give(found.given, name)
+            links.link_days(made.lake, name, made.lake.days())
+        assert set(links.days) == set(NAMES)
         yield found
 
 
@@ -135,7 +132,7 @@ def test_a_column_that_a_file_lacks_is_null_and_a_missing_table_has_no_rows(case
             assert engine.rows("SELECT * FROM main.none") == []
 
 
-@pytest.mark.parametrize("name", ["spark", "sc://", "sc://host:99999", "sc://host:0", "sc://[", "sc://ho\x1bst", ""])
+@pytest.mark.parametrize("name", ["spark", "sc://", "sc://host:99999", "sc://[", "sc://ho\x1bst", ""])
 def test_a_name_that_is_not_an_engines_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="must be duckdb, sail, or the address"):
         engine_name(name)

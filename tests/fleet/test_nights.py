@@ -48,9 +48,9 @@ def nights() -> Iterator[Nights]:
         d.write(
             {
                 "dead": {"base_url": '"http://127.0.0.1:9"', "retry_seconds": "0", "notify": '{ env = "DEAD_HOOK" }'},
-                "away": {"paused": '"holidays"'},
             }
         )
+        d.pause("away", "holidays")
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("DEAD_HOOK", hook.url)
             d.hosts[0].on(faults.hang(0.3), times=None)  # or no two requests could meet
@@ -92,7 +92,7 @@ def test_what_was_synced_already_is_not_asked_again_and_the_rest_is(nights: Nigh
 
 def test_outcomes_are_kept_for_the_owner_alone_and_no_key_is_in_any_file(nights: Nights) -> None:
     folder = nights.district.warehouse / "fleet" / "state"
-    assert sorted(p.stem for p in folder.glob("*.json")) == sorted({*nights.first} - {"away"})
+    assert sorted(p.stem for p in folder.glob("*.json")) == sorted(nights.first)
     assert {p.stat().st_mode & 0o777 for p in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
     assert sum(path.is_file() for path in nights.district.root.rglob("*")) > 50

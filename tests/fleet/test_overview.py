@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fleet import outcomes, prometheus
+from pipelines.fleet import outcomes
 from pipelines.fleet.outcomes import Kind, Outcome
-from pipelines.fleet.overview import FleetStatus, InstitutionStatus, load_overview
+from pipelines.fleet.overview import FleetStatus, InstitutionStatus, load_overview, write_prometheus
 from pipelines.operations.status import load_status
 from tests.support.nights import night
 from tests.support.processes.clocks import At
@@ -36,7 +36,7 @@ def district() -> Iterator[District]:
         fleet = made.warehouse / "fleet"
         failed = Outcome(kind=Kind.FAILED, at=AT, day=night(2), message="The key.", refused=True, requests=1)
         outcomes.record(fleet, "elm", failed)
-        made.write({"fir": {"paused": '"holidays"'}})
+        made.pause("fir", "holidays")
         yield made
 
 
@@ -75,7 +75,7 @@ def test_the_command_that_merges_a_hold_names_the_institution(district: District
 def test_it_is_all_in_the_text_for_a_monitoring_system(known: dict[str, InstitutionStatus], tmp_path: Path) -> None:
     path = tmp_path / "rollbook.prom"
     path.write_text("old")
-    prometheus.write(path, FleetStatus(counts={}, institutions=tuple(known.values())))
+    write_prometheus(path, FleetStatus(counts={}, institutions=tuple(known.values())))
     lines = path.read_text().splitlines()
     assert 'rollbook_sync_outcome{institution="birch",outcome="held"} 1' in lines
     assert 'rollbook_sync_outcome{institution="007",outcome="never"} 1' in lines

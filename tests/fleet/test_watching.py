@@ -10,7 +10,6 @@ import pytest
 from pipelines.notify.alerts import COMPANY, Alerts, Kind, Outcome, alerts_of, deliver
 from tests.support.nights import night
 from tests.support.processes.clocks import At
-from tests.support.processes.commands import run_command
 from tests.support.warehouses.district import District, new_district
 from tests.support.wire.listeners import Webhook
 
@@ -31,10 +30,11 @@ def district(hook: Webhook) -> Iterator[District]:
             {
                 "ash": told,
                 "birch": told,
-                "cedar": {**told, "paused": '"holidays"'},
+                "cedar": told,
                 "elm": {"notify": '{ env = "OTHER_HOOK" }'},
             }
         )
+        made.pause("cedar", "holidays")
         yield made
 
 
@@ -98,7 +98,9 @@ def test_one_cause_is_told_in_one_paragraph_with_each_name(district: District, h
     ]
 
 
-def test_where_they_come_one_by_one_they_wait_for_each_other(district: District, hook: Webhook) -> None:
+def test_they_wait_for_each_other_and_what_was_not_delivered_is_sent_later_and_nothing_twice(
+    district: District, hook: Webhook
+) -> None:
     now = datetime.now(UTC)
     alerts = alerts_of_both(lambda: now)
     alerts["ash"].report(Outcome("1", Kind.FAILED, night(1), "It failed"))
@@ -106,19 +108,10 @@ def test_where_they_come_one_by_one_they_wait_for_each_other(district: District,
     now += COMPANY - timedelta(seconds=1)
     alerts["birch"].report(Outcome("2", Kind.FAILED, night(1), "It failed"))
     deliver(alerts, wait=True)
-    assert hook.texts == []
+    assert hook.requests == []
     now += timedelta(seconds=1)
-    deliver(alerts, wait=True)
-    assert hook.heads == ["Rollbook, 2 institutions: 2 failed"]
-
-
-def test_what_was_not_delivered_is_sent_later_and_nothing_twice(district: District, hook: Webhook) -> None:
-    now = datetime.now(UTC)
-    alerts = alerts_of_both(lambda: now)
-    for name, of_one in alerts.items():
-        of_one.report(Outcome(name, Kind.FAILED, night(1), "It failed"))
     hook.statuses = [503]
-    deliver(alerts)
+    deliver(alerts, wait=True)
     deliver(alerts)
     assert (hook.texts, len(hook.requests)) == ([], 1)
     now += timedelta(minutes=1)
@@ -127,18 +120,3 @@ def test_what_was_not_delivered_is_sent_later_and_nothing_twice(district: Distri
     now += timedelta(days=1)
     deliver(alerts)
     assert len(hook.requests) == 2
-
-
-@pytest.mark.slow
-def test_the_command_says_who_is_late(district: District) -> None:
-    now = datetime.now(UTC)
-    district.play(now - timedelta(days=2))
-    fleet = district.fleet(1, only=["ash", "birch"])
-    fleet.clock = At(now - timedelta(days=2))
-    fleet.sync()
-    env = district.environment()
-    first = run_command("fleet", "watch", "--only", "ash,birch", env=env)
-    again = run_command("fleet", "watch", env=env)
-    assert (first.returncode, again.returncode) == (0, 0), first.stderr + again.stderr
-    assert [line.split()[:2] for line in first.stdout.splitlines()] == [["late", "ash"], ["late", "birch"]]
-    assert again.stdout == "No institution is newly late.\n"

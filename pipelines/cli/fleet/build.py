@@ -129,8 +129,8 @@ def report(
 
 def _build(known: Registry, engine: str | None = None) -> bool:
     """Build the files, and say what was built and what was not; returns whether nothing was left out."""
+    from pipelines.fleet.build import MAKES_NONE
     from pipelines.fleet.build import build as build_files
-    from pipelines.fleet.gather import MAKES_NONE
 
     settings = for_all()
     built = build_files(fleet_folder(), known, engine=engine or settings.fleet_engine, lake=settings.lake)

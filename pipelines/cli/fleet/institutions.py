@@ -16,7 +16,7 @@ from pipelines.cli.app import Panel, app, err, out, parse_day, progress, receive
 from pipelines.cli.serve import stopping_on_signals
 from pipelines.errors import ArgumentError, SettingError
 from pipelines.institutions import FILE, Registry
-from pipelines.settings import ROOT, common_path, registry
+from pipelines.settings import FLEET, ROOT, common_path, registry
 from pipelines.text import count_of, printable
 
 if TYPE_CHECKING:
@@ -103,12 +103,11 @@ def status(
     """
     import msgspec
 
-    from pipelines.fleet import prometheus as metrics
-    from pipelines.fleet.overview import load_overview
+    from pipelines.fleet.overview import load_overview, write_prometheus
 
     known = load_overview(open_fleet(only))
     if prometheus is not None:
-        metrics.write(prometheus, known)
+        write_prometheus(prometheus, known)
     if as_json:
         text = msgspec.json.format(msgspec.json.encode(known), indent=2).decode()
         sys.stdout.write(printable(text, lines=True) + "\n")
@@ -171,7 +170,7 @@ def add(
     if (key_env is None) == (key_file is None):
         raise ArgumentError("Say where the key is: either --key-env VAR or --key-file FILE")
     where = {"env": key_env} if key_file is None else {"file": _from_root(key_file)}
-    values: dict[str, object] = {"base_url": base_url, "api_key": where}
+    values = {"base_url": base_url, "api_key": where}
     path = edit.add(name, values | ({"timezone": timezone} if timezone else {}))
     out.print(
         f"[bold green]Added[/] {name} to {safe(str(path))}. To check its settings: rollbook fleet check --only {name}"
@@ -189,18 +188,20 @@ def pause(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown with the institution.")] = "",
 ) -> None:
     """Do not sync an institution until it is resumed. Its warehouse stays readable."""
-    from pipelines.fleet import edit
+    from pipelines.fleet import outcomes
 
-    edit.pause(_registry(), name, reason)
+    if not reason.strip():
+        raise ArgumentError('Say why: add --reason "...", which is shown with the institution')
+    outcomes.pause(common_path() / FLEET, fleet_registry()[name].name, reason)
     out.print(f"[bold yellow]Paused[/] {name}. To go on: rollbook fleet resume {name}")
 
 
 @fleet_app.command()
 def resume(name: Name) -> None:
     """Sync a paused institution again, whether a person or Rollbook paused it."""
-    from pipelines.fleet import edit
+    from pipelines.fleet import outcomes
 
-    if edit.resume(_registry(), name):
+    if outcomes.resume(common_path() / FLEET, fleet_registry()[name].name):
         out.print(f"[bold green]Resumed[/] {name}. To sync it now: rollbook fleet sync --only {name}")
     else:
         out.print(f"{name} was not paused.")
@@ -212,19 +213,13 @@ def _from_root(path: Path) -> str:
 
 
 def fleet_registry() -> Registry:
-    """The registry. Raises SettingError if there is none."""
+    """The registry, with a note if it is empty. Raises SettingError if there is none."""
     known = registry()
     if known is None:
         raise SettingError(
             f"There is no {FILE} at the root, so there is no fleet: `rollbook fleet add --help` says how to make it;"
             " for one school, use the command without `fleet`"
         )
-    return known
-
-
-def _registry() -> Registry:
-    """The registry, with a note if it is empty. Raises SettingError if there is none."""
-    known = fleet_registry()
     if not known.institutions:
         err.print(f"[yellow]Note:[/] {known.path.name} lists no institution yet: see `rollbook fleet add --help`")
     return known
@@ -242,7 +237,7 @@ def open_fleet(only: str | None = None, jobs: int | None = None) -> Fleet:
     """The institutions of the registry, or those in --only. Raises SettingError, and ArgumentError as `names_of`."""
     from pipelines.fleet.nights import Fleet
 
-    return Fleet(_registry(), names_of(only), jobs)
+    return Fleet(fleet_registry(), names_of(only), jobs)
 
 
 def _print_outcomes(found: Mapping[str, Outcome]) -> None:

@@ -14,7 +14,7 @@ from pipelines.settings import for_all
 from pipelines.text import count_of
 
 if TYPE_CHECKING:
-    from pipelines.fleet.history import FleetRebuild
+    from pipelines.fleet.history import Verified
 
 
 @fleet_app.command()
@@ -32,35 +32,13 @@ def rebuild(
     published separately; one that would lose more rows than a sync may remove does not change unless --yes is given.
     Exits 1 when an institution could not be rebuilt or differs, 3 when one was held and no other failed.
     """
-    from pipelines.fleet.history import FleetRebuild
-
-    computes = engine or for_all().fleet_engine
-    run = FleetRebuild(fleet_folder(), fleet_registry(), computes, names_of(only))
-    if verify:
-        _verify(run)
-    else:
-        _rebuild(run, confirmed=yes)
-
-
-def _verify(run: FleetRebuild) -> None:
-    found = run.verify()
-    for name, why in found.left_out.items():
-        err.print(f"[yellow]Warning:[/] {safe(name)} was not compared: {safe(why)}.")
-    if found.differences:
-        headings = ("institution", "table", "missing rows", "extra rows")
-        rows = [(d.institution, d.table, str(d.lacking), str(d.surplus)) for d in found.differences]
-        out.print(table("The published files differ from the snapshots", headings, rows))
-        out.print("To publish the history of the snapshots: rollbook fleet rebuild --only NAME")
-        raise typer.Exit(RollbookError.exit_code)
-    compared = count_of(len(found.compared), "institution")
-    out.print(f"[bold green]Equal.[/] The published files of {compared} match the snapshots.")
-    if found.left_out:
-        raise typer.Exit(RollbookError.exit_code)
-
-
-def _rebuild(run: FleetRebuild, *, confirmed: bool) -> None:
+    from pipelines.fleet import history
     from pipelines.sync import always, within_hold
 
+    asked = fleet_folder(), fleet_registry(), engine or for_all().fleet_engine, names_of(only)
+    if verify:
+        _show(history.verify(*asked))
+        return
     failed: list[RollbookError] = []
 
     def done(name: str, error: RollbookError | None) -> None:
@@ -70,8 +48,23 @@ def _rebuild(run: FleetRebuild, *, confirmed: bool) -> None:
             failed.append(error)
             err.print(f"[bold red]Not rebuilt:[/] {safe(name)}: {safe(error.message)}")
 
-    run.rebuild(done, always if confirmed else within_hold)
+    history.rebuild(*asked, done, always if yes else within_hold)
     if failed:
         held = all(isinstance(error, HeldError) for error in failed)
         raise typer.Exit(HeldError.exit_code if held else RollbookError.exit_code)
     out.print("Run `rollbook fleet build` to update fleet.duckdb.")
+
+
+def _show(found: Verified) -> None:
+    for name, why in found.left_out.items():
+        err.print(f"[yellow]Warning:[/] {safe(name)} was not compared: {safe(why)}.")
+    if found.differences:
+        headings = ("institution", "table", "missing rows", "extra rows")
+        rows = [(d.institution, d.table, str(d.lacking), str(d.surplus)) for d in found.differences]
+        out.print(table("The published files differ from the snapshots", headings, rows))
+        out.print("To publish the history of the snapshots: rollbook fleet rebuild --only NAME")
+    else:
+        compared = count_of(len(found.compared), "institution")
+        out.print(f"[bold green]Equal.[/] The published files of {compared} match the snapshots.")
+    if found.differences or found.left_out:
+        raise typer.Exit(RollbookError.exit_code)

@@ -1,10 +1,12 @@
 """The engines that compute over many institutions: DuckDB in this process, or any that speaks Spark Connect.
 
-    protocol.py  the interface of an engine
     embedded.py  DuckDB, in this process
     spark.py     any Spark Connect address; also starts Sail
 
-All engines run the same statements, in the SQL dialect that they share (`tests/lint_shared_sql.py` enforces it).
+An engine reads folders of Parquet files, runs statements over them, and writes folders. Relations are named with a
+schema, as `history.students`; their columns have the declared types; JSON is text. Every method raises EngineError when
+an external engine fails; DuckDB raises the errors of `store.database`. All run the same statements, in the SQL dialect
+that they share (`tests/lint_shared_sql.py` enforces it).
 """
 
 from __future__ import annotations
@@ -12,12 +14,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from pipelines.errors import SettingError
-from pipelines.fleet.engine.protocol import Engine
+from pipelines.fleet.engine.embedded import DuckDb, embedded
 from pipelines.setting_types import DUCKDB, SAIL
 
+if TYPE_CHECKING:
+    from pipelines.fleet.engine.spark import Spark
+
 __all__ = ["DUCKDB", "SAIL", "Engine", "of"]
+
+Engine: TypeAlias = "DuckDb | Spark"
 
 
 @contextmanager
@@ -28,8 +36,6 @@ def of(name: str, scratch: Path) -> Iterator[Engine]:
     EngineError if it does not answer.
     """
     if name == DUCKDB:
-        from pipelines.fleet.engine.embedded import embedded
-
         with embedded(scratch) as engine:
             yield engine
         return
@@ -39,6 +45,5 @@ def of(name: str, scratch: Path) -> Iterator[Engine]:
         raise SettingError(
             f"The engine {name} needs packages that are not installed: run `pip install 'rollbook[engines]'`"
         ) from error
-    address = spark.sail(scratch) if name == SAIL else spark.remote(name)
-    with address as session:
+    with spark.sail(scratch) if name == SAIL else spark.remote(name) as session:
         yield spark.Spark(name, session)

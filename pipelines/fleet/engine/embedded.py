@@ -36,7 +36,10 @@ class DuckDb:
         self._con = con
 
     def read(self, name: str, folder: Path, columns: Sequence[Column], folders: Sequence[Column] = ()) -> None:
-        """Define a view over the Parquet files of a folder."""
+        """Define a view over the Parquet files of a folder. A column that a file lacks is NULL there.
+
+        `folders` are the Hive partition columns, the outermost first: `institution=ash`.
+        """
         wanted = (*folders, *columns)
         pattern = "/".join((*("*" * len(folders)), "*.parquet"))
         if not any(folder.glob(pattern)):
@@ -58,18 +61,18 @@ class DuckDb:
         self._con.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
 
     def write(self, query: str, folder: Path, folders: Sequence[str] = ()) -> None:
-        """Write the rows of a query into a folder."""
+        """Write the rows of a query as Parquet files into a folder that does not exist yet."""
         files.folder(folder)
         target = folder if folders else folder / "part-0.parquet"
         by = f", PARTITION_BY ({', '.join(folders)})" if folders else ""
         self._con.execute(f"COPY ({query}) TO {literal(target)} ({_WRITTEN}{by})")
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
-        """Return the rows of a query."""
+        """Return the rows of a query. They must fit into memory."""
         return self._con.execute(query).fetchall()
 
     def hashed(self, columns: Sequence[str]) -> str:
-        """DuckDB's own hash distinguishes NULLs."""
+        """Hash some columns to one number, in SQL. (NULL, 'a') and ('a', NULL) differ, as in DuckDB's own hash."""
         return f"HASH({', '.join(columns)})"
 
 

@@ -11,7 +11,6 @@ import logging
 import os
 import re
 import socket
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -52,7 +51,6 @@ def remote(address: str) -> Iterator[SparkSession]:
         raise EngineError(
             f"The engine {shown(address)} does not answer: check its name, and that it runs there"
         ) from error
-    _load()
     with _translate_errors(shown(address)):
         session = SparkSession.builder.remote(address).create()
         session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -70,24 +68,8 @@ def sail(scratch: Path) -> Iterator[SparkSession]:
     """
     from pysail.spark import SparkConnectServer
 
-    with _sail_settings(scratch):
-        server = SparkConnectServer(ip="127.0.0.1", port=0)
-        server.start(background=True)
-        try:
-            _, port = server.listening_address
-            with remote(f"sc://127.0.0.1:{port}") as session:
-                yield session
-        finally:
-            server.stop()
-
-
-@contextmanager
-def _sail_settings(scratch: Path) -> Iterator[None]:
-    """Sail's settings, which it reads from the environment; variables that are already set take precedence.
-
-    It sorts within a quarter of the memory, as DuckDB does, and spills to `scratch`: pupils' records must not go to the
-    machine's folder for temporary files.
-    """
+    # It sorts within a quarter of the memory, as DuckDB does, and spills to `scratch`: pupils' records must not go to
+    # the machine's folder for temporary files. It reads these from the environment; those already set take precedence.
     settings = {
         "RUST_LOG": "error",  # it logs to the terminal
         "SAIL_RUNTIME__MEMORY_POOL__TYPE": "fair",
@@ -96,13 +78,17 @@ def _sail_settings(scratch: Path) -> Iterator[None]:
         "SAIL_RUNTIME__TEMPORARY_FILES__PATHS": json.dumps([str(scratch)]),
         "SAIL_RUNTIME__TEMPORARY_FILES__MAX_SIZE": str(machine.free(scratch)),
     }
-    ours = {name: value for name, value in settings.items() if name not in os.environ}
-    os.environ.update(ours)
+    ours = settings.keys() - os.environ.keys()
+    os.environ.update({name: settings[name] for name in ours})
+    server = SparkConnectServer(ip="127.0.0.1", port=0)
     try:
-        yield
+        server.start(background=True)
+        with remote(f"sc://127.0.0.1:{server.listening_address[1]}") as session:
+            yield session
     finally:
+        server.stop()
         for name in ours:
-            os.environ.pop(name, None)
+            del os.environ[name]
 
 
 class Spark:
@@ -147,21 +133,6 @@ class Spark:
     def _rows(self, query: str) -> DataFrame:
         typed = _TYPE.sub(lambda found: f"AS {_TYPES[found[1]]})", query)
         return self._session.sql(_RELATION.sub(lambda found: _called(found[0]), typed))
-
-
-def _load() -> None:
-    """Import the client. In a process without a main file (a worker, `python -c`) it believes that it is being tested,
-    and ends the process.
-    """
-    main = sys.modules["__main__"]
-    nameless = main.__spec__ is None and not hasattr(main, "__file__")
-    if nameless:
-        main.__file__ = __file__
-    try:
-        import pyspark.sql.connect  # noqa: F401 - the point
-    finally:
-        if nameless:
-            del main.__file__
 
 
 def shown(address: str) -> str:

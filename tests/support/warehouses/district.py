@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 
 from pipelines import settings
+from pipelines.fleet import outcomes
 from pipelines.fleet.build import Built, build
 from pipelines.fleet.nights import Fleet
 from pipelines.fleet.outcomes import Outcome
@@ -106,6 +107,10 @@ class District:
             table = {**given, **(over or {}).get(name, {})}
             lines += ["", f"[{name}]", *(f"{key} = {value}" for key, value in table.items())]
         self.registry.write_text("\n".join(lines) + "\n")
+
+    def pause(self, name: str, reason: str) -> None:
+        """Pause an institution, as `rollbook fleet pause` does."""
+        outcomes.pause(self.warehouse / settings.FLEET, name, reason)
 
     def rename(self, was: str, now: str) -> None:
         """Give an institution another name in the registry."""
