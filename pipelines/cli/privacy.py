@@ -62,16 +62,16 @@ def aggregates(
     settings = load(fetches=False)
     root = settings.warehouse_path
     today = datetime.now(UTC).astimezone(settings.zone).date()
-    result = release(root, day, today=today, mode=settings.file_mode)
+    released, too_close = release(root, day, today=today, mode=settings.file_mode)
     log.note(root, "aggregates")
-    for released in result.released:
-        out.print(f"Wrote {safe(str(root / FOLDER / f'{released}.csv'))}")
-    for term in result.too_close:
+    for each in released:
+        out.print(f"Wrote {safe(str(root / FOLDER / f'{each}.csv'))}")
+    for term in too_close:
         err.print(
             f"[yellow]Warning:[/] {safe(term)} was not released: it ends less than 30 days from a day that was"
             " released already."
         )
-    if not result.released:
+    if not released:
         out.print(
             "Nothing new was released: no other term of terms.csv is over and has a landed day. --day releases a day"
             " without a term."

@@ -17,7 +17,6 @@ from pipelines.cli.app import Panel, app, err, home, out, print_table, safe, tab
 from pipelines.errors import ArgumentError
 from pipelines.export import EXPORTS, Format, check_target, students_in
 from pipelines.privacy import access
-from pipelines.privacy.queries import without_values
 from pipelines.settings import ROOT, load, place
 from pipelines.store.published.versions import PUBLISHED
 from pipelines.text import count_of
@@ -45,7 +44,7 @@ def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "s
     with _noted_if_refused(root, kind, text):
         answer = run_query(file, text, most=rows)
     students = students_in(answer.columns, answer.rows) if answer.is_plain else None
-    access.note(root, kind, students=students, what=without_values(text))
+    access.note(root, kind, students=students, what=access.without_values(text))
     print_table(table("", answer.columns, answer.rows))
     if answer.more:
         err.print(f"There are more than {rows:,} rows: raise --rows, or write all to a file with `rollbook export`.")
@@ -57,7 +56,7 @@ def _noted_if_refused(warehouse: Path, kind: str, query: str) -> Iterator[None]:
     try:
         yield
     except ArgumentError:
-        access.note(warehouse, kind, what=without_values(query))
+        access.note(warehouse, kind, what=access.without_values(query))
         raise
 
 
@@ -101,7 +100,7 @@ def write_export(
 
     def note(students: int | None) -> None:
         asked = f"FROM {question}" if _NAME.fullmatch(question) else question
-        access.note(root, kind, students=students, what=without_values(asked))
+        access.note(root, kind, students=students, what=access.without_values(asked))
 
     with files.aside(within) as scratch, _noted_if_refused(root, kind, question):
         rows = write(file, question, chosen, target.expanduser(), scratch=scratch, before=note)

@@ -22,7 +22,6 @@ from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.export import Format, students_in
 from pipelines.export.formats import export
 from pipelines.privacy import access
-from pipelines.privacy.queries import without_values
 from pipelines.settings import FLEET, for_all, is_of_all, place
 from pipelines.store.database import connect
 from pipelines.store.published import fleet_file
@@ -211,7 +210,7 @@ class Book:
         """The rows of a selection, in pages."""
         source, order, values = selection.parts()
         query = f"SELECT *, (SELECT COUNT(*) {source}) AS total {source}{order}"
-        return Listing(self, without_values(query), query, **values)
+        return Listing(self, access.without_values(query), query, **values)
 
     def csv(self, selection: Selection) -> bytes:
         """A whole selection as CSV, with text escaped that a spreadsheet program would run as a formula."""
@@ -219,7 +218,7 @@ class Book:
         query = f"SELECT * {source}{order}"
 
         def note(students: int | None) -> None:
-            access.note(self.warehouse, "explore download", students=students, what=without_values(query))
+            access.note(self.warehouse, "explore download", students=students, what=access.without_values(query))
 
         with _EXPORTING, files.aside(self.within) as scratch:
             out = scratch / "selected.csv"

@@ -8,6 +8,8 @@ A line holds no value from the query or its result, so the log is not a second l
 before anything is shown: access that cannot be logged is refused. Only the warehouse's owner may read or write the log.
 Another account that may read the published file could read it with any tool, unlogged; so Rollbook does not refuse it
 either, and warns on its terminal that the access was not logged.
+
+A query is logged with its tables and columns, not with whom it is about (`without_values`).
 """
 
 from __future__ import annotations
@@ -16,18 +18,22 @@ import errno
 import logging
 import os
 import pwd
+import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+import duckdb
 import msgspec
 from filelock import FileLock, Timeout
 
 from pipelines import __version__, files
 from pipelines.errors import BusyError, MachineError
 from pipelines.settings import FLEET, for_all, place
+from pipelines.store.schema import SCHEMAS, declared
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +44,12 @@ LOCK_SECONDS = 10.0
 
 # Linux: the user who logged in, even under `sudo`; this number when nobody did.
 _LOGIN_UID, _NOBODY = Path("/proc/self/loginuid"), 2**32 - 1
+
+# The most characters kept of a query.
+MOST = 2_000
+
+_WORD = re.compile(r"[A-Za-z_]+")
+_PUNCTUATION = re.compile(r"[^\w\s\"'`]+")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,3 +195,50 @@ def _login() -> str:
         if (uid := int(_LOGIN_UID.read_text(encoding="ascii"))) != _NOBODY:
             return _name_of(uid)
     return os.environ.get("SUDO_USER", "")[:64]
+
+
+# -- what is kept of a query -------------------------------------------------------------------------------------------
+
+
+def without_values(query: str) -> str:
+    """A query on one line, with `?` for every possible value; empty if DuckDB cannot parse it.
+
+    DuckDB's own tokenizer splits it. Keywords, punctuation and declared names are kept; everything else becomes `?`:
+    strings, numbers, comments and every other name, since an alias, a quoted name or a value without quotes may be a
+    pupil's.
+    """
+    try:
+        duckdb.extract_statements(query)
+        tokens = duckdb.tokenize(query)
+    except (duckdb.Error, TypeError, UnicodeError):
+        return ""
+    text, line = query.encode(), ""
+    for (start, kind), (end, _) in pairwise([*tokens, (len(text), duckdb.token_type.comment)]):
+        token = text[start:end].decode(errors="replace")
+        shown = " " if kind is duckdb.token_type.comment else _shown(token.strip(), kind)
+        line += f"{shown} " if token[-1:].isspace() else shown
+    line = " ".join(line.split())
+    return line if len(line) <= MOST else f"{line[:MOST]}..."
+
+
+def _shown(token: str, kind: duckdb.token_type) -> str:
+    """The token itself if no value can be in it; DuckDB takes the dot in `s.name` for a number."""
+    is_keyword = kind is duckdb.token_type.keyword and _WORD.fullmatch(token)
+    is_name = kind is duckdb.token_type.identifier and token.strip('"').lower() in _declared_names()
+    return token if is_keyword or is_name or _PUNCTUATION.fullmatch(token) else "?"
+
+
+@cache
+def _declared_names() -> frozenset[str]:
+    """Every name in a published file, and DuckDB's own functions and types: none of them is a pupil's."""
+    from pipelines.views import catalog  # not for `rollbook --help`, which imports the commands
+
+    names = {*SCHEMAS, "rollbook", "main", "date", "timestamp", "varchar", "bigint", "integer", "double", "boolean"}
+    for relation in declared():
+        names |= {relation.name, *(column.name for column in relation.columns)}
+    for view in catalog.views():
+        names |= {view.name, *(name for name, _ in view.columns)}
+    names |= {macro.name for macro in catalog.macros()}
+    with duckdb.connect() as con:
+        names |= {row[0] for row in con.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()}
+    return frozenset(names)

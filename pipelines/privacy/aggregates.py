@@ -15,7 +15,6 @@ import csv
 import io
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
@@ -64,19 +63,8 @@ class Cell(NamedTuple):
     members: int
 
 
-class Figure(NamedTuple):
-    """What is shown of a cell: how many students it is about, and their average, both as a range."""
-
-    students: str
-    percent: str
-
-
-@dataclass(frozen=True)
-class Result:
-    """What one call did: the days it released, and the terms it did not release since another day is too close."""
-
-    released: tuple[date, ...]
-    too_close: tuple[str, ...]
+# What is shown of a cell: how many students it is about, and their average, both as a range.
+Figure = tuple[str, str]
 
 
 def figure(cell: Cell, secret: str) -> Figure | None:
@@ -92,7 +80,7 @@ def figure(cell: Cell, secret: str) -> Figure | None:
     # By the true size: a noisy one would be off by several percent of a small group.
     average = (cell.total + _noise(cell.largest, random)) / cell.students
     begins = min(max(int(average // _BAND) * _BAND, 0), 100 - _BAND)
-    return Figure(next(text for least, text in _SIZES if size >= least), f"{begins} to {begins + _BAND}")
+    return next(text for least, text in _SIZES if size >= least), f"{begins} to {begins + _BAND}"
 
 
 def _noise(contributions: Sequence[float], random: Random) -> float:
@@ -102,8 +90,10 @@ def _noise(contributions: Sequence[float], random: Random) -> float:
     )
 
 
-def release(root: Path, day: date | None, *, today: date, mode: int) -> Result:
+def release(root: Path, day: date | None, *, today: date, mode: int) -> tuple[list[date], list[str]]:
     """Release the terms that are over and were not released yet, or one landed `day`.
+
+    Returns the released days, and the terms that were not released since another released day is too close.
 
     Raises NothingLandedError before the first publish, and ArgumentError for a day that cannot be released.
     """
@@ -116,7 +106,7 @@ def release(root: Path, day: date | None, *, today: date, mode: int) -> Result:
         if day is not None:
             _check(con, folder, day)
             _write(con, folder, day, day, mode)
-            return Result((day,), ())
+            return [day], []
         for term in terms.read(root / terms.FILE):
             landed = _last_landed(con, term.first_day, term.last_day)
             if term.last_day >= today or landed is None or _path(folder, term.last_day).exists():
@@ -126,7 +116,7 @@ def release(root: Path, day: date | None, *, today: date, mode: int) -> Result:
             else:
                 _write(con, folder, term.last_day, landed, mode)
                 released.append(term.last_day)
-    return Result(tuple(released), tuple(too_close))
+    return released, too_close
 
 
 def _check(con: duckdb.DuckDBPyConnection, folder: Path, day: date) -> None:

@@ -14,8 +14,9 @@ The certificate says what was done, for a data-protection officer's files. It do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -28,7 +29,6 @@ from pipelines import __version__, files
 from pipelines.errors import ArgumentError
 from pipelines.export import exported
 from pipelines.landing.erased import Erased, Found, LegalHold, Matcher, Pending, find, keyed, name_hash
-from pipelines.privacy import dagster_home
 from pipelines.store import without
 from pipelines.store.database import connect, count
 from pipelines.store.statements import statements
@@ -37,6 +37,15 @@ from pipelines.sync.recovery import Erasures
 from pipelines.tables import SETS
 
 sql = statements("pipelines.privacy")
+
+# Whether a student was erased.
+Gone = Callable[[int], bool]
+
+ERASED = "(erased)"
+WAIT_SECONDS = 30.0
+
+_TOLD = re.compile(r"\b(?:students? |more than once, such as )\d+(?:, \d+)*\b")
+_HINT = "student"
 
 # The reference id, email, name, first and last name.
 Name = tuple[str | None, str | None, str | None, str | None, str | None]
@@ -211,10 +220,10 @@ class Erasure(Listener):
         exports, left_open = exported(warehouse.root), list[str]()
         for path in exports:
             path.unlink()
-        dagster_home.take_out_of_text(warehouse.build / "alerts.json", erased.gone.__contains__)
+        take_out_of_text(warehouse.build / "alerts.json", erased.gone.__contains__)
         counts["exports"] = len(exports)
         if pending.home and (home := Path(pending.home)).is_dir():
-            counts["dagster"], locked = dagster_home.take_out(home, erased.gone.__contains__)
+            counts["dagster"], locked = take_out(home, erased.gone.__contains__)
             if locked:
                 left_open.append(
                     f"{locked} files below Dagster's folder were in use: stop `rollbook serve`, then look for the"
@@ -280,3 +289,67 @@ def _certificate(
         "",
     ]
     return "\n".join(lines)
+
+
+# -- Dagster's records -------------------------------------------------------------------------------------------------
+#
+# Names never get there (G12), and metadata and checks hold counts only. A few log lines give the id of the student that
+# was fetched. They are text in SQLite files and logs below Dagster's folder: the id is replaced.
+
+
+def take_out(home: Path, gone: Gone) -> tuple[int, int]:
+    """Remove students from all records below Dagster's folder; returns the texts changed, and the files not written.
+
+    Waits up to `WAIT_SECONDS` for a database that is in use.
+    """
+    changed = locked = 0
+    for path in sorted(home.rglob("*")):
+        if not path.is_file() or path.is_symlink():
+            continue
+        try:
+            if path.name.endswith(".db"):
+                changed += _of_database(path, gone)
+            elif path.suffix in (".err", ".out", ".log") or "compute_logs" in path.parts:
+                changed += take_out_of_text(path, gone)
+        except (OSError, sqlite3.Error):
+            locked += 1
+    return changed, locked
+
+
+def cleaned(text: str, gone: Gone) -> str:
+    """Return a text from Dagster's records or an alert without students who are `gone`."""
+
+    def left(told: re.Match[str]) -> str:
+        return re.sub(r"\d+", lambda found: ERASED if gone(int(found[0])) else found[0], told[0])
+
+    return _TOLD.sub(left, text)
+
+
+def take_out_of_text(path: Path, gone: Gone) -> int:
+    """Remove students from a text file, if it is there; returns 1 if it was changed."""
+    text = path.read_bytes().decode(errors="surrogateescape") if path.is_file() else ""
+    left = cleaned(text, gone)
+    if left != text:
+        files.write(path, left.encode(errors="surrogateescape"))
+    return left != text
+
+
+def _of_database(path: Path, gone: Gone) -> int:
+    with closing(sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None)) as con:
+        con.execute("PRAGMA secure_delete = ON")
+        con.create_function("cleaned", 1, lambda text: cleaned(text, gone))
+        columns = con.execute(
+            "SELECT t.name, c.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c"
+            " WHERE t.type = 'table' AND c.type NOT LIKE '%INT%'"
+        )
+        changed = 0
+        for table, column in columns.fetchall():
+            has_student = f"TYPEOF(\"{column}\") = 'text' AND \"{column}\" LIKE '%{_HINT}%'"
+            update = f'UPDATE "{table}" SET "{column}" = cleaned("{column}") WHERE {has_student}'
+            changed += con.execute(f'{update} AND cleaned("{column}") <> "{column}"').rowcount
+        if changed:
+            # Old values may remain in free pages and in the write-ahead log.
+            con.execute("VACUUM")
+            with suppress(sqlite3.Error):
+                con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return changed

@@ -120,13 +120,11 @@ def on_page(error: RollbookError) -> str:
     """What the morning page says about an error. Its readers know students and classes, not tables or commands."""
     if not isinstance(error, HeldError) or not isinstance(error.report, Hold):
         return error.message
-    gone, changed = [], []
-    for name in WALKED:
-        of_set = [c for c in error.report.counts if TABLES[c.table].set == name and not TABLES[c.table].is_list]
-        gone += [f"{c.removed:,} of {c.before:,} {name}" for c in of_set if c.table == name and c.removed]
-        # One of these tables has a row per record, so the largest count is close to the number of records.
-        if most := max((c.changed for c in of_set), default=0):
-            changed.append(f"{most:,} {name}")
+    counts = [c for c in error.report.counts if not TABLES[c.table].is_list]
+    gone = [f"{c.removed:,} of {c.before:,} {c.table}" for c in counts if c.table in WALKED and c.removed]
+    # One of a set's tables has a row per record, so the largest count is close to the number of records.
+    most = {name: max((c.changed for c in counts if TABLES[c.table].set == name), default=0) for name in WALKED}
+    changed = [f"{number:,} {name}" for name, number in most.items() if number]
     parts = [f"{' and '.join(gone)} would no longer be listed"] if gone else []
     parts += [f"the records of {' and '.join(changed)} would change"] if changed else []
     changes = "; ".join(parts) or "many students would be in other classes"

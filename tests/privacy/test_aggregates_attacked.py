@@ -56,7 +56,7 @@ def shown(school: School, secret: str, without: int = -1) -> dict[int, Figure]:
 
 
 def band(of_group: Figure) -> int:
-    return int(of_group.percent.split(" to ")[0]) // aggregates._BAND
+    return int(of_group[1].split(" to ")[0]) // aggregates._BAND
 
 
 def noise(random: np.random.Generator) -> np.ndarray:

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipelines.privacy.dagster_home import cleaned, take_out
+from pipelines.privacy.erasure import cleaned, take_out
 from tests.support.processes import canary
 
 

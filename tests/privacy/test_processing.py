@@ -77,18 +77,6 @@ def test_it_names_all_that_is_in_a_warehouse_with_its_mode(mode: str) -> None:
     }
 
 
-def test_it_says_how_long_as_the_settings_say() -> None:
-    shown = text(warehouse="/srv/w", keep_days=30, access_log_days=90)
-    assert row(shown, "`/srv/w/raw`")[3] == "30 days, and one night"
-    assert "refused records 30 days" in row(shown, "`/srv/w/rollbook.duckdb`")[3]
-    assert row(shown, "raw responses, daily snapshots, refused records")[1] == "30 days after their day"
-    assert row(shown, "lines of the access log")[1] == "90 days, a month more at most"
-    assert row(shown, "`/srv/dagster_home`")[2:] == ["its owner (700)", "400 days"]
-    kept = text(warehouse="/srv/w")
-    assert row(kept, "`/srv/w/raw`")[3] == "without limit"
-    assert row(kept, "raw responses, daily snapshots, refused records")[1].startswith("never")
-
-
 def test_it_says_who_may_read_and_who_receives() -> None:
     shown = text(
         warehouse="/srv/w", published_mode="644", report_names=True, ui_hosts="rollbook.school.example",

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import Any
 
 import duckdb
 import pytest
 
 from pipelines.errors import MachineError
-from pipelines.operations.discard import discard
 from pipelines.operations.status import load_status
-from pipelines.sync import always
 from tests.support.nights import House, night
 from tests.support.tiers import daily
 from tests.support.warehouses.pseudonyms import (
@@ -44,31 +41,6 @@ def test_codes_are_the_same_every_night_also_of_who_is_gone_and_back(house: Hous
     assert set(codes(house)) == {*first, ident(9)}
     assert current(house) == set(first.values())
     assert rows(house, f"SELECT COUNT(*) FROM history.students WHERE student_id = {first[ident(8)]}") == [(2,)]
-
-
-@pytest.mark.slow
-def test_a_rebuild_a_discard_a_restore_and_a_move_keep_the_codes_and_are_followed(house: House) -> None:
-    for number, listed in ((1, pupils(8)), (2, pupils(8)), (3, pupils(9))):
-        house.night(number, listed)
-    known = codes(house)
-    house.rollbook().rebuild(confirm=always)
-    assert is_current(house)
-    discard(house.rollbook(), night(3), reason="Zaphod's file", confirm=always)
-    assert is_current(house)
-    assert current(house) == {known[ident(n)] for n in range(1, 9)}
-    assert rows(house, "SELECT DISTINCT reason FROM ops.syncs WHERE outcome = 'discarded'") == [
-        ("the reason is left out of this file",)
-    ]
-    rollbook = house.rollbook()
-    rollbook.restore(rollbook.warehouse.kept()[-1])
-    assert is_current(house)
-    moved = house.warehouse.with_name("moved")
-    shutil.move(house.warehouse, moved)
-    there = House(moved, house.service, **house.over).at(3)
-    with there.rollbook().writer():
-        there.rollbook().publish()
-    assert is_current(there)
-    assert codes(there) == known
 
 
 # --- a new release ---------------------------------------------------------------------------------------------------

@@ -37,7 +37,6 @@ _IMPORTED = (
     "pipelines.operations.doctor",
     "pipelines.operations.erase",
     "pipelines.operations.prune",
-    "pipelines.privacy.queries",
     "dagster",
 )
 _SECONDS = 200
