@@ -79,7 +79,10 @@ def test_each_run_is_told_once_however_often_it_is_looked_at(watch: Watch, house
     watch.look()
     assert heads(hook) == [f"the sync of {night(1)} failed", f"the sync of {night(1)} is good again"]
     assert "key" in hook.texts[0].splitlines()[1]
-    assert hook.texts[1].splitlines()[1].startswith("60 students, 2 classes; ")
+    assert hook.texts[1].splitlines()[1:] == [
+        "Nothing is left to do.",
+        f"Readers have what was published last: {night(1)}, 60 students, 2 classes.",
+    ]
 
 
 def test_a_held_run_and_its_approval_by_hand_are_told(watch: Watch, house: House, hook: Webhook, clock: Any) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-import ssl
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,25 +80,6 @@ def test_a_mail_that_is_refused_for_now_is_tried_again(box: Mailbox, says: str, 
 def test_a_server_that_offers_no_encryption_gets_no_password(box: Mailbox) -> None:
     assert send(mail(box, kind="mailtos")) == {"address 1 (mailtos)": (OUT_OF_REACH, True)}
     assert box.mails == []
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
-@pytest.mark.parametrize("trusted", [True, False])
-def test_mail_is_encrypted_and_only_with_a_certificate_that_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool
-) -> None:
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", tmp_path / "key", "-out", tmp_path / "cert"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    if trusted:
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
-    with mailbox(context) as box:
-        assert send(mail(box, kind="mailtos")) == ({} if trusted else {"address 1 (mailtos)": (OUT_OF_REACH, True)})
-        assert box.encrypted == ([True, True] if trusted else [])
 
 
 def test_an_answer_that_does_not_come_makes_no_second_message(hook: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:

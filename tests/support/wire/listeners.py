@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -89,12 +88,11 @@ def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
 
 @dataclass
 class Mailbox:
-    """The mails that came, who they came from and went to, and whether the line was encrypted."""
+    """The mails that came, and who they came from and went to."""
 
     port: int = 0
     mails: list[EmailMessage] = field(default_factory=list)
     envelopes: list[tuple[str, list[str]]] = field(default_factory=list)
-    encrypted: list[bool] = field(default_factory=list)
     refuse: str = ""
 
     async def handle_DATA(self, server: SMTP, session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
@@ -105,13 +103,12 @@ class Mailbox:
         assert isinstance(mail, EmailMessage)
         self.mails.append(mail)
         self.envelopes.append((envelope.mail_from, envelope.rcpt_tos))
-        self.encrypted.append(session.ssl is not None)
         return "250 OK"
 
 
 @contextmanager
-def mailbox(tls: ssl.SSLContext | None = None) -> Iterator[Mailbox]:
-    """A mail server that wants a login; with `tls` it offers encryption and wants that, too."""
+def mailbox() -> Iterator[Mailbox]:
+    """A mail server that wants a login, and offers no encryption."""
     box = Mailbox()
 
     def authenticate(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
@@ -125,8 +122,6 @@ def mailbox(tls: ssl.SSLContext | None = None) -> Iterator[Mailbox]:
         authenticator=authenticate,
         auth_required=True,
         auth_require_tls=False,
-        tls_context=tls,
-        require_starttls=tls is not None,
     )
     controller.start()
     box.port = controller.port
