@@ -6,17 +6,21 @@ registry holds no key: it names the environment variable or the file that does.
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from dotenv import dotenv_values
 
+from pipelines import files
 from pipelines.errors import SettingError
 from pipelines.text import listed
 
@@ -109,6 +113,21 @@ def read(path: Path, known: frozenset[str], secret: frozenset[str]) -> Registry:
     return Registry(path, MappingProxyType(found), MappingProxyType(defaults))
 
 
+def add(path: Path, name: str, values: Mapping[str, Any], check: Callable[[Path], None]) -> None:
+    """Add an institution with these settings to a file, which is created if needed. What is in the file stays as it is.
+
+    A secret is a table: `{"env": "NAME"}` or `{"file": "/path"}`. `check` raises SettingError for a file that is not
+    valid; then the file is unchanged. Raises SettingError for an invalid name, too.
+    """
+    path, mode, text = path.resolve(), files.PRIVATE_FILE, ""  # a symlink is kept
+    if path.exists():
+        mode, text = stat.S_IMODE(path.stat().st_mode), path.read_text(encoding="utf-8").rstrip("\n") + "\n\n"
+    lines = [f"[{check_name(name)}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
+    with files.replacing(path, mode) as aside:
+        aside.write_text(text.lstrip("\n") + "\n".join(lines) + "\n", encoding="utf-8")
+        check(aside)
+
+
 def check_name(name: str) -> str:
     """Return a name that can be a folder's and a partition's. Raises SettingError for any other name."""
     if name in RESERVED:
@@ -152,6 +171,12 @@ class _Check:
         raise SettingError(
             f'{key} in {where} must say where it is, never what it is: write {{ env = "NAME" }} or {{ file = "/path" }}'
         )
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return f"{{ {', '.join(f'{key} = {_toml(text)}' for key, text in value.items())} }}"
 
 
 def _unknown(key: str, known: frozenset[str]) -> str:

@@ -9,5 +9,4 @@ history.py     recomputes the histories from the lakes, and publishes or compare
 engine/        the engines that compute over all institutions: DuckDB, Sail or Spark
 overview.py    all institutions at a glance, also for a monitoring system
 report.py      the page: which institutions are up to date, where the contract drifts; `page.html` is its template
-edit.py        adds an institution to `institutions.toml`
 """

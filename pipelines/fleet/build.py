@@ -27,6 +27,7 @@ from datetime import UTC, date, datetime
 from functools import reduce
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import duckdb
@@ -55,10 +56,7 @@ from pipelines.views import pseudonymous as contents
 from pipelines.views.fleet import INSTITUTIONS
 
 CURRENT = "current.json"
-DAMAGED = "its published file is damaged, or open for writing in another program: its next sync makes it again"
-DAMAGED_PSEUDONYMOUS = (
-    "its pseudonymous file is damaged, or open for writing in another program: its next sync makes a damaged one again"
-)
+DAMAGED = "its file is damaged, or open for writing in another program: its next sync makes it again"
 MAKES_NONE = "it makes no pseudonymous file (ROLLBOOK_PSEUDONYMOUS)"
 
 
@@ -77,26 +75,6 @@ class Built:
     pseudonymous: Built | None = None
     failed: str = ""
     not_copied: str = ""
-
-
-@dataclass(frozen=True)
-class Given:
-    """What one institution gave: the version of its file (times are UTC), its school, and the file's mode."""
-
-    version: str
-    published_at: datetime
-    newest_day: date | None
-    school_id: int | None
-    school_name: str | None
-    mode: int
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """The institutions whose rows were copied, and why others were left out. Who never published is in neither."""
-
-    given: dict[str, Given]
-    left_out: dict[str, str]
 
 
 def build(
@@ -155,21 +133,27 @@ def relations(file: FleetFile) -> tuple[Relation, ...]:
     return (contents.RELEASE, *views.shared()) if file.is_pseudonymous else views.shared()
 
 
-def gather(con: duckdb.DuckDBPyConnection, file: FleetFile, institutions: Iterable[str]) -> Gathered:
-    """Fill the tables of the open next file, in the order of the names. Raises MachineError."""
-    found = Gathered({}, {})
+def gather(
+    con: duckdb.DuckDBPyConnection, file: FleetFile, institutions: Iterable[str]
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Fill the tables of the open next file, in the order of the names; returns whose rows were copied, and what its
+    file says of itself (times are UTC), and why others were left out. Who never published is in neither. Raises
+    MachineError.
+    """
+    given: dict[str, dict[str, Any]] = {}
+    left_out: dict[str, str] = {}
     link, folder = (PSEUDONYMOUS, PSEUDONYMOUS_FOLDER) if file.is_pseudonymous else (PUBLISHED, FOLDER)
     for name in sorted(institutions):
         own = file.root / name
         if not os.path.lexists(own / link):
             if file.is_pseudonymous and (own / PUBLISHED).exists():
-                found.left_out[name] = MAKES_NONE
+                left_out[name] = MAKES_NONE
             continue
         try:
-            found.given[name] = _copy(con, file, name, versions.target(own / link, own / folder))
+            given[name] = _copy(con, file, name, versions.target(own / link, own / folder))
         except (DamagedError, BusyError, FileNotFoundError, duckdb.Error):
-            found.left_out[name] = DAMAGED_PSEUDONYMOUS if file.is_pseudonymous else DAMAGED
-    return found
+            left_out[name] = DAMAGED
+    return given, left_out
 
 
 def export(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation], into: Path) -> None:
@@ -196,13 +180,17 @@ def _make(file: FleetFile, registry: Registry, engine: str, version: str, at: da
     with connect(file.next, scratch=file.scratch) as con:
         with transaction(con):
             views.create_tables(con, (contents.RELEASE,) if file.is_pseudonymous else ())
-        found = gather(con, file, registry.institutions)
-        if not found.given:
+        given, left_out = gather(con, file, registry.institutions)
+        if not given:
             raise NothingLandedError(
                 "No institution has published anything that could be combined: run `rollbook fleet sync` first"
             )
-        newest = max((g.newest_day for g in found.given.values() if g.newest_day), default=None)
-        _describe(con, file, found, registry, newest)
+        newest = max((own["newest_day"] for own in given.values() if own["newest_day"]), default=None)
+        kept = contents.shown(INSTITUTIONS) if file.is_pseudonymous else INSTITUTIONS.columns
+        rows = _described(registry, given, left_out, newest)
+        con.register("fresh", pa.table({c.name: [row.get(c.name) for row in rows] for c in kept}))
+        con.execute(f"INSERT INTO {INSTITUTIONS.schema}.{INSTITUTIONS.name} BY NAME SELECT * FROM fresh")
+        con.unregister("fresh")
         students = count(con, "SELECT COUNT(*) FROM main.students")
         export(con, views.shared(), file.sources)
     with engines.of(engine, file.scratch) as computing:
@@ -220,41 +208,33 @@ def _make(file: FleetFile, registry: Registry, engine: str, version: str, at: da
         con.execute("CHECKPOINT")
     if file.is_pseudonymous:
         clean(file.next, file.scratch)
-    file.publish(reduce(lambda a, b: a & b, (g.mode for g in found.given.values()), 0o777) | files.PRIVATE_FILE)
-    return Built(len(found.given), students, newest, found.left_out)
+    file.publish(reduce(lambda a, b: a & b, (own["mode"] for own in given.values()), 0o777) | files.PRIVATE_FILE)
+    return Built(len(given), students, newest, left_out)
 
 
-def _describe(
-    con: duckdb.DuckDBPyConnection, file: FleetFile, found: Gathered, registry: Registry, newest: date | None
-) -> None:
-    """Fill the table `institutions`."""
+def _described(
+    registry: Registry, given: Mapping[str, Mapping[str, Any]], left_out: Mapping[str, str], newest: date | None
+) -> list[dict[str, Any]]:
+    """The rows of the table `institutions`."""
     rows = []
     for status in sorted(load_overview(Fleet(registry)).institutions, key=lambda s: s.institution):
-        given, last = found.given.get(status.institution), status.last
-        day = given.newest_day if given else None
+        own, last = given.get(status.institution, {}), status.last
         row = {
+            **own,
             "institution": status.institution,
-            "school_id": given.school_id if given else None,
-            "school_name": given.school_name if given else None,
-            "newest_day": day,
-            "days_behind": (newest - day).days if newest and day else None,
-            "published_at": given.published_at if given else None,
-            "version": given.version if given else None,
+            "days_behind": (newest - own["newest_day"]).days if newest and own.get("newest_day") else None,
             "last_outcome": status.outcome,
             "last_day": last.day if last else None,
             "last_at": last.at.astimezone(UTC).replace(tzinfo=None) if last else None,
             "said": (last.message if last else "") or None,
             "paused": status.paused or None,
-            "left_out": found.left_out.get(status.institution),
+            "left_out": left_out.get(status.institution),
         }
         rows.append(row)
-    columns = contents.shown(INSTITUTIONS) if file.is_pseudonymous else INSTITUTIONS.columns
-    con.register("fresh", pa.table({c.name: [row[c.name] for row in rows] for c in columns}))
-    con.execute(f"INSERT INTO {INSTITUTIONS.schema}.{INSTITUTIONS.name} BY NAME SELECT * FROM fresh")
-    con.unregister("fresh")
+    return rows
 
 
-def _copy(con: duckdb.DuckDBPyConnection, file: FleetFile, name: str, path: Path | None) -> Given:
+def _copy(con: duckdb.DuckDBPyConnection, file: FleetFile, name: str, path: Path | None) -> dict[str, Any]:
     """Copy the rows of one institution, all or none."""
     if path is None:
         raise FileNotFoundError(name)
@@ -274,8 +254,8 @@ def _copy(con: duckdb.DuckDBPyConnection, file: FleetFile, name: str, path: Path
                     con.execute(_rows(file, name, relation))
         finally:
             con.execute("DETACH given")
-    version, published_at, newest_day, school_id, school_name = about
-    return Given(version, published_at, newest_day, school_id, school_name, mode)
+    keys = ("version", "published_at", "newest_day", "school_id", "school_name")
+    return {**dict(zip(keys, about, strict=True)), "mode": mode}
 
 
 def _rows(file: FleetFile, name: str, relation: Relation) -> str:

@@ -37,11 +37,7 @@ from pipelines.tables import TABLES, Column, Table
 from pipelines.views import fleet as views
 from pipelines.views.fleet import WHICH
 
-CHANGED = "its lake changed meanwhile: run `rollbook fleet rebuild` again when its sync is done"
 RETYPED = "some of its snapshots have a column of another type: run `rollbook rebuild` for it"
-EXPIRED = "the history of some of its days is in its published file alone, since their snapshots have expired"
-EMPTY = "its lake holds no day, though it has published"
-NOT_GIVEN = "it has published nothing that could be compared"
 OTHER_DAYS = "its published file is of other days than its lake: its next sync brings it up to date"
 
 # Called with an institution's name, and the error that prevented its rebuild, or None.
@@ -89,9 +85,11 @@ class Histories:
             book = compose(load(institution=name, fetches=False))
             records = book.lake.days()
             if book.landings.expired_days():
-                self.left_out[name] = EXPIRED
+                self.left_out[name] = (
+                    "the history of some of its days is in its published file alone, since their snapshots have expired"
+                )
             elif not records and book.warehouse.published.exists():
-                self.left_out[name] = EMPTY
+                self.left_out[name] = "its lake holds no day, though it has published"
             elif _are_retyped(book, records):
                 self.left_out[name] = RETYPED
             elif records:
@@ -113,7 +111,7 @@ class Histories:
             if lake.days() == records:
                 self.days[name] = {day: record.digest for day, record in records.items()}
                 return
-        self.left_out[name] = CHANGED
+        self.left_out[name] = "its lake changed meanwhile: run `rollbook fleet rebuild` again when its sync is done"
 
     def compute(self) -> None:
         """Compute the history, current rows and changes of every table. Raises EngineError."""
@@ -231,13 +229,13 @@ def verify(fleet: Path, registry: Registry, engine: str, only: tuple[str, ...] =
     with _computed(file, registry, engine, only) as found:
         with connect(file.next, scratch=file.scratch) as con:
             views.create_tables(con)
-            given = gather(con, file, found.days)
+            given, missed = gather(con, file, found.days)
             export(con, views.shared(), file.sources)
             published = con.execute("SELECT institution, snapshot_date, digest FROM spans.days").fetchall()
         left_out = dict(found.left_out)
         for name, days in found.days.items():
-            if name not in given.given:
-                left_out[name] = given.left_out.get(name, NOT_GIVEN)
+            if name not in given:
+                left_out[name] = missed.get(name, "it has published nothing that could be compared")
             elif {day: digest for of, day, digest in published if of == name} != days:
                 left_out[name] = OTHER_DAYS
         compared = tuple(name for name in found.days if name not in left_out)

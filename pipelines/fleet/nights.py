@@ -32,7 +32,7 @@ from pipelines.cron import due
 from pipelines.errors import RollbookError
 from pipelines.fleet import outcomes, worker
 from pipelines.fleet.outcomes import Kind, Outcome
-from pipelines.institutions import Institution, Registry
+from pipelines.institutions import Registry
 from pipelines.notify import alerts
 from pipelines.notify.alerts import Alerts
 from pipelines.operations.doctor import Finding, Level
@@ -180,7 +180,10 @@ class Fleet:
         jobs = self.jobs or min(2 * (os.cpu_count() or 1), MOST_JOBS)
         context = get_context("forkserver")
         context.set_forkserver_preload(["pipelines.fleet.warm"])
-        hosts = {name: _host(self.registry[name]) for name in institutions}
+        url = os.environ.get(f"{settings.PREFIX}BASE_URL", "")
+        urls = {name: str(self.registry[name].values.get("base_url", url)) for name in institutions}
+        # One without an address shares no host.
+        hosts = {name: url.partition("://")[2].partition("/")[0].casefold() or name for name, url in urls.items()}
         waiting = list(hosts)
         running: dict[Connection, _Worker] = {}
         with _without_keys(self.registry) as environment:
@@ -191,7 +194,9 @@ class Fleet:
                         left = Counter(hosts[name] for name in waiting)
                         name = min(waiting, key=lambda n: (busy[hosts[n]], -left[hosts[n]]))
                         waiting.remove(name)
-                        secrets = _secrets(self.registry[name], environment) if job is not worker.backfill else {}
+                        own = self.registry[name]  # it reads secrets in files itself
+                        names = own.variables() | (set() if "api_key" in own.values else {settings.API_KEY})
+                        secrets = {n: environment[n] for n in names if n in environment and job is not worker.backfill}
                         answers, answering = context.Pipe(duplex=False)
                         with answering:
                             given = (job, name, arguments, secrets, self.clock, answering)
@@ -249,21 +254,9 @@ def _without_keys(registry: Registry) -> Iterator[dict[str, str]]:
         os.environ.update(before)
 
 
-def _secrets(institution: Institution, environment: Mapping[str, str]) -> dict[str, str]:
-    """The secrets of one institution in this environment. It reads secrets in files itself."""
-    names = institution.variables() | (set() if "api_key" in institution.values else {settings.API_KEY})
-    return {name: environment[name] for name in names if name in environment}
-
-
 def _end(process: ForkServerProcess) -> int:
     """Wait until a process has ended, and kill it if it does not; returns its exit code."""
     process.join(STOP_WITHIN)
     process.kill()
     process.join()
     return process.exitcode or 0
-
-
-def _host(institution: Institution) -> str:
-    """The host of an institution's service; without one, the institution's name, so that it shares no host."""
-    url = str(institution.values.get("base_url") or os.environ.get(f"{settings.PREFIX}BASE_URL", ""))
-    return url.partition("://")[2].partition("/")[0].casefold() or institution.name

@@ -25,9 +25,6 @@ from pipelines.operations.status import freshness
 from pipelines.text import naming
 
 NEVER = "never"
-# The exporter runs under another account. The file has counts, days and institutions' names, but no pupils.
-MODE = 0o644
-OUTCOMES = (Kind.SYNCED, Kind.HELD, Kind.FAILED, NEVER)
 
 
 class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +112,7 @@ def write_prometheus(path: Path, known: FleetStatus) -> None:
             lines += [f"rollbook_{name}{{{labels}}} {value:.15g}" for labels, value in labelled if value is not None]
     try:
         with files.handing_out(path) as file:
-            os.fchmod(file.fileno(), MODE)
+            os.fchmod(file.fileno(), 0o644)  # the exporter runs under another account; it holds no pupils
             file.write(("\n".join(lines) + "\n").encode())
     except OSError as error:
         reason = os.strerror(error.errno or 0)
@@ -127,7 +124,9 @@ _METRICS: tuple[tuple[str, str, Callable[[InstitutionStatus], Mapping[str, float
     (
         "sync_outcome",
         "1 for the outcome of the last sync, 0 for the others.",
-        lambda s: {f',outcome="{outcome}"': s.outcome == outcome for outcome in OUTCOMES},
+        lambda s: {
+            f',outcome="{outcome}"': s.outcome == outcome for outcome in (Kind.SYNCED, Kind.HELD, Kind.FAILED, NEVER)
+        },
     ),
     ("paused", "1 if the institution is paused.", lambda s: {"": bool(s.paused)}),
     ("late_seconds", "Seconds since a missed night was due; 0 if none was missed.", lambda s: {"": s.late_by or 0}),

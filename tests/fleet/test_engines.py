@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -149,7 +149,8 @@ def test_what_does_not_fit_into_memory_goes_to_the_folder_for_it(
 
     def watch() -> None:
         while not ended.wait(0.005):
-            seen.update(scratch.rglob("*"))
+            with suppress(FileNotFoundError):  # it removes what it no longer needs
+                seen.update(scratch.rglob("*"))
 
     watching = Thread(target=watch, daemon=True)
     watching.start()

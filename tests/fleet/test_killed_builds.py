@@ -10,11 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fleet.engine import DUCKDB
-from pipelines.fleet.history import rebuild, verify
 from pipelines.settings import ROOT
 from tests.support.reading import rows
-from tests.support.records import students
 from tests.support.warehouses.district import District, two_schools
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # a dozen processes, each of which imports everything
@@ -40,12 +37,6 @@ def die(district: District, step: int, *arguments: str) -> bool:
     return done.returncode != 0
 
 
-def own(district: District, name: str) -> list[tuple[object, ...]]:
-    """The history of the students that readers of an institution's own file see."""
-    query = "SELECT student_id, valid_from, valid_to FROM history.students ORDER BY ALL"
-    return rows(district.warehouse / name / "rollbook.duckdb", query)
-
-
 def versions(files: list[Path]) -> list[str]:
     """The builds that made these files; each can be read."""
     return [
@@ -69,18 +60,3 @@ def test_a_killed_build_leaves_two_whole_files_of_which_one_may_say_that_it_is_o
     assert seen[-1][0] == seen[-1][1] != seen[0][0]
     assert len(list((district.warehouse / "pseudonymous").iterdir())) <= 2
     assert district.left_by_builds() == []
-
-
-def test_a_rebuild_of_all_that_is_killed_leaves_each_institution_whole(district: District) -> None:
-    district.house(ASH).night(2, students(9))
-    before = {name: own(district, name) for name in (ASH, BIRCH)}
-    killed = 0
-    for step in (1, 34, 36, 38, 40, 42, 44):  # the last ones publish the two, one after the other
-        killed += die(district, step, "rebuild", "--engine", "duckdb")
-        assert {name: own(district, name) for name in (ASH, BIRCH)} == before
-    assert killed >= 3
-    done: dict[str, object] = {}
-    rebuild(district.warehouse / "fleet", district.known, DUCKDB, (), done.__setitem__)
-    assert done == {ASH: None, BIRCH: None}
-    assert verify(district.warehouse / "fleet", district.known, DUCKDB).differences == ()
-    assert {name: own(district, name) for name in (ASH, BIRCH)} == before

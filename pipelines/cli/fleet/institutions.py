@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipelines import institutions
 from pipelines.cli.app import Panel, app, err, out, parse_day, progress, received, safe, table
 from pipelines.cli.serve import stopping_on_signals
 from pipelines.errors import ArgumentError, SettingError
 from pipelines.institutions import FILE, Registry
-from pipelines.settings import FLEET, ROOT, common_path, registry
+from pipelines.settings import FLEET, check_registry, common_path, registry, registry_path
 from pipelines.text import count_of, printable
 
 if TYPE_CHECKING:
@@ -165,21 +166,17 @@ def add(
 
     The file never contains the key itself, only the variable or file that holds it.
     """
-    from pipelines.fleet import edit
-
     if (key_env is None) == (key_file is None):
         raise ArgumentError("Say where the key is: either --key-env VAR or --key-file FILE")
-    where = {"env": key_env} if key_file is None else {"file": _from_root(key_file)}
-    values = {"base_url": base_url, "api_key": where}
-    path = edit.add(name, values | ({"timezone": timezone} if timezone else {}))
+    where = {"env": key_env} if key_file is None else {"file": str(Path.cwd() / key_file.expanduser())}
+    values = {"base_url": base_url, "api_key": where} | ({"timezone": timezone} if timezone else {})
+    path, known = registry_path(), registry() if registry_path().exists() else None
+    if known is not None and name in known.institutions:
+        raise ArgumentError(f"{path.name} already has an institution {name}: edit its settings there")
+    institutions.add(path, name, values, lambda aside: check_registry(aside, path.name, name))
     out.print(
         f"[bold green]Added[/] {name} to {safe(str(path))}. To check its settings: rollbook fleet check --only {name}"
     )
-    if (common_path() / "raw").is_dir():
-        err.print(
-            f"[yellow]Note:[/] {safe(str(common_path()))} holds the warehouse of a single school. To keep it as {name},"
-            f" stop Rollbook and move its contents into a folder {name} there."
-        )
 
 
 @fleet_app.command()
@@ -205,11 +202,6 @@ def resume(name: Name) -> None:
         out.print(f"[bold green]Resumed[/] {name}. To sync it now: rollbook fleet sync --only {name}")
     else:
         out.print(f"{name} was not paused.")
-
-
-def _from_root(path: Path) -> str:
-    """A path that was typed in this folder, for the registry, where relative paths start at the root."""
-    return str(path if Path.cwd() == ROOT else Path.cwd() / path.expanduser())
 
 
 def fleet_registry() -> Registry:

@@ -13,16 +13,13 @@ from pipelines import files, machine
 from pipelines.store.database import connect, literal
 from pipelines.tables import Column
 
-LEAST = 256 * machine.MB  # of memory, as much as a school's writer has
-_WRITTEN = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3"
-
 
 @contextmanager
 def embedded(scratch: Path) -> Iterator[DuckDb]:
     """A DuckDB in memory, which spills to `scratch`."""
     with connect(scratch=scratch) as con:
-        # More than a school's writer has: it computes over all institutions, while the machine does nothing else.
-        con.execute(f"SET memory_limit = '{max(LEAST, machine.memory() // 4) // machine.MB}MB'")
+        # More than the 256 MB of a school's writer: the machine does nothing else meanwhile.
+        con.execute(f"SET memory_limit = '{max(256, machine.memory() // 4 // machine.MB)}MB'")
         con.execute(f"SET threads = {os.cpu_count() or 1}")
         yield DuckDb(con)
 
@@ -65,7 +62,9 @@ class DuckDb:
         files.folder(folder)
         target = folder if folders else folder / "part-0.parquet"
         by = f", PARTITION_BY ({', '.join(folders)})" if folders else ""
-        self._con.execute(f"COPY ({query}) TO {literal(target)} ({_WRITTEN}{by})")
+        self._con.execute(
+            f"COPY ({query}) TO {literal(target)} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3{by})"
+        )
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
         """Return the rows of a query. They must fit into memory."""

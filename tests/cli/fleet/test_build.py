@@ -88,5 +88,5 @@ def test_a_build_that_leaves_somebody_out_says_so_and_exits_1(district: District
     (district.warehouse / ASH / "rollbook.duckdb").resolve().write_bytes(b"")
     done = run_command("fleet", "build", env=district.environment())
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "ash was left out: its published file is damaged" in " ".join(done.stderr.split())
+    assert "ash was left out: its file is damaged" in " ".join(done.stderr.split())
     assert "1 institution and 3 students" in " ".join(done.stdout.split())

@@ -99,16 +99,6 @@ def test_a_paused_institution_is_shown_with_the_reason_until_it_is_resumed(regis
     assert "ash was not paused." in run("resume", "ash")
 
 
-def test_a_key_file_is_looked_for_where_it_was_typed(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = registry.parent / "elsewhere"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    typed = ["fleet", "add", "oak", "--base-url", "https://oak.example", "--key-file", "oak.key"]
-    assert CliRunner().invoke(app, typed).exit_code == 0
-    with pytest.raises(SettingError, match=f"is in the file {folder}/oak.key, which cannot be read"):
-        settings.load(institution="oak")
-
-
 @pytest.mark.parametrize("command", ["sync", "build"])
 def test_without_a_registry_a_fleet_command_says_how_to_make_one(tmp_path: Path, command: str) -> None:
     env = {"DAGSTER_HOME": str(dagster_home(tmp_path / "home")), "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse")}
