@@ -106,9 +106,8 @@ def read(path: Path, known: frozenset[str], secret: frozenset[str]) -> Registry:
         raise SettingError(f"{path.name} is not text in UTF-8") from None
     except OSError as error:
         raise SettingError(f"{path.name} cannot be read ({os.strerror(error.errno or 0)})") from None
-    check = _Check(path, known, secret)
-    defaults = check.values(DEFAULTS, document.pop(DEFAULTS, {}))
-    values = {check_name(name): check.values(name, table) for name, table in document.items()}
+    defaults = _values(path, DEFAULTS, document.pop(DEFAULTS, {}), known, secret)
+    values = {check_name(name): _values(path, name, table, known, secret) for name, table in document.items()}
     found = {name: Institution(name, MappingProxyType(defaults | own)) for name, own in values.items()}
     return Registry(path, MappingProxyType(found), MappingProxyType(defaults))
 
@@ -140,37 +139,32 @@ def check_name(name: str) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class _Check:
-    path: Path
-    known: frozenset[str]
-    secret: frozenset[str]
+def _values(path: Path, name: str, table: object, known: frozenset[str], secret: frozenset[str]) -> dict[str, object]:
+    """Return a table's settings, with a `Secret` for each secret setting. Raises SettingError."""
+    where = f"[{name}] of {path.name}"
+    if not isinstance(table, dict):
+        raise SettingError(f"{path.name}: {name} must be a table: write [{name}] and its settings below it")
+    values: dict[str, object] = {}
+    for key, value in table.items():
+        if key not in known:
+            raise SettingError(f"{where} has {key!r}, {_unknown(key, known)}")
+        if key in secret:
+            values[key] = _secret(where, key, value)
+        elif isinstance(value, (dict, list)):
+            raise SettingError(f"{key} in {where} must be one value")
+        else:
+            values[key] = value
+    return values
 
-    def values(self, name: str, table: object) -> dict[str, object]:
-        """Return a table's settings, with a `Secret` for each secret setting. Raises SettingError."""
-        where = f"[{name}] of {self.path.name}"
-        if not isinstance(table, dict):
-            raise SettingError(f"{self.path.name}: {name} must be a table: write [{name}] and its settings below it")
-        values: dict[str, object] = {}
-        for key, value in table.items():
-            if key not in self.known:
-                raise SettingError(f"{where} has {key!r}, {_unknown(key, self.known)}")
-            if key in self.secret:
-                values[key] = self._secret(where, key, value)
-            elif isinstance(value, (dict, list)):
-                raise SettingError(f"{key} in {where} must be one value")
-            else:
-                values[key] = value
-        return values
 
-    def _secret(self, where: str, key: str, value: object) -> Secret:
-        if isinstance(value, dict) and len(value) == 1:
-            ((kind, place),) = value.items()
-            if kind in ("env", "file") and isinstance(place, str) and place.strip():
-                return Secret(**{kind: place.strip()})
-        raise SettingError(
-            f'{key} in {where} must say where it is, never what it is: write {{ env = "NAME" }} or {{ file = "/path" }}'
-        )
+def _secret(where: str, key: str, value: object) -> Secret:
+    if isinstance(value, dict) and len(value) == 1:
+        ((kind, place),) = value.items()
+        if kind in ("env", "file") and isinstance(place, str) and place.strip():
+            return Secret(**{kind: place.strip()})
+    raise SettingError(
+        f'{key} in {where} must say where it is, never what it is: write {{ env = "NAME" }} or {{ file = "/path" }}'
+    )
 
 
 def _toml(value: Any) -> str:

@@ -27,7 +27,7 @@ def schedules(sources: Mapping[str, SourceSettings]) -> list[dg.ScheduleDefiniti
 
 def _name(institution: str, source: SourceSettings) -> str:
     """The name of a single school's schedule, or of one for all institutions with this cron line and zone."""
-    line = f"{source.timezone} {' '.join(source.cron.split())}"
+    line = f"{source.timezone.replace('/', '_')} {' '.join(source.cron.split())}"
     return f"{NIGHTLY}_{line.translate(_IN_NAMES)}" if institution else NIGHTLY
 
 

@@ -17,7 +17,7 @@ from tests.support.graph import EXAMPLE, loaded
 from tests.support.processes.commands import UNREACHABLE
 
 PUBLISHED = dg.AssetKey(["published", "rollbook"])
-LONDON, TOKYO = "nightly_Europe_per_London_15_2_x_x_x", "nightly_Asia_per_Tokyo_30_4_x_x_1_to_5"
+LONDON, TOKYO = "nightly_Europe_London_15_2_x_x_x", "nightly_Asia_Tokyo_30_4_x_x_1_to_5"
 REGISTRY = """
 [defaults]
 timezone = "Europe/London"
