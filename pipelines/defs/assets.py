@@ -92,19 +92,17 @@ def assets(sources: Mapping[str, SourceSettings]) -> dg.AssetsDefinition:
         days = [date.fromisoformat(key) for key in context.partition_keys]
         try:
             if (registry := settings.registry()) is None:
-                told = yield from _school(context, config, days)
+                yield from _school(context, config, days)
             else:
                 from pipelines.defs import district  # a single school needs none of it
 
-                told = yield from district.work(context, config, days, registry)
+                yield from district.work(context, config, days, registry)
         except RollbookError as error:
             raise runs.failed(error) from None
         try:
             runs.delete_old_runs(context.instance)
         except Exception as error:  # noqa: BLE001 - it must not fail a sync; the next night tries again
             context.log.warning("Dagster's old runs could not be deleted (%s)", type(error).__name__)
-        if told:  # last, because a run's page opens at the end of its log
-            context.log.warning("Skipped %s", told)
 
     return sync
 
@@ -115,7 +113,7 @@ def _school(context: dg.AssetExecutionContext, options: night.Options, days: Seq
     today = {datetime.now(rollbook.settings.zone).date()}
     is_sync = partitions.is_sync(context.run.tags, days, today, approve=options.approve)
     try:
-        told = yield from night.stages(context, options, rollbook, days, is_sync=is_sync)
+        yield from night.stages(context, options, rollbook, days, is_sync=is_sync)
     except RollbookError as error:
         # Dagster shows a check without a result as failed, so check the file that readers still have.
         broken = error.found if isinstance(error, CheckError) else {}
@@ -123,4 +121,3 @@ def _school(context: dg.AssetExecutionContext, options: night.Options, days: Seq
             yield from checks.results({"": checks.look(rollbook, broken)})
         raise
     yield from checks.results({"": checks.look(rollbook, {})})
-    return told

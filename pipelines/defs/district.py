@@ -46,7 +46,8 @@ def work(
     todays = {datetime.now(s.zone).date() for name, s in settings.sources(registry).items() if name in names}
     is_sync = partitions.is_sync(tags, days, todays, approve=options.approve)
     if is_sync and tags.get(INSTITUTION_TAG) in names and tags.get(SYNC_TAG) != NIGHTLY:
-        return (yield from _sync_alone(context, options, names[0], days))
+        yield from _sync_alone(context, options, names[0], days)
+        return
     if options.force or options.details is not Details.none or (options.approve and is_sync):
         raise ArgumentError(
             "This run covers several institutions, but approve, force and details work for one at a time: run that"
@@ -66,7 +67,6 @@ def work(
     for day in days if is_sync else sorted({day for outcome in ended.values() for day in outcome.days}):
         for key in context.selected_asset_keys:
             yield dg.AssetMaterialization(key, partition=str(day), metadata={"institutions": len(ended)})
-    return ""
 
 
 def _sync_alone(
@@ -95,7 +95,6 @@ def _sync_alone(
     yield from _checked([name])
     if failure is not None:
         raise runs.failed(failure, name)
-    return ""
 
 
 def _keep_key_of(name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -27,8 +27,7 @@ SKIPPED_TAG = "rollbook/skipped"
 progress: Progress | None = None
 
 Metadata = Mapping[str, Any]
-# What a run says of its assets; at the end, which days it skipped.
-Events = Generator[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckResult, None, str]
+Events = Iterator[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckResult]
 
 
 class Options(dg.Config):
@@ -61,11 +60,10 @@ def stages(
 ) -> Events:
     """Land, snapshot, merge and publish: one day that is fetched or approved, or the landed days of a backfill.
 
-    Raises RollbookError; what was yielded before is true all the same. Returns which days a backfill skipped.
+    Raises RollbookError; what was yielded before is true all the same.
     """
     started = time.monotonic()
     landings, day = rollbook.landings, days[0]
-    told = ""
     with rollbook.writer():
         if is_sync:
             mark_as_sync(context)
@@ -76,7 +74,7 @@ def stages(
                 landed = {day: rollbook.land(day, details=options.details, fresh=fresh)}
         else:
             landed = {day: counted[-1] for day in days if (counted := landings.counted(day))}
-            told = yield from _skipped(context, landings.skipped(days), len(days))
+            yield from _skipped(context, landings.skipped(days), len(days))
         yield from (_made(day, "raw", name, _landing(m, name)) for day, m in landed.items() for name in SETS)
         if is_sync:
             manifest, record = rollbook.snapshot(landed[day], approve=options.approve)
@@ -106,7 +104,6 @@ def stages(
             PUBLISHED, partition=str(each), metadata={**shared, **(charts if each == max(composed) else {})}
         )
     rollbook.check_listeners()
-    return told
 
 
 def mark_as_sync(context: dg.AssetExecutionContext) -> None:
@@ -127,9 +124,8 @@ def _skipped(context: dg.AssetExecutionContext, days: Mapping[date, Skip], asked
     fixed when the code is loaded, while days are landed, held and discarded at any time, and today has no landing
     before tonight.
     """
-    told = skipped_days(days, asked)
     if days or SKIPPED_TAG in context.run.tags:  # a re-executed run starts with the tags of the first run
-        context.instance.add_run_tags(context.run.run_id, {SKIPPED_TAG: told})
+        context.instance.add_run_tags(context.run.run_id, {SKIPPED_TAG: skipped_days(days, asked)})
     reasons = {day: skipped(day, why) for day, why in days.items()}
     for day, reason in reasons.items():
         context.log.warning(reason)
@@ -137,7 +133,6 @@ def _skipped(context: dg.AssetExecutionContext, days: Mapping[date, Skip], asked
             yield dg.AssetObservation(key, partition=str(day), metadata={"skipped": reason})
     if len(days) == asked:
         raise NothingLandedError("; ".join(reasons.values()), list(days))
-    return told if days else ""
 
 
 def _landing(manifest: Manifest, name: str) -> Metadata:
