@@ -19,7 +19,7 @@ SYNC = """
 import sys
 from datetime import datetime
 from pipelines.settings import load
-from pipelines.sync import Rollbook
+from pipelines.compose import compose
 now = datetime.fromisoformat(sys.argv[1])
 compose(load(_env_file=None), clock=lambda: now).sync()
 """
