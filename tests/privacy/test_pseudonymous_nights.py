@@ -43,9 +43,6 @@ def test_codes_are_the_same_every_night_also_of_who_is_gone_and_back(house: Hous
     assert rows(house, f"SELECT COUNT(*) FROM history.students WHERE student_id = {first[ident(8)]}") == [(2,)]
 
 
-# --- a new release ---------------------------------------------------------------------------------------------------
-
-
 # --- failures and kills ----------------------------------------------------------------------------------------------
 
 
