@@ -28,10 +28,10 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = (
-    Mutation("G1", "if page.total_count != self.total:", "if False:", "source sync"),
-    Mutation("G1", "elif count < page.limit and not last:", "elif False:", "source sync"),
-    Mutation("G1", "if not self.spoiled and len(self.ids) != self.total:", "if False:", "source sync"),
-    Mutation("G1", "if not self.spoiled and self.unreadable:", "if False:", "source sync"),
+    Mutation("G1", "page.total_count != before.total_count,", "False,", "source sync"),
+    Mutation("G1", "count < page.limit and pages < self.end,", "False,", "source sync"),
+    Mutation("G1", "if len(self.ids) != last.total_count:", "if False:", "source sync"),
+    Mutation("G1", "        if self.unreadable:", "        if False:", "source sync"),
     Mutation("G2", 'answer="removed" if clean else "unclear"', 'answer="removed"', "source sync"),
     Mutation("G2", "if not value or not value.strip():", "if False:", "source sync"),
     Mutation("G2", "if len(vanished) > most:", "if False:", "source sync"),
@@ -67,7 +67,7 @@ MUTATIONS = (
     ),
     Mutation("G12", "PRIVATE_FILE = 0o600", "PRIVATE_FILE = 0o644", "test_files.py store landing sync"),
     Mutation("G13", "TRANSIENT = frozenset({429,", "TRANSIENT = frozenset({403, 429,", "source"),
-    Mutation("G13", "if at_least > remaining:", "if False:", "source"),
+    Mutation("G13", "if error.retry_after > remaining:", "if False:", "source"),
     Mutation("G14", "lock.acquire(timeout=0)", "pass", "sync"),
     Mutation(
         "G14", "        self.recovery.sweep()\n        self.erasures.progress", "        self.erasures.progress", "sync"

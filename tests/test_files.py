@@ -31,3 +31,8 @@ def test_a_file_is_decoded_again_only_when_it_has_changed(tmp_path: Path) -> Non
     path.unlink()
     with pytest.raises(FileNotFoundError):
         read(str(path))
+
+
+def test_a_folder_that_is_missing_or_a_file_has_no_names(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert (files.names(tmp_path), files.names(tmp_path / "file"), files.names(tmp_path / "gone")) == (["file"], [], [])

@@ -76,9 +76,12 @@ def _lines(known: Status) -> Iterator[tuple[str, str]]:
     yield "fresh" if known.is_fresh else "LATE", f"the last night due was {known.due:%Y-%m-%d %H:%M %Z}{late}"
     yield "next run", f"{known.next_run:%Y-%m-%d %H:%M %Z} ({known.cron} in {known.timezone}), if `rollbook serve` runs"
     for hold in known.holds:
-        yield "held", f"{hold.snapshot_date}: {hold.reason}. If it is right: {hold.approve}"
+        yield "held", f"{hold.snapshot_date}: {hold.reason}. If it is right: {hold.command}"
     for gone in known.discarded:
-        yield "discarded", f"{gone.snapshot_date}, landing {gone.landing}: {gone.reason}. To put it back: {gone.undo}"
+        yield (
+            "discarded",
+            f"{gone.snapshot_date}, landing {gone.landing}: {gone.reason}. To put it back: {gone.command}",
+        )
     for text in known.unproven:
         yield "UNPROVEN", f"{text}."
     yield "history", f"{count_of(days.count, 'day')}, {days.first} to {days.last}" if days.count else "no days yet"
@@ -90,15 +93,14 @@ def _lines(known: Status) -> Iterator[tuple[str, str]]:
         ahead = f"the next sync {'makes it again' if file.is_wanted else 'removes it'}"
         matches = file.is_wanted and file.is_current
         yield "codes", f"{PSEUDONYMOUS} {'matches the published file' if matches else f'{behind}: {ahead}'}"
-    sizes = msgspec.structs.asdict(known.sizes)
-    yield "on disk", ", ".join(f"{name} {machine.in_bytes(size)}" for name, size in sizes.items() if size is not None)
+    yield "on disk", ", ".join(f"{name} {machine.in_bytes(size)}" for name, size in known.sizes.items())
 
 
 @app.command(rich_help_panel=Panel.ASK)
 def doctor() -> None:
     """Check whether a sync could run here and now, and say what to do if not.
 
-    Checks the settings and versions; whether this account may write to the warehouse; whether anything in it is
+    Checks the settings; whether this account may write to the warehouse; whether anything in it is
     damaged, held or late; whether the service accepts the key, whose key it is, and whether the service's clock and
     this machine's agree; one page of each set, flattened and discarded; whether the free disk space suffices for one
     sync and for a year of nights; and Dagster's instance. Sends three requests and writes nothing.

@@ -28,7 +28,7 @@ from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.machine import listening
 from pipelines.settings import DEMO, ROOT
 from pipelines.store.published.versions import PUBLISHED
-from pipelines.text import listed
+from pipelines.text import count_of
 
 STOP_WITHIN = 20.0  # seconds
 LAST_QUERIES = 5  # seconds
@@ -56,27 +56,32 @@ def serve(
             from pipelines.sandbox import Sandbox
 
             prepare(stack.enter_context(Sandbox(api_key=KEY)).url)
-        when = _when()
+        names, runs = _what_is_served()
         from pipelines.dagster_internals import DAEMON_MODULE
 
         workspace = ["-w", str(ROOT / "workspace.yaml")]
-        web = [sys.executable, "-m", "pipelines.guard", host, str(port), *settings.ui_names()]
+        web = [sys.executable, "-m", "pipelines.guard", host, str(port), *names]
         daemon = [sys.executable, "-m", DAEMON_MODULE, "run", *workspace]
         listening(host, port, "serve").close()
         stack.enter_context(stopping_on_signals())
         _create_dagster_tables()
         children = [stack.enter_context(_child(command)) for command in (web, daemon)]
-        out.print(f"The UI is at http://{host}:{port}; the nightly syncs run at {when}.")
+        out.print(f"The UI is at http://{host}:{port}; {runs}.")
         _wait(children)
 
 
-def _when() -> str:
-    """When the nightly syncs run. Warns of institutions that have wrong settings. Raises SettingError."""
-    known = settings.registry()
-    sources = settings.sources(known) if known else {"": settings.load()}
-    if wrong := sorted((known.institutions.keys() if known else set()) - sources.keys()):
+def _what_is_served() -> tuple[list[str], str]:
+    """The host names that the UI answers to, and a clause that says when the syncs run. Raises SettingError."""
+    registry = settings.registry()
+    if registry is None:
+        single = settings.load()
+        return single.ui_names, f"the nightly sync runs at {single.cron} ({single.timezone})"
+    sources = settings.sources(registry)
+    if wrong := [name for name in registry.institutions if name not in sources]:
         err.print(f"[yellow]Warning:[/] wrong settings, so not synced: {', '.join(wrong)}; see `rollbook fleet check`")
-    return listed(sorted({f"{source.cron} ({source.timezone})" for source in sources.values()}))
+    times = {(source.cron, source.timezone) for source in sources.values()}
+    of = count_of(len(sources), "institution")
+    return settings.ui_names(), f"the nightly syncs of {of} run at {count_of(len(times), 'different time')}"
 
 
 def _create_dagster_tables() -> None:

@@ -291,10 +291,13 @@ def _(book, comparison, descending, filter_value, filtered, mo, pages, partial, 
 
 
 @app.cell
-def _(html, mo, pages, rows_page, selected, selection, show):
-    meanings = mo.Html(show.table(("column", "type", "meaning"), selection.relation.columns))
-    listed = html(pages.listed(selected, rows_page.value, "rows"))
-    mo.vstack([listed, mo.accordion({"What the columns mean": meanings})])
+def _(html, mo, pages, rows_page, selected, selection):
+    mo.vstack(
+        [
+            html(pages.listed(selected, rows_page.value, "rows")),
+            mo.accordion({"What the columns mean": mo.Html(pages.meanings(selection))}),
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -373,6 +373,11 @@ def listed(listing: Listing, page: int, noun: str) -> list[str]:
     return [which, show.table(listing.columns, rows, ids)]
 
 
+def meanings(selection: Selection) -> str:
+    """What the columns of a table or view mean."""
+    return show.table(("column", "type", "meaning"), selection.relation.columns)
+
+
 def too_many(selection: Selection) -> str:
     """What to do instead of a download that is too large for the browser."""
     name = selection.relation.title

@@ -134,14 +134,32 @@ class Shape:
             return None, found, f"it cannot be read: {_reason(str(error))}"
         if not isinstance(value, dict):
             return None, found, f"expected an object, got {json_type(value)}"
-        _normalise(value, self.tree, "", drift)
-        if self.lenient:
-            _drop_invalid(value, self.tree)
+        self._normalise(value, self.tree, "", drift)
         try:
             record = msgspec.convert(value, self.record)
         except msgspec.ValidationError as error:
             return None, found, _reason(str(error))
         return record, found, ""
+
+    def _normalise(self, value: dict[str, Any], node: Node, path: str, drift: Counter[tuple[str, str]]) -> None:
+        """Turn integral floats into integers where a column is declared as one, and count undeclared fields.
+
+        In a lenient set, an optional value that does not fit its declared type becomes None.
+        """
+        for key, item in value.items():
+            if (column := node.columns.get(key)) is not None:
+                if column.type == "BIGINT" and type(item) is float and (number := as_integer(item)) is not None:
+                    value[key] = number
+                if self.lenient and not column.required:
+                    try:
+                        msgspec.convert(value[key], _kind(column))
+                    except msgspec.ValidationError:
+                        value[key] = None
+            elif (child := node.objects.get(key)) is not None:
+                for inner in _objects(item, is_list=child.is_list):
+                    self._normalise(inner, child, f"{path}{key}{'[]' if child.is_list else ''}.", drift)
+            elif key not in node.unkept:
+                drift[path + shortened(key, MAX_FIELD_NAME), json_type(item)] += 1
 
 
 @cache
@@ -170,33 +188,6 @@ def shortened(text: str, most: int) -> str:
 
 def _envelope(data: Any) -> Any:
     return msgspec.defstruct("Envelope", [("data", data)], gc=False)
-
-
-def _normalise(value: dict[str, Any], node: Node, path: str, drift: Counter[tuple[str, str]]) -> None:
-    """Turn integral floats into integers where a column is declared as one, and count undeclared fields."""
-    for key, item in value.items():
-        column = node.columns.get(key)
-        if column is not None:
-            if column.type == "BIGINT" and type(item) is float and (number := as_integer(item)) is not None:
-                value[key] = number
-        elif (child := node.objects.get(key)) is not None:
-            for inner in _objects(item, is_list=child.is_list):
-                _normalise(inner, child, f"{path}{key}{'[]' if child.is_list else ''}.", drift)
-        elif key not in node.unkept:
-            drift[path + shortened(key, MAX_FIELD_NAME), json_type(item)] += 1
-
-
-def _drop_invalid(value: dict[str, Any], node: Node) -> None:
-    """Set every optional value that does not fit its declared type to None."""
-    for key, item in value.items():
-        column, child = node.columns.get(key), node.objects.get(key)
-        if column is not None and not column.required:
-            try:
-                msgspec.convert(item, _kind(column))
-            except msgspec.ValidationError:
-                value[key] = None
-        elif child is not None and isinstance(item, dict):
-            _drop_invalid(item, child)
 
 
 def _kind(column: Column) -> Any:

@@ -161,7 +161,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     walks: tuple[Walk, ...] = ()
     absences: tuple[Absence, ...] = ()
     unasked: dict[str, int] = {}
-    details_failed: int = 0
     requests: int = 0
     retries: int = 0
     bytes_received: int = 0

@@ -25,9 +25,7 @@ GROWTH, GROWTH_LEAST = 0.5, 40_000
 FILE_LEAST = 32 * machine.MB
 # What DuckDB may spill to disk, and a safety margin.
 MARGIN = 64 * machine.MB
-# Before the first sync, as shares of the received bodies' bytes: raw bodies, a day's snapshots, the published file.
-RAW_SHARE, LAKE_SHARE, FILE_SHARE = 0.15, 0.07, 1.25
-# One run in Dagster's records: 23 assets and 15 checks, in the run's own file and again in the index.
+# One run in Dagster's records: 23 assets and 13 checks, in the run's own file and again in the index.
 RUN_BYTES = 1_000_000
 
 
@@ -63,11 +61,6 @@ def last_night(rollbook: Rollbook) -> Night | None:
     published = rollbook.warehouse.published
     size = published.stat().st_size if published.exists() else 0
     return Night(machine.size(landing), sum(lake.sizes.values()) if lake else 0, size)
-
-
-def first_night(bodies: float) -> Night:
-    """An estimate of the first night, from the bytes of the bodies it would receive."""
-    return Night(round(RAW_SHARE * bodies), round(LAKE_SHARE * bodies), round(FILE_SHARE * bodies))
 
 
 def predict(rollbook: Rollbook, night: Night, *, nights: int = YEAR) -> Capacity:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pipelines.export.query import open_published
 from pipelines.store.database import count
-from pipelines.tables import TABLES
 
 
 @dataclass(frozen=True)
@@ -23,18 +22,6 @@ class QualityCheck:
     name: str
     sentence: str
     query: str
-
-
-def _percentage_checks() -> list[QualityCheck]:
-    checks = []
-    for table in TABLES.values():
-        percents = [c.name for c in table.columns if c.percent]
-        if percents:
-            outside = " OR ".join(f"{c} NOT BETWEEN 0 AND 100" for c in percents)
-            query = f"SELECT {table.parent_key} FROM main.{table.name} WHERE {outside}"
-            sentence = f"{', '.join(percents)} lie in 0 to 100."
-            checks.append(QualityCheck(table.name, "percentages_in_range", sentence, query))
-    return checks
 
 
 QUALITY_CHECKS: tuple[QualityCheck, ...] = (
@@ -78,7 +65,6 @@ QUALITY_CHECKS: tuple[QualityCheck, ...] = (
             WHERE students_with_submissions + students_without_submissions <> students_enrolled
         """,
     ),
-    *_percentage_checks(),
 )
 
 

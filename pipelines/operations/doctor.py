@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import errno
 import os
-import platform
-import stat
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from importlib.metadata import version
 from pathlib import Path
 
-from pipelines import __version__, machine
+from pipelines import machine
 from pipelines.errors import RollbookError
-from pipelines.flatten import flatten
+from pipelines.flatten import Flattener
 from pipelines.landing.manifest import Landed
-from pipelines.mirror.mirror import Mirror
 from pipelines.operations import capacity, status
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.settings import ROOT
 from pipelines.source.claims import why_refused
 from pipelines.source.client import LIMIT, Client
-from pipelines.source.envelope import Institution, institution, page_of
+from pipelines.source.envelope import institution, page_of
 from pipelines.source.fetch import apart
 from pipelines.sync import Rollbook, too_many_rejected
 from pipelines.tables import SETS, WALKED
@@ -37,7 +33,6 @@ from pipelines.text import count_of
 # Fails fast: retries are capped at 10 s (a sync retries for ROLLBOOK_RETRY_SECONDS).
 RETRY_SECONDS = 10.0
 MAX_SKEW = timedelta(minutes=5)
-VERSIONS = ("dagster", "dagster-webserver", "duckdb", "pyarrow", "pandas", "httpx", "msgspec", "apprise")
 
 
 class Level(StrEnum):
@@ -57,9 +52,6 @@ class Finding:
     says: str
 
 
-Check = Callable[[], Iterator[Finding]]
-
-
 class Doctor:
     """All checks of one warehouse and its service, in order; a later one may use what an earlier one found."""
 
@@ -67,18 +59,15 @@ class Doctor:
         self.rollbook = rollbook
         self.settings = rollbook.settings
         self.root = rollbook.warehouse.root
-        self.bodies: float | None = None
 
     def examine(self) -> Iterator[Finding]:
         """Run all checks. An error in one becomes its finding, and the others still run."""
-        checks: tuple[tuple[str, Check], ...] = (
+        checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
             ("settings", self._check_settings),
-            ("versions", _check_versions),
             ("files", self._check_files),
             ("warehouse", self._check_warehouse),
             ("service", self._check_service),
             ("disk space", self._check_disk_space),
-            ("mirror", self._check_mirror),
         )
         for what, check in checks:
             try:
@@ -112,25 +101,18 @@ class Doctor:
             says = f"{found} is not a folder: set ROLLBOOK_WAREHOUSE to a folder, or move the file"
             yield Finding("files", Level.FAILED, says)
             return
-        refused = next(_inaccessible(found, inside=found == self.root), None)
-        if refused is not None:
-            with machine.translate_errors(self.root):
-                raise OSError(_errno(refused), "", str(refused))
-        exposed = next(self._exposed(), None)
-        if exposed is not None:
-            says = f"{exposed} holds pupils' records and others may enter or read it: chmod -R go= {exposed}"
-            yield Finding("files", Level.WARNING, says)
-        account = machine.account()
-        access = f"{self.root} can be written to" if found == self.root else f"{self.root} can be made"
-        yield Finding("files", Level.OK, f"{access} by this account ({account})")
-
-    def _exposed(self) -> Iterator[Path]:
-        """The private folders that other accounts can open."""
+        if (refused := _inaccessible(found, inside=found == self.root)) is not None:
+            read_only = os.statvfs(refused).f_flag & os.ST_RDONLY
+            raise OSError(errno.EROFS if read_only else errno.EACCES, "", str(refused))  # as writing there would
         private = self.rollbook.listener(Pseudonymous).codes.path.parent
         for path in (self.rollbook.raw.root, self.rollbook.warehouse.build, private):
             with suppress(OSError):
-                if stat.S_IMODE(path.stat().st_mode) & 0o077:
-                    yield path
+                if path.stat().st_mode & 0o077:
+                    says = f"{path} holds pupils' records and others may enter or read it: chmod -R go= {path}"
+                    yield Finding("files", Level.WARNING, says)
+        account = machine.account()
+        access = f"{self.root} can be written to" if found == self.root else f"{self.root} can be made"
+        yield Finding("files", Level.OK, f"{access} by this account ({account})")
 
     def _check_warehouse(self) -> Iterator[Finding]:
         """Report what is damaged, held, late or expired."""
@@ -138,7 +120,7 @@ class Doctor:
         for problem in known.problems:
             yield Finding("warehouse", Level.FAILED, problem)
         for hold in known.holds:
-            says = f"{hold.snapshot_date} is held ({hold.reason}); if it is right: {hold.approve}"
+            says = f"{hold.snapshot_date} is held ({hold.reason}); if it is right: {hold.command}"
             yield Finding("warehouse", Level.WARNING, says)
         if known.last_good is None:
             yield Finding("warehouse", Level.OK, "empty: the first sync will fill it")
@@ -153,30 +135,10 @@ class Doctor:
             says = f"institution {known.school_id}, {span}{expired}"
             yield Finding("warehouse", Level.OK, says)
 
-    def _check_mirror(self) -> Iterator[Finding]:
-        """A copy that is behind keeps no sync from running."""
-        if not self.settings.lake:
-            return
-        try:
-            catalog, state = self.rollbook.listener(Mirror).status()
-        except RollbookError as error:
-            yield Finding("mirror", Level.WARNING, error.message)
-            return
-        if catalog is None or state.failed:
-            says = state.failed or f"nothing was copied to {self.settings.lake} yet: the next sync does it"
-            yield Finding("mirror", Level.WARNING, says)
-            return
-        days = count_of(len(catalog.days()), "landed day")
-        yield Finding(
-            "mirror", Level.OK, f"{self.settings.lake} holds {days}, copied {catalog.made_at:%Y-%m-%d %H:%M} UTC"
-        )
-
     def _check_disk_space(self) -> Iterator[Finding]:
         night = capacity.last_night(self.rollbook)
-        if night is None and self.bodies is not None:
-            night = capacity.first_night(self.bodies)
         if night is None:
-            yield Finding("disk space", Level.WARNING, "cannot be estimated before the service has sent a page")
+            yield Finding("disk space", Level.OK, "what a sync and a year need is estimated from the first sync on")
             return
         need, free = capacity.predict(self.rollbook, night), machine.free(self.root)
         size = machine.in_bytes
@@ -187,32 +149,24 @@ class Doctor:
             return
         used = machine.size(self.root)
         year = f"in a year the warehouse takes {size(need.year)} at most, from {size(used)} now"
-        if need.year - used > free:
-            says = f"{says}. {year}: more than there is. Set ROLLBOOK_KEEP_DAYS, or add room"
-            yield Finding("disk space", Level.WARNING, says)
-        else:
-            yield Finding("disk space", Level.OK, f"{says}; {year}")
+        too_much = need.year - used > free
+        advice = ", more than there is: set ROLLBOOK_KEEP_DAYS, or add room" if too_much else ""
+        yield Finding("disk space", Level.WARNING if too_much else Level.OK, f"{says}; {year}{advice}")
 
     # -- the service -----------------------------------------------------------------------------------------------
 
     def _check_service(self) -> Iterator[Finding]:
         retry_seconds = min(RETRY_SECONDS, self.settings.retry_seconds)
-        with Client(self.settings.model_copy(update={"retry_seconds": retry_seconds})) as client:
+        with closing(Client(self.settings.model_copy(update={"retry_seconds": retry_seconds}))) as client:
             auth = client.get(SETS["auth"].endpoint, read=institution)
-            yield self._check_key(auth.said)
+            owner = auth.said.school_id
+            accepted = f"accepted by {self.settings.base_url}: institution {owner}"
+            refused = why_refused(self.settings, owner, self.rollbook.bound_to())
+            yield Finding("key", Level.FAILED if refused else Level.OK, refused or accepted)
             yield _check_clock(auth.said.timestamp, auth.received_at, self.rollbook)
-            total = 0.0
             for name in WALKED:
                 page = client.get(name, {"page": 1, "limit": LIMIT}, read=page_of(SETS[name]))
                 yield _check_page(name, page.content, page.said.total_count)
-                records = len(page.said.ids)
-                total += len(page.content) / records * page.said.total_count if records else 0
-            self.bodies = total
-
-    def _check_key(self, owner: Institution) -> Finding:
-        if refused := why_refused(self.settings, owner.school_id, self.rollbook.bound_to()):
-            return Finding("key", Level.FAILED, refused)
-        return Finding("key", Level.OK, f"accepted by {self.settings.base_url}: institution {owner.school_id}")
 
 
 def _check_clock(theirs: datetime, now: datetime, rollbook: Rollbook) -> Finding:
@@ -236,12 +190,10 @@ def _check_clock(theirs: datetime, now: datetime, rollbook: Rollbook) -> Finding
 
 def _check_page(name: str, content: bytes, total: int) -> Finding:
     """Flatten one page as a sync would, and report rejects and undeclared fields."""
-    landed = Landed(set=name, kind="walk", page=1, content=content)
-    records = rejects = drift = 0
-    for batch in flatten(name, iter([landed])):
-        records += batch.records
-        rejects += len(batch.rejects)
-        drift += len(batch.drift)
+    flattener = Flattener(name)
+    flattener.add(Landed(set=name, kind="walk", page=1, content=content))
+    batch = flattener.last()
+    records, rejects, drift = batch.records, len(batch.rejects), len(batch.drift)
     unknown = f", {drift} unknown fields (they are kept in raw/ and named in ops.drift)" if drift else ""
     says = f"{records} of {total:,} {name} read, {rejects} refused{unknown}"
     if too_many_rejected(rejects, records):
@@ -250,23 +202,10 @@ def _check_page(name: str, content: bytes, total: int) -> Finding:
     return Finding("one page", Level.WARNING if rejects or drift else Level.OK, says)
 
 
-def _check_versions() -> Iterator[Finding]:
-    listed = ", ".join(f"{name} {version(name)}" for name in VERSIONS)
-    yield Finding("versions", Level.OK, f"Rollbook {__version__}, Python {platform.python_version()}, {listed}")
-
-
-def _inaccessible(folder: Path, *, inside: bool) -> Iterator[Path]:
-    """The paths that a sync needs but this account may not write to (folders) or read (files)."""
-    if not os.access(folder, os.W_OK | os.X_OK):
-        yield folder
-    if inside:
-        for path in sorted(folder.rglob("*")):
-            needed = os.R_OK | os.W_OK | os.X_OK if path.is_dir() else os.R_OK
-            if not os.access(path, needed):
-                yield path
-
-
-def _errno(path: Path) -> int:
-    """The errno that writing there would raise."""
-    read_only = os.statvfs(path).f_flag & os.ST_RDONLY
-    return errno.EROFS if read_only else errno.EACCES
+def _inaccessible(folder: Path, *, inside: bool) -> Path | None:
+    """The first path that a sync needs but this account may not write to (folders) or read (files)."""
+    paths: list[Path] = sorted(folder.rglob("*")) if inside else []
+    for path in (folder, *paths):
+        if not os.access(path, os.R_OK | os.W_OK | os.X_OK if path.is_dir() else os.R_OK):
+            return path
+    return None

@@ -20,7 +20,7 @@ def find(rollbook: Rollbook, student: int) -> Holdings:
 
     Raises ArgumentError for an invalid id, and what recovery raises.
     """
-    _check_id(student)
+    _check(student)
     with rollbook.writer():
         rollbook.ready()
         return rollbook.listener(Erasure).find(student)
@@ -33,9 +33,7 @@ def erase(rollbook: Rollbook, student: int, *, reason: str, confirm: Confirm, ho
     Raises ArgumentError for an invalid id, a reason that is missing or identifies the student, and a student under a
     legal hold; HeldError when it is not confirmed. Nothing is changed then.
     """
-    _check_id(student)
-    if not reason.strip():
-        raise ArgumentError('Say why: add --reason "...", which the certificate shows. Without names')
+    _check(student, reason)
     with rollbook.writer():
         rollbook.ready()
         erasure = rollbook.listener(Erasure)
@@ -55,20 +53,20 @@ def erase(rollbook: Rollbook, student: int, *, reason: str, confirm: Confirm, ho
 
 def hold(rollbook: Rollbook, student: int, *, reason: str) -> None:
     """Put a student under a legal hold, until it is lifted. Raises ArgumentError."""
-    _check_id(student)
-    if not reason.strip():
-        raise ArgumentError('Say why: add --reason "...", which is kept with the hold. Without names')
+    _check(student, reason)
     with rollbook.writer():
         rollbook.listener(Erasure).hold(student, reason.strip())
 
 
 def lift(rollbook: Rollbook, student: int) -> None:
     """Lift the legal hold on a student. Raises ArgumentError if there is none."""
-    _check_id(student)
+    _check(student)
     with rollbook.writer():
         rollbook.listener(Erasure).lift(student)
 
 
-def _check_id(student: int) -> None:
+def _check(student: int, reason: str = "given") -> None:
     if as_id(student) is None:
         raise ArgumentError("Give the student's id at the records service, a whole number from 1")
+    if not reason.strip():
+        raise ArgumentError('Say why: add --reason "...", which is kept. Without names')

@@ -6,7 +6,8 @@ Only reads. A damaged file is listed in `problems` and raises nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, date, datetime
+from contextlib import contextmanager
+from datetime import date, datetime
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from pipelines import cron, machine
 from pipelines.errors import RollbookError
 from pipelines.landing.manifest import Manifest, Verdict
 from pipelines.privacy.pseudonymous import Pseudonymous
+from pipelines.settings import Settings
 from pipelines.sync import Rollbook
 from pipelines.sync.policy import open_holds
 from pipelines.text import naming
@@ -42,22 +44,15 @@ class LastSync(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class OpenHold(msgspec.Struct, frozen=True, kw_only=True):
-    """A sync that waits for a person, and the command that merges it."""
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """A landing about which a person decides: one that is held, with the command that merges it, or one that was
+    discarded, with the command that puts it back.
+    """
 
     snapshot_date: date
     landing: int
     reason: str
-    approve: str
-
-
-class DiscardedLanding(msgspec.Struct, frozen=True, kw_only=True):
-    """A discarded landing, and the command that puts it back."""
-
-    snapshot_date: date
-    landing: int
-    reason: str
-    undo: str
+    command: str
 
 
 class Days(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,25 +64,11 @@ class Days(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PseudonymousFile(msgspec.Struct, frozen=True, kw_only=True):
-    """The pseudonymous file: whether one is wanted, whether it matches the published version, and its origin."""
+    """The pseudonymous file: whether one is wanted, whether it matches the published version, and its last day."""
 
     is_wanted: bool
     is_current: bool
     newest_day: date | None = None
-    published_at: datetime | None = None
-    release_began_at: datetime | None = None
-
-
-class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes on disk; `dagster` is Dagster's home, `free` the free space on the warehouse's disk."""
-
-    published: int
-    previous: int
-    raw: int
-    snapshots: int
-    build: int
-    dagster: int | None
-    free: int
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename={"expired": "thinned"}):
@@ -95,7 +76,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename={"expired": "thin
 
     `is_fresh`: whether the last `due` night was synced; `late_by` is then null, else seconds. `expired` (`thinned` in
     the JSON) are the days that only the history holds: their raw bodies and snapshots were deleted. `unproven` says
-    which sets no night has proven for long. `pseudonymous` is null if there is no such file and none is wanted.
+    which sets no night has proven for long. `pseudonymous` is null if there is no such file and none is wanted. `sizes`
+    are bytes on disk, and what is free there.
     """
 
     warehouse: str
@@ -109,12 +91,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename={"expired": "thin
     next_run: datetime
     cron: str
     timezone: str
-    sizes: Sizes
-    holds: tuple[OpenHold, ...]
-    discarded: tuple[DiscardedLanding, ...]
+    sizes: dict[str, int]
+    holds: tuple[Choice, ...]
+    discarded: tuple[Choice, ...]
     unproven: tuple[str, ...]
     history: Days
-    on_disk: Days
     expired: Days
     keep_days: int | None
     pseudonymous: PseudonymousFile | None
@@ -123,25 +104,29 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename={"expired": "thin
 
 def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
     """Read the status of a warehouse. Damage raises nothing; it is listed in `problems`."""
-    settings, problems = rollbook.settings, list[str]()
-    readable = manifests(rollbook, problems)
-    decided = [m for m in readable if m.verdict is not None]
-    good = [m for m in decided if m.counts_for_its_day]
-    merged = _merged_days(rollbook, problems)
-    pseudonymous = _pseudonymous(rollbook, problems)
-    last_good = max(good, key=lambda m: m.started_at, default=None)
-    due, late_by = freshness(rollbook, last_good)
-    newest = max(decided, key=lambda m: m.started_at, default=None)
-    lake = rollbook.lake.days()
-    try:
+    settings, raw, problems = rollbook.settings, rollbook.raw, list[str]()
+    readable, merged, discarded = list[Manifest](), list[date](), list[Choice]()
+    for day in raw.days():
+        with _noted(problems):
+            readable += raw.manifests(day)
+    with _noted(problems):
+        merged += rollbook.warehouse.merged_days()
+    with _noted(problems):
         rollbook.recovery.check_raw()
-    except RollbookError as error:
-        problems.append(error.message)
+    for day in raw.discarded_days():
+        with _noted(problems):
+            undo = f"discard {day} --undo --landing"
+            discarded += [_choice(settings, m, why.reason, f"{undo} {m.landing}") for m, why in raw.discarded(day)]
+    pseudonymous = _pseudonymous(rollbook, problems)
+    decided = [m for m in readable if m.verdict is not None]
+    last_good = max((m for m in decided if m.counts_for_its_day), key=lambda m: m.started_at, default=None)
+    due, late_by = freshness(rollbook, last_good)
+    lake = rollbook.lake.days()
     return Status(
         warehouse=str(rollbook.warehouse.root),
         school_id=last_good.school_id if last_good else None,
         school_name=last_good.school_name if last_good else None,
-        last_sync=_last_sync(newest),
+        last_sync=_last_sync(max(decided, key=lambda m: m.started_at, default=None)),
         last_good=_last_sync(last_good),
         is_fresh=late_by is None,
         due=due,
@@ -149,12 +134,13 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
         next_run=next(cron.ticks(settings.cron, settings.zone, rollbook.clock())),
         cron=settings.cron,
         timezone=settings.timezone,
-        sizes=sizes(rollbook, dagster_home),
-        holds=tuple(_holds(readable, settings.institution)),
-        discarded=tuple(_discarded(rollbook, problems)),
+        sizes=_sizes(rollbook, dagster_home),
+        holds=tuple(
+            _choice(settings, m, m.reason, f"sync --date {m.snapshot_date} --approve") for m in open_holds(readable)
+        ),
+        discarded=tuple(discarded),
         unproven=tuple(u.description for u in rollbook.landings.long_unproven()),
         history=_days(merged),
-        on_disk=_days(lake),
         expired=_days([d for d in merged if d not in lake]),
         keep_days=settings.keep_days,
         pseudonymous=pseudonymous,
@@ -172,71 +158,45 @@ def freshness(rollbook: Rollbook, last_good: Manifest | None) -> tuple[datetime,
     return due, (now - due).total_seconds()
 
 
-def manifests(rollbook: Rollbook, problems: list[str]) -> list[Manifest]:
-    """Every readable manifest, in order; for each that cannot be read, `problems` gets a message."""
-    found: list[Manifest] = []
-    for day in rollbook.raw.days():
-        try:
-            found += rollbook.raw.manifests(day)
-        except RollbookError as error:
-            problems.append(error.message)
-    return found
-
-
-def sizes(rollbook: Rollbook, dagster_home: Path | None) -> Sizes:
-    """The disk space of each part of the warehouse, in bytes."""
-    warehouse = rollbook.warehouse
-    return Sizes(
-        published=machine.size(warehouse.published.resolve()),
-        previous=sum(machine.size(version) for version in warehouse.kept()),
-        raw=machine.size(rollbook.raw.root),
-        snapshots=machine.size(rollbook.lake.root),
-        build=machine.size(warehouse.build),
-        dagster=machine.size(dagster_home) if dagster_home else None,
-        free=machine.free(warehouse.root),
-    )
-
-
-def _merged_days(rollbook: Rollbook, problems: list[str]) -> list[date]:
+@contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """List an error among the problems, and go on."""
     try:
-        return list(rollbook.warehouse.merged_days())
+        yield
     except RollbookError as error:
         problems.append(error.message)
-        return []
+
+
+def _choice(settings: Settings, m: Manifest, reason: str, command: str) -> Choice:
+    command = naming(settings.institution, f"rollbook {command}")
+    return Choice(snapshot_date=m.snapshot_date, landing=m.landing, reason=reason, command=command)
+
+
+def _sizes(rollbook: Rollbook, dagster_home: Path | None) -> dict[str, int]:
+    warehouse = rollbook.warehouse
+    return {
+        "published": machine.size(warehouse.published.resolve()),
+        "previous": sum(machine.size(version) for version in warehouse.kept()),
+        "raw": machine.size(rollbook.raw.root),
+        "snapshots": machine.size(rollbook.lake.root),
+        "build": machine.size(warehouse.build),
+        **({"dagster": machine.size(dagster_home)} if dagster_home else {}),
+        "free": machine.free(warehouse.root),
+    }
 
 
 def _pseudonymous(rollbook: Rollbook, problems: list[str]) -> PseudonymousFile | None:
     file = rollbook.listener(Pseudonymous)
-    try:
-        made = file.made_from()
-        if made is None:
-            return PseudonymousFile(is_wanted=True, is_current=False) if file.wanted else None
-        return PseudonymousFile(
-            is_wanted=file.wanted,
-            is_current=file.is_current(),
-            newest_day=made["newest_day"],
-            published_at=made["published_at"].replace(tzinfo=UTC),
-            release_began_at=made["began_at"].replace(tzinfo=UTC),
-        )
-    except RollbookError as error:
-        problems.append(error.message)
-        return PseudonymousFile(is_wanted=file.wanted, is_current=False)
-
-
-def _holds(manifests: list[Manifest], institution: str) -> Iterator[OpenHold]:
-    for m in open_holds(manifests):
-        approve = naming(institution, f"rollbook sync --date {m.snapshot_date} --approve")
-        yield OpenHold(snapshot_date=m.snapshot_date, landing=m.landing, reason=m.reason, approve=approve)
-
-
-def _discarded(rollbook: Rollbook, problems: list[str]) -> Iterator[DiscardedLanding]:
-    for day in rollbook.raw.discarded_days():
-        try:
-            for m, why in rollbook.raw.discarded(day):
-                undo = naming(rollbook.settings.institution, f"rollbook discard {day} --landing {m.landing} --undo")
-                yield DiscardedLanding(snapshot_date=day, landing=m.landing, reason=why.reason, undo=undo)
-        except RollbookError as error:
-            problems.append(error.message)
+    with _noted(problems):
+        if (made := file.made_from()) is not None:
+            return PseudonymousFile(
+                is_wanted=file.wanted,
+                is_current=file.is_current(),
+                newest_day=made["newest_day"],
+            )
+        if not file.wanted:
+            return None
+    return PseudonymousFile(is_wanted=file.wanted, is_current=False)
 
 
 def _days(days: Iterable[date]) -> Days:

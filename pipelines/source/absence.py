@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Protocol
 
 from pipelines.errors import KeyRefusedError, ServiceError
-from pipelines.landing.manifest import Absence, Proof
+from pipelines.landing.manifest import Absence
 from pipelines.source.client import Client
 from pipelines.source.pagination import Sink, search
 from pipelines.tables import SETS, Set
@@ -32,49 +31,33 @@ class Published(Protocol):
         """
 
 
-class NothingPublished:
-    """The warehouse before its first sync."""
-
-    def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, Names]:  # noqa: ARG002 - the protocol's
-        """Return nothing."""
-        return {}
-
-
-@dataclass(frozen=True)
-class Verified:
-    """The result of the absence check of one set. `unasked` counts the vanished records when they were too many."""
-
-    absences: tuple[Absence, ...] = ()
-    unasked: int = 0
-
-
 def verify(
     client: Client,
-    proof: Proof,
+    set_name: str,
     received: AbstractSet[int],
     published: Published,
     sink: Sink,
     *,
     walks: int,
     most: int,
-) -> Verified:
+) -> tuple[tuple[Absence, ...], int]:
     """Search for each published record that a set's proven walk did not show; if there are over `most`, for none.
 
-    Every result page goes to the sink, even of a search that found nothing: it is the evidence. The first record
-    without a clean answer ends the check: it leaves the whole set unproven, so nothing can be removed anyway.
-    Raises KeyRefusedError. Any other refusal, or no answer, counts as an unclean answer.
+    Returns the answers, and how many vanished records were not asked for because they were too many. Every result page
+    goes to the sink, even of a search that found nothing: it is the evidence. The first record without a clean answer
+    ends the check: it leaves the whole set unproven, so nothing can be removed anyway. Raises KeyRefusedError. Any
+    other refusal, or no answer, counts as an unclean answer.
     """
-    set_ = SETS[proof.set]
-    vanished = published.vanished(set_.name, received)
+    vanished = published.vanished(set_name, received)
     if len(vanished) > most:
-        log.warning("%s: %d records vanished, too many to search for", set_.name, len(vanished))
-        return Verified(unasked=len(vanished))
-    absences = []
+        log.warning("%s: %d records vanished, too many to search for", set_name, len(vanished))
+        return (), len(vanished)
+    absences: list[Absence] = []
     for sought, names in sorted(vanished.items()):
-        absences.append(search_by_names(client, set_, sought, names, sink, walks=walks))
+        absences.append(search_by_names(client, SETS[set_name], sought, names, sink, walks=walks))
         if absences[-1].answer == "unclear":
             break
-    return Verified(tuple(absences))
+    return tuple(absences), 0
 
 
 def search_by_names(client: Client, set_: Set, sought: int, names: Names, sink: Sink, *, walks: int) -> Absence:
@@ -83,19 +66,18 @@ def search_by_names(client: Client, set_: Set, sought: int, names: Names, sink: 
     The answer is `removed` if at least one search ended cleanly without finding it, else `unclear`.
     """
     searched: list[str] = []
-    clean = False
+    answers: set[str] = set()
     for field, value in names:
         if not value or not value.strip():
             continue  # an empty search does not filter: it lists every record
         searched.append(field)
         try:
-            answer = search(client, set_, value, sought, sink, walks)
+            answers.add(search(client, set_, value, sought, sink, walks))
         except KeyRefusedError:
             raise
         except ServiceError as error:
             log.warning("%s %d: the search by %s failed (%s)", set_.name, sought, field, type(error).__name__)
-            continue
-        if answer == "found":
+        if "found" in answers:
             return Absence(set=set_.name, id=sought, answer="slipped", asked_by=tuple(searched))
-        clean = clean or answer == "not found"
+    clean = "not found" in answers
     return Absence(set=set_.name, id=sought, answer="removed" if clean else "unclear", asked_by=tuple(searched))

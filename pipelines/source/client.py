@@ -14,11 +14,10 @@ import logging
 import ssl
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -72,33 +71,27 @@ class Answer(Generic[T]):
 
 
 class Client:
-    """A connection to the records service. A context manager; not thread-safe.
+    """A connection to the records service, to be closed. Not thread-safe.
 
     `requests`, `retries` and `bytes_received` (on the wire) count everything so far.
     """
 
     def __init__(self, settings: Settings, *, timeouts: httpx.Timeout = TIMEOUTS) -> None:
-        """Does not connect yet. Raises SettingError when the address or the environment's proxy cannot be used."""
+        """Does not connect yet. Raises SettingError when the environment's proxy cannot be used."""
         silence_http_logs()
         self.host = urlsplit(settings.base_url).netloc
         self.requests = 0
         self.retries = 0
         self.bytes_received = 0
         self._base = settings.base_url + PREFIX
-        self._key = settings.api_key.get_secret_value()
         self._retry_seconds = settings.retry_seconds
         self._pause = settings.request_pause_ms / 1000
         self._gate = Gate(settings.fleet_path / HOSTS, self.host, self._pause) if settings.fleet_path else None
-        self._ready_at = 0.0
         https = self._base.startswith("https:")
-        try:
-            httpx.URL(self._base)
-        except httpx.InvalidURL:
-            raise SettingError("ROLLBOOK_BASE_URL must be an address such as https://records.example.org") from None
         try:
             self._http = httpx.Client(
                 headers={
-                    "X-API-Key": self._key,
+                    "X-API-Key": settings.api_key.get_secret_value(),
                     "User-Agent": f"Rollbook/{__version__} (read-only sync)",
                     "Accept-Encoding": "gzip",  # the only encoding that is decompressed here, piece by piece
                 },
@@ -115,12 +108,8 @@ class Client:
                 " be used: correct or unset them"
             ) from None
 
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End the connection."""
         self._http.close()
 
     def get(self, path: str, params: Mapping[str, str | int] | None = None, *, read: Callable[[bytes], T]) -> Answer[T]:
@@ -138,39 +127,21 @@ class Client:
             for attempt in stamina.retry_context(on=policy, attempts=None, timeout=None):
                 with attempt:
                     self.retries += attempt.num > 1
-                    with self._turn(policy):
+                    began = time.monotonic()
+                    with self._gate.request() if self._gate else nullcontext():  # in a fleet: one at a time to a host
+                        policy.excuse(time.monotonic() - began)
+                        if self._gate is None and self.requests:
+                            time.sleep(self._pause)
                         seconds = min(EXCHANGE_SECONDS, max(policy.left, TRY_SECONDS))
                         response, content = self._exchange(path, params, label, seconds)
-                    return self._read_answer(label, response, content, read)
+                    received_at = datetime.now(UTC)
+                    if response.status_code == httpx.codes.OK:
+                        with suppress(msgspec.DecodeError, RecursionError):  # an error's context would hold a piece
+                            return Answer(content, read(content), received_at)
+                    raise self._error_of_reply(label, response, content)
         except TransientError as last:
             fault = last
         raise self._give_up(label, fault, policy)
-
-    @contextmanager
-    def _turn(self, policy: RetryPolicy) -> Iterator[None]:
-        """Wait until a request may be sent: for the pause, and in a fleet for other processes' requests to the host."""
-        if self._gate is None:
-            if self._pause and (wait := self._ready_at - time.monotonic()) > 0:
-                time.sleep(wait)
-            try:
-                yield
-            finally:
-                self._ready_at = time.monotonic() + self._pause
-            return
-        began = time.monotonic()
-        with self._gate.request():
-            policy.excuse(time.monotonic() - began)
-            yield
-
-    def _read_answer(
-        self, label: str, response: httpx.Response, content: bytes, read: Callable[[bytes], T]
-    ) -> Answer[T]:
-        """Return the answer. Raises TransientError for a fault that may pass by itself."""
-        received_at = datetime.now(UTC)
-        if response.status_code == httpx.codes.OK:
-            with suppress(msgspec.DecodeError, RecursionError):  # an error's context would hold a piece of the body
-                return Answer(content, read(content), received_at)
-        raise self._error_of_reply(label, response, content)
 
     def _exchange(
         self, path: str, params: Mapping[str, str | int] | None, label: str, seconds: float

@@ -61,6 +61,11 @@ class Page:
     total_pages: int
     ids: list[int | None]
 
+    @property
+    def needed(self) -> int:
+        """How many pages the total needs, by the limit."""
+        return -(-self.total_count // self.limit)
+
 
 @dataclass(frozen=True)
 class Institution:
@@ -87,16 +92,16 @@ class _AuthEnvelope(msgspec.Struct):
     data: _Auth
 
 
-class _Detail(msgspec.Struct):
-    success: bool = True
-    error: Any = None
-
-
 class _Refusal(msgspec.Struct):
     success: Any = None
     error: Any = None
     status_code: Any = None
     error_code: Any = None
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the body says no."""
+        return self.success is False or self.error is True
 
 
 @cache
@@ -143,14 +148,10 @@ def institution(content: bytes) -> Institution:
 
 def detail(content: bytes) -> None:
     """Check the single-student answer: a JSON object in UTF-8, no error body. The contract does not show its shape."""
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        raise msgspec.DecodeError("not UTF-8") from None
+    _decode(bytes.decode, content)
     if is_too_deep(content):
         raise msgspec.DecodeError("nested too deeply")
-    envelope = _decode(_detail.decode, replace_lone_surrogates(content, REPLACEMENT))
-    if not envelope.success or envelope.error is True:
+    if _decode(_refusal.decode, replace_lone_surrogates(content, REPLACEMENT)).is_one:
         raise msgspec.ValidationError("success is not true")
 
 
@@ -163,7 +164,7 @@ def refused_status(content: bytes) -> int | None:
         body = _decode(_refusal.decode, replace_lone_surrogates(content))
     except msgspec.DecodeError:
         return None
-    if body.success is not False and body.error is not True:
+    if not body.is_one:
         return None
     if body.error_code == "AUTH_REQUIRED":
         return 401
@@ -171,7 +172,6 @@ def refused_status(content: bytes) -> int | None:
 
 
 _auth = msgspec.json.Decoder(_AuthEnvelope)
-_detail = msgspec.json.Decoder(_Detail)
 _refusal = msgspec.json.Decoder(_Refusal)
 
 

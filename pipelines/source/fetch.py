@@ -9,11 +9,14 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 import httpx
+from msgspec.structs import replace
 
 from pipelines import __version__
 from pipelines.errors import (
@@ -25,9 +28,9 @@ from pipelines.errors import (
     ServiceError,
     UnreachableError,
 )
-from pipelines.landing.manifest import Absence, Landed, Manifest, Received, Verdict, Walk
+from pipelines.landing.manifest import Landed, Manifest, Received, Verdict
 from pipelines.settings import Settings
-from pipelines.source.absence import NothingPublished, Published, verify
+from pipelines.source.absence import Published, verify
 from pipelines.source.claims import why_refused
 from pipelines.source.client import TIMEOUTS, Client
 from pipelines.source.envelope import detail, institution
@@ -110,20 +113,20 @@ def fetch(
     error leaves a landing with the verdict `failed` and the reason, so that raw/ records every sync, unless it is
     unclear which day to file it under.
     """
-    with Client(settings, timeouts=timeouts) as client:
+    with closing(Client(settings, timeouts=timeouts)) as client:
         started = clock()
         today = started.astimezone(settings.zone).date()
-        job = _Fetch(settings, client, begin(day or today), published or NothingPublished(), started)
-        job.progress = progress
+        job = _Fetch(settings, client, begin(day or today), started, progress)
         try:
             job.authenticate(bound_to, today, newest)
             if reusable is not None:
                 job.writer.abandon()
                 return reusable
-            job.walk_sets()
+            job.walk_sets(published)
             if choose_details is not None:
-                job.fetch_details(choose_details)
-            return job.finish(clock())
+                draft = Draft(job.manifest, job.ids, partial(job.writer.bodies, job.manifest))
+                fetch_details(client, job.writer, choose_details(draft), progress)
+            return job.writer.finish(job.drafted(clock()))
         except RollbookError as error:
             job.fail(error, clock(), today)
             raise
@@ -132,24 +135,24 @@ def fetch(
             raise
 
 
-def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Progress | None = None) -> int:
-    """Fetch the details of students, one after the other, and land them; returns how many failed.
+def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Progress | None = None) -> None:
+    """Fetch the details of students, one after the other, and land them.
 
     A failure costs one record only. Raises KeyRefusedError. Contract: "GET /svcapi/v1/student/<student_id>".
     """
     wanted = list(dict.fromkeys(ids))
-    failed = unreachable = 0
+    unreachable = 0
     for position, student in enumerate(wanted, 1):
         try:
             answer = client.get(SETS["details"].endpoint.format(id=student), read=detail)
         except KeyRefusedError:
             raise
         except ServiceError as error:
-            failed += 1
             unreachable = unreachable + 1 if isinstance(error, UnreachableError) else 0
             log.warning("details of student %d: not fetched (%s)", student, type(error).__name__)
             if unreachable == MAX_UNREACHABLE:
-                return failed + len(wanted) - position
+                log.warning("the details of %d more students are not asked for", len(wanted) - position)
+                return
             continue
         unreachable = 0
         received = Received(
@@ -158,30 +161,27 @@ def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Prog
         sink.add(received, answer.content)
         if progress is not None:
             progress("details", position, len(wanted))
-    return failed
 
 
 class _Fetch:
-    """A fetch in progress."""
+    """A fetch in progress. `manifest` is its manifest so far."""
 
     def __init__(
-        self, settings: Settings, client: Client, writer: Writer, published: Published, started: datetime
+        self, settings: Settings, client: Client, writer: Writer, started: datetime, progress: Progress | None
     ) -> None:
         self.settings = settings
         self.client = client
         self.writer = writer
-        self.published = published
-        self.started = started
-        self.progress: Progress | None = None
+        self.progress = progress
         self.is_dated: bool | None = None  # unknown until the service states its own date
-        self.school_id: int | None = None
-        self.school_name: str | None = None
-        self.walks: list[Walk] = []
-        self.absences: list[Absence] = []
-        self.unasked: dict[str, int] = {}
         self.ids: dict[str, AbstractSet[int]] = {}
-        self.details_failed = 0
-        self.search_seconds = 0.0
+        self.manifest = Manifest(
+            snapshot_date=writer.snapshot_date,
+            landing=writer.landing,
+            started_at=started,
+            finished_at=started,
+            rollbook=__version__,
+        )
 
     def authenticate(self, bound_to: int | None, today: date, newest: Manifest | None) -> None:
         """Check the key's institution and the service's time.
@@ -194,9 +194,10 @@ class _Fetch:
         self.writer.add(received, answer.content)
         auth, day = answer.said, self.writer.snapshot_date
         there = auth.timestamp.date()
-        was_set_back = newest is not None and self.started < newest.started_at and today < newest.snapshot_date <= there
+        started = self.manifest.started_at
+        was_set_back = newest is not None and started < newest.started_at and today < newest.snapshot_date <= there
         self.is_dated = day in (today, there) and day <= today and not apart(day, there) and not was_set_back
-        self.school_id, self.school_name = auth.school_id, auth.school_name
+        self.manifest = replace(self.manifest, school_id=auth.school_id, school_name=auth.school_name)
         if refused := why_refused(self.settings, auth.school_id, bound_to):
             raise OtherInstitutionError(f"{refused}. Nothing was fetched.")
         if day != today and not self.is_dated:
@@ -207,7 +208,7 @@ class _Fetch:
             )
         if newest is not None and was_set_back:
             raise MachineError(
-                f"The clock of this machine says {self.started:%Y-%m-%d %H:%M} UTC, which is before its last sync"
+                f"The clock of this machine says {started:%Y-%m-%d %H:%M} UTC, which is before its last sync"
                 f" ({newest.started_at:%Y-%m-%d %H:%M} UTC, of {newest.snapshot_date}), and at the service it is"
                 f" {there}. Nothing was fetched: set the clock right, then run `rollbook sync`."
             )
@@ -219,43 +220,32 @@ class _Fetch:
                 " on purpose, name that day with --date."
             )
 
-    def walk_sets(self) -> None:
-        """Walk every set, then search for the records that the proven walks no longer show."""
+    def walk_sets(self, published: Published | None) -> None:
+        """Walk every set, then search for the published records that the proven walks no longer show."""
         settings = self.settings
-        proven = []
         for name in WALKED:
             walked = walk(self.client, SETS[name], self.writer, settings.walks, self.progress)
-            self.walks.append(walked.walk)
+            self.manifest = replace(self.manifest, walks=(*self.manifest.walks, walked.walk))
             self.ids[name] = walked.ids
-            if walked.walk.proof is not None:
-                proven.append(walked.walk.proof)
         began = time.monotonic()
-        for proof in proven:
-            ids = self.ids[proof.set]
-            found = verify(
-                self.client,
-                proof,
-                ids,
-                self.published,
-                self.writer,
-                walks=settings.walks,
-                most=settings.verify_most,
-            )
-            self.absences += found.absences
-            self.ids[proof.set] = ids | {a.id for a in found.absences if a.answer == "slipped"}
-            if found.unasked:
-                self.unasked[proof.set] = found.unasked
-            self.search_seconds = time.monotonic() - began
-
-    def fetch_details(self, choose: ChooseDetails) -> None:
-        """Fetch the details of the students that the caller chooses."""
-        draft = self._manifest(self.started)
-        chosen = choose(Draft(draft, self.ids, lambda set_name: self.writer.bodies(draft, set_name)))
-        self.details_failed = fetch_details(self.client, self.writer, chosen, self.progress)
-
-    def finish(self, finished: datetime) -> Manifest:
-        """Finish the landing; returns its manifest."""
-        return self.writer.finish(self._manifest(finished))
+        for name in WALKED:
+            if published is not None and self.manifest.proof(name) is not None:
+                found, unasked = verify(
+                    self.client,
+                    name,
+                    self.ids[name],
+                    published,
+                    self.writer,
+                    walks=settings.walks,
+                    most=settings.verify_most,
+                )
+                self.manifest = replace(
+                    self.manifest,
+                    absences=(*self.manifest.absences, *found),
+                    unasked=self.manifest.unasked | ({name: unasked} if unasked else {}),
+                    search_seconds=time.monotonic() - began,
+                )
+                self.ids[name] |= self.manifest.found(name)
 
     def fail(self, error: RollbookError, finished: datetime, today: date) -> None:
         """Keep what was received, with the verdict `failed`, unless its day is in doubt."""
@@ -263,31 +253,20 @@ class _Fetch:
         if not (assumed if self.is_dated is None else self.is_dated):
             self.writer.abandon()
             return
-        failed = self._manifest(finished, Verdict.FAILED, error.message)
+        failed = replace(self.drafted(finished), verdict=Verdict.FAILED, reason=error.message, judged_at=finished)
         try:
             self.writer.finish(failed)
         except BaseException:
             self.writer.abandon()
             raise
 
-    def _manifest(self, finished: datetime, verdict: Verdict | None = None, reason: str = "") -> Manifest:
-        return Manifest(
-            snapshot_date=self.writer.snapshot_date,
-            landing=self.writer.landing,
-            started_at=self.started,
+    def drafted(self, finished: datetime) -> Manifest:
+        """Return the manifest as it is now."""
+        client = self.client
+        return replace(
+            self.manifest,
             finished_at=finished,
-            school_id=self.school_id,
-            school_name=self.school_name,
-            walks=tuple(self.walks),
-            absences=tuple(self.absences),
-            unasked=dict(self.unasked),
-            details_failed=self.details_failed,
-            requests=self.client.requests,
-            retries=self.client.retries,
-            bytes_received=self.client.bytes_received,
-            search_seconds=self.search_seconds,
-            verdict=verdict,
-            reason=reason,
-            judged_at=finished if verdict else None,
-            rollbook=__version__,
+            requests=client.requests,
+            retries=client.retries,
+            bytes_received=client.bytes_received,
         )

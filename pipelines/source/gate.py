@@ -38,13 +38,9 @@ class Gate:
     def request(self) -> Iterator[None]:
         """Wait until the host is free and the pause is over, then hold the lock for the length of the block."""
         with self._lock.acquire(poll_interval=POLL_SECONDS):
-            time.sleep(self._wait())
+            since = time.time() - self._path.stat().st_mtime
+            time.sleep(min(max(self.pause - since, 0.0), self.pause))
             try:
                 yield
             finally:
                 os.utime(self._path)  # the next process reads when the last request ended
-
-    def _wait(self) -> float:
-        """Return the seconds until the pause is over."""
-        since = time.time() - self._path.stat().st_mtime
-        return min(max(self.pause - since, 0.0), self.pause)

@@ -60,95 +60,79 @@ class WalkCheck:
     def __init__(self, set_name: str, number: int = 1) -> None:
         self.set_name = set_name
         self.number = number
+        self.pages: list[Page] = []
         self.ids: set[int] = set()
         self.repeated_ids: set[int] = set()
-        self.received = 0
-        self.repeated = 0
-        self.unreadable = 0
-        self.pages = 0
-        self.limit = 0
-        self.total = 0
         self.end = 1
         self.spoiled = ""
         self.over = False
-        self._max_pages = 0
         self._barren = 0
+
+    @property
+    def unreadable(self) -> int:
+        """How many of the records have no id that can be read."""
+        return sum(page.ids.count(None) for page in self.pages)
 
     def add(self, page: Page) -> None:
         """Check the next page and add its ids."""
-        self.pages += 1
-        first = self.pages == 1
-        if first:
-            self.limit, self.total = page.limit, page.total_count
-        self._check_pagination(page)
-        self.limit, self.total = page.limit, page.total_count
-        needed = -(-page.total_count // page.limit)
+        self.pages.append(page)
+        first, before = self.pages[0], self.pages[-2:][0]
+        pages, count, needed = len(self.pages), len(page.ids), page.needed
         self.end = max(page.total_pages, needed, self.end)
-        if first:
-            self._max_pages = 2 * self.end + GROWTH_PAGES
-        self._check_size(page)
-        self._add_ids(page.ids)
-        self.over = self.pages >= self.end
-        if not self.over and (self.pages >= self._max_pages or self._barren >= BARREN_PAGES):
-            self._spoil(f"page {self.pages}: the stated end, page {self.end}, does not come nearer")
-            self.over = True
+        ids = Counter(i for i in page.ids if i is not None)
+        earlier, at = ids.keys() & self.ids, f"page {pages}"
+        for is_wrong, why in (
+            (page.number != pages, f"{at}: the service calls it page {page.number}"),
+            (
+                page.total_count != before.total_count,
+                f"{at}: total_count moved from {before.total_count} to {page.total_count}",
+            ),
+            (page.limit != before.limit, f"{at}: limit moved from {before.limit} to {page.limit}"),
+            (
+                page.total_pages != needed and (needed, page.total_pages) != (0, 1),
+                f"{at}: {page.total_pages} pages cannot hold {page.total_count} records by {page.limit}",
+            ),
+            (count > page.limit, f"{at}: {count} records, more than the limit of {page.limit}"),
+            # Only the last page may be short.
+            (
+                count < page.limit and pages < self.end,
+                f"{at} of {self.end}: {count} records, though the limit is {page.limit}",
+            ),
+            (earlier, f"{at}: {len(earlier)} ids had come on earlier pages"),
+        ):
+            if is_wrong:
+                self._spoil(why)
+        self.repeated_ids |= earlier | {i for i, times in ids.items() if times > 1}
+        self._barren = self._barren + 1 if ids.keys() == earlier and None not in page.ids else 0
+        self.ids |= ids.keys()
+        self.over = pages >= self.end
+        if not self.over and (
+            pages >= 2 * max(first.total_pages, first.needed) + GROWTH_PAGES or self._barren >= BARREN_PAGES
+        ):
+            self.add_end(f"{at}: the stated end, page {self.end}, does not come nearer")
 
-    def add_refused(self, status: int) -> None:
-        """Record that the next page was refused as if it were past the end."""
-        self._spoil(f"page {self.pages + 1} of {self.end} was refused ({status})")
+    def add_end(self, why: str) -> None:
+        """Record that the walk ends before its stated end."""
+        self._spoil(why)
         self.over = True
 
     def proof(self) -> Proof | None:
         """Return the proof if this walk showed the whole set; else None, with the reason in `spoiled`."""
-        if not self.spoiled and self.unreadable:
+        last = self.pages[-1]
+        if self.unreadable:
             self._spoil(f"{self.unreadable} records have no id that can be read")
-        if not self.spoiled and len(self.ids) != self.total:
-            self._spoil(f"{len(self.ids)} ids came, {self.total} were stated")
+        if len(self.ids) != last.total_count:
+            self._spoil(f"{len(self.ids)} ids came, {last.total_count} were stated")
         if self.spoiled:
             return None
         return Proof(
             set=self.set_name,
             walk=self.number,
-            total_count=self.total,
+            total_count=last.total_count,
             unique_ids=len(self.ids),
-            pages=self.pages,
-            limit=self.limit,
+            pages=len(self.pages),
+            limit=last.limit,
         )
-
-    def _check_pagination(self, page: Page) -> None:
-        """Check what a page states about itself and the set."""
-        at = f"page {self.pages}"
-        if page.number != self.pages:
-            self._spoil(f"{at}: the service calls it page {page.number}")
-        if page.total_count != self.total:
-            self._spoil(f"{at}: total_count moved from {self.total} to {page.total_count}")
-        if page.limit != self.limit:
-            self._spoil(f"{at}: limit moved from {self.limit} to {page.limit}")
-        needed = -(-page.total_count // page.limit)
-        if page.total_pages != needed and not (needed == 0 and page.total_pages == 1):
-            self._spoil(f"{at}: {page.total_pages} pages cannot hold {page.total_count} records by {page.limit}")
-
-    def _check_size(self, page: Page) -> None:
-        """Check how many records a page holds: only the last may be short, none too long."""
-        count, last = len(page.ids), self.pages >= self.end
-        if count > page.limit:
-            self._spoil(f"page {self.pages}: {count} records, more than the limit of {page.limit}")
-        elif count < page.limit and not last:
-            self._spoil(f"page {self.pages} of {self.end}: {count} records, though the limit is {page.limit}")
-
-    def _add_ids(self, ids: list[int | None]) -> None:
-        before = len(self.ids)
-        readable = Counter(i for i in ids if i is not None)
-        unreadable = ids.count(None)
-        self.repeated_ids |= {i for i, count in readable.items() if count > 1 or i in self.ids}
-        if repeated := len(readable.keys() & self.ids):
-            self._spoil(f"page {self.pages}: {repeated} ids had come on earlier pages")
-        self.ids |= readable.keys()
-        new = len(self.ids) - before
-        self.received += len(ids)
-        self.unreadable += unreadable
-        self.repeated += len(ids) - unreadable - new
-        self._barren = 0 if new or unreadable else self._barren + 1
 
     def _spoil(self, why: str) -> None:
         self.spoiled = self.spoiled or f"walk {self.number}, {why}"
@@ -160,18 +144,15 @@ def walk(client: Client, set_: Set, sink: Sink, walks: int = 3, progress: Progre
     A spoiled walk is still read to its stated end: an unproven set adds and updates records, from all pages of all
     walks. Raises the client's errors. Contract: "GET /svcapi/v1/students", "GET /svcapi/v1/classes".
     """
-    spoiled: list[str] = []
     checks: list[WalkCheck] = []
     for number in range(1, walks + 1):
         check = _read(client, set_, WalkCheck(set_.name, number), sink, progress=progress)
         proof = check.proof()
         if proof is not None:
-            return Walked(_sum_up(set_, [check], proof, number, spoiled, check.ids), check.ids)
-        spoiled.append(check.spoiled)
+            return _sum_up([check], proof, checks)
         checks.append(check)
         log.warning("%s: %s", set_.name, check.spoiled)
-    ids = set().union(*(c.ids for c in checks))
-    return Walked(_sum_up(set_, checks, None, walks, spoiled, ids), ids)
+    return _sum_up(checks, None, checks)
 
 
 def search(
@@ -204,7 +185,7 @@ def _read(
     """Read pages 1 to the stated end; in a search, stop once the sought record is found."""
     query: dict[str, str | int] = {} if value is None else {"search": value}
     while not check.over and (sought is None or sought not in check.ids):
-        page = check.pages + 1
+        page = len(check.pages) + 1
         try:
             answer = client.get(set_.endpoint, {**query, "page": page, "limit": LIMIT}, read=page_of(set_))
         except KeyRefusedError:
@@ -212,7 +193,7 @@ def _read(
         except RefusedError as error:
             if page == 1 or error.status not in PAST_THE_END:
                 raise
-            check.add_refused(error.status)
+            check.add_end(f"page {page} of {check.end} was refused ({error.status})")
             continue
         received = Received(
             set=set_.name,
@@ -230,24 +211,21 @@ def _read(
     return check
 
 
-def _sum_up(
-    set_: Set,
-    counted: list[WalkCheck],
-    proof: Proof | None,
-    walks: int,
-    spoiled: list[str],
-    ids: AbstractSet[int],
-) -> Walk:
-    return Walk(
-        set=set_.name,
-        walks=walks,
-        counted=tuple(r.number for r in counted),
+def _sum_up(counted: list[WalkCheck], proof: Proof | None, spoiled: list[WalkCheck]) -> Walked:
+    last, ids = counted[-1], set[int]().union(*(c.ids for c in counted))
+    received = sum(len(page.ids) for c in counted for page in c.pages)
+    unreadable = [c.unreadable for c in counted]
+    walk = Walk(
+        set=last.set_name,
+        walks=last.number,
+        counted=tuple(c.number for c in counted),
         proof=proof,
-        total_count=counted[-1].total,
-        received=sum(r.received for r in counted),
+        total_count=last.pages[-1].total_count,
+        received=received,
         # Each walk shows the records without a readable id again, and they cannot be distinguished.
-        distinct=len(ids) + max(r.unreadable for r in counted),
-        repeated=sum(r.repeated for r in counted),
-        repeated_ids=tuple(sorted(set.intersection(*(r.repeated_ids for r in counted)))[:REPEATED_KEPT]),
-        spoiled=tuple(spoiled),
+        distinct=len(ids) + max(unreadable),
+        repeated=received - sum(unreadable) - sum(len(c.ids) for c in counted),
+        repeated_ids=tuple(sorted(set.intersection(*(c.repeated_ids for c in counted)))[:REPEATED_KEPT]),
+        spoiled=tuple(c.spoiled for c in spoiled),
     )
+    return Walked(walk, ids)

@@ -10,6 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -21,6 +22,7 @@ FIRST_SECONDS = 0.5
 MAX_WAIT_SECONDS = 30.0
 
 
+@dataclass(eq=False)
 class TransientError(Exception):
     """A fault that may pass by itself. `reason` says what happened, without a URL, a body or a header's value.
 
@@ -28,11 +30,9 @@ class TransientError(Exception):
     wait that the service asked for, in seconds.
     """
 
-    def __init__(self, reason: str, *, contract: bool = False, retry_after: float = 0.0) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.contract = contract
-        self.retry_after = retry_after
+    reason: str
+    contract: bool = False
+    retry_after: float = 0.0
 
 
 class RetryPolicy:
@@ -67,27 +67,20 @@ class RetryPolicy:
 
     def __call__(self, error: Exception) -> float | bool:
         """Return the seconds to wait before the next try, or False to give up."""
-        if not isinstance(error, TransientError):
-            return False
-        wait = self._wait(error.retry_after)
-        if wait is None:
-            return False
-        self.waits += wait
-        log.warning("%s: %s; retrying in %.1f s", self.label, error.reason, wait)
-        return wait
-
-    def _wait(self, at_least: float) -> float | None:
         remaining = self.ceiling - self.spent
-        if remaining <= 0:
-            return None
-        if at_least > remaining:
-            self.too_long = at_least
-            return None
+        if not isinstance(error, TransientError) or remaining <= 0:
+            return False
+        if error.retry_after > remaining:
+            self.too_long = error.retry_after
+            return False
         # 2.0 ** 60 is far above the maximum, and far from overflowing.
         bound = min(MAX_WAIT_SECONDS, FIRST_SECONDS * 2.0 ** min(self.tries, 60))
         self.tries += 1
         jittered = random.uniform(0, bound)  # noqa: S311 - spreads clients out, protects nothing
-        return min(max(jittered, at_least), remaining)
+        wait = min(max(jittered, error.retry_after), remaining)
+        self.waits += wait
+        log.warning("%s: %s; retrying in %.1f s", self.label, error.reason, wait)
+        return wait
 
 
 def retry_after(headers: Mapping[str, str]) -> float:

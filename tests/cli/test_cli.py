@@ -68,6 +68,17 @@ def test_an_unreachable_service_fails_with_what_to_check(rollbook: Run, tmp_path
     assert not (tmp_path / "warehouse" / "rollbook.duckdb").exists()
 
 
+def test_a_refused_key_says_whom_to_ask_and_leaves_the_published_file(
+    rollbook: Run, tmp_path: Path, service: Service
+) -> None:
+    assert rollbook("sync", **at(service)).returncode == 0
+    before = (tmp_path / "warehouse" / "rollbook.duckdb").read_bytes()
+    line = one_line(rollbook("sync", **(at(service) | {"ROLLBOOK_API_KEY": "another"})), 1)
+    assert "does not accept the API key (401)" in line
+    assert "Ask the service representative" in line
+    assert (tmp_path / "warehouse" / "rollbook.duckdb").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

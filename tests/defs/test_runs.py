@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -63,11 +64,31 @@ def test_after_a_killed_command_the_next_one_fails_its_run_and_recovers(tmp_path
             assert sorted(r.status.value for r in instance.get_runs()) == ["FAILURE", "SUCCESS"]
 
 
-def test_records_that_do_not_open_end_the_server_with_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty Dagster home, and settings of a service."""
     for name, value in {**graph.EXAMPLE, "DAGSTER_HOME": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
-    (tmp_path / "dagster.yaml").write_text("no_such_setting: 1\n")
+    return tmp_path
+
+
+def test_the_server_makes_the_records_before_it_starts_what_needs_them(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    started, there = serve._child, list[bool]()
+
+    def child(command: list[str]) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        there.append((home / "schedules" / "schedules.db").exists())
+        return started(command if len(there) == 1 else [sys.executable, "-c", ""])
+
+    monkeypatch.setattr(serve, "_child", child)
+    with pytest.raises(RollbookError, match="ended by itself"):
+        serve.serve()
+    assert there == [False, True, True]
+
+
+def test_records_that_do_not_open_end_the_server_with_a_sentence(home: Path) -> None:
+    (home / "dagster.yaml").write_text("no_such_setting: 1\n")
     with pytest.raises(RollbookError, match="Dagster's records do not open; .* `rollbook doctor`"):
         serve.serve()

@@ -69,7 +69,7 @@ def test_each_is_shown_as_it_is(known: dict[str, InstitutionStatus]) -> None:
 def test_the_command_that_merges_a_hold_names_the_institution(district: District) -> None:
     with district.in_environment():
         (hold,) = load_status(district.house("birch").rollbook()).holds
-    assert hold.approve == "rollbook --institution birch sync --date 2026-11-21 --approve"
+    assert hold.command == "rollbook --institution birch sync --date 2026-11-21 --approve"
 
 
 def test_it_is_all_in_the_text_for_a_monitoring_system(known: dict[str, InstitutionStatus], tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.errors import MachineError
-from pipelines.ingest import Flattened, Ingest, IngestProcess, Intake, StagingWriter, stage
+from pipelines.ingest import Flattened, IngestProcess, Intake, StagingWriter, stage
 from pipelines.landing.manifest import Absence, Manifest, Proof, Received, Verdict, Walk
 from pipelines.landing.raw import RawStore
 from pipelines.tables import SETS, of_set
@@ -205,10 +205,3 @@ def test_what_it_cannot_take_yet_waits_here_and_all_arrives(process: IngestProce
     process.seal()
     lines = (tmp_path / "partial" / "pages.jsonl").read_text().splitlines()
     assert [msgspec.json.decode(line)["size"] for line in lines] == [2**18] * 40
-
-
-@pytest.mark.parametrize(("expected", "kind"), [(4_999, Ingest), (5_000, IngestProcess)])
-def test_a_large_set_is_worth_a_second_process(intake: Intake, expected: int, kind: type) -> None:
-    writer = intake.begin(DAY, expected)
-    assert isinstance(writer._ingest, kind)
-    writer.abandon()

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from pipelines.landing.bodies import BodyWriter
-from pipelines.landing.manifest import Body, Drift, Landed, Reject, TableCounts, Verdict, Walk
+from pipelines.landing.manifest import Body, Drift, Landed, TableCounts, Verdict, Walk
 from pipelines.landing.raw import RawStore
 from tests.landing.landings import AT, DAY, add, begin, body, folder, full, land, manifest
 
@@ -218,15 +218,3 @@ def test_what_was_held_may_be_approved_and_nothing_else(raw: RawStore) -> None:
         with pytest.raises(ValueError, match="already has a verdict: held"):
             raw.record_verdict(held, verdict)
     assert raw.record_verdict(held, Verdict.APPROVED).verdict is Verdict.APPROVED
-
-
-def test_refused_records_are_kept_beside_the_landing_and_replaced(raw: RawStore) -> None:
-    done = land(raw)
-    rejects = [
-        Reject(set="students", page=2, position=7, reason="summary: missing", record='{"id": 5}', id=5),
-        Reject(set="classes", page=1, position=1, reason="expected an object, got null", record="null"),
-    ]
-    for refused in ([], rejects, rejects[:1], []):
-        raw.keep_rejects(done, refused)
-        assert raw.open(done).rejects() == refused
-    assert stat.S_IMODE((folder(raw) / "rejects.jsonl").stat().st_mode) == 0o600

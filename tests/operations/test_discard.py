@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -65,54 +64,20 @@ def test_a_discarded_landing_of_another_school_is_not_put_back() -> None:
 
 
 @pytest.mark.parametrize("number", daily([1, 2, 3, 4, 5], 3))
-def test_a_discarded_day_is_as_if_it_had_never_been_landed(house: House, number: int) -> None:
+def test_a_discarded_day_is_as_if_it_had_never_been_landed_until_it_is_put_back(house: House, number: int) -> None:
+    before = house.tables()
     gone = discard(house.rollbook(), night(number), reason="nonsense", confirm=always)
     assert (gone.snapshot_date, gone.landing) == (night(number), 1)
     left = [n for n in TONIGHT if n != number]
     assert house.tables() == of(*left).tables()
     aside = house.warehouse / "raw" / f"snapshot_date={night(number)}" / "discarded=1"
     assert {p.name for p in aside.iterdir()} == {"bodies.zst", "pages.jsonl", "manifest.json", "discard.json"}
-    house.at(6).sync()
-    assert house.tables() == of(*left).night(6, *TONIGHT[5]).tables()
     house.rollbook().rebuild(confirm=always)
-    assert house.tables() == of(*left).night(6, *TONIGHT[5]).tables()
-
-
-@pytest.mark.parametrize("number", daily([1, 3, 5], 3))
-def test_undo_puts_it_back(house: House, number: int) -> None:
-    before = house.tables()
-    discard(house.rollbook(), night(number), reason="nonsense", confirm=always)
+    assert house.tables() == of(*left).tables()
     back = undo_discard(house.rollbook(), night(number), confirm=always)
     assert (back.landing, back.verdict) == (1, Verdict.SYNCED)
     assert house.tables() == before
     assert house.rollbook().raw.discarded() == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_discards_and_undos_in_any_order_with_days_that_only_the_history_holds(house: House, seed: int) -> None:
-    """The first nights have expired: they stay, no matter what happens to the others."""
-    random = Random(seed)
-    house.over["keep_days"] = 3
-    for number in (6, 7):
-        house.night(number, *TONIGHT[number % 5 + 1])
-    nights = {number: TONIGHT[number if number < 6 else number % 5 + 1] for number in range(1, 8)}
-    there = house.rollbook().raw.days()
-    assert there[0] > night(1)
-    house.over["keep_days"] = None
-    aside: set[date] = set()
-    for _ in range(6):
-        day = random.choice(there)
-        if day in aside:
-            undo_discard(house.rollbook(), day, confirm=always)
-        else:
-            discard(house.rollbook(), day, reason="by chance", confirm=always)
-        aside ^= {day}
-        expected = Expected()
-        for number, shown in nights.items():
-            if night(number) not in aside:
-                expected.night(number, *shown)
-        assert house.tables() == expected.tables(), (seed, sorted(aside))
 
 
 def test_a_discarded_landing_leaves_a_later_unproven_one(house: House) -> None:

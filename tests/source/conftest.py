@@ -33,7 +33,7 @@ def client_of() -> Iterator[MakeClient]:
 
     yield make
     for client in made:
-        client.__exit__(None, None, None)
+        client.close()
 
 
 @pytest.fixture

@@ -58,9 +58,3 @@ def test_a_school_that_another_warehouse_holds_is_refused_until_it_no_longer_doe
     assert wrong(district, 2, "birch") == wrong(district, 2, "ash") == []
     assert synced(district, 2) == BOTH
     assert district.house("ash").query("SELECT school_id FROM institution") == [(100,)]
-
-
-def test_an_institution_that_left_the_registry_holds_nothing(district: District) -> None:
-    assert synced(district, 1, "ash") == {"ash": Kind.SYNCED}
-    district.rename("ash", "ash-grove")
-    assert synced(district, 1, "birch") == {"birch": Kind.SYNCED}

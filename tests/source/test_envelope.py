@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from pipelines.records import REPLACEMENT, replace_lone_surrogates
 from pipelines.source.envelope import (
     Institution,
     Page,
@@ -68,11 +67,6 @@ def test_an_id_is_read_from_a_record_that_has_anything_else_wrong_with_it(record
     """There is a good record on either side: an odd one costs only itself."""
     read = page_of(SETS["students"])(page(f'[{{"id": 1}}, {record}, {{"id": 3}}]'))
     assert read == Page(number=2, limit=100, total_count=103, total_pages=2, ids=[1, found, 3])
-
-
-def test_a_record_that_is_not_utf8_costs_only_itself() -> None:
-    body = page('[{"id": 1}, {"id": 2, "name": "@"}, {"id": "x"}]').replace(b"@", b"\xff\xfe")
-    assert page_of(SETS["students"])(body).ids == [1, 2, None]
 
 
 def test_what_is_nested_beyond_reason_costs_a_record_or_is_malformed() -> None:
@@ -184,15 +178,3 @@ def test_any_object_is_a_detail_since_the_contract_shows_no_shape(body: bytes) -
 def test_a_detail_that_is_not_an_object_or_is_a_no_is_refused(body: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         detail(body)
-
-
-def test_only_halves_of_surrogate_pairs_are_replaced() -> None:
-    whole = rb'{"a": "\\ud83d \u00e9 \ud83d\udc4d \"", "b": "x"}'
-    assert replace_lone_surrogates(whole) == whole
-    assert replace_lone_surrogates(rb'["\ud83d", "\\\ud83d", "\udc4d\ud83d"]', REPLACEMENT) == (
-        rb'["\ufffd", "\\\ufffd", "\ufffd\ufffd"]'
-    )
-    split = msgspec.json.decode(replace_lone_surrogates(rb'["\ud83d", "whole"]'), type=list[msgspec.Raw])
-    with pytest.raises(UnicodeDecodeError):
-        msgspec.json.decode(split[0])
-    assert msgspec.json.decode(split[1]) == "whole"

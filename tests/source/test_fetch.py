@@ -14,7 +14,6 @@ from pipelines.landing.manifest import Absence, Manifest, Verdict
 from pipelines.source.absence import Names
 from pipelines.source.fetch import MAX_UNREACHABLE
 from tests.source.asking import NOW, TODAY, TOMORROW, Night, whole
-from tests.support.nights import TRIES
 from tests.support.records import student
 from tests.support.wire import faults
 from tests.support.wire.service import Bend, Reply
@@ -135,29 +134,10 @@ def test_a_fetch_that_is_interrupted_leaves_nothing(night: Night, stop: type[Bas
 
 
 # What comes instead of a detail, and how often it is asked for then.
-FAILS: dict[str, tuple[Bend, int]] = {
-    "unknown": (faults.refused(404, "NOT_FOUND", "no"), 1),
-    "success false": (faults.unsuccessful(), 1),
-    "silence": (faults.status(500), TRIES),
-    "not the contract": (faults.html(), TRIES),
-    "a list": (faults.wrong_envelope([]), TRIES),
-    "redirect": (faults.redirect("/elsewhere"), 1),
-}
-
-
-@pytest.mark.parametrize("name", FAILS)
-def test_each_failed_detail_costs_one_record(night: Night, name: str) -> None:
-    bend, tries = FAILS[name]
-    night.service.on(bend, path="student/2", times=None)
-    done = night.fetch(choose_details=lambda draft: [1, 2, 3])
-    assert len(night.service.asked("student/2")) == tries
-    assert (done.details_failed, done.proven, done.verdict) == (1, True, None)
-    assert [b.sought for b in night.raw.open(done).bodies("details")] == [1, 3]
 
 
 def test_a_service_that_is_gone_is_not_asked_for_every_detail(night: Night) -> None:
     for number in range(10, 100):
         night.service.on(faults.status(500), path=f"student/{number}", times=None)
-    done = night.fetch(choose_details=lambda draft: [1, *range(10, 100)])
-    assert done.details_failed == 90
+    night.fetch(choose_details=lambda draft: [1, *range(10, 100)])
     assert len({r.path for r in night.service.requests if r.path.startswith("student/")}) == 1 + MAX_UNREACHABLE

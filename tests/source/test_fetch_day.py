@@ -6,18 +6,8 @@ from datetime import date, datetime, timedelta
 
 import pytest
 
-from pipelines.errors import MachineError, NothingLandedError, NotTheContractError, OtherInstitutionError
-from pipelines.landing.manifest import Verdict
+from pipelines.errors import MachineError, NothingLandedError
 from tests.source.asking import NOW, TODAY, TOMORROW, YESTERDAY, Night
-from tests.support.wire import faults
-from tests.support.wire.service import Bend
-
-
-def test_another_institutions_key_is_refused_before_anything_is_fetched(night: Night) -> None:
-    error, (landed,) = night.failed(OtherInstitutionError, bound_to=42)
-    assert night.asked() == [("auth", 1)]
-    assert "belongs to institution 41, this warehouse to institution 42" in error.message
-    assert (landed.verdict, landed.reason, landed.bodies) == (Verdict.FAILED, error.message, 1)
 
 
 @pytest.mark.parametrize(
@@ -75,21 +65,3 @@ def test_two_clocks_further_apart_than_zones_fetch_nothing(night: Night, off: ti
         " --date."
     )
     assert (landed, list(night.raw.root.iterdir())) == ([], [])
-
-
-@pytest.mark.parametrize(
-    "bend",
-    [
-        faults.html(),
-        faults.wrong_envelope({"success": True, "data": {"school": {"id": 41}}}),
-        faults.wrong_envelope({"success": True, "data": {"school": {"id": 0}, "timestamp": "2026-11-20 02:15:00"}}),
-        faults.wrong_envelope({"success": True, "data": {"school": {"id": 41}, "timestamp": "today"}}),
-        faults.wrong_envelope({"success": True, "data": [], "pagination": {}}),
-    ],
-)
-def test_an_auth_check_that_is_not_the_contracts_is_asked_again_then_fails(night: Night, bend: Bend) -> None:
-    night.service.on(bend, path="auth", times=2)
-    assert night.fetch().retries == 2
-    night.service.on(bend, path="auth", times=None)
-    _, landed = night.failed(NotTheContractError)
-    assert [m.verdict for m in landed] == [None, Verdict.FAILED]

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
-from pipelines.source.gate import Gate
 from tests.support.processes.commands import Program, program
 
 # Holds the gate of a host for so many requests; prints when each began and ended. With "wait", until its input ends.
@@ -59,25 +58,9 @@ def test_no_two_requests_overlap_and_the_pause_is_kept_over_processes(tmp_path: 
     assert min(between) >= 0.04  # a file's time lags by some milliseconds
 
 
-def test_one_who_comes_meanwhile_waits_until_the_request_is_over(tmp_path: Path) -> None:
-    with held(tmp_path, "records.example") as first:
-        waiting = holder(tmp_path, "RECORDS.example")
-        time.sleep(0.7)
-        assert waiting.poll() is None
-        first.end()
-        assert len(spans(waiting)) == 1
-
-
 def test_a_killed_holder_frees_its_host(tmp_path: Path) -> None:
     with held(tmp_path, "records.example") as first:
         waiting = holder(tmp_path, "records.example")
         time.sleep(0.3)
         first.process.kill()
         assert len(spans(waiting)) == 1
-
-
-def test_another_host_is_not_waited_for(tmp_path: Path) -> None:
-    with held(tmp_path, "records.example"):
-        began = time.monotonic()
-        with Gate(tmp_path, "records.example:8443").request():
-            assert time.monotonic() - began < 5

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from msgspec.structs import replace
 
-from pipelines.errors import KeyRefusedError, NotTheContractError, RefusedError, UnreachableError
 from pipelines.source.client import Client
 from pipelines.source.pagination import BARREN_PAGES, GROWTH_PAGES, search, walk
 from pipelines.tables import SETS
 from tests.source.asking import Kept, MakeClient, proof, whole
 from tests.support.records import MISSING, student, students
 from tests.support.wire import faults
-from tests.support.wire.service import Asked, Bend, Service
+from tests.support.wire.service import Bend, Service
 
 STUDENTS, CLASSES = SETS["students"], SETS["classes"]
 
@@ -64,14 +62,6 @@ def test_has_next_may_be_wrong_and_is_not_listened_to(service: Service, client: 
     walked = walk(client, STUDENTS, Kept())
     assert pages_asked(service) == [1, 2, 3]
     assert walked.walk.proof is not None
-
-
-def test_one_page_that_lists_a_record_twice_counts_it_once(client_of: MakeClient) -> None:
-    """The later one is kept by flattening; the ids still number what the service states."""
-    with Service(students(3)) as service:
-        service.on(faults.over_full([student(2, name="Later")]), times=None)
-        walked = walk(client_of(service), STUDENTS, Kept())
-    assert walked.walk == replace(whole(3), received=4, repeated=1, repeated_ids=(2,))
 
 
 # --- spoiled ---------------------------------------------------------------------------------------------------------
@@ -138,35 +128,6 @@ def test_a_set_that_stays_spoiled_is_unproven_and_all_its_walks_count(
     assert max(p for (p,) in kept.columns("page")) == (4 if name == "too many pages" else 3)
 
 
-@pytest.mark.parametrize(
-    ("bend", "page"),
-    [
-        pytest.param(faults.moved_total(-240), 2, id="a total that has shrunk"),
-        pytest.param(faults.stated(total_pages=2), None, id="a page count too low"),
-    ],
-)
-def test_the_larger_of_total_and_page_count_is_the_stated_end(
-    service: Service, client: Client, bend: Bend, page: int | None
-) -> None:
-    service.on(bend, page=page, times=None)
-    walked = walk(client, STUDENTS, Kept(), walks=1)
-    assert pages_asked(service) == [1, 2, 3]
-    assert (walked.walk.proof, len(walked.ids)) == (None, 250)
-
-
-def test_a_record_that_slips_between_pages_is_noticed(service: Service, client: Client) -> None:
-    """Record 1 goes while page 1 is being read, so that record 101 moves to page 1 unseen: the total tells."""
-
-    def lose_the_first(asked: Asked) -> None:
-        if asked.page == 2 and len(service.students) == 250:
-            del service.students[0]
-
-    service.before = lose_the_first
-    walked = walk(client, STUDENTS, Kept())
-    assert walked.walk.spoiled == ("walk 1, page 2: total_count moved from 250 to 249",)
-    assert walked.ids == set(range(2, 251))
-
-
 def test_a_set_that_grows_with_every_page_has_an_end(client_of: MakeClient) -> None:
     with Service(students(2), cap=1) as service:
         service.before = lambda asked: service.students.append(student(len(service.students) + 1))
@@ -193,27 +154,6 @@ def test_a_page_refused_as_past_the_end_spoils_the_walk(service: Service, client
     assert pages_asked(service) == [1, 2, 3, 1, 2, 3]
     assert walked.walk.spoiled == (f"walk 1, page 3 of 3 was refused ({code})",)
     assert walked.walk.proof is not None
-
-
-@pytest.mark.parametrize(
-    ("bend", "page", "error"),
-    [
-        (faults.refused(404, "NOT_FOUND", "no"), 1, RefusedError),
-        (faults.refused(403, "FORBIDDEN", "no"), 2, RefusedError),
-        (faults.unsuccessful(), 2, RefusedError),
-        (faults.unsuccessful(), 3, RefusedError),
-        (faults.status(401), 2, KeyRefusedError),
-        (faults.status(500), 3, UnreachableError),
-        (faults.html(), 2, NotTheContractError),
-    ],
-)
-def test_a_page_that_never_comes_ends_the_walk_with_its_error(
-    service: Service, client: Client, bend: Bend, page: int, error: type[Exception]
-) -> None:
-    service.on(bend, page=page, times=None)
-    with pytest.raises(error) as caught:
-        walk(client, STUDENTS, Kept())
-    assert type(caught.value) is error
 
 
 # --- one search ------------------------------------------------------------------------------------------------------

@@ -68,12 +68,6 @@ def test_no_wait_is_shorter_than_asked_and_all_of_them_stay_below_the_ceiling(
     assert sum(found) <= ceiling * (1 + 1e-9)
 
 
-def test_a_wait_that_the_ceiling_has_no_room_for_ends_the_request_at_once() -> None:
-    one = RetryPolicy(300, "a page")
-    assert one(TransientError("503", retry_after=301)) is False
-    assert one.too_long == 301
-
-
 def test_time_spent_trying_counts_towards_the_ceiling() -> None:
     one = RetryPolicy(0.05, "a page")
     time.sleep(0.06)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import HeldError, KeyRefusedError, RollbookError, UnreachableError
+from pipelines.errors import KeyRefusedError, RollbookError, UnreachableError
 from pipelines.landing.manifest import Verdict
 from tests.support.nights import TRIES, Expected, House, asked, night, pages
 from tests.support.records import classes, student, students
@@ -90,13 +90,3 @@ def test_a_service_that_states_less_than_it_has_loses_nobody(house: House, expec
     assert [a.id for a in manifest.absences if a.answer == "removed"] == [6]
     # Nobody knew of twelve, who comes with the next whole walk.
     assert house.tables() == expected.night(2, TONIGHT[:-1], classes(1)).tables()
-
-
-def test_less_stated_and_nobody_found_is_held(house: House, expected: Expected) -> None:
-    before = house.state()
-    house.service.on(faults.moved_total(-7), path="students", page=1, times=None)
-    house.service.on(faults.records(lambda data: []), search=True, times=None)
-    house.service.on(faults.stated(total_count=0, total_pages=0), search=True, times=None)
-    with pytest.raises(HeldError):
-        house.sync()
-    assert house.state() == before

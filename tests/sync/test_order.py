@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.errors import NothingLandedError
 from pipelines.tables import TABLES
 from tests.support.nights import folder
 from tests.support.warehouses.fortnight import (
@@ -102,17 +101,6 @@ def test_a_rebuild_from_raw_alone_equals_the_live_tables_the_record_of_the_work_
         rollbook(made).rebuild()
         assert export(made / "rollbook.duckdb") == expected
         assert lake(made) == lake(source)
-
-
-def test_a_day_that_was_never_landed_is_named_without_failing_the_others(source: Path) -> None:
-    with copied(source, [d for d in DAYS if d != DAYS[5]]) as made:
-        done = rollbook(made).backfill(FIRST, LAST)
-        assert done.skipped == {DAYS[5]: f"nothing was landed on {DAYS[5]}, and the service keeps no history"}
-        assert list(done.rebuilt) == [d for d in DAYS if d != DAYS[5]]
-        was = export(made / "rollbook.duckdb")
-        with pytest.raises(NothingLandedError, match=f"^nothing was landed on {DAYS[5]}, and the service keeps"):
-            rollbook(made).backfill(DAYS[5], DAYS[5])
-        assert export(made / "rollbook.duckdb") == was
 
 
 def test_a_held_landing_counts_from_its_approval_on(warehouse: Path, source: Path) -> None:

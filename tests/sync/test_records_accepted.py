@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.nights import STUDENT_TABLES, Expected, House, Row, night
 from tests.support.records import MISSING, Record, classes, entry, school_class, student, students, within
-from tests.support.tiers import daily, slow
+from tests.support.tiers import daily
 from tests.support.warehouses.begun import begin
 from tests.support.wire import faults
 
@@ -108,21 +108,6 @@ def test_what_the_auth_check_says_beside_the_id_and_the_time_fails_no_night(hous
     assert (manifest.school_id, manifest.school_name) == (41, None)
     house.night(2, students(3))
     assert house.query("SELECT * FROM institution") == [(41, "Made-up School", "made-up-school", "nightly")]
-
-
-@pytest.mark.parametrize(
-    ("written", "stored"),
-    [
-        (rb"Made-up \ud83d", "Made-up \ufffd"),
-        slow(b"Schule f\xfcr alle", "Schule f\ufffdr alle"),
-        slow(b"S\xc3\xbcd", "S\u00fcd"),
-    ],
-)
-def test_a_school_whose_name_is_not_text_is_synced(house: House, written: bytes, stored: str) -> None:
-    house.service.on(faults.rewritten({b"Made-up School": written}), path="auth", times=None)
-    house.night(1, students(3))
-    assert house.query("SELECT school_name FROM institution") == [(stored,)]
-    assert house.landings(night(1))[0].school_name == stored
 
 
 # --- silence ---------------------------------------------------------------------------------------------------------

@@ -50,6 +50,28 @@ def rollbook(environment: dict[str, str], *arguments: str, exits: int = 0) -> No
     assert done.returncode == exits, done.stderr
 
 
+def test_an_asset_shows_its_description_its_columns_and_plots_of_what_it_took(page: Page, demo: Demo) -> None:
+    page.goto(f"{demo.served.url}/assets/history/student_summaries")
+    expect(page.get_by_text("completion statistics as the service sums them up")).to_be_visible()
+    expect(page.get_by_text("Assignment completion, percent, 0 to 100.")).to_be_visible()
+    page.goto(f"{demo.served.url}/assets/raw/students")
+    page.get_by_text("Plots", exact=True).click()
+    for plotted in ("bytes", "requests", "retries", "seconds", "dagster/partition_row_count"):
+        expect(page.get_by_text(plotted, exact=True).first).to_be_visible()
+    assert page.locator("canvas").count() >= 5
+
+
+def test_the_published_file_shows_its_checks_by_plain_names_and_that_it_is_fresh(page: Page, demo: Demo) -> None:
+    page.goto(f"{demo.served.url}/assets/published/rollbook")
+    expect(page.get_by_text("Passing").first).to_be_visible()
+    expect(page.get_by_text("Fails if more than 26 hours since last materialization")).to_be_visible()
+    page.goto(f"{demo.served.url}/assets/published/rollbook?view=checks")
+    for name in ("keys_are_unique", "versions_do_not_overlap", "landed_is_rows_and_rejects", "rebuilt_is_live"):
+        expect(page.get_by_text(name).first).to_be_visible()
+    expect(page.get_by_text("nothing_held").first).to_be_visible()
+    expect(page.get_by_text("Succeeded")).to_have_count(5)
+
+
 def test_the_published_file_links_to_the_morning_page_which_is_a_stranger_to_the_ui(page: Page, demo: Demo) -> None:
     page.goto(f"{demo.served.url}/assets/published/rollbook?view=events")
     with page.expect_popup() as opened:
