@@ -13,7 +13,7 @@ from pipelines import settings
 from pipelines.fleet import outcomes
 from pipelines.fleet.outcomes import Kind, Outcome, State
 from tests.support.nights import night
-from tests.support.records import MISSING, school_class, student, students
+from tests.support.records import MISSING, school_class, student
 from tests.support.warehouses.district import District, new_district
 from tests.support.wire import faults
 from tests.support.wire.listeners import Webhook, webhook
@@ -128,19 +128,6 @@ def test_three_nights_of_a_refused_key_pause_an_institution_until_it_is_resumed(
             assert outcomes.resume(district.warehouse / "fleet", "birch") is True
             assert district.night(9)["birch"].kind is Kind.SYNCED
             assert outcomes.load(district.warehouse / "fleet", "birch").refused == ()
-
-
-@pytest.mark.slow
-def test_a_held_institution_is_asked_again_and_the_others_are_synced() -> None:
-    with new_district(["ash", "birch"]) as district:
-        district["birch"].students = students(60)
-        district.night(1)
-        district["birch"].students = students(30)
-        second = district.night(2)
-        assert {name: o.kind for name, o in second.items()} == {"ash": Kind.SYNCED, "birch": Kind.HELD}
-        assert "`rollbook --institution birch sync --date 2026-11-21 --approve`" in second["birch"].message
-        district["birch"].students = students(60)
-        assert district.night(2)["birch"].kind is Kind.SYNCED
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import pytest
 from pipelines.fleet import outcomes
 from pipelines.fleet.outcomes import Kind, Outcome
 from pipelines.fleet.overview import FleetStatus, InstitutionStatus, load_overview, write_prometheus
-from pipelines.operations.status import load_status
 from tests.support.nights import night
 from tests.support.processes.clocks import At
 from tests.support.records import students
@@ -64,12 +63,6 @@ def test_each_is_shown_as_it_is(known: dict[str, InstitutionStatus]) -> None:
     assert (known["elm"].since, last["elm"].requests, known["elm"].refused_nights) == (AT, 1, 1)
     assert known["007"].late_by is None
     assert [name for name, status in known.items() if status.is_fine] == ["ash"]
-
-
-def test_the_command_that_merges_a_hold_names_the_institution(district: District) -> None:
-    with district.in_environment():
-        (hold,) = load_status(district.house("birch").rollbook()).holds
-    assert hold.command == "rollbook --institution birch sync --date 2026-11-21 --approve"
 
 
 def test_it_is_all_in_the_text_for_a_monitoring_system(known: dict[str, InstitutionStatus], tmp_path: Path) -> None:
