@@ -20,7 +20,6 @@ from rich.segment import Segment
 from rich.table import Table
 
 from pipelines import __version__, files
-from pipelines.compose import compose
 from pipelines.errors import RollbookError, unexpected_error
 from pipelines.settings import INSTITUTION, ROOT, load
 from pipelines.tables import SETS
@@ -198,6 +197,8 @@ def open_rollbook(*, fetches: bool = False, **overrides: Any) -> Rollbook:
 
     Imports the stages only here, to keep `rollbook --help` fast.
     """
+    from pipelines.compose import compose
+
     return compose(load(fetches=fetches, **overrides))
 
 

@@ -17,11 +17,10 @@ from typing import Annotated
 import typer
 
 from pipelines import files
-from pipelines.cli.app import Panel, app, err, out, parse_day, safe, table
+from pipelines.cli.app import Panel, app, err, open_rollbook, out, parse_day, safe, table
 from pipelines.cli.run import run_job
-from pipelines.compose import compose
 from pipelines.errors import CheckError
-from pipelines.settings import DEMO, FLEET, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, common_path, load
+from pipelines.settings import DEMO, FLEET, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, common_path
 from pipelines.store.statements import statements
 from pipelines.text import count_of
 
@@ -68,7 +67,7 @@ def _play(students: int, days: int) -> None:
 
     with Sandbox(students, api_key=KEY) as sandbox:
         prepare(sandbox.url, days)
-        rollbook = compose(load())
+        rollbook = open_rollbook()
         if rollbook.bound_to() is not None:  # an earlier demo
             with rollbook.writer():
                 rollbook.recovery.clear()

@@ -26,7 +26,6 @@ from pipelines.cli.app import (
 from pipelines.cli.fleet.build import build_again
 from pipelines.errors import ArgumentError
 from pipelines.privacy import access as log
-from pipelines.privacy.erasure import LABELS
 from pipelines.records import MAX_ID
 from pipelines.settings import load, place
 from pipelines.store.published.fleet_file import FleetFile
@@ -196,6 +195,8 @@ def erase(
 
 def _show(found: Holdings, title: str) -> None:
     """Print what is to be erased."""
+    from pipelines.privacy.erasure import LABELS
+
     if found.anything:
         rows = ((label, found.counts[key]) for key, label in LABELS.items() if found.counts.get(key))
         out.print(table(title, ("what", "count"), rows))

@@ -136,8 +136,6 @@ def docs(
     With --dbt, write the same for dbt: sources with descriptions, data types and tests. With --processing, write the
     record of processing that a data-protection officer keeps: what is held, why, where, how long, and who may read it.
     """
-    from pipelines.defs.runs import KEEP_DAYS
-    from pipelines.privacy.processing import render
     from pipelines.views import dbt, dictionary
 
     written = target or ROOT / DICTIONARY
@@ -146,6 +144,9 @@ def docs(
             raise ArgumentError("--dbt writes a file of its own: give it without --out and --processing")
         written = dbt.write(dbt_folder)
     elif processing:
+        from pipelines.defs.runs import KEEP_DAYS
+        from pipelines.privacy.processing import render
+
         text = render(load(fetches=False), at=datetime.now(UTC), home=home(), run_days=KEEP_DAYS)
         if target is None:
             sys.stdout.write(text)
