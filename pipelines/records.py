@@ -2,7 +2,7 @@
 
 The walk proves a set by its records' ids, and flattening stores rows under these ids. If the two read ids differently,
 a record that only the walk can read would be listed without rows: it would be reported as removed, then as returned.
-`source.envelope` checks pages, `flatten.shapes` records.
+`source.envelope` checks pages, `flatten.rows` records.
 """
 
 from __future__ import annotations

@@ -22,10 +22,9 @@ from pipelines.landing.manifest import Landed
 from pipelines.operations import capacity, status
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.settings import ROOT
-from pipelines.source.claims import why_refused
 from pipelines.source.client import LIMIT, Client
 from pipelines.source.envelope import institution, page_of
-from pipelines.source.fetch import apart
+from pipelines.source.fetch import apart, why_refused
 from pipelines.sync import Rollbook, too_many_rejected
 from pipelines.tables import SETS, WALKED
 from pipelines.text import count_of

@@ -32,7 +32,7 @@ from pipelines import files
 from pipelines.errors import ArgumentError
 from pipelines.export import check_target, exported
 from pipelines.export.formats import disarmed
-from pipelines.flatten.shapes import shape
+from pipelines.flatten.rows import shape
 from pipelines.landing.manifest import Body
 from pipelines.landing.raw import RawStore
 from pipelines.privacy import access

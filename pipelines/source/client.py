@@ -6,18 +6,29 @@ No log line or error made here holds the key, a body or a search's value; no URL
 Proxies: an https request goes through the environment's proxy (HTTPS_PROXY, NO_PROXY; SSL_CERT_FILE is honoured too),
 because institutions have proxies, and these cannot read headers inside the TLS tunnel. A plain http request, which can
 only go to this machine, never uses a proxy: it would read the key.
+
+Retries: stamina runs the loop and sleeps. Its own back-off adds jitter to a fixed wait and limits neither a Retry-After
+nor the total time, so `RetryPolicy` serves as its back-off hook and returns the wait in seconds.
+
+A host that serves several institutions of a registry gets one request at a time, from all their processes (`Gate`). A
+single school needs no gate: its client sends one request at a time, and its writer lock admits one process.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import random
 import ssl
 import time
 import zlib
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from hashlib import sha256
+from pathlib import Path
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -25,8 +36,9 @@ import httpx
 import msgspec
 import stamina
 import stamina.instrumentation
+from filelock import FileLock
 
-from pipelines import __version__
+from pipelines import __version__, files
 from pipelines.errors import (
     KeyRefusedError,
     NotTheContractError,
@@ -38,8 +50,6 @@ from pipelines.errors import (
 )
 from pipelines.settings import Settings
 from pipelines.source.envelope import refused_status
-from pipelines.source.gate import Gate
-from pipelines.source.retry import RetryPolicy, TransientError, retry_after
 
 PREFIX = "/svcapi/v1/"
 LIMIT = 100
@@ -258,3 +268,114 @@ def _certificate_refused(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+log = logging.getLogger(__name__)
+
+# The first wait is between 0 and this; the bound doubles with each further try.
+FIRST_SECONDS = 0.5
+# No single wait is longer, unless the service asks for more (Retry-After).
+MAX_WAIT_SECONDS = 30.0
+
+
+@dataclass(eq=False)
+class TransientError(Exception):
+    """A fault that may pass by itself. `reason` says what happened, without a URL, a body or a header's value.
+
+    `contract` is true if there was an answer that is not the contract's, false if there was none. `retry_after` is the
+    wait that the service asked for, in seconds.
+    """
+
+    reason: str
+    contract: bool = False
+    retry_after: float = 0.0
+
+
+class RetryPolicy:
+    """The waits of one request: exponential back-off with full jitter, never shorter than Retry-After.
+
+    Call it with the error of a try: it returns the seconds to wait before the next one, or False to give up. Tries
+    and waits together take at most `ceiling` seconds. In stamina's test mode, which does not sleep, the waits that
+    were skipped count instead, so that the ceiling holds there too.
+    """
+
+    def __init__(self, ceiling: float, label: str) -> None:
+        self.ceiling = ceiling
+        self.label = label
+        self.tries = 0
+        self.waits = 0.0
+        self.too_long: float | None = None
+        self._started = time.monotonic()
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the first try began."""
+        return max(time.monotonic() - self._started, self.waits)
+
+    @property
+    def left(self) -> float:
+        """Seconds left in which another try may begin."""
+        return max(self.ceiling - self.spent, 0.0)
+
+    def excuse(self, seconds: float) -> None:
+        """Exclude these seconds from the time spent: another process held the host."""
+        self._started += seconds
+
+    def __call__(self, error: Exception) -> float | bool:
+        """Return the seconds to wait before the next try, or False to give up."""
+        remaining = self.ceiling - self.spent
+        if not isinstance(error, TransientError) or remaining <= 0:
+            return False
+        if error.retry_after > remaining:
+            self.too_long = error.retry_after
+            return False
+        # 2.0 ** 60 is far above the maximum, and far from overflowing.
+        bound = min(MAX_WAIT_SECONDS, FIRST_SECONDS * 2.0 ** min(self.tries, 60))
+        self.tries += 1
+        jittered = random.uniform(0, bound)  # noqa: S311 - spreads clients out, protects nothing
+        wait = min(max(jittered, error.retry_after), remaining)
+        self.waits += wait
+        log.warning("%s: %s; retrying in %.1f s", self.label, error.reason, wait)
+        return wait
+
+
+def retry_after(headers: Mapping[str, str]) -> float:
+    """Return the seconds that a Retry-After header asks for, in either of its forms; 0 if missing or malformed."""
+    stated = headers.get("retry-after", "").strip()
+    if stated.isdecimal():
+        return float(stated)
+    try:
+        until = parsedate_to_datetime(stated)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return 0.0
+    return max((until.replace(tzinfo=UTC) - datetime.now(UTC)).total_seconds(), 0.0)
+
+
+# How often a waiting process tries the lock again. A page takes a service tens of milliseconds.
+POLL_SECONDS = 0.01
+
+
+class Gate:
+    """Lets one process at a time send a request to a host; it holds the lock during the pause before its request, too.
+
+    The lock is the operating system's: a killed process leaves none behind. `pause` is the time in seconds from the end
+    of one request to this host, from any process, to the next.
+    """
+
+    def __init__(self, folder: Path, host: str, pause: float = 0.0) -> None:
+        """`folder` holds one file per host, named after a digest of the host name."""
+        files.folder(folder)
+        self.pause = pause
+        self._path = folder / f"{sha256(host.casefold().encode()).hexdigest()[:24]}.lock"
+        self._lock = FileLock(self._path, mode=files.PRIVATE_FILE)
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Wait until the host is free and the pause is over, then hold the lock for the length of the block."""
+        with self._lock.acquire(poll_interval=POLL_SECONDS):
+            since = time.time() - self._path.stat().st_mtime
+            time.sleep(min(max(self.pause - since, 0.0), self.pause))
+            try:
+                yield
+            finally:
+                os.utime(self._path)  # the next process reads when the last request ended

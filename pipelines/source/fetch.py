@@ -1,6 +1,9 @@
 """The land stage as one function: auth check, walks, absence check and details, all landed before any is flattened.
 
 It only joins this folder's modules. The caller decides whether a landing counts, and what to do with it.
+
+Whether a key may fill a warehouse is decided here, too (G11, `why_refused`): an institution's claim on a school begins
+with its first landing that counts, and ends when its warehouse no longer has one.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -29,12 +32,11 @@ from pipelines.errors import (
     UnreachableError,
 )
 from pipelines.landing.manifest import Landed, Manifest, Received, Verdict
-from pipelines.settings import Settings
-from pipelines.source.absence import Published, verify
-from pipelines.source.claims import why_refused
+from pipelines.landing.raw import RawStore
+from pipelines.settings import Settings, registry
 from pipelines.source.client import TIMEOUTS, Client
 from pipelines.source.envelope import detail, institution
-from pipelines.source.pagination import Progress, Sink, walk
+from pipelines.source.pagination import Progress, Published, Sink, verify, walk
 from pipelines.tables import SETS, WALKED
 
 log = logging.getLogger(__name__)
@@ -270,3 +272,34 @@ class _Fetch:
             retries=client.retries,
             bytes_received=client.bytes_received,
         )
+
+
+def why_refused(settings: Settings, school_id: int, bound_to: int | None) -> str:
+    """Why the records of this school may not be fetched into this warehouse; empty if they may.
+
+    `bound_to` is the school that the warehouse holds already.
+    """
+    if bound_to not in (None, school_id):
+        return (
+            f"The API key belongs to institution {school_id}, this warehouse to institution {bound_to}: set"
+            " ROLLBOOK_API_KEY to this institution's key, or ROLLBOOK_WAREHOUSE to another folder. If the warehouse was"
+            " filled with another institution's key by mistake, discard what it landed (`rollbook discard`)"
+        )
+    if (holder := _holder(settings, school_id)) is not None:
+        return (
+            f"The API key of {settings.institution} belongs to institution {school_id}, whose records {holder} holds"
+            " already: correct the key or the address of the one that is wrong. If it is"
+            f" {holder}, also discard what it landed (`rollbook --institution {holder} discard`)"
+        )
+    return ""
+
+
+def _holder(settings: Settings, school_id: int) -> str | None:
+    """The other institution of the registry whose warehouse holds this school; None outside a fleet."""
+    known = registry() if settings.institution else None
+    for name in known.institutions if known else ():
+        if name != settings.institution:
+            with suppress(OSError):  # a warehouse that cannot be read stops nobody else
+                if RawStore(settings.common_path / name / "raw").school_id() == school_id:
+                    return name
+    return None

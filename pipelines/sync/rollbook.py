@@ -29,8 +29,7 @@ from pipelines.ingest import Flattened
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
 from pipelines.settings import Details, Settings
-from pipelines.source.claims import why_refused
-from pipelines.source.fetch import Draft, fetch, utc_now
+from pipelines.source.fetch import Draft, fetch, utc_now, why_refused
 from pipelines.source.pagination import Progress
 from pipelines.store import checks, ops
 from pipelines.store.database import reuse_instances, transaction

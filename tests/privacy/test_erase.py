@@ -18,6 +18,7 @@ from pipelines.landing.manifest import Verdict
 from pipelines.operations import discard as discards
 from pipelines.operations import erase as erasing
 from pipelines.privacy.erasure import Holdings
+from pipelines.store.published import clean_copy
 from pipelines.sync import always
 from tests.support.nights import House, asked, folder, new_house, night
 from tests.support.processes import canary
@@ -80,6 +81,23 @@ def others(house: House) -> dict[str, list[Any]]:
 def assert_gone(house: House) -> None:
     assert canary.found(house.warehouse) == {}
     assert {k: v for k, v in house.examined().items() if v} == {}
+
+
+def test_the_published_files_are_clean_copies_byte_for_byte(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a gap among what is written after the copy could hold a piece of a name (`store.published.clean_copy`)."""
+    copies = []
+
+    def copied(path: Path, scratch: Path) -> None:
+        clean_copy.clean(path, scratch)
+        copies.append(path.read_bytes())
+
+    monkeypatch.setattr("pipelines.sync.recovery.clean", copied)
+    erase(house)
+    files = [house.published, *house.rollbook().warehouse.kept()]
+    for file, copy in zip(files, copies, strict=True):
+        whole = file.read_bytes()
+        assert whole.startswith(copy)
+        assert len(whole) - len(copy) < 100  # the mark, which says nothing of anybody
 
 
 def test_a_student_is_in_no_file_after_the_erasure_and_everybody_else_is_as_before(house: House) -> None:
@@ -195,6 +213,21 @@ def test_expired_days_that_a_backup_brings_back_are_read_without_the_student(exp
         pass
     assert_gone(house)
     assert others(house) | {"syncs": []} == before | {"syncs": []}  # one more sync than before
+
+
+def test_expired_days_stay_in_as_many_files_as_before_an_erasure(expiring: House) -> None:
+    """Then somebody who writes to the published file destroys nothing."""
+    house = expiring
+    before, kept = others(house), len(house.rollbook().warehouse.kept())
+    erase(house)
+    assert_gone(house)
+    assert others(house) == before
+    assert len(house.rollbook().warehouse.kept()) == kept == 3
+    with duckdb.connect(str(house.published)) as con:
+        con.execute("DELETE FROM history.students")
+    with house.rollbook().writer():
+        pass
+    assert others(house) == before
 
 
 def test_counting_and_refusing_change_nothing(house: House) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pipelines.landing.manifest import Absence
-from pipelines.source.absence import Names, search_by_names, verify
 from pipelines.source.client import Client
+from pipelines.source.pagination import Names, search_by_names, verify
 from pipelines.tables import SETS
 from tests.source.asking import Kept, MakeClient
 from tests.support.records import MISSING, student, students

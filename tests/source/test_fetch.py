@@ -11,8 +11,8 @@ import pytest
 from pipelines import __version__
 from pipelines.errors import KeyRefusedError, NotTheContractError, RefusedError, RollbookError, UnreachableError
 from pipelines.landing.manifest import Absence, Manifest, Verdict
-from pipelines.source.absence import Names
 from pipelines.source.fetch import MAX_UNREACHABLE
+from pipelines.source.pagination import Names
 from tests.source.asking import NOW, TODAY, TOMORROW, Night, whole
 from tests.support.records import student
 from tests.support.wire import faults

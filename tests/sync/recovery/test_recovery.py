@@ -15,7 +15,7 @@ from pipelines.errors import (
     LostError,
     RollbookError,
 )
-from pipelines.flatten import shapes
+from pipelines.flatten import rows
 from pipelines.landing.manifest import Verdict
 from pipelines.sync import always
 from pipelines.tables import TABLES
@@ -153,9 +153,9 @@ def class_codes_as_numbers() -> Iterator[None]:
     columns = tuple(replace(c, type="BIGINT") if c.name == "class_code" else c for c in table.columns)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(TABLES, "classes", replace(table, columns=columns))
-        shapes.shape.cache_clear()
+        rows.shape.cache_clear()
         yield
-    shapes.shape.cache_clear()
+    rows.shape.cache_clear()
 
 
 @pytest.mark.slow
