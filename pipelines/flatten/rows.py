@@ -8,7 +8,7 @@ more than one value (a class listed twice) are checked afterwards.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cache, cached_property
@@ -90,19 +90,6 @@ class Batch:
 def load() -> None:
     """Make pyarrow's first array ahead of time: it imports pandas, which takes a third of a second."""
     pa.array([])
-
-
-def flatten(set_name: str, bodies: Iterable[Landed]) -> Iterator[Batch]:
-    """Flatten the landed bodies of one set, in order; yields at least one batch.
-
-    A search's result contributes only the record that was sought. A bad record raises no error: it becomes a reject.
-    Contract: "Student", "Class", "Institution".
-    """
-    flattener = Flattener(set_name)
-    for body in bodies:
-        if (batch := flattener.add(body)) is not None:
-            yield batch
-    yield flattener.last()
 
 
 class _Objects:

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.flatten import Batch, flatten, schema
+from pipelines.flatten import Batch, schema
 from pipelines.landing.manifest import Landed
 from pipelines.tables import SETS, of_set
+from tests.support.flattening import flatten
 from tests.support.records import MISSING, school_class, student
 
 

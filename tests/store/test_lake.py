@@ -13,12 +13,12 @@ import pytest
 
 from pipelines import files
 from pipelines.errors import DamagedError
-from pipelines.flatten import flatten
 from pipelines.landing.manifest import Landed, Proof
 from pipelines.store.lake import Candidate, Lake, Part, Staged, compose
 from pipelines.store.staging import Staging
 from pipelines.tables import SETS, TABLES, WALKED
 from tests.flatten.test_rows import page
+from tests.support.flattening import flatten
 from tests.support.records import MISSING, school_class, student, students
 
 DAY = date(2026, 11, 20)

@@ -9,11 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.json import encode
 
-from pipelines.flatten import flatten
 from pipelines.landing.manifest import Landed
 from pipelines.records import replace_lone_surrogates
 from pipelines.source.envelope import page_of
 from pipelines.tables import SETS
+from tests.support.flattening import flatten
 from tests.support.nights import Expected, House, night
 from tests.support.records import classes, school_class, student, students
 from tests.support.tiers import daily

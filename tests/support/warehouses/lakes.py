@@ -10,13 +10,13 @@ from typing import Any
 
 import duckdb
 
-from pipelines.flatten import flatten
 from pipelines.landing.manifest import Landed, Proof
 from pipelines.store import schema
 from pipelines.store.history import History
 from pipelines.store.lake import Lake, Part, Staged, compose
 from pipelines.store.staging import Staging
 from pipelines.views import fleet as views
+from tests.support.flattening import flatten
 from tests.support.records import MISSING, Record, school_class, student, within
 
 # Around the turn of the year; 007 is a number to some engines.
