@@ -7,7 +7,7 @@
 
 Each stage leaves its result on disk, so that the next run resumes after a killed one: before any decision, `recovery`
 brings the lake and the published file to the state that all counted landings imply. All of it happens under the writer
-lock; the wording of messages is in `policy`.
+lock; what several places say about a landing is in `policy`.
 """
 
 from pipelines.sync.landings import Backfilled

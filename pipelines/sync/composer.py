@@ -16,7 +16,6 @@ from pipelines.source.fetch import Draft
 from pipelines.store import compare
 from pipelines.store.lake import Candidate, DayRecord, Lake, Part, Staged, compose
 from pipelines.store.warehouse import Warehouse
-from pipelines.sync import policy
 from pipelines.sync.policy import check_reject_rate
 from pipelines.tables import SETS
 
@@ -89,7 +88,11 @@ class Composer:
         flattened = {m.landing: self.flatten(m) for m in counted}
         for m in counted:
             if refused := check_reject_rate(flattened[m.landing].rejects, flattened[m.landing].records):
-                raise ContractChangedError(policy.refused_on_recompose(m, refused))
+                raise ContractChangedError(
+                    f"{m.snapshot_date}, landing {m.landing}: {refused}. It was accepted when it was fetched, so a"
+                    " declaration in pipelines/tables.py no longer fits it: correct the declaration, then run this"
+                    " again. Nothing was changed"
+                )
         for m in counted:
             self.raw.keep_rejects(m, flattened[m.landing].rejects)
         parts = self._parts(counted, flattened)

@@ -70,7 +70,10 @@ class Landings:
         days = self.raw.days() if day is None else [day]
         found = next((held for d in reversed(days) if (held := self.held(d)) is not None), None)
         if found is None:
-            raise ArgumentError(policy.nothing_held(day))
+            of = f"on {day}" if day else "on any day"
+            raise ArgumentError(
+                f"Nothing is held {of}, so there is nothing to approve. `rollbook status` lists what is held"
+            )
         return found
 
     def pending(self, day: date) -> Manifest:

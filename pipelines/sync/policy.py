@@ -16,7 +16,6 @@ from pipelines.errors import ArgumentError
 from pipelines.landing.manifest import Hold, Manifest, Reject, TableCounts, Verdict
 from pipelines.settings import Settings
 from pipelines.tables import SETS, TABLES, WALKED
-from pipelines.text import count_of
 
 # A small table loses 10 % with one row: up to this many removed rows are never held, whatever their share.
 NEVER_HELD_ROWS = 5
@@ -231,59 +230,6 @@ def held(manifest: Manifest, hold: Hold) -> str:
     )
 
 
-def contract_changed(refused: str) -> str:
-    """Why a landing fails when too many of its records were refused."""
-    return (
-        f"{refused}. The service no longer says what its contract says: ask its representative what changed;"
-        " nothing was merged"
-    )
-
-
-def rebuild_would_lose(days: Sequence[date]) -> str:
-    """Why a rebuild is refused, and what to do instead."""
-    return (
-        f"The history holds {count_of(len(days), 'day')} ({days[0]} to {days[-1]}) whose raw bodies were deleted"
-        " (ROLLBOOK_KEEP_DAYS), and a rebuild from raw/ would lose them. It was refused and nothing was"
-        " changed. `rollbook backfill FROM TO` rebuilds the days that raw/ still holds; to rebuild all,"
-        " restore the others to raw/ from a backup first, or accept the loss with `rollbook rebuild"
-        " --accept-loss`"
-    )
-
-
-def refused_on_recompose(manifest: Manifest, refused: str) -> str:
-    """Why a landing that was accepted once can no longer be flattened."""
-    return (
-        f"{manifest.snapshot_date}, landing {manifest.landing}: {refused}. It was accepted when it was fetched, so a"
-        " declaration in pipelines/tables.py no longer fits it: correct the declaration, then run this again. Nothing"
-        " was changed"
-    )
-
-
-def raw_lacks(lost: Sequence[tuple[date, int]]) -> str:
-    """Why a night fails when landings are missing, and what to do. They are given as day and number."""
-    days = _spans(sorted({day for day, _ in lost}))
-    return (
-        f"raw/ lacks {count_of(len(lost), 'landing')} that the snapshots and the history were made from: {days}."
-        " Restore what is missing to raw/ from a backup or, with ROLLBOOK_LAKE, from the copy (`rollbook mirror restore"
-        " --into FOLDER`); or give it up with `rollbook rebuild --accept-loss`. Landings fetched until then stay in"
-        " raw/ and are merged afterwards"
-    )
-
-
-def held_back(reason: str) -> str:
-    """Why something was not published, and what to do."""
-    return (
-        f"Held: {reason}. Nothing was changed. If it is right, run it again with --yes (in the UI: with"
-        " `approve: true` in the launchpad)"
-    )
-
-
-def nothing_held(day: date | None) -> str:
-    """Why there is nothing to approve."""
-    of = f"on {day}" if day else "on any day"
-    return f"Nothing is held {of}, so there is nothing to approve. `rollbook status` lists what is held"
-
-
 def no_such_landing(day: date, landing: int | None, manifests: Sequence[Manifest]) -> str:
     """Why there is nothing to discard."""
     if not manifests:
@@ -343,13 +289,13 @@ def nothing_counts(day: date, manifests: Sequence[Manifest], expired: Container[
 def skipped_days(days: Mapping[date, Skip], asked: int) -> str:
     """One line: how many of the `asked` days are skipped, which, and why."""
     told = [
-        f"{_spans([day for day, why in days.items() if why is reason])} ({reason})"
+        f"{spans([day for day, why in days.items() if why is reason])} ({reason})"
         for reason in dict.fromkeys(days.values())
     ]
     return f"{len(days)} of {asked} {'day' if asked == 1 else 'days'}" + (f": {'; '.join(told)}" if told else "")
 
 
-def _spans(days: Sequence[date]) -> str:
+def spans(days: Sequence[date]) -> str:
     """The days in order, with consecutive days as spans."""
     spans: list[list[date]] = []
     for day in days:

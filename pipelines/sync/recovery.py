@@ -79,7 +79,13 @@ class Recovery:
     def check_raw(self) -> None:
         """Raise LostError if `raw/` has lost landings."""
         if lost := self.missing():
-            raise LostError(policy.raw_lacks(lost))
+            days = policy.spans(sorted({day for day, _ in lost}))
+            raise LostError(
+                f"raw/ lacks {count_of(len(lost), 'landing')} that the snapshots and the history were made from:"
+                f" {days}. Restore what is missing to raw/ from a backup or, with ROLLBOOK_LAKE, from the copy"
+                " (`rollbook mirror restore --into FOLDER`); or give it up with `rollbook rebuild --accept-loss`."
+                " Landings fetched until then stay in raw/ and are merged afterwards"
+            )
 
     def sweep(self) -> None:
         """Remove what killed writers left half-done."""
@@ -143,7 +149,14 @@ class Recovery:
             return Base(None)
         self._restore_newest([path for path, _ in kept])
         held = merged or (kept[0][1] if kept else {})
-        raise ExpiredError(_would_be_lost(sorted(expired - held.keys())))
+        gone = sorted(expired - held.keys())
+        span = f"{count_of(len(gone), 'day')} ({gone[0]} to {gone[-1]})"
+        raise ExpiredError(
+            f"The history of {span} was only in a published file that is gone or damaged: their raw bodies have expired"
+            " (ROLLBOOK_KEEP_DAYS). Restore rollbook.duckdb, published/ and private/ from the same backup (a file of"
+            " any night is recognised, but only with the key in private/), or give up these days with `rollbook"
+            " rebuild --accept-loss`. Landings fetched until then stay in raw/ and are merged afterwards"
+        )
 
     def lost(self) -> tuple[TableCounts, ...]:
         """What the next file lacks of the published one, as counts per current table.
@@ -214,7 +227,13 @@ class Recovery:
         """Raise ExpiredError if a rebuild would lose expired days, whether or not a file still holds them."""
         lost = sorted(self.landings.expired_days())
         if lost:
-            raise ExpiredError(policy.rebuild_would_lose(lost))
+            raise ExpiredError(
+                f"The history holds {count_of(len(lost), 'day')} ({lost[0]} to {lost[-1]}) whose raw bodies were"
+                " deleted (ROLLBOOK_KEEP_DAYS), and a rebuild from raw/ would lose them. It was refused and nothing"
+                " was changed. `rollbook backfill FROM TO` rebuilds the days that raw/ still holds; to rebuild all,"
+                " restore the others to raw/ from a backup first, or accept the loss with `rollbook rebuild"
+                " --accept-loss`"
+            )
 
     def clear(self) -> None:
         """Remove everything landed and derived. For made-up institutions: a real one's raw/ has no other copy."""
@@ -243,16 +262,6 @@ class Recovery:
             if own.is_unmodified(path) and self.warehouse.is_sound(path, thoroughly=True):
                 self.warehouse.restore(path)
                 return
-
-
-def _would_be_lost(days: list[date]) -> str:
-    lost = f"{count_of(len(days), 'day')} ({days[0]} to {days[-1]})"
-    return (
-        f"The history of {lost} was only in a published file that is gone or damaged: their raw bodies have expired"
-        " (ROLLBOOK_KEEP_DAYS). Restore rollbook.duckdb, published/ and private/ from the same backup (a file of any"
-        " night is recognised, but only with the key in private/), or give up these days with `rollbook rebuild"
-        " --accept-loss`. Landings fetched until then stay in raw/ and are merged afterwards"
-    )
 
 
 class Erasures:

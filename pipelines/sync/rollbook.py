@@ -380,7 +380,10 @@ class Rollbook:
 
     def _evaluate(self, manifest: Manifest, flattened: Flattened, *, approve: bool = False) -> Evaluation:
         if refused := policy.check_reject_rate(flattened.rejects, flattened.records):
-            raise ContractChangedError(policy.contract_changed(refused))
+            raise ContractChangedError(
+                f"{refused}. The service no longer says what its contract says: ask its representative what changed;"
+                " nothing was merged"
+            )
         day = manifest.snapshot_date
         others = [m for m in self.landings.counted(day) if m.landing != manifest.landing]
         composed, counts = self.composer.evaluate(sorted([*others, manifest], key=lambda m: m.landing), flattened)
@@ -498,7 +501,12 @@ class Rollbook:
         if not confirm(asked):
             self.warehouse.drop_next()
             self.staged = None
-            raise HeldError(policy.held_back(asked.reason or "it was not confirmed"), asked)
+            reason = asked.reason or "it was not confirmed"
+            raise HeldError(
+                f"Held: {reason}. Nothing was changed. If it is right, run it again with --yes (in the UI: with"
+                " `approve: true` in the launchpad)",
+                asked,
+            )
 
     @stage
     def resnapshot(self, days: Iterable[date]) -> Backfilled:
