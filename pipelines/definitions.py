@@ -5,7 +5,7 @@ import os
 import dagster as dg
 
 from pipelines import files
-from pipelines.defs import assets, partitions, schedules, sensors
+from pipelines.defs import assets, partitions, runs
 
 
 def load() -> dg.Definitions:
@@ -13,9 +13,9 @@ def load() -> dg.Definitions:
     sources = partitions.sources()
     return dg.Definitions(
         assets=[assets.assets(sources)],
-        jobs=[schedules.nightly_sync],
-        schedules=schedules.schedules(sources),
-        sensors=[sensors.tell_success, sensors.tell_failure, sensors.watch],
+        jobs=[partitions.nightly_sync],
+        schedules=partitions.schedules(sources),
+        sensors=[runs.tell_success, runs.tell_failure, runs.watch],
         executor=dg.in_process_executor,
     )
 

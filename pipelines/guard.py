@@ -1,7 +1,8 @@
 """Serves Dagster's UI behind the guard of `door`: the UI has no login, and checks neither `Host` nor `Origin`.
 
 `python -m pipelines.guard HOST PORT [NAME ...]` is how `rollbook serve` starts it. The names imported from
-`dagster_webserver` are not public; they were checked against 1.13.27, the version that pyproject.toml pins.
+`dagster_webserver` and `dagster._core` are not public; they were checked against 1.13.27, the version that
+pyproject.toml pins.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from pathlib import Path
 
 import uvicorn
 from dagster import DagsterInstance, __version__
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster_webserver.app import create_app_from_workspace_process_context
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from pipelines import files, report, settings
-from pipelines.dagster_internals import WorkspaceFileTarget, WorkspaceProcessContext
 from pipelines.door import Guard, allowed_hosts
 from pipelines.errors import RollbookError
 from pipelines.institutions import Registry

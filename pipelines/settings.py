@@ -1,41 +1,39 @@
 """Reads the environment, and `.env` at the root, into one frozen object. Nothing else reads the environment.
 
 With a registry of institutions, an institution's own settings override its `[defaults]`, and these override the
-environment. A missing or malformed setting is one line that names it (`SettingError`, exit 2).
+environment. A missing or malformed setting is one line that names it (`SettingError`, exit 2). What a setting may hold
+is checked here, too: each message is worded to follow the setting's name.
+
+Alerts go to addresses of Apprise, a library for some 150 messaging services. They hold tokens and passwords, so
+messages name an address by position and kind, such as `address 2 (slack)`, and never quote it. Apprise is imported only
+when there is an address to read: the import takes 0.2 s and some 20 MB.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import date
 from enum import StrEnum
 from functools import cached_property
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from pipelines import institutions
-from pipelines.addresses import messengers
+from pipelines import cron, institutions
 from pipelines.errors import SettingError
 from pipelines.institutions import Registry, Secret
-from pipelines.setting_types import (
-    DUCKDB,
-    Addresses,
-    ApiKey,
-    BaseUrl,
-    CronLine,
-    EngineName,
-    FileMode,
-    HostNames,
-    LakeUrl,
-    TimeZone,
-)
+
+if TYPE_CHECKING:
+    from apprise import NotifyBase
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 # The project's folder; if Rollbook is installed as a package, the working directory.
@@ -48,6 +46,218 @@ INSTITUTION = f"{PREFIX}INSTITUTION"
 INSTITUTIONS = f"{PREFIX}INSTITUTIONS"
 FLEET = "fleet"
 API_KEY = f"{PREFIX}API_KEY"
+
+
+# Apprise counts these as encrypted, but they send their password in plain text, at least in some networks; the last two
+# read their settings from files.
+UNFIT = {"aprs", "dapnet", "irc", "ircs", "kavenegar", "fcm", "vapid"}
+# Options that skip certificate checks, follow redirects with the token, or read a file.
+UNFIT_OPTIONS = {"verify", "redirect", "template", "keyfile", "pgp", "pgppub", "pgpprv", "wkd"}
+
+_warnings: list[int] = []
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, the only one that may receive unencrypted data.
+
+    True for `localhost` and for loopback addresses in their usual form. Any other name goes through DNS, so a name such
+    as `127.example.org` may lead anywhere.
+    """
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def messengers(text: str) -> dict[str, NotifyBase]:
+    """Return an Apprise notifier for each address of a list, keyed by the name that messages use for it.
+
+    Raises ValueError unless every address leads to a remote service over an encrypted connection.
+    """
+    logging.getLogger("apprise").addFilter(_record_warning)
+    from apprise.utils.parse import parse_urls
+
+    found = parse_urls(text)
+    if not found or not all("://" in address for address in found) or not text.lstrip(" ,;\t\r\n").startswith(found[0]):
+        raise ValueError("must hold addresses such as slack://... or mailtos://..., with spaces or commas between")
+    made = {}
+    for number, address in enumerate(found, 1):
+        name = f"address {number} ({address.partition('://')[0].lower()})"
+        try:
+            made[name] = _messenger(address)
+        except ValueError as error:
+            raise ValueError(f"is wrong in {name}: it {error}") from None
+    return made
+
+
+def _messenger(address: str) -> NotifyBase:
+    import apprise
+    from apprise.plugins import url_to_dict
+
+    asset = apprise.AppriseAsset(
+        app_id="Rollbook", app_desc="Rollbook", app_url="", image_url_mask="", image_url_logo="",
+        http_redirects=False, interpret_emojis=False, storage_mode="memory",
+    )  # fmt: skip
+    try:
+        parts: dict[str, Any] = url_to_dict(address) or {}
+        _warnings.clear()
+        made = apprise.Apprise.instantiate(parts, asset=asset)
+    except Exception:  # noqa: BLE001 - any error may quote the address
+        parts, made = {}, None
+    unclear = not address.isprintable() or {" ", "\\"} & {*address}  # parsers disagree on these characters
+    if made is None or _warnings or unclear or not 0 < (made.port or 1) < 2**16:
+        raise ValueError(
+            "is not usable by Apprise here; to see why, give it to `.venv/bin/apprise --dry-run -b test` (write a"
+            " space as %20, a backslash as %5C)"
+        )
+    if unfit := sorted(UNFIT_OPTIONS & {*parts.get("qsd", ())}):
+        raise ValueError(f"must do without {', '.join(f'{name}=' for name in unfit)}")
+    if parts["schema"] in UNFIT or not _is_safe(made, parts["schema"]):
+        raise ValueError(
+            "must lead to a remote service over an encrypted connection, such as jsons:// and not json:// (to this"
+            " machine's loopback, json:// will do)"
+        )
+    return made
+
+
+def _record_warning(record: logging.LogRecord) -> bool:
+    """Drop every log line of Apprise, since it may hold an address; only record that there was a warning."""
+    if record.levelno >= logging.WARNING:
+        _warnings.append(record.levelno)
+    return False
+
+
+def _is_safe(made: NotifyBase, schema: str) -> bool:
+    """Whether the connection is encrypted, stays on this machine, or is mail without a password."""
+    secure = made.secure_protocol
+    encrypted = schema in ({secure} if isinstance(secure, str) else secure or ())
+    if hasattr(made, "secure_mode"):  # for mail this decides, not the schema
+        encrypted = made.secure_mode != "insecure" or not made.password
+    host = str(getattr(made, "smtp_host", made.host)).strip("[]").lower()
+    # Services without any encrypted variant are this machine's desktop notifications or system log.
+    return encrypted or (bool(secure) and is_loopback(host))
+
+
+# Engines named without an address.
+DUCKDB, SAIL = "duckdb", "sail"
+
+
+def _base_url(value: str) -> str:
+    url = value.strip().rstrip("/")
+    if not url:
+        return ""
+    if not url.isprintable() or "\\" in url or " " in url:
+        raise ValueError("must hold no spaces, control characters or backslashes: programs disagree on what they mean")
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - reading it is the check: a port out of range raises here
+    except ValueError:  # its message may quote the address, with a password
+        raise ValueError("has an invalid host or port") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an address such as https://records.example.org")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("must hold no user, password, query or fragment; the key goes into ROLLBOOK_API_KEY")
+    if parts.path.endswith(("/svcapi", "/svcapi/v1")):
+        raise ValueError("must end before /svcapi: Rollbook adds the path itself")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError("must begin with https:// (plain http would show the key to the network)")
+    return url
+
+
+def _api_key(value: SecretStr) -> SecretStr:
+    if not value.get_secret_value():
+        return value
+    key = value.get_secret_value().strip()
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError("must be the key as issued: printable ASCII, without spaces or line breaks")
+    return SecretStr(key)
+
+
+def _timezone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"is {value!r}, which is not a time zone; write one such as Europe/Berlin") from None
+    return value
+
+
+def _cron(value: str) -> str:
+    try:
+        cron.check(value)
+    except ValueError:
+        raise ValueError(f"is {value!r}, which is not a cron line; write one such as 15 2 * * *") from None
+    return value.strip()
+
+
+def _notify(value: SecretStr) -> SecretStr:
+    messengers(value.get_secret_value())
+    return value
+
+
+def _mode(value: str) -> str:
+    if len(value.strip()) not in (3, 4) or not set(value.strip()) <= set("01234567"):
+        raise ValueError(f"is {value!r}, which is not a file mode; write one such as 640")
+    return value.strip()
+
+
+def _hosts(value: str) -> str:
+    names = [name.strip().lower() for name in value.split(",")]
+    for name in names:
+        parts = urlsplit(f"//{name}")
+        try:
+            parts.port  # noqa: B018 - as above
+        except ValueError:
+            raise ValueError(f"holds {name!r}, whose port is invalid") from None
+        if not parts.hostname or parts.netloc != name or "@" in name or not name.isascii() or " " in name:
+            raise ValueError("must be a host's name such as rollbook.example.org, or several with commas between")
+    return ", ".join(names)
+
+
+# The environment variables by which object stores' own tools name an endpoint.
+_ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
+
+
+def engine_name(value: str) -> str:
+    """Return the name or address of an engine that computes over many institutions. Raises ValueError."""
+    name = value.strip()
+    if name not in (DUCKDB, SAIL) and not (name.isprintable() and _is_spark_connect(name)):
+        raise ValueError("must be duckdb, sail, or the address of a Spark Connect server, sc://host:port")
+    return name
+
+
+def _is_spark_connect(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return parts.scheme == "sc" and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an invalid port
+        return False
+
+
+def _lake(value: str) -> str:
+    url = value.strip().rstrip("/")
+    if not url:
+        return ""
+    parts = urlsplit(url)
+    if parts.scheme not in ("s3", "gs", "az", "abfss", "file") or not (parts.netloc or parts.scheme == "file"):
+        raise ValueError("must be an object store's folder, such as s3://bucket/prefix, or file:///mnt/elsewhere")
+    if not url.isprintable() or " " in url or parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("must hold no user, key, query or spaces; credentials go into the store's own variables")
+    for name in _ENDPOINTS:
+        endpoint = urlsplit(os.environ.get(name, ""))
+        if endpoint.scheme == "http" and not is_loopback(endpoint.hostname or ""):
+            raise ValueError(f"is reached by {name}, which must begin with https:// (plain http shows pupils' records)")
+    return url
+
+
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
+ApiKey = Annotated[SecretStr, AfterValidator(_api_key)]
+TimeZone = Annotated[str, AfterValidator(_timezone)]
+CronLine = Annotated[str, AfterValidator(_cron)]
+Addresses = Annotated[SecretStr, AfterValidator(_notify)]
+FileMode = Annotated[str, AfterValidator(_mode)]
+HostNames = Annotated[str, AfterValidator(_hosts)]
+LakeUrl = Annotated[str, AfterValidator(_lake)]
+EngineName = Annotated[str, AfterValidator(engine_name)]
 
 
 class Details(StrEnum):

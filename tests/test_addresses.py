@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.addresses import UNFIT, messengers
 from pipelines.errors import SettingError
-from pipelines.settings import Settings, load
+from pipelines.settings import UNFIT, Settings, load, messengers
 
 SLACK = "T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"
 

@@ -288,7 +288,7 @@ def prune(
     With --dry-run, shows the days and the bytes and deletes nothing.
     """
     from pipelines.operations import capacity
-    from pipelines.operations.prune import prune as prune_now
+    from pipelines.operations.capacity import prune as prune_now
 
     rollbook = open_rollbook()
     keep = rollbook.settings.keep_days
@@ -362,7 +362,6 @@ def run_job(first: date, last: date | None = None, *, institution: str = "", **o
     """
     import dagster as dg
 
-    from pipelines.dagster_internals import job_origin
     from pipelines.definitions import defs
     from pipelines.defs import night, runs
     from pipelines.defs.partitions import BY_COMMAND, RANGE_END, RANGE_START, SYNC_TAG, owner_tags
@@ -385,7 +384,7 @@ def run_job(first: date, last: date | None = None, *, institution: str = "", **o
             },
         )
         if (run := instance.get_run_by_id(run_id)) is not None:  # the UI's timeline shows only runs with an origin
-            instance.run_storage.replace_job_origin(run, job_origin("pipelines.definitions", "rollbook", JOB))
+            instance.run_storage.replace_job_origin(run, runs.job_origin("pipelines.definitions", "rollbook", JOB))
         _notify(instance, run_id, institution)
         if not result.success:
             raise RunFailedError(*runs.failure_reason(instance, run_id))
@@ -394,7 +393,7 @@ def run_job(first: date, last: date | None = None, *, institution: str = "", **o
 
 def _notify(instance: dg.DagsterInstance, run_id: str, institution: str) -> None:
     """Send this run's alert. An error here is logged and never fails the command."""
-    from pipelines.defs.sensors import report_run
+    from pipelines.defs.runs import report_run
     from pipelines.notify.alerts import Alerts, deliver
 
     try:

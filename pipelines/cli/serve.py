@@ -57,11 +57,9 @@ def serve(
 
             prepare(stack.enter_context(Sandbox(api_key=KEY)).url)
         names, runs = _what_is_served()
-        from pipelines.dagster_internals import DAEMON_MODULE
-
         workspace = ["-w", str(ROOT / "workspace.yaml")]
         web = [sys.executable, "-m", "pipelines.guard", host, str(port), *names]
-        daemon = [sys.executable, "-m", DAEMON_MODULE, "run", *workspace]
+        daemon = [sys.executable, "-m", "dagster._daemon", "run", *workspace]
         listening(host, port, "serve").close()
         stack.enter_context(stopping_on_signals())
         _create_dagster_tables()

@@ -1,8 +1,11 @@
-"""The assets: one for each set that is landed, each table's snapshots and history, and the published file.
+"""The assets: each set that is landed, each table's snapshots and history, the published file; and their checks.
 
 One run makes them all: whichever asset an operator picks, no snapshot stays unmerged and no history unpublished. A sync
 run fetches one day. A run over other days (a backfill) rebuilds them from their landings and skips each day without
 one, because the service keeps no history. The work itself is in `night`, and in `district` for several institutions.
+
+The checks are evaluated after each publish. Those of Rollbook's own work also run before each publish, so readers never
+see a broken file. Contradictions in the source only warn: the data are as the source sent them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,11 +18,16 @@ import dagster as dg
 from pipelines import settings
 from pipelines.compose import compose
 from pipelines.cron import due
-from pipelines.defs import checks, night, partitions, runs
+from pipelines.defs import night, partitions, runs
 from pipelines.defs.partitions import PUBLISHED
 from pipelines.errors import CheckError, RollbookError
+from pipelines.operations.data_quality import QUALITY_CHECKS, run_quality_checks
 from pipelines.settings import SourceSettings
-from pipelines.tables import SETS, TABLES, Column
+from pipelines.store.checks import RULES
+from pipelines.sync import Rollbook
+from pipelines.sync.policy import open_holds, overtaken
+from pipelines.tables import SETS, TABLES, WALKED, Column
+from pipelines.text import count_of, listed
 
 
 def _columns(declared: Iterable[Column], key: Sequence[str]) -> dict[str, Any]:
@@ -82,7 +90,7 @@ def assets(sources: Mapping[str, SourceSettings]) -> dg.AssetsDefinition:
         name="sync",
         # Skippable, because a backfill materializes the days that it made, and no other day of the run.
         specs=[spec.replace_attributes(skippable=True) for spec in specs(sources)],
-        check_specs=checks.SPECS,
+        check_specs=SPECS,
         partitions_def=partitions.days(sources),
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
@@ -118,6 +126,74 @@ def _school(context: dg.AssetExecutionContext, options: night.Options, days: Seq
         # Dagster shows a check without a result as failed, so check the file that readers still have.
         broken = error.found if isinstance(error, CheckError) else {}
         with suppress(RollbookError, OSError):
-            yield from checks.results({"": checks.look(rollbook, broken)})
+            yield from results({"": look(rollbook, broken)})
         raise
-    yield from checks.results({"": checks.look(rollbook, {})})
+    yield from results({"": look(rollbook, {})})
+
+
+# What each check found: a sentence, or a number of rows. A check that passed found nothing.
+Found = Mapping[dg.AssetCheckKey, str | int]
+
+SPECS = (
+    *(
+        dg.AssetCheckSpec(
+            "proven_complete", asset=["raw", name], description=f"The walk over the {name} was proven complete."
+        )
+        for name in WALKED
+    ),
+    *(
+        dg.AssetCheckSpec(
+            "no_unknown_fields", asset=["raw", name], description=f"The {name} hold no field that is not declared."
+        )
+        for name in WALKED
+    ),
+    dg.AssetCheckSpec("nothing_held", asset=PUBLISHED, description="No sync waits for a person's approval."),
+    *(dg.AssetCheckSpec(rule.name, asset=PUBLISHED, description=rule.sentence) for rule in RULES),
+    *(dg.AssetCheckSpec(c.name, asset=["history", c.table], description=c.sentence) for c in QUALITY_CHECKS),
+)
+_SEVERITY_OF_OWN = {rule.name: dg.AssetCheckSeverity.ERROR for rule in RULES}
+
+
+def look(rollbook: Rollbook, broken: Mapping[str, Sequence[str]]) -> Found:
+    """Look at the published file and the newest landings; `broken` holds what stopped a next file, by rule.
+
+    The published file follows all of Rollbook's own rules, or it would not have been published. Raises
+    NothingLandedError before the first publish.
+    """
+    manifests = rollbook.raw.manifests()
+    waiting = [str(m.snapshot_date) for m in open_holds(manifests) if not overtaken(m, manifests)]
+    found: dict[dg.AssetCheckKey, str | int] = {
+        dg.AssetCheckKey(dg.AssetKey(["history", check.table]), check.name): rows
+        for check, rows in run_quality_checks(rollbook.warehouse.published)
+    }
+    found |= {dg.AssetCheckKey(PUBLISHED, rule.name): "; ".join(broken.get(rule.name, ())) for rule in RULES}
+    found[dg.AssetCheckKey(PUBLISHED, "nothing_held")] = ", ".join(waiting)
+    for newest in [m for m in manifests if m.counts_for_its_day][-1:]:
+        for name in WALKED:
+            raw = dg.AssetKey(["raw", name])
+            unproven = "" if newest.proof(name) is not None else newest.reason or "it was not proven"
+            found[dg.AssetCheckKey(raw, "proven_complete")] = unproven
+            unknown = (f"{d.field} ({d.type}, {d.count})" for d in newest.drift if d.set == name)
+            found[dg.AssetCheckKey(raw, "no_unknown_fields")] = ", ".join(unknown)
+    return found
+
+
+def results(of: Mapping[str, Found]) -> Iterator[dg.AssetCheckResult]:
+    """Yield each check's result over these institutions; a single school's name is empty. It passes if all pass."""
+    for spec in SPECS:
+        found = {name: seen[spec.key] for name, seen in of.items() if spec.key in seen}
+        if not found:
+            continue
+        told = {name: count_of(f, "row") if isinstance(f, int) else f for name, f in found.items() if f}
+        metadata: dict[str, str | int] = {"institutions": listed([*found])} if any(found) else {}
+        if told:
+            metadata["found"] = listed([f"{name} ({says})" if name else says for name, says in told.items()])
+        if rows := [f for f in found.values() if isinstance(f, int)]:
+            metadata["how many"] = sum(rows)  # the UI plots it
+        yield dg.AssetCheckResult(
+            passed=not told,
+            asset_key=spec.asset_key,
+            check_name=spec.name,
+            severity=_SEVERITY_OF_OWN.get(spec.name, dg.AssetCheckSeverity.WARN),
+            metadata=metadata,
+        )

@@ -17,7 +17,7 @@ import dagster as dg
 
 from pipelines import settings
 from pipelines.compose import compose
-from pipelines.defs import checks, night, partitions, runs
+from pipelines.defs import assets, night, partitions, runs
 from pipelines.defs.partitions import INSTITUTION_TAG, NIGHTLY, PUBLISHED, SYNC_TAG
 from pipelines.errors import ArgumentError, HeldError, KeyRefusedError, NothingLandedError, RollbookError
 from pipelines.fleet import outcomes
@@ -125,8 +125,8 @@ def _checked(names: Iterable[str]) -> Iterator[dg.AssetCheckResult]:
     found = {}
     for name in names:
         with suppress(RollbookError, OSError):  # nothing is published yet; the run says what failed
-            found[name] = checks.look(compose(settings.load(fetches=False, institution=name)), {})
-    return checks.results(found)
+            found[name] = assets.look(compose(settings.load(fetches=False, institution=name)), {})
+    return assets.results(found)
 
 
 def _raise_if_bad(ended: Ended) -> None:

@@ -1,9 +1,12 @@
 """A fleet's run: each institution in a process of its own, which has its own key only, so that none can harm another.
 
 All are forked from a fork server that has imported everything (`warm`), since starting Python with all imports costs
-more than a small school's night. The fork server's environment has no keys, so its children inherit none. This process
-keeps the outcomes, and alerts about them and about late nights: by the institution's own alerts, which record what was
-reported, so that nothing is reported twice.
+more than a small school's night. The fork server's environment has no keys, so its children inherit none. A process
+receives its own institution's key through a pipe, does one job (a night, a backfill or a check), answers through a
+second pipe, and ends. One that ends without an answer was killed, and only its own institution is affected.
+
+The run keeps the outcomes, and alerts about them and about late nights: by the institution's own alerts, which record
+what was reported, so that nothing is reported twice.
 """
 
 from __future__ import annotations
@@ -15,12 +18,16 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
+from multiprocessing.process import parent_process
+from pathlib import Path
+from threading import Thread
+from traceback import extract_tb
 from types import ModuleType
 from typing import Any
 from uuid import uuid4
@@ -28,15 +35,18 @@ from uuid import uuid4
 import msgspec
 
 from pipelines import files, machine, settings
+from pipelines.compose import compose
 from pipelines.cron import due
-from pipelines.errors import RollbookError
-from pipelines.fleet import outcomes, worker
+from pipelines.errors import HeldError, KeyRefusedError, NothingLandedError, RollbookError, unexpected_error
+from pipelines.fleet import outcomes
 from pipelines.fleet.outcomes import Kind, Outcome
 from pipelines.institutions import Registry
 from pipelines.notify import alerts
 from pipelines.notify.alerts import Alerts
-from pipelines.operations.doctor import Finding, Level
+from pipelines.operations.doctor import Doctor, Finding, Level
 from pipelines.source.fetch import utc_now
+from pipelines.sync import Rollbook, always, within_hold
+from pipelines.text import naming, printable
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +104,7 @@ class Fleet:
         for name, outcome in found.items():
             done(name, outcome)
         syncing = [name for name in self.institutions if name not in found]
-        for name, outcome in self._run(worker.sync, syncing, day=day, fresh=fresh):
+        for name, outcome in self._run(sync, syncing, day=day, fresh=fresh):
             found[name] = self._record(name, outcome, told.get(name))
             done(name, found[name])
         if self.tells:
@@ -103,11 +113,11 @@ class Fleet:
 
     def backfill(self, first: date, last: date, *, confirmed: bool = False) -> Iterator[tuple[str, Outcome]]:
         """Rebuild the landed days of a range for each institution; yields the results as they come. Needs no key."""
-        yield from self._run(worker.backfill, self.institutions, day=first, last=last, confirmed=confirmed)
+        yield from self._run(backfill, self.institutions, day=first, last=last, confirmed=confirmed)
 
     def check(self) -> Iterator[tuple[str, list[Finding]]]:
         """Check whether each institution could be synced here and now; yields the findings as they come."""
-        for name, answer in self._run(worker.check, self.institutions):
+        for name, answer in self._run(check, self.institutions):
             yield name, [Finding("settings", Level.FAILED, answer.message)] if isinstance(answer, Outcome) else answer
 
     def watch(self, *, wait: bool = False) -> dict[str, datetime]:
@@ -171,7 +181,7 @@ class Fleet:
     # -- processes -------------------------------------------------------------------------------------------------
 
     def _run(
-        self, job: Callable[..., worker.Answer], institutions: Iterable[str], **arguments: Any
+        self, job: Callable[..., Answer], institutions: Iterable[str], **arguments: Any
     ) -> Iterator[tuple[str, Any]]:
         """Do a job for each institution in a process of its own; yields the answers as they come.
 
@@ -196,11 +206,11 @@ class Fleet:
                         waiting.remove(name)
                         own = self.registry[name]  # it reads secrets in files itself
                         names = own.variables() | (set() if "api_key" in own.values else {settings.API_KEY})
-                        secrets = {n: environment[n] for n in names if n in environment and job is not worker.backfill}
+                        secrets = {n: environment[n] for n in names if n in environment and job is not backfill}
                         answers, answering = context.Pipe(duplex=False)
                         with answering:
                             given = (job, name, arguments, secrets, self.clock, answering)
-                            process = context.Process(target=worker.work, args=given, daemon=True)
+                            process = context.Process(target=work, args=given, daemon=True)
                             process.start()
                         running[answers] = _Worker(name, process, time.monotonic() + self.most_seconds)
                     rest = min(w.until for w in running.values()) - time.monotonic()
@@ -217,11 +227,11 @@ class Fleet:
                 for stopped in running.values():
                     _end(stopped.process)
 
-    def _answer(self, ended: _Worker, answers: Connection, day: date | None) -> worker.Answer:
+    def _answer(self, ended: _Worker, answers: Connection, day: date | None) -> Answer:
         """A process's answer, or how it ended without one. The process has ended when this returns."""
         with answers:
             try:
-                answer: worker.Answer | None = answers.recv()
+                answer: Answer | None = answers.recv()
             except (EOFError, OSError):
                 answer = None
         code = _end(ended.process)
@@ -260,3 +270,109 @@ def _end(process: ForkServerProcess) -> int:
     process.kill()
     process.join()
     return process.exitcode or 0
+
+
+# When memory runs out, Linux kills the process with the highest score: a worker, not the run.
+_OOM_SCORE = Path("/proc/self/oom_score_adj")
+
+Answer = Outcome | list[Finding]
+
+
+def work(
+    job: Callable[..., Answer],
+    name: str,
+    arguments: Mapping[str, Any],
+    secrets: Mapping[str, str],
+    clock: Callable[[], datetime],
+    answers: Connection,
+) -> None:
+    """Do a job of this module for an institution, and answer. Ends the process."""
+    with suppress(OSError):
+        _OOM_SCORE.write_text("500")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which stops its workers
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    Thread(target=_end_with_the_run, daemon=True).start()
+    files.keep_private(None)
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines(f"{name}: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    began, book = time.monotonic(), None
+    try:
+        os.environ.update(secrets)  # only while the settings are read: no process that is started later inherits them
+        own = settings.load(institution=name, fetches=job is not backfill)
+        for secret in secrets:
+            del os.environ[secret]
+        book = compose(own, clock=clock)
+        answer = job(book, **arguments)
+    except Exception as error:  # noqa: BLE001 - any error fails this institution only
+        answer = Outcome(
+            kind=Kind.HELD if isinstance(error, HeldError) else Kind.FAILED,
+            at=clock(),
+            day=arguments.get("day") or (book.today() if book is not None else None),
+            message=_message(error, name),
+            refused=isinstance(error, KeyRefusedError),
+        )
+    if isinstance(answer, Outcome):
+        answer = msgspec.structs.replace(answer, at=clock(), seconds=round(time.monotonic() - began, 3))
+    with suppress(BrokenPipeError):  # the run has been killed
+        answers.send(answer)
+    logging.shutdown()
+    os._exit(0)  # the interpreter would take a tenth of a second to end
+
+
+def sync(book: Rollbook, *, day: date | None, fresh: bool) -> Outcome:
+    """Sync a day. If it is already synced, only finish what a killed process left undone."""
+    day = book.partition(day or book.today())
+    with book.writer():
+        counted = [] if fresh else book.landings.counted(day)
+        if counted:
+            book.ready()
+            done = outcomes.of(counted[-1], asked=False)
+        else:
+            manifest, _ = book.snapshot(book.land(day, fresh=fresh))
+            book.merge()
+            book.publish()
+            done = outcomes.of(manifest)
+    book.check_listeners()
+    return done
+
+
+def backfill(book: Rollbook, *, day: date, last: date, confirmed: bool) -> Outcome:
+    """Rebuild the landed days of a range. Unless `confirmed`, it is held if it would remove too many rows."""
+    try:
+        done = book.backfill(day, last, confirm=always if confirmed else within_hold)
+    except NothingLandedError as error:
+        return Outcome(kind=Kind.SKIPPED, at=book.clock(), message=error.message)
+    return Outcome(kind=Kind.REBUILT, at=book.clock(), days=tuple(done.rebuilt), skipped=done.skipped)
+
+
+def check(book: Rollbook) -> list[Finding]:
+    """Check whether the institution could be synced here and now."""
+    name = book.settings.institution
+    with machine.translate_errors(book.warehouse.root):
+        return [replace(found, says=naming(name, found.says)) for found in Doctor(book).examine()]
+
+
+def _end_with_the_run() -> None:
+    """End this process when the run is killed: nobody would receive its answer."""
+    run = parent_process()
+    if run is not None:
+        run.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+class _Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        record.exc_info = record.exc_text = None  # a traceback might quote a record
+        return printable(super().format(record))
+
+
+def _message(error: Exception, name: str) -> str:
+    """What happened and what to do. For an unexpected error, its type and place: its message may quote a record."""
+    if isinstance(error, RollbookError):
+        return naming(name, error.message)
+    own = [frame for frame in extract_tb(error.__traceback__) if "pipelines" in Path(frame.filename).parts]
+    place = f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
+    return unexpected_error(
+        f"{type(error).__name__}{place}", "Other institutions are not affected; the next run retries this one"
+    )

@@ -11,7 +11,6 @@ from contextlib import suppress
 
 from pipelines import flatten, settings
 from pipelines.errors import SettingError
-from pipelines.fleet import worker as worker
 from pipelines.report import charts as charts
 from pipelines.report import morning as morning
 from pipelines.report import page as page

@@ -15,9 +15,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from pipelines.addresses import messengers
 from pipelines.errors import UndeliveredError
-from pipelines.settings import key_variables
+from pipelines.settings import key_variables, messengers
 
 if TYPE_CHECKING:
     from apprise import NotifyLogEntry

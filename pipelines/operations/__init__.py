@@ -1,12 +1,11 @@
 """Answers to an operator's questions about a warehouse.
 
     status.py        what was synced last, whether it is fresh, how much disk it uses
-    capacity.py      how much disk a sync and a year need, and what retention would delete
+    capacity.py      how much disk a sync and a year need; expires days without a sync
     data_quality.py  where the source contradicts itself
     diff.py          what a sync would do now (dry run)
     doctor.py        whether a sync could run
     discard.py       discards a landing, or undoes that
-    prune.py         deletes expired days without a sync
     erase.py         erases a student, or puts one under a legal hold
 
 Nothing here prints or knows Dagster. Operations that change the warehouse take the writer lock. Every sync deletes

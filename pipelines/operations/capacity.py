@@ -1,4 +1,4 @@
-"""Disk space: what a sync needs, how large the warehouse will be in a year, and what retention would delete now.
+"""Disk space: what a sync needs, how large the warehouse will be in a year, and what retention deletes.
 
 The factors come from a measurement with the sandbox at 20,000 students (25 MB of bodies a night, 60 nights), rounded
 up. A night added 3.5 MB of raw bodies and 1.6 MB of snapshots. The published file began at 14 MB, was 31 MB after a
@@ -86,3 +86,16 @@ def expiry(rollbook: Rollbook) -> tuple[list[date], int]:
     folders = [f"snapshot_date={day}" for day in days]
     paths = [p for f in folders for p in (rollbook.raw.root / f, *rollbook.lake.root.glob(f"*/{f}"))]
     return days, sum(map(machine.size, paths))
+
+
+def prune(rollbook: Rollbook) -> list[date]:
+    """Expire the days that ROLLBOOK_KEEP_DAYS does not keep; returns them. Raises what `Rollbook.publish` raises.
+
+    The published views drop the days first, so that no view reads a deleted file.
+    """
+    with rollbook.writer():
+        rollbook.ready()
+        days = rollbook.recovery.expirable(rollbook.settings.keep_days)
+        if days:
+            rollbook.publish()
+        return days

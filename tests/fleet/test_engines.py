@@ -19,7 +19,7 @@ from pipelines.fleet import engine as engines
 from pipelines.fleet.build import compute_rollups
 from pipelines.fleet.engine import Engine
 from pipelines.fleet.history import Difference, Histories
-from pipelines.setting_types import engine_name
+from pipelines.settings import engine_name
 from pipelines.store.database import literal
 from pipelines.tables import TABLES
 from pipelines.views import fleet as views

@@ -118,12 +118,12 @@ def report(
 
     It names institutions but no pupils.
     """
-    from pipelines.fleet import report as reports
+    from pipelines.fleet import overview
 
-    out_file = (target or for_all().common_path / reports.FILE).expanduser()
+    out_file = (target or for_all().common_path / overview.FILE).expanduser()
     if not out_file.parent.is_dir():
         raise ArgumentError(f"{out_file.parent} is not a folder: make it first, or write elsewhere with --out")
-    out.print(reports.write(open_fleet(), out_file))
+    out.print(overview.write(open_fleet(), out_file))
     out.print(f"Wrote {safe(str(out_file))}.")
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pipelines.errors import SettingError
 from pipelines.fleet.engine.embedded import DuckDb, embedded
-from pipelines.setting_types import DUCKDB, SAIL
+from pipelines.settings import DUCKDB, SAIL
 
 if TYPE_CHECKING:
     from pipelines.fleet.engine.spark import Spark

@@ -36,7 +36,7 @@ _IMPORTED = (
     "pipelines.operations.discard",
     "pipelines.operations.doctor",
     "pipelines.operations.erase",
-    "pipelines.operations.prune",
+    "pipelines.operations.capacity",
     "dagster",
 )
 _SECONDS = 200
