@@ -1,7 +1,7 @@
 """One sync, backfill or rebuild as plain calls: the only code that joins the stages. No Dagster, no SQL, no HTTP.
 
     land        fetch everything once; raw bodies and their manifest (source)
-    snapshot    flatten the landing, compose its day, decide on it (`policy`), move it into the lake (`composer`)
+    snapshot    flatten the landing, compose its day, decide on it (`policy`), move it into the lake (`landings`)
     merge       bring the history up to the lake, in the next file (store)
     publish     check the next file and swap it in, expire old days (`recovery`); then tell what listens (`listeners`)
 

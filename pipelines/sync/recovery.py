@@ -32,8 +32,7 @@ from pipelines.store.published import versions
 from pipelines.store.published.clean_copy import clean
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import policy
-from pipelines.sync.composer import Composer
-from pipelines.sync.landings import Landings
+from pipelines.sync.landings import Composer, Landings
 from pipelines.text import count_of
 from pipelines.views import catalog
 

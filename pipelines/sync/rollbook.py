@@ -37,8 +37,7 @@ from pipelines.store.history import Computed, History
 from pipelines.store.lake import DayRecord, Lake, StagedLake
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import policy
-from pipelines.sync.composer import Composed, Composer
-from pipelines.sync.landings import Backfilled, Landings, days_between
+from pipelines.sync.landings import Backfilled, Composed, Composer, Landings, days_between
 from pipelines.sync.listeners import ErasureUnderWay, Listener, tell
 from pipelines.sync.policy import Confirm, always, within_hold
 from pipelines.sync.recovery import Base, Erasures, Recovery

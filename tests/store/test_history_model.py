@@ -206,7 +206,7 @@ class World:
 def _few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     model.only(WATCHED, monkeypatch)
     # Of three records, all may be refused.
-    monkeypatch.setattr("pipelines.sync.composer.check_reject_rate", lambda *_: "")
+    monkeypatch.setattr("pipelines.sync.landings.check_reject_rate", lambda *_: "")
 
 
 def check(world: World, shown: list[model.Shown]) -> None:
