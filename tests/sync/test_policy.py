@@ -5,10 +5,13 @@ That a night goes by them is in `test_hold.py` and `test_records_refused.py`.
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
+from pipelines.errors import ArgumentError
 from pipelines.landing.manifest import TableCounts
-from pipelines.sync.policy import change_guard, too_many_rejected
+from pipelines.sync.policy import change_guard, partition, too_many_rejected
 
 
 def guard(*counts: TableCounts) -> str:
@@ -77,3 +80,13 @@ def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(
     records: int, rejected: int, fails: bool
 ) -> None:
     assert too_many_rejected(rejected, records) is fails
+
+
+def test_only_the_days_from_the_first_to_today_can_be_synced() -> None:
+    first, today = date(2026, 11, 20), date(2026, 11, 24)
+    assert partition(first, first, today, "UTC") == first
+    assert partition(today, first, today, "UTC") == today
+    with pytest.raises(ArgumentError, match="set ROLLBOOK_FIRST_DATE to an earlier date"):
+        partition(date(2026, 11, 19), first, today, "UTC")
+    with pytest.raises(ArgumentError, match="2026-11-25 has not begun: it is 2026-11-24 in UTC"):
+        partition(date(2026, 11, 25), first, today, "UTC")
