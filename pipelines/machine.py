@@ -75,18 +75,12 @@ def memory() -> int:
 def size(path: Path) -> int:
     """Return the bytes on disk of a file, or of all files below a folder; a hard-linked file counts once."""
     seen: dict[tuple[int, int], int] = {}
-    for found in _files(path):
+    below = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)  # skips what is gone
+    for found in (path,) if path.is_file() else below:
         with suppress(OSError):  # removed in the meantime
             stat = found.lstat()
             seen[stat.st_dev, stat.st_ino] = stat.st_blocks * 512
     return sum(seen.values())
-
-
-def _files(path: Path) -> Iterator[Path]:
-    if path.is_file():
-        yield path
-    for folder, _, names in os.walk(path):  # skips what cannot be read or is gone
-        yield from (Path(folder, name) for name in names)
 
 
 def in_bytes(count: float) -> str:

@@ -364,10 +364,10 @@ def run_job(first: date, last: date | None = None, *, institution: str = "", **o
 
     from pipelines.definitions import defs
     from pipelines.defs import night, runs
-    from pipelines.defs.partitions import BY_COMMAND, RANGE_END, RANGE_START, SYNC_TAG, owner_tags
+    from pipelines.defs.partitions import BY_COMMAND, INSTITUTION_TAG, RANGE_END, RANGE_START, SYNC_TAG
 
     days = {RANGE_START: str(first), RANGE_END: str(last)} if last else {SYNC_TAG: BY_COMMAND}
-    tags = {**days, **owner_tags(institution)}
+    tags = {**days, **({INSTITUTION_TAG: institution} if institution else {})}
     run_id = str(uuid4())
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     with progress() as night.progress, dg.DagsterInstance.get() as instance:

@@ -62,11 +62,6 @@ def is_sync(tags: Mapping[str, str], days: Sequence[date], todays: Collection[da
     return not BACKFILL_TAGS & set(tags) and (SYNC_TAG in tags or by_hand)
 
 
-def owner_tags(institution: str) -> dict[str, str]:
-    """Return the tag that names a run's institution. A single school has none."""
-    return {INSTITUTION_TAG: institution} if institution else {}
-
-
 nightly_sync = dg.define_asset_job(
     "nightly_sync",
     selection=dg.AssetSelection.all(),

@@ -18,7 +18,6 @@ from filelock import FileLock, Timeout
 
 from pipelines import settings
 from pipelines.compose import compose
-from pipelines.cron import due
 from pipelines.defs.partitions import BACKFILL_TAGS, BY_COMMAND, BY_HAND, NIGHTLY, PARTITION_TAG, SYNC_TAG
 from pipelines.errors import HeldError, RollbookError, unexpected_error
 from pipelines.institutions import Registry
@@ -187,7 +186,12 @@ def watch(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         return dg.SkipReason(error.message)
     if not alerts.channels:
         return dg.SkipReason("ROLLBOOK_NOTIFY is not set: no alerts are sent")
-    report_late_night(context.instance, alerts)
+
+    def has_ended(since: datetime) -> bool:
+        tags = {SYNC_TAG: [NIGHTLY, BY_HAND, BY_COMMAND]}
+        return bool(context.instance.get_runs(dg.RunsFilter(statuses=ENDED, tags=tags, updated_after=since), limit=1))
+
+    alerts.report_late(has_ended)
     deliver({"": alerts})
     return dg.SkipReason("it was checked whether the last night is late")
 
@@ -203,23 +207,3 @@ def watch_institutions(registry: Registry) -> str:
     turn = int(datetime.now(UTC).timestamp()) // 60 % max(1, -(-len(names) // MOST_CHECKED))
     late = Fleet(registry, names[turn * MOST_CHECKED :][:MOST_CHECKED]).watch(wait=True) if names else {}
     return f"newly late: {', '.join(late)}" if late else "no institution is newly late"
-
-
-def report_late_night(instance: dg.DagsterInstance, alerts: Alerts) -> None:
-    """Report once that a single school's last night has not ended in time."""
-    if (night := alerts.missed_night()) is None:
-        return
-    outcome_id = f"late {night.astimezone(UTC):%Y-%m-%dT%H:%M}Z"
-    ended = dg.RunsFilter(
-        statuses=ENDED,
-        tags={SYNC_TAG: [NIGHTLY, BY_HAND, BY_COMMAND]},
-        updated_after=night - due(alerts.settings.cron).slack,
-    )
-    if alerts.was_reported(outcome_id) or instance.get_runs(ended, limit=1):
-        return
-    text = (
-        f"It was due at {night:%H:%M} ({alerts.settings.timezone}), and no run of it has ended since. If the UI shows"
-        " none under way or waiting, check that the machine was on and that the daemon runs (`rollbook serve`). To sync"
-        " now, run `rollbook sync`"
-    )
-    alerts.report(Outcome(outcome_id, Kind.LATE, night.date(), text))

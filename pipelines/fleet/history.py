@@ -209,17 +209,11 @@ def _value(name: str) -> str:
     return f"CASE{cases} ELSE {name} END AS {name}"
 
 
-@dataclass(frozen=True)
-class Verified:
-    """The result of a comparison: the institutions compared, their differences, and why others were not compared."""
-
-    compared: tuple[str, ...]
-    differences: tuple[Difference, ...]
-    left_out: dict[str, str]
-
-
-def verify(fleet: Path, registry: Registry, engine: str, only: tuple[str, ...] = ()) -> Verified:
+def verify(
+    fleet: Path, registry: Registry, engine: str, only: tuple[str, ...] = ()
+) -> tuple[tuple[str, ...], list[Difference], dict[str, str]]:
     """Compute the histories, and compare them with what each institution has published; nothing is changed.
+    Returns which institutions were compared, their differences, and why others were not compared.
 
     `fleet` is the fleet's folder, `engine` a name as in `engines.of`, `only` some institutions' names. Raises
     SettingError for an unknown one, NothingLandedError when there is nothing to compare, BusyError while a build runs,
@@ -239,7 +233,7 @@ def verify(fleet: Path, registry: Registry, engine: str, only: tuple[str, ...] =
             elif {day: digest for of, day, digest in published if of == name} != days:
                 left_out[name] = OTHER_DAYS
         compared = tuple(name for name in found.days if name not in left_out)
-        return Verified(compared, tuple(found.compare(file.sources, compared)), left_out)
+        return compared, found.compare(file.sources, compared), left_out
 
 
 def rebuild(

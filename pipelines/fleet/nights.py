@@ -20,7 +20,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
+from functools import partial
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
@@ -36,7 +37,6 @@ import msgspec
 
 from pipelines import files, machine, settings
 from pipelines.compose import compose
-from pipelines.cron import due
 from pipelines.errors import HeldError, KeyRefusedError, NothingLandedError, RollbookError, unexpected_error
 from pipelines.fleet import outcomes
 from pipelines.fleet.outcomes import Kind, Outcome
@@ -154,29 +154,19 @@ class Fleet:
     def _report_late(self, told: Mapping[str, Alerts]) -> dict[str, datetime]:
         """Report each late night; returns the newly reported ones by institution. `alerts.deliver` sends the reports.
 
-        A night is late once its grace period is over and no sync has ended since it began, good or not: a sync that
-        ended has reported itself. A paused institution is not late.
+        A paused institution is not late.
         """
-        found = {}
-        for name, own in told.items():
-            night, state = own.missed_night(), self.state(name)
-            if night is None or state.why_paused(name):
-                continue
-            try:
-                last = outcomes.last(own.rollbook.raw, state)
-            except (RollbookError, OSError):
-                last = state.last
-            if last is not None and last.at >= night - due(own.settings.cron).slack:
-                continue
-            message = (
-                f"It was due at {night:%H:%M} ({own.settings.timezone}), and no sync has ended since. Check that the"
-                " machine was on, and that `rollbook serve` runs or `rollbook fleet sync` is started each night. To"
-                " sync now, run `rollbook fleet sync`"
-            )
-            late = f"late {night.astimezone(UTC):%Y-%m-%dT%H:%M}Z"
-            if own.report(alerts.Outcome(late, alerts.Kind.LATE, night.date(), message)):
-                found[name] = night
-        return found
+        late = {name: own.report_late(partial(self._has_ended, name, own)) for name, own in told.items()}
+        return {name: night for name, night in late.items() if night is not None}
+
+    def _has_ended(self, name: str, own: Alerts, since: datetime) -> bool:
+        """Whether an institution is paused, or has ended a sync since."""
+        state = self.state(name)
+        try:
+            last = outcomes.last(own.rollbook.raw, state)
+        except (RollbookError, OSError):
+            last = state.last
+        return bool(state.why_paused(name)) or (last is not None and last.at >= since)
 
     # -- processes -------------------------------------------------------------------------------------------------
 

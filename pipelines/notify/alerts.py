@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -28,7 +28,7 @@ from pipelines.export.query import run_query
 from pipelines.notify.channels import send
 from pipelines.source.fetch import utc_now
 from pipelines.sync import Rollbook
-from pipelines.text import count_of, listed
+from pipelines.text import count_of, listed, naming
 
 log = logging.getLogger(__name__)
 
@@ -172,9 +172,23 @@ class Alerts:
                 self._save(state)  # records when alerts were turned on
             return tick if tick >= state.since else None
 
-    def was_reported(self, outcome_id: str) -> bool:
-        """Whether an outcome was reported."""
-        return outcome_id in self._load().reported
+    def report_late(self, has_ended_since: Callable[[datetime], bool]) -> datetime | None:
+        """Report the last night, once, if it is late: past its grace period, with no sync that has ended since it
+        began, good or not, for that one has reported itself. Returns a newly late night's time.
+        """
+        night = self.missed_night()
+        if night is None:
+            return None
+        outcome_id = f"late {night.astimezone(UTC):%Y-%m-%dT%H:%M}Z"
+        if outcome_id in self._load().reported or has_ended_since(night - cron.due(self.settings.cron).slack):
+            return None
+        text = (
+            f"It was due at {night:%H:%M} ({self.settings.timezone}), and no sync has ended since. If the UI shows none"
+            " under way or waiting, check that the machine was on, and that `rollbook serve` runs or `rollbook fleet"
+            " sync` is started each night. To sync now, run `rollbook sync`"
+        )
+        self.report(Outcome(outcome_id, Kind.LATE, night.date(), naming(self.settings.institution, text)))
+        return night
 
     def _message(self, outcome: Outcome) -> Message:
         published: list[tuple[object, ...]] = []

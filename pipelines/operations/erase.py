@@ -12,7 +12,7 @@ from pipelines.records import as_id
 from pipelines.sync import Rollbook
 
 # Asks whether to go on, given what holds the student.
-Confirm = Callable[[Holdings], bool]
+ConfirmErasure = Callable[[Holdings], bool]
 
 
 def find(rollbook: Rollbook, student: int) -> Holdings:
@@ -26,7 +26,9 @@ def find(rollbook: Rollbook, student: int) -> Holdings:
         return rollbook.listener(Erasure).find(student)
 
 
-def erase(rollbook: Rollbook, student: int, *, reason: str, confirm: Confirm, home: Path | None = None) -> Certificate:
+def erase(
+    rollbook: Rollbook, student: int, *, reason: str, confirm: ConfirmErasure, home: Path | None = None
+) -> Certificate:
     """Erase a student, and leave them out of all later landings; returns the certificate.
 
     `home` is Dagster's folder, whose records are cleaned. An unknown student is kept out as well, if that is confirmed.

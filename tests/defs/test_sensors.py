@@ -145,8 +145,9 @@ def test_a_late_night_is_told_once_and_so_is_the_sync_that_makes_up_for_it(
     watch.look()
     assert heads(hook) == [f"the sync of {night(2)} is late", f"the sync of {night(2)} is good again"]
     assert hook.texts[0].splitlines()[1:] == [
-        "It was due at 02:15 (UTC), and no run of it has ended since. If the UI shows none under way or waiting, check"
-        " that the machine was on and that the daemon runs (`rollbook serve`). To sync now, run `rollbook sync`.",
+        "It was due at 02:15 (UTC), and no sync has ended since. If the UI shows none under way or waiting, check that"
+        " the machine was on, and that `rollbook serve` runs or `rollbook fleet sync` is started each night. To sync"
+        " now, run `rollbook sync`.",
         f"Readers have what was published last: {night(1)}, 60 students, 2 classes.",
     ]
 

@@ -58,14 +58,14 @@ def test_a_night_that_did_not_happen_is_told_once_and_so_is_the_first_good_one(
     assert hook.texts == []
     assert sorted(watched(district, 2, time(4, 16))) == ["ash", "birch", "elm"]
     assert watched(district, 2, time(9)) == {}
-    due = "It was due at 02:15 (UTC), and no sync has ended since. Check that the machine was on, and that"
+    due = "It was due at 02:15 (UTC), and no sync has ended since. If the UI shows none"
     assert hook.heads == [
         "Rollbook, 2 institutions: 2 late",
         f"Rollbook, elm: the sync of {night(2)} is late",
     ]
     assert hook.texts[0].splitlines()[1] == f"Late ({night(2)}): ash, birch"
     assert hook.texts[0].splitlines()[2].startswith(due)
-    assert hook.texts[0].endswith("To sync now, run `rollbook fleet sync`.")
+    assert hook.texts[0].endswith("To sync now, run `rollbook --institution NAME sync`.")
 
     hook.posted.clear()
     district.night(3)

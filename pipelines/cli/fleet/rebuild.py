@@ -14,7 +14,7 @@ from pipelines.settings import for_all
 from pipelines.text import count_of
 
 if TYPE_CHECKING:
-    from pipelines.fleet.history import Verified
+    from pipelines.fleet.history import Difference
 
 
 @fleet_app.command()
@@ -37,7 +37,7 @@ def rebuild(
 
     asked = fleet_folder(), fleet_registry(), engine or for_all().fleet_engine, names_of(only)
     if verify:
-        _show(history.verify(*asked))
+        _show(*history.verify(*asked))
         return
     failed: list[RollbookError] = []
 
@@ -55,16 +55,16 @@ def rebuild(
     out.print("Run `rollbook fleet build` to update fleet.duckdb.")
 
 
-def _show(found: Verified) -> None:
-    for name, why in found.left_out.items():
+def _show(names: tuple[str, ...], differences: list[Difference], left_out: dict[str, str]) -> None:
+    for name, why in left_out.items():
         err.print(f"[yellow]Warning:[/] {safe(name)} was not compared: {safe(why)}.")
-    if found.differences:
+    if differences:
         headings = ("institution", "table", "missing rows", "extra rows")
-        rows = [(d.institution, d.table, str(d.lacking), str(d.surplus)) for d in found.differences]
+        rows = [(d.institution, d.table, str(d.lacking), str(d.surplus)) for d in differences]
         out.print(table("The published files differ from the snapshots", headings, rows))
         out.print("To publish the history of the snapshots: rollbook fleet rebuild --only NAME")
     else:
-        compared = count_of(len(found.compared), "institution")
+        compared = count_of(len(names), "institution")
         out.print(f"[bold green]Equal.[/] The published files of {compared} match the snapshots.")
-    if found.differences or found.left_out:
+    if differences or left_out:
         raise typer.Exit(RollbookError.exit_code)
