@@ -3,6 +3,6 @@
 `rows` turns the declarations into types that decode records, and decoded records into Arrow columns.
 """
 
-from pipelines.flatten.rows import Batch, Flattener, drift_of_student, load, schema
+from pipelines.flatten.rows import Batch, Flattener, load, schema
 
-__all__ = ["Batch", "Flattener", "drift_of_student", "load", "schema"]
+__all__ = ["Batch", "Flattener", "load", "schema"]

@@ -431,13 +431,6 @@ def shape(set_name: str) -> Shape:
     return Shape(set_name)
 
 
-def drift_of_student(record: bytes) -> Counter[tuple[str, str]]:
-    """Count the undeclared fields of one student's record, by path and JSON type."""
-    drift: Counter[tuple[str, str]] = Counter()
-    shape("students").one(msgspec.Raw(record), drift)
-    return drift
-
-
 def json_type(value: object) -> str:
     """Return JSON's name for the type of a decoded value."""
     names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}

@@ -40,7 +40,7 @@ from pipelines.fleet import engine as engines
 from pipelines.fleet.nights import Fleet
 from pipelines.fleet.overview import load_overview
 from pipelines.institutions import Registry
-from pipelines.mirror.bucket import Bucket
+from pipelines.mirror.mirror import Bucket
 from pipelines.source.fetch import utc_now
 from pipelines.store.database import connect, count, literal, names, transaction, translate_errors
 from pipelines.store.published import versions

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -42,7 +42,7 @@ from pipelines.landing.bodies import (
     encode,
     swap,
 )
-from pipelines.landing.manifest import Absence, Body, Drift, Manifest, Received, Reject, Walk
+from pipelines.landing.manifest import Absence, Body, Manifest, Received, Reject, Walk
 from pipelines.records import UNREADABLE, decode_page, id_reader, replace_lone_surrogates
 from pipelines.tables import SETS
 
@@ -55,9 +55,6 @@ _ENVELOPE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RECORDS = msgspec.json.Decoder(list[msgspec.Raw])
 _NAMES = msgspec.json.Decoder(msgspec.defstruct("Names", [(n, Any, None) for n in SETS[STUDENTS].names], gc=False))
 _id_of = id_reader(SETS[STUDENTS].id_path)
-
-# Counts the undeclared fields of one record, by field and JSON type.
-DriftOf = Callable[[bytes], Counter[tuple[str, str]]]
 
 
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,12 +171,12 @@ class Memory:
 class Gate:
     """Takes erased students out of the bodies of one landing: before they are written, or when it is rewritten.
 
-    `taken` has each body that held one, with the student's id and record. `recognised` counts other records with an
+    `taken` has each body that held one, with the student's id. `recognised` counts other records with an
     erased student's email or reference id.
     """
 
     def __init__(self, gone: Matcher) -> None:
-        self.taken: list[tuple[Received, int, bytes]] = []
+        self.taken: list[tuple[Received, int]] = []
         self.recognised = 0
         self._gone = gone
 
@@ -190,12 +187,12 @@ class Gate:
         """
         sought, is_sought = received.sought, received.sought in self._gone
         if sought is not None and is_sought and received.set == DETAILS:
-            self.taken.append((received, sought, content))
+            self.taken.append((received, sought))
             return None
         if not self._gone or received.set != STUDENTS:
             return received, content
         left, taken, recognised = take_out(content, self._gone)
-        self.taken += [(received, student, record) for student, record in taken]
+        self.taken += [(received, student) for student in taken]
         self.recognised += recognised
         if not (taken or is_sought):
             return received, content
@@ -204,7 +201,7 @@ class Gate:
 
     def without_erased(self, walk: Walk) -> Walk:
         """Return how a set was read, without the students that were taken out of what counts."""
-        taken = {student for body, student, _ in self.taken if _counts(body, student, walk)}
+        taken = {student for body, student in self.taken if _counts(body, student, walk)}
         left = tuple(i for i in walk.repeated_ids if i not in taken)
         return msgspec.structs.replace(walk, erased=walk.erased + len(taken), repeated_ids=left)
 
@@ -226,8 +223,8 @@ def _counts(body: Received, student: int, walk: Walk) -> bool:
     return body.set == walk.set and (counted or student == body.sought)
 
 
-def take_out(content: bytes, gone: Matcher) -> tuple[bytes, list[tuple[int, bytes]], int]:
-    """Return a page without the students in `gone`; the removed (id, record) pairs; how many others have their names.
+def take_out(content: bytes, gone: Matcher) -> tuple[bytes, list[int], int]:
+    """Return a page without the students in `gone`; the removed ids; how many others have their names.
 
     The other records stay byte for byte, except for unreadable text (see `records`). Raises one of `records.UNREADABLE`
     for a body that is not a page.
@@ -240,7 +237,7 @@ def take_out(content: bytes, gone: Matcher) -> tuple[bytes, list[tuple[int, byte
         record = bytes(raw)
         found = _id_of(record)
         if found is not None and found in gone:
-            taken.append((found, record))
+            taken.append(found)
         else:
             kept.append(record)
             recognised += gone.knows_names(record)
@@ -278,7 +275,7 @@ def find(landing: LandingFolder, gone: Matcher) -> Found:
     )
 
 
-def rewrite(found: Found, gone: Matcher, erasures: int, drift_of: DriftOf) -> None:
+def rewrite(found: Found, gone: Matcher, erasures: int) -> None:
     """Rewrite one landing without erased students, and record in its manifest how many `erasures` it reflects.
 
     The new folder is made beside the old one and replaces it by renames. The manifest's proofs still hold: an erased
@@ -299,7 +296,7 @@ def rewrite(found: Found, gone: Matcher, erasures: int, drift_of: DriftOf) -> No
         files.write(aside / REJECTS, b"".join(msgspec.json.encode(reject) + b"\n" for reject in kept))
         if (landing.path / DISCARD).exists():
             files.write(aside / DISCARD, (landing.path / DISCARD).read_bytes())
-        manifest = gate.stamped(_manifest(landing, gate, gone, drift_of), aside, erasures)
+        manifest = gate.stamped(_manifest(landing, gone), aside, erasures)
         files.write(aside / MANIFEST, encode(manifest))
 
     swap(landing.path, write)
@@ -315,19 +312,16 @@ def _through(gate: Gate, landing: LandingFolder) -> Iterator[tuple[tuple[Body, b
             raise damaged(landing.path, BODIES, problem) from None
 
 
-def _manifest(landing: LandingFolder, gate: Gate, gone: Matcher, drift_of: DriftOf) -> Manifest:
-    """Return a landing's manifest without the searches, rejects and undeclared fields of erased students."""
+def _manifest(landing: LandingFolder, gone: Matcher) -> Manifest:
+    """Return a landing's manifest without the searches and rejects of erased students.
+
+    The counts of undeclared fields name nobody, and stay.
+    """
     manifest = landing.manifest
-    walk = manifest.walk(STUDENTS)
-    drift = Counter({(d.set, d.field, d.type): d.count for d in manifest.drift})
-    for body, student, record in gate.taken:
-        if walk is not None and _counts(body, student, walk):
-            drift.subtract((STUDENTS, *where) for where in drift_of(record).elements())
     return msgspec.structs.replace(
         manifest,
         absences=tuple(msgspec.structs.replace(a, id=NOBODY) if _is_about(a, gone) else a for a in manifest.absences),
         rejected=dict(Counter(manifest.rejected) - Counter(r.set for r in landing.rejects() if _is_about(r, gone))),
-        drift=tuple(Drift(*where, count) for where, count in drift.items() if count > 0),
     )
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import pwd
 import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
@@ -183,10 +182,11 @@ def _warn(root: Path) -> None:  # once per process: the app runs a dozen queries
 
 
 def _name_of(uid: int) -> str:
-    try:
+    with suppress(ImportError, KeyError):  # there is no `pwd` on Windows, and a container may lack a name for the id
+        import pwd
+
         return pwd.getpwuid(uid).pw_name
-    except KeyError:  # a container may lack a name for the id
-        return str(uid)
+    return str(uid)
 
 
 def _login() -> str:

@@ -14,13 +14,11 @@ from __future__ import annotations
 import csv
 import io
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
-
-import duckdb
+from typing import Any
 
 from pipelines import files
 from pipelines.errors import ArgumentError, NothingLandedError
@@ -32,11 +30,9 @@ from pipelines.store.warehouse import BUILD
 from pipelines.views import terms
 from pipelines.views.catalog import PARTS
 
-_statement = statements("pipelines.privacy")
+sql = statements("pipelines.privacy")
 
 FOLDER = "aggregates"
-_TEXT = Path(__file__).with_name("aggregates.txt")
-_HEADING = ("day", "level", "id", "name", "measure", "students", "percent")
 
 # The noise is the sum of the largest contributions times these, each with a random sign and a factor of 0.5 to 1.5.
 _WEIGHTS = (0.6, 0.4, 0.3, 0.2)
@@ -47,38 +43,21 @@ _BAND = 10
 _APART = timedelta(days=30)
 
 
-class Cell(NamedTuple):
-    """A group's values of one measure, each from 0 to 100: their number, their sum and the `largest` four.
+def figure(
+    secret: str, measure: str, students: int, total: float, largest: Sequence[float], members: int
+) -> tuple[str, str] | None:
+    """Return what may be shown of one measure of a group: its size and its average, as ranges. None if it is too small.
 
-    `members` is a number that depends on who the students are, and on nothing else.
+    The group's `students` have values from 0 to 100, with their `total` and the four `largest`. `members` is a number
+    that depends on who the students are, and on nothing else: within a release, which has one `secret`, the same
+    students have the same noise. Several courses of one class must not average it out.
     """
-
-    level: str
-    id: int | None
-    name: str | None
-    measure: str
-    students: int
-    total: float
-    largest: Sequence[float]
-    members: int
-
-
-# What is shown of a cell: how many students it is about, and their average, both as a range.
-Figure = tuple[str, str]
-
-
-def figure(cell: Cell, secret: str) -> Figure | None:
-    """Return what may be shown of a cell; None if the group is too small.
-
-    Within a release, which has one `secret`, the same students have the same noise: several courses of one class must
-    not average it out.
-    """
-    random = Random(f"{secret} {cell.measure} {cell.members}")  # noqa: S311 - seeded with a secret of 32 bytes
-    size = cell.students + _noise([1] * len(_WEIGHTS), random)
+    random = Random(f"{secret} {measure} {members}")  # noqa: S311 - seeded with a secret of 32 bytes
+    size = students + _noise([1] * len(_WEIGHTS), random)
     if size < _LEAST:
         return None
     # By the true size: a noisy one would be off by several percent of a small group.
-    average = (cell.total + _noise(cell.largest, random)) / cell.students
+    average = (total + _noise(largest, random)) / students
     begins = min(max(int(average // _BAND) * _BAND, 0), 100 - _BAND)
     return next(text for least, text in _SIZES if size >= least), f"{begins} to {begins + _BAND}"
 
@@ -100,66 +79,45 @@ def release(root: Path, day: date | None, *, today: date, mode: int) -> tuple[li
     published, folder = root / PUBLISHED, root / FOLDER
     if not published.exists():
         raise NothingLandedError(f"{published} does not exist yet: run `rollbook sync` first")
+    wanted = [terms.Term("", day, day)] if day else [t for t in terms.read(root / terms.FILE) if t.last_day < today]
     released: list[date] = []
     too_close: list[str] = []
     with files.aside(root / BUILD) as scratch, connect(published, scratch=scratch, read_only=True) as con:
-        if day is not None:
-            _check(con, folder, day)
-            _write(con, folder, day, day, mode)
-            return [day], []
-        for term in terms.read(root / terms.FILE):
-            landed = _last_landed(con, term.first_day, term.last_day)
-            if term.last_day >= today or landed is None or _path(folder, term.last_day).exists():
+        landed = [on for (on,) in con.execute("SELECT snapshot_date FROM spans.days ORDER BY ALL").fetchall()]
+        if day is not None and day not in landed:
+            before = [on for on in landed if on < day][-1:]
+            near = "".join(f": name {on}, the last landed day before it" for on in before)
+            raise ArgumentError(f"Nothing was landed on {day}{near}")
+        for term in wanted:
+            last, state = term.last_day, [on for on in landed if term.first_day <= on <= term.last_day][-1:]
+            path = folder / f"{last}.csv"
+            if not state or (day is None and path.exists()):
                 continue
-            if _close_to(folder, term.last_day):
+            earlier = [date.fromisoformat(name[:-4]) for name in sorted(files.names(folder)) if name.endswith(".csv")]
+            close = [other for other in earlier if abs(other - last) < _APART]
+            if close and day is not None:
+                raise ArgumentError(
+                    f"{close[0]} was released already, and releases are at least {_APART.days} days apart: whoever has"
+                    " several of the same records can average out their noise"
+                )
+            if close:
                 too_close.append(term.name)
-            else:
-                _write(con, folder, term.last_day, landed, mode)
-                released.append(term.last_day)
+                continue
+            rows = con.execute(sql("aggregates", day=f"DATE '{state[0]}'", **PARTS)).fetchall()
+            _write(path, state[0], rows, mode)
+            released.append(last)
     return released, too_close
 
 
-def _check(con: duckdb.DuckDBPyConnection, folder: Path, day: date) -> None:
-    """Raise ArgumentError unless this day may be released."""
-    if _last_landed(con, day, day) is None:
-        last = _last_landed(con, date.min, day)
-        raise ArgumentError(
-            f"Nothing was landed on {day}" + (f": name {last}, the last landed day before it" if last else "")
-        )
-    if other := _close_to(folder, day):
-        raise ArgumentError(
-            f"{other} was released already, and releases are at least {_APART.days} days apart: whoever has several"
-            " of the same records can average out their noise"
-        )
-
-
-def _close_to(folder: Path, day: date) -> date | None:
-    """The released day that is too close to this one, if any."""
-    released = (date.fromisoformat(name.removesuffix(".csv")) for name in files.names(folder) if name.endswith(".csv"))
-    return next((other for other in sorted(released) if abs(other - day) < _APART), None)
-
-
-def _last_landed(con: duckdb.DuckDBPyConnection, first: date, last: date) -> date | None:
-    query = "SELECT MAX(snapshot_date) FROM spans.days WHERE snapshot_date BETWEEN $first AND $last"
-    row = con.execute(query, {"first": first, "last": last}).fetchone()
-    return row[0] if row else None
-
-
-def _write(con: duckdb.DuckDBPyConnection, folder: Path, day: date, landed: date, mode: int) -> None:
-    """Write the release of a day, from the state of a `landed` one, and the README beside it."""
-    secret = secrets.token_hex(32)
-    text = io.StringIO()
+def _write(path: Path, landed: date, rows: Iterable[tuple[Any, ...]], mode: int) -> None:
+    """Write a release, from the groups of a `landed` day, and the README beside it."""
+    secret, text = secrets.token_hex(32), io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_HEADING)
-    for row in con.execute(_statement("aggregates", day=f"DATE '{landed}'", **PARTS)).fetchall():
-        cell = Cell(*row)
-        if shown := figure(cell, secret):
-            writer.writerow((landed, cell.level, cell.id, disarmed(cell.name), cell.measure, *shown))
-    files.folder(folder, files.folder_mode(mode))
-    files.write(folder / "README.txt", _TEXT.read_bytes(), mode)
+    writer.writerow(("day", "level", "id", "name", "measure", "students", "percent"))
+    for level, ident, name, measure, *values in rows:
+        if shown := figure(secret, measure, *values):
+            writer.writerow((landed, level, ident, disarmed(name), measure, *shown))
+    files.folder(path.parent, files.folder_mode(mode))
+    files.write(path.parent / "README.txt", Path(__file__).with_name("aggregates.txt").read_bytes(), mode)
     # With the mark: without it, Excel does not read UTF-8.
-    files.write(_path(folder, day), text.getvalue().encode("utf-8-sig"), mode)
-
-
-def _path(folder: Path, day: date) -> Path:
-    return folder / f"{day}.csv"
+    files.write(path, text.getvalue().encode("utf-8-sig"), mode)

@@ -277,8 +277,9 @@ def _certificate(
         *(f"| {label} | {counts[key]:,} |" for key, label in LABELS.items() if key in counts),
         "",
         "The history and the morning page were made again without the student. All other rows are unchanged, and so"
-        " are the counts that the service states for a class. A keyed hash of the id is kept in private/erasures/,"
-        " so that the student stays out of every later landing, rebuild, restore and backfill.",
+        " are the counts that the service states for a class, and the names and counts of undeclared fields. A keyed"
+        " hash of the id is kept in private/erasures/, so that the student stays out of every later landing, rebuild,"
+        " restore and backfill.",
         "",
         *(("Deleted, since they may have held the student:", "") if exports else ()),
         *(f"- `{name}`" for name in exports),

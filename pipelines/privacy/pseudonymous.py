@@ -38,7 +38,7 @@ from pipelines.store.relations import CHANGE_KEYS, CHANGES, SYNCS
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync.listeners import ErasureUnderWay, Listener
-from pipelines.tables import TABLES, Column, Relation
+from pipelines.tables import TABLES, Relation
 from pipelines.views import catalog
 from pipelines.views import pseudonymous as contents
 from pipelines.views.pseudonymous import STUDENT
@@ -47,10 +47,16 @@ sql = statements("pipelines.privacy")
 
 log = logging.getLogger(__name__)
 
-
 FOLDER, FILE = "private", "codes.json"
 # Fifteen digits: spreadsheet programs keep no more, and every language's floating point numbers (2^53) hold them.
 LEAST, MOST = 10**14, 10**15
+# Students' rows are sorted by code, then by day, so that the order of the ids is not visible; `changes` first by day.
+_ORDER = {
+    "snapshot_date": "t.snapshot_date",
+    STUDENT: "c.code",
+    "valid_from": "t.valid_from",
+    "first_day": "t.first_day",
+}
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,11 +69,9 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
     def covering(self, students: Iterable[int]) -> Release:
         """The release with codes for these students added. No code equals any student's id."""
         missing = [student for student in dict.fromkeys(students) if student not in self.codes]
-        taken = {*self.codes, *self.codes.values(), *missing}
-        drawn: dict[int, None] = {}
-        while len(drawn) < len(missing):
-            if (code := LEAST + secrets.randbelow(MOST - LEAST)) not in taken:
-                drawn[code] = None
+        drawn = taken = frozenset((*self.codes, *self.codes.values(), *missing))
+        while not taken.isdisjoint(drawn):
+            drawn = frozenset(secrets.SystemRandom().sample(range(LEAST, MOST), len(missing)))
         return msgspec.structs.replace(self, codes=self.codes | dict(zip(missing, drawn, strict=True)))
 
 
@@ -120,18 +124,18 @@ class Pseudonymous(Listener):
 
     def before_publish(self, next_file: Path, at: datetime) -> None:
         """Make the next file before readers get the named one, so that the two swaps are only a moment apart."""
-        self.drop_next()
+        remove(self.next)
         if self.wanted:
             try:
                 self.make(next_file, at)
             except BaseException:  # nothing half-done may be shown
-                self.drop_next()
+                remove(self.next)
                 raise
 
     def published(self, at: datetime) -> None:  # noqa: ARG002 - both files have the time of the publish
         """Point readers to the next file, if there is one.
 
-        The previous one stays until the next writer, for readers that are just opening it; `drop_older` does not wait.
+        The previous one stays until the next writer, for readers that are just opening it.
         """
         if self.next.exists():
             self.versions.retire(leaving=0)
@@ -143,9 +147,9 @@ class Pseudonymous(Listener):
 
         This repairs what a killed writer, a restored file or a changed setting left.
         """
-        self.drop_older()
+        self.versions.retire(leaving=0)
         if not self.wanted:
-            self.drop_next()
+            remove(self.next)
             if self.versions.link.is_symlink() or self.versions.link.exists() or self.versions.folder.exists():
                 self.versions.clear()
                 log.warning("%s was removed: ROLLBOOK_PSEUDONYMOUS is not set. The codes are kept", PSEUDONYMOUS)
@@ -168,7 +172,7 @@ class Pseudonymous(Listener):
             if self.wanted and self.warehouse.published.is_file():
                 release = self.make(self.warehouse.published, at, release)
                 self.published(at)
-                self.drop_older()
+                self.versions.retire(leaving=0)
             else:
                 self.codes.save(release)
             if fleet is not None:
@@ -185,18 +189,10 @@ class Pseudonymous(Listener):
             if forgotten:
                 self.codes.save(msgspec.structs.replace(release, codes=left))
         if self.is_current():
-            self.drop_older()
+            self.versions.retire(leaving=0)
         else:  # not made again, so it holds the student; the next writer makes it if it is wanted
             self.versions.clear()
         erased.counts["codes"] = forgotten
-
-    def drop_older(self) -> None:
-        """Remove the files before the current one."""
-        self.versions.retire(leaving=0)
-
-    def drop_next(self) -> None:
-        """Remove the next file without showing it."""
-        remove(self.next)
 
     # -- its origin ------------------------------------------------------------------------------------------------
 
@@ -246,7 +242,7 @@ class Pseudonymous(Listener):
 
         The codes are saved after the file is complete and before it is shown: every code ever shown can be looked up.
         """
-        self.drop_next()
+        remove(self.next)
         self.versions.prepare()
         release = release or self.codes.load()
         if release is None and self.versions.newest() is not None:
@@ -320,12 +316,15 @@ def _statement(relation: Relation) -> str:
     if relation == SYNCS:
         tables, personal = contents.personal_changes()
         return sql("syncs", change_keys=CHANGE_KEYS, tables=tables, personal=personal)
-    about_students = any(c.name == STUDENT for c in relation.columns)
+    names = [c.name for c in relation.columns]
+    left_out = (c for c in relation.columns if c not in contents.shown(relation))
+    instead = {c.name: f"CAST(NULL AS {c.type}) AS {c.name}" for c in left_out}
+    instead[STUDENT] = f"c.code AS {STUDENT}"
     parts = {
         "into": f"{relation.schema}.{relation.name}",
         "student": STUDENT,
-        "values": [_value(c, is_shown=c in contents.shown(relation)) for c in relation.columns],
-        "order": _order(relation) if about_students else [],
+        "values": [instead.get(name, f"t.{name}") for name in names],
+        "order": [column for name, column in _ORDER.items() if name in names and STUDENT in names],
         "only": "",
     }
     if table is not None and relation.schema == "history" and any(contents.is_left_out(c) for c in table.columns):
@@ -337,19 +336,3 @@ def _statement(relation: Relation) -> str:
     if relation == CHANGES:
         parts["only"] = contents.told_changes()
     return sql("copy", **parts)
-
-
-def _value(column: Column, *, is_shown: bool) -> str:
-    """The SQL expression for a column."""
-    if column.name == STUDENT:
-        return f"c.code AS {STUDENT}"
-    if not is_shown:
-        return f"CAST(NULL AS {column.type}) AS {column.name}"
-    return f"t.{column.name}"
-
-
-def _order(relation: Relation) -> list[str]:
-    """Sort by code, then by day, so that the order of the ids is not visible."""
-    names = {c.name for c in relation.columns}
-    days = [f"t.{name}" for name in ("valid_from", "first_day") if name in names]
-    return ["t.snapshot_date", "c.code"] if relation == CHANGES else ["c.code", *days]

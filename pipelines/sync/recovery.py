@@ -22,7 +22,6 @@ import msgspec
 
 from pipelines import files
 from pipelines.errors import DamagedError, ExpiredError, LostError
-from pipelines.flatten import drift_of_student
 from pipelines.landing.erased import Found, Matcher, find, rewrite
 from pipelines.landing.manifest import TableCounts
 from pipelines.landing.raw import RawStore
@@ -298,7 +297,7 @@ class Erasures:
             found.append(self.found.get(folder.path) or find(folder, gone))
             self.tell("landings read", number, len(behind))
         for number, each in enumerate(found, start=1):
-            rewrite(each, gone, erasures, drift_of_student)
+            rewrite(each, gone, erasures)
             self.tell("landings", number, len(found))
         self.found = {}
 

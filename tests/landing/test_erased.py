@@ -31,7 +31,7 @@ def page(*records: Any) -> bytes:
 def test_a_page_keeps_its_other_records_byte_for_byte() -> None:
     body = b'{ "success":true, "data" : [ {"id": 1 , "name":"\\u00e9"} ,{"id":2},\n{"id":3, "x": [1.0]}], "pagination":{"page":1}}'
     left, taken, _ = take_out(body, gone(2))
-    assert taken == [(2, b'{"id":2}')]
+    assert taken == [2]
     assert (
         left == b'{"success":true,"data":[{"id": 1 , "name":"\\u00e9"},{"id":3, "x": [1.0]}],"pagination":{"page":1}}'
     )
@@ -42,7 +42,7 @@ def test_an_id_is_read_however_it_is_written(written: bytes) -> None:
     left, taken, _ = take_out(
         b'{"data":[{"id":%s},{"id":70},{"id":"7"},{"i\\u0064":7},{"id":8,"id":7}]}' % written, gone(7)
     )
-    assert [found for found, _ in taken] == [7, 7, 7]
+    assert taken == [7, 7, 7]
     assert left == b'{"data":[{"id":70},{"id":"7"}]}'
 
 
@@ -50,7 +50,7 @@ def test_odd_records_are_left_as_unreadable_as_they_were() -> None:
     deep = b"[" * 2_000 + b"]" * 2_000
     body = b'{"data":[{"id":1,"name":"\\ud83d"},{"id":2},null,3,"x",{"id":4,"deep":%s}]}' % deep
     left, taken, _ = take_out(body, gone(2, 4))
-    assert [found for found, _ in taken] == [2, 4]
+    assert taken == [2, 4]
     assert left == b'{"data":[{"id":1,"name":"\xed\xa0\x80"},null,3,"x"]}'
 
 

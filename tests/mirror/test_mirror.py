@@ -17,8 +17,7 @@ from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
 from pipelines.errors import ArgumentError, LostError, MirrorError, SettingError
-from pipelines.mirror.bucket import Bucket
-from pipelines.mirror.mirror import Mirror, restore
+from pipelines.mirror.mirror import Bucket, Mirror, restore
 from tests.support.nights import ChangingNights, House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.tiers import daily

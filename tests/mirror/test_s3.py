@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from pipelines.mirror import bucket as buckets
+from pipelines.mirror import mirror
 from pipelines.mirror.mirror import Mirror
 from tests.support.nights import ChangingNights, House, new_house
 from tests.support.records import classes, students
@@ -89,8 +89,8 @@ def test_after_any_fault_that_passes_a_restore_gives_the_same_tables(
 def test_a_store_that_hangs_costs_the_night_some_seconds_and_the_next_one_catches_up(
     house: House, between: Between, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(buckets, "REQUEST_SECONDS", 1)
-    monkeypatch.setattr(buckets, "RETRY_SECONDS", 2)
+    monkeypatch.setattr(mirror, "REQUEST_SECONDS", 1)
+    monkeypatch.setattr(mirror, "RETRY_SECONDS", 2)
     played = ChangingNights(house).play(1)
     between.fault, between.slow = lambda *_: "slow", 30.0
     began = time.monotonic()
@@ -107,7 +107,7 @@ def test_what_refuses_the_credentials_is_said_without_them(
     house: House, between: Between, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     between.fault = lambda *_: "500"
-    monkeypatch.setattr(buckets, "RETRY_SECONDS", 1)
+    monkeypatch.setattr(mirror, "RETRY_SECONDS", 1)
     with caplog.at_level(logging.WARNING):
         house.night(1)
     assert "could not be listed" in caplog.text

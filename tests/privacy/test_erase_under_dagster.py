@@ -28,7 +28,7 @@ def test_nights_around_an_erasure_are_green_and_hold_nothing_of_the_student(tmp_
     ):
         assert job.nightly(house, 1).success
         # An erasure may not reach all of Dagster's records, so no id gets there. The name of an unknown field does.
-        assert {text for hits in canary.found(home).values() for text in hits} <= {"canary-drift"}
+        assert canary.found(home) == {}
         erase(house, home=home)
         assert job.nightly(house, 2).success
         assert canary.found(house.warehouse) == {}

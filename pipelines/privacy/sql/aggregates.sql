@@ -1,4 +1,4 @@
--- One row per group (the school, a course) and measure on a landed day, as a Cell.
+-- One row per group (the school, a course) and measure on a landed day: the last columns are the arguments of `aggregates.figure`.
 WITH students AS (
     SELECT
         student_id,

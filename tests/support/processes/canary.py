@@ -51,7 +51,7 @@ def canary(**over: object) -> Record:
         reference_id=REFERENCE,
         profile_image="https://img.school.example/canary-picture.png",
         classes=[{"class_id": 501, "class_title": "Canary Algebra", "course_name": "Canary Course"}],
-        **({"canary-drift": {"deep": "canary-drift"}} | over),
+        **({"house": {"deep": "canary-drift"}} | over),
     )
 
 
