@@ -5,7 +5,7 @@
                                   manifest.json  `manifest.Manifest`
                                   rejects.jsonl  the records that flattening refused, if any
     raw/snapshot_date=D/discarded=N/             a discarded landing: as above, and discard.json says why
-    raw/thinned.json                             the expired days, and whether the history still holds each
+    raw/expired.json                             the expired days, and whether the history still holds each
 
 A landing is written in a hidden folder beside its final name, fsynced, and renamed: a half-written one never looks
 like a landing. Afterwards only the manifest changes, when the landing gets its verdict; the erasure of a student
@@ -30,7 +30,7 @@ from pipelines.landing.bodies import DISCARD, MANIFEST, OLD, REJECTS, LandingFol
 from pipelines.landing.erased import ERASURES, PRIVATE, Memory
 from pipelines.landing.manifest import Discard, Drift, Manifest, Reject, TableCounts, Verdict
 
-EXPIRED = "thinned.json"
+EXPIRED = "expired.json"
 _DAY, _LANDING, _DISCARDED = "snapshot_date=", "landing=", "discarded="
 _OF_A_DAY = re.compile(rf"{_DAY}(\d{{4}}-\d\d-\d\d)")
 # Also a landing that is being written.

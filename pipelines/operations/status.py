@@ -71,12 +71,12 @@ class PseudonymousFile(msgspec.Struct, frozen=True, kw_only=True):
     newest_day: date | None = None
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True, rename={"expired": "thinned"}):
+class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What `rollbook status` prints, also as JSON.
 
-    `is_fresh`: whether the last `due` night was synced; `late_by` is then null, else seconds. `expired` (`thinned` in
-    the JSON) are the days that only the history holds: their raw bodies and snapshots were deleted. `unproven` says
-    which sets no night has proven for long. `pseudonymous` is null if there is no such file and none is wanted. `sizes`
+    `is_fresh`: whether the last `due` night was synced; `late_by` is then null, else seconds. `expired` are the days
+    that only the history holds: their raw bodies and snapshots were deleted. `unproven` says which sets no night has
+    proven for long. `pseudonymous` is null if there is no such file and none is wanted. `sizes`
     are bytes on disk, and what is free there.
     """
 

@@ -1,6 +1,6 @@
 """Retention: raw bodies and snapshots that expire, and the history that keeps what they said.
 
-A thinned warehouse must hold, row by row, what one that kept everything holds; it can only no longer make all of it
+A warehouse whose days have expired must hold, row by row, what one that kept everything holds; it can only no longer make all of it
 anew (G7 for what remains). The command is in `test_room`.
 """
 
@@ -39,7 +39,7 @@ def nights() -> Iterator[ChangingNights]:
 
 
 @pytest.fixture
-def thinned(ten: ChangingNights, nights: ChangingNights) -> ChangingNights:
+def expired(ten: ChangingNights, nights: ChangingNights) -> ChangingNights:
     """Those ten nights, in a warehouse of the test's own."""
     shutil.copytree(ten.house.warehouse, nights.house.warehouse, symlinks=True)
     nights.house.service.students = ten.house.service.students
@@ -51,15 +51,15 @@ def thinned(ten: ChangingNights, nights: ChangingNights) -> ChangingNights:
 # --- what goes, and what stays ---------------------------------------------------------------------------------------
 
 
-def test_the_history_keeps_what_the_days_said_that_are_gone(thinned: ChangingNights) -> None:
+def test_the_history_keeps_what_the_days_said_that_are_gone(expired: ChangingNights) -> None:
     left = [night(n) for n in range(6, 11)]
-    assert thinned.days("raw") == left
+    assert expired.days("raw") == left
     for table in (*TABLES, "observed"):
-        assert thinned.days(f"snapshots/{table}") == left
-    shown = thinned.house.query("SELECT DISTINCT snapshot_date FROM snapshots.students ORDER BY 1")
+        assert expired.days(f"snapshots/{table}") == left
+    shown = expired.house.query("SELECT DISTINCT snapshot_date FROM snapshots.students ORDER BY 1")
     assert shown == [(day,) for day in left[1:]]  # a day stays one night longer than the views show it
-    assert thinned.house.tables() == thinned.expected.tables()
-    assert left_over(thinned.house.warehouse) == []
+    assert expired.house.tables() == expired.expected.tables()
+    assert left_over(expired.house.warehouse) == []
 
 
 def test_who_has_last_nights_file_open_can_read_all_of_it_for_one_more_night(nights: ChangingNights) -> None:
@@ -104,22 +104,22 @@ def test_a_day_that_the_published_history_does_not_hold_yet_stays(nights: Changi
 # --- what is refused, and what is said -------------------------------------------------------------------------------
 
 
-def test_a_rebuild_that_would_lose_days_is_refused_and_touches_nothing(thinned: ChangingNights) -> None:
-    before = thinned.house.state()
+def test_a_rebuild_that_would_lose_days_is_refused_and_touches_nothing(expired: ChangingNights) -> None:
+    before = expired.house.state()
     with pytest.raises(ExpiredError) as refused:
-        thinned.house.rollbook().rebuild()
+        expired.house.rollbook().rebuild()
     assert refused.value.message.startswith(
         f"The history holds 5 days ({night(1)} to {night(5)}) whose raw bodies were"
     )
-    assert thinned.house.state() == before
+    assert expired.house.state() == before
 
 
-def test_a_backfill_of_a_day_that_is_gone_says_so_and_of_the_others_changes_nothing(thinned: ChangingNights) -> None:
+def test_a_backfill_of_a_day_that_is_gone_says_so_and_of_the_others_changes_nothing(expired: ChangingNights) -> None:
     message = f"what was landed on {night(2)} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
     with pytest.raises(NothingLandedError) as refused:
-        thinned.house.rollbook().backfill(night(2), night(2))
+        expired.house.rollbook().backfill(night(2), night(2))
     assert refused.value.message == message
-    done = thinned.house.rollbook().backfill(night(1), night(10))
+    done = expired.house.rollbook().backfill(night(1), night(10))
     assert list(done.rebuilt) == [night(n) for n in range(6, 11)]
     assert done.skipped[night(2)] == message
-    assert thinned.house.tables() == thinned.expected.tables()
+    assert expired.house.tables() == expired.expected.tables()

@@ -95,7 +95,7 @@ def test_the_json_is_alone_on_standard_output_and_names_everything(cli_house: Ho
     assert found["last_sync"]["started_at"] == f"{FIRST}T02:15:00Z"
     assert (found["due"], found["next_run"]) == (f"{FIRST}T02:15:00Z", f"{night(2)}T02:15:00Z")
     assert (found["is_fresh"], found["late_by"], found["holds"], found["keep_days"]) == (True, None, [], None)
-    assert found["thinned"] == {"count": 0, "first": None, "last": None}
+    assert found["expired"] == {"count": 0, "first": None, "last": None}
 
 
 def test_a_late_night_is_said_in_words_and_exits_0_all_the_same(cli_house: House) -> None:

@@ -33,7 +33,7 @@ def make_a_folder_of_it(path: Path) -> None:
 
 
 CASES = [(name, damage) for name in MANIFESTS for damage in (flip, cut, Path.unlink, make_a_folder_of_it)]
-CASES += [("raw/thinned.json", cut), ("raw/thinned.json", make_a_folder_of_it)]
+CASES += [("raw/expired.json", cut), ("raw/expired.json", make_a_folder_of_it)]
 
 
 @pytest.mark.parametrize("case", daily(CASES, (MANIFESTS[0], flip), (MANIFESTS[2], cut), CASES[-1]))
