@@ -23,7 +23,7 @@ from pipelines.cli.app import (
     safe,
     table,
 )
-from pipelines.cli.fleet.build import build_again
+from pipelines.cli.fleet import build_again
 from pipelines.errors import ArgumentError
 from pipelines.privacy import access as log
 from pipelines.records import MAX_ID

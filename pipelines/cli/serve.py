@@ -1,14 +1,19 @@
-"""`rollbook serve` and `rollbook explore`, which run until they are stopped: the UI with the daemon, and the web app.
+"""The commands that run until they are stopped, `serve` and `explore`, and the made-up schools of `demo` and `sandbox`.
 
 `serve` runs Dagster's webserver behind the guard, and Dagster's daemon. It starts two processes itself instead of
 `dagster dev`, which ignores a service manager's stop signals when it runs in the background, and orphans its children
 when it is killed.
+
+Like a real sync, a demo uses HTTP (to a sandbox on loopback) and the nightly job. Its warehouse and Dagster home are in
+`demo/` below the institution's warehouse, which is not touched; the institution's `.env` is not read. Several schools
+are in `demo-schools/`: a registry, the schools' warehouses, fleet.duckdb.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,18 +21,21 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 
-from pipelines import settings
-from pipelines.cli.app import Panel, app, err, out, safe
-from pipelines.cli.demo import KEY, choose_warehouse, prepare
-from pipelines.errors import NothingLandedError, RollbookError
+from pipelines import files, settings
+from pipelines.cli.app import Panel, app, err, open_rollbook, out, parse_day, safe, table
+from pipelines.cli.run import run_job
+from pipelines.errors import CheckError, NothingLandedError, RollbookError
 from pipelines.machine import listening
-from pipelines.settings import DEMO, ROOT
+from pipelines.settings import DEMO, FLEET, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, common_path
 from pipelines.store.published.versions import PUBLISHED
+from pipelines.store.statements import statements
 from pipelines.text import count_of
 
 STOP_WITHIN = 20.0  # seconds
@@ -193,3 +201,171 @@ def show_app(port: int) -> None:
             thread.join(max(0.0, until - time.monotonic()))
     out.file.flush()
     os._exit(0)
+
+
+sql = statements("pipelines.cli")
+
+KEY = "sandbox-key"
+DAYS, SCHOOLS_DAYS = 14, 4
+KEY_VARIABLE = "ROLLBOOK_DEMO_KEY"
+NAMES = ("ash", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple", "oak", "pine", "rowan", "yew")
+
+# SQL files whose first line is the question they answer.
+QUESTIONS = ("nights", "changed", "to_watch", "best", "before")
+
+
+@app.command(rich_help_panel=Panel.TRY)
+def demo(
+    students: Annotated[int, typer.Option(min=50, help="How many students a made-up school has.")] = 500,
+    days: Annotated[
+        int | None, typer.Option(min=2, help="How many days to sync, up to today.", show_default=str(DAYS))
+    ] = None,
+    schools: Annotated[
+        int | None,
+        typer.Option(min=2, max=len(NAMES), help="Sync several schools, and combine them with two engines."),
+    ] = None,
+) -> None:
+    """Sync two weeks of a made-up school, day by day, and show the result.
+
+    With --schools, a few days of several schools: fleet.duckdb is built by DuckDB and by Sail, and both must agree.
+    """
+    if schools is None:
+        _play(students, days or DAYS)
+    else:
+        _play_schools(NAMES[:schools], students, days or SCHOOLS_DAYS)
+
+
+def _play(students: int, days: int) -> None:
+    """Sync a made-up school day by day, and ask some questions of it."""
+    from rich.syntax import Syntax
+
+    from pipelines.export.query import run_query
+    from pipelines.sandbox import Sandbox
+    from pipelines.sandbox.calendar import terms as terms_between
+    from pipelines.views import terms
+
+    with Sandbox(students, api_key=KEY) as sandbox:
+        prepare(sandbox.url, days)
+        rollbook = open_rollbook()
+        if rollbook.bound_to() is not None:  # an earlier demo
+            with rollbook.writer():
+                rollbook.recovery.clear()
+        last = rollbook.today()
+        played = [last - timedelta(days=n) for n in reversed(range(days))]
+        known = [terms.Term(*term) for term in terms_between(played[0], last + timedelta(days=365))]
+        terms.ensure(rollbook.warehouse.root / terms.FILE, known=known)
+        out.print(f"A made-up school of {students} students, on {sandbox.url}; {days} nights, each a run of the job.")
+        for day in played:
+            sandbox.day = day
+            run_job(day)
+            err.print(f"synced {day}")
+    published = rollbook.warehouse.published
+    for question, _, query in (sql(name).strip().partition("\n") for name in QUESTIONS):
+        out.print(f"\n[bold]{question.removeprefix('-- ')}[/]")
+        out.print(Syntax(query, "sql", background_color="default", word_wrap=True))
+        answer = run_query(published, query)
+        out.print(table("", answer.columns, answer.rows))
+    _say_where(published)
+    out.print("[bold]The UI[/]    .venv/bin/rollbook serve --demo, then http://127.0.0.1:3000: the graph, the runs.")
+    out.print("[bold]Explore[/]   .venv/bin/rollbook explore --demo: the school, its classes, its students.")
+    out.print("[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then .venv/bin/rollbook sync")
+
+
+def choose_warehouse() -> None:
+    """Make this process and its children use the demo's warehouse and Dagster home, and no `.env`."""
+    warehouse = common_path() / "demo"
+    for name in (INSTITUTION, INSTITUTIONS):  # the demo's school is not in a registry
+        os.environ.pop(name, None)
+    home = files.folder(warehouse / "dagster_home")
+    os.environ |= {DEMO: "1", f"{PREFIX}WAREHOUSE": str(warehouse), "DAGSTER_HOME": str(home)}
+    configuration = ROOT / "dagster_home" / "dagster.yaml"
+    if configuration.is_file():
+        shutil.copyfile(configuration, home / configuration.name)
+
+
+def prepare(base_url: str, days: int = DAYS) -> None:
+    """Point this process's settings at the sandbox and at the demo's warehouse."""
+    choose_warehouse()
+    os.environ |= {
+        f"{PREFIX}BASE_URL": base_url,
+        f"{PREFIX}API_KEY": KEY,
+        f"{PREFIX}FIRST_DATE": str(datetime.now(UTC).date() - timedelta(days=days)),
+        # In a small school a normal night may change more than the hold allows.
+        f"{PREFIX}HOLD_CHANGED_PERCENT": "100",
+    }
+
+
+def _play_schools(names: tuple[str, ...], students: int, days: int) -> None:
+    """Sync the schools night by night, build fleet.duckdb twice, and show the result. Raises CheckError."""
+    from pipelines.cli.fleet import fleet_registry
+    from pipelines.export.query import run_query
+    from pipelines.fleet.build import build
+    from pipelines.fleet.engine import DUCKDB, SAIL
+    from pipelines.fleet.nights import Fleet
+    from pipelines.sandbox import Sandbox
+    from pipelines.store.published.fleet_file import FILE
+    from pipelines.views.fleet import ROLLUPS
+
+    root = common_path() / "demo-schools"
+    shutil.rmtree(root, ignore_errors=True)
+    path = files.folder(root) / "institutions.toml"
+    played = [datetime.now(UTC).date() - timedelta(days=n) for n in reversed(range(days))]
+    with ExitStack() as stack:
+        sandboxes = {}
+        lines = ["[defaults]", f'first_date = "{played[0]}"', "hold_changed_percent = 100"]
+        for number, name in enumerate(names, start=1):
+            school = {"id": number, "name": name.title(), "key": name}
+            sandboxes[name] = stack.enter_context(Sandbox(students, seed=number, api_key=KEY, school=school))
+            lines += [f"[{name}]", f'base_url = "{sandboxes[name].url}"', f'api_key = {{ env = "{KEY_VARIABLE}" }}']
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        os.environ.pop(INSTITUTION, None)
+        os.environ |= {DEMO: "1", INSTITUTIONS: str(path), f"{PREFIX}WAREHOUSE": str(root), KEY_VARIABLE: KEY}
+        known = fleet_registry()
+        out.print(f"{count_of(len(names), 'made-up school')} of {students} students, {days} nights each.")
+        for day in played:
+            for sandbox in sandboxes.values():
+                sandbox.day = day
+            outcomes = Fleet(known).sync(day)
+            if failed := [f"{name}: {o.message}" for name, o in outcomes.items() if o.kind != "synced"]:
+                raise CheckError(f"Not all schools were synced on {day}. {'; '.join(failed)}")
+            err.print(f"synced {day}")
+    rows = {}
+    for engine in (DUCKDB, SAIL):
+        build(root / FLEET, known, engine=engine)
+        rows[engine] = {name: run_query(root / FILE, f"FROM {name} ORDER BY ALL").rows for name in ROLLUPS}
+    compared = run_query(root / FILE, sql("schools"))
+    out.print(table("The schools, side by side", compared.columns, compared.rows))
+    for name, computed in rows[DUCKDB].items():
+        if rows[SAIL][name] != computed:
+            raise CheckError(f"DuckDB and Sail computed {name} differently: this is a bug in Rollbook")
+    count, tables = sum(map(len, rows[DUCKDB].values())), count_of(len(rows[DUCKDB]), "table")
+    out.print(f"\n{FILE} was built twice, by DuckDB and by Sail. They agree: {count} rows of {tables} are the same.")
+    _say_where(root / FILE)
+
+
+def _say_where(file: Path) -> None:
+    shown = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
+    size = f"{file.stat().st_size / 1e6:.1f} MB"
+    out.print(f"\n[bold]The file[/]  {safe(str(shown))} ({size}): open it with anything that speaks DuckDB.")
+
+
+@app.command(rich_help_panel=Panel.TRY)
+def sandbox(
+    students: Annotated[int, typer.Option(min=1, help="How many students the made-up institution has.")] = 500,
+    day: Annotated[
+        date | None,
+        typer.Option(parser=parse_day, metavar="DAY", help="The day it serves; by default always today."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on loopback; 0 takes a free one.")] = 8765,
+    seed: Annotated[int, typer.Option(help="Another seed makes another institution.")] = 1,
+    key: Annotated[str, typer.Option(help="The API key it accepts.")] = KEY,
+) -> None:
+    """Serve a made-up institution that follows the records service's contract, on loopback, until Ctrl-C."""
+    from pipelines.sandbox import serve as serve_sandbox
+
+    def ready(base_url: str) -> None:
+        out.print(f"Serving {count_of(students, 'student')} at {base_url}. In another terminal:\n")
+        first, date_ = (f" ROLLBOOK_FIRST_DATE={day}", f" --date {day}") if day else ("", "")
+        out.print(f"  ROLLBOOK_BASE_URL={base_url} ROLLBOOK_API_KEY={key}{first} rollbook sync{date_}\n")
+
+    serve_sandbox(students, day, port, seed, key, on_ready=ready)

@@ -2,9 +2,7 @@
 
     server.py      serves it behind the guard of `door`
     notebook.py    the app itself, a marimo notebook: menu, controls and pages
-    pages.py       the contents, texts and queries of each page; long queries are in `sql/`
-    questions.py   reads the published file: rows, lists page by page, any table
-    show.py        renders rows, figures and line charts as HTML
+    pages.py       reads the published file and renders each page; long queries are in `sql/`
 
 It only reads: each query has a read-only connection of its own, so a newer night is seen at once. Only `server.py` and
 `notebook.py` import marimo, which comes with the extra `explore`.

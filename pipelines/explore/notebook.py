@@ -1,6 +1,6 @@
 """The app of `rollbook explore`, a marimo notebook: each function is a cell, which runs again when its inputs change.
 
-Only the menu and the controls are here; `questions` has the queries, `pages` the contents of the pages.
+Only the menu and the controls are here; `pages` has their queries and contents.
 """
 
 import marimo
@@ -15,20 +15,20 @@ def _():
 
     import marimo as mo
 
-    from pipelines.explore import pages, questions, show
+    from pipelines.explore import pages
 
     def html(parts):
         return mo.vstack([mo.Html(part) for part in parts if part])
 
     address = mo.query_params()
     asked = dict(address.to_dict())  # as it was when the page was opened
-    book = questions.open_book()
+    book = pages.open_book()
     get_page, set_page = mo.state(pages.page_asked(asked, book), allow_self_loops=True)
-    return address, asked, book, get_page, html, mo, pages, partial, questions, set_page, show
+    return address, asked, book, get_page, html, mo, pages, partial, set_page
 
 
 @app.cell
-def _(address, book, get_page, html, mo, pages, partial, set_page, show):
+def _(address, book, get_page, html, mo, pages, partial, set_page):
     mo.stop(book.trouble != "", mo.md(book.trouble))
 
     # The menu. The address contains the page, too, so that it can be bookmarked.
@@ -43,7 +43,7 @@ def _(address, book, get_page, html, mo, pages, partial, set_page, show):
             for key, name in pages.pages_of(book).items()
         ]
     )
-    mo.vstack([html([show.style(), pages.heading(book)]), mo.hstack(list(menu), justify="start", wrap=True)])
+    mo.vstack([html([pages.style(), pages.title(book)]), mo.hstack(list(menu), justify="start", wrap=True)])
     return (shown,)
 
 
@@ -73,40 +73,43 @@ def _(book, chosen, html, pages):
 
 @app.cell
 def _(asked, mo, pages, shown):
-    # A class: the choice
-    mo.stop(shown != pages.CLASS)
-    class_text = mo.ui.text(
-        value=str(asked.get("class_id", "")),
-        label="Find a class",
-        placeholder="title, code, course, teacher or id",
+    # A class or a student: the choice
+    mo.stop(shown not in pages.CHOICES)
+    noun, query, hint = pages.CHOICES[shown]
+    text = mo.ui.text(
+        value=str(asked.get(f"{noun}_id", "")),
+        label=f"Find a {noun}",
+        placeholder=hint,
         debounce=400,
         full_width=True,
     )
-    class_text
-    return (class_text,)
+    text
+    return noun, query, text
 
 
 @app.cell
-def _(book, class_text, mo, questions):
-    classes = questions.find(book, "find_classes", class_text.value)
-    mo.stop(not classes, mo.md("No class matches."))
-    class_choice = mo.ui.dropdown(
-        classes, value=next(iter(classes)), label="Class", full_width=True, allow_select_none=False
+def _(book, mo, noun, pages, query, text):
+    found = pages.find(book, query, text.value)
+    mo.stop(not found, mo.md(f"No {noun} matches."))
+    choice = mo.ui.dropdown(
+        found, value=next(iter(found)), label=noun.title(), full_width=True, allow_select_none=False
     )
-    class_choice
-    return (class_choice,)
+    choice
+    return (choice,)
 
 
 @app.cell
-def _(book, class_choice, html, mo, pages):
+def _(book, choice, html, mo, pages, shown):
+    # A class
+    mo.stop(shown != pages.CLASS)
     roster_text = mo.ui.text(label="Name", placeholder="a part of it", debounce=400)
-    html(pages.one_class(book, class_choice.value))
+    html(pages.one_class(book, choice.value))
     return (roster_text,)
 
 
 @app.cell
-def _(book, class_choice, mo, pages, roster_text):
-    roster = pages.roster(book, class_choice.value, roster_text.value)
+def _(book, choice, mo, pages, roster_text):
+    roster = pages.roster(book, choice.value, roster_text.value)
     roster_page = mo.ui.number(1, roster.pages, step=1, label="Page")
     mo.hstack([roster_text, roster_page], justify="start", wrap=True)
     return roster, roster_page
@@ -118,46 +121,22 @@ def _(html, pages, roster, roster_page):
 
 
 @app.cell
-def _(asked, mo, pages, shown):
-    # A student: the choice
+def _(book, choice, html, mo, pages, shown):
+    # A student
     mo.stop(shown != pages.STUDENT)
-    student_text = mo.ui.text(
-        value=str(asked.get("student_id", "")),
-        label="Find a student",
-        placeholder="name, email, reference or id",
-        debounce=400,
-        full_width=True,
-    )
-    student_text
-    return (student_text,)
-
-
-@app.cell
-def _(book, mo, questions, student_text):
-    students = questions.find(book, "find_students", student_text.value)
-    mo.stop(not students, mo.md("No student matches."))
-    student_choice = mo.ui.dropdown(
-        students, value=next(iter(students)), label="Student", full_width=True, allow_select_none=False
-    )
-    student_choice
-    return (student_choice,)
-
-
-@app.cell
-def _(book, html, mo, pages, student_choice):
-    timeline = pages.timeline(book, student_choice.value)
-    history = pages.history(book, student_choice.value)
+    timeline = pages.timeline(book, choice.value)
+    history = pages.history(book, choice.value)
     timeline_page = mo.ui.number(1, timeline.pages, step=1, label="Page of changes")
     history_page = mo.ui.number(1, history.pages, step=1, label="Page of versions")
-    mo.vstack([html(pages.student(book, student_choice.value)), timeline_page if timeline.pages > 1 else ""])
+    mo.vstack([html(pages.student(book, choice.value)), timeline_page if timeline.pages > 1 else ""])
     return history, history_page, timeline, timeline_page
 
 
 @app.cell
-def _(history, history_page, html, mo, pages, show, timeline, timeline_page):
+def _(history, history_page, html, mo, pages, timeline, timeline_page):
     mo.vstack(
         [
-            html([*pages.listed(timeline, timeline_page.value, "changes"), show.subtitle("History of the summary")]),
+            html([*pages.listed(timeline, timeline_page.value, "changes"), pages.subtitle("History of the summary")]),
             history_page if history.pages > 1 else "",
             html(pages.listed(history, history_page.value, "versions")),
         ]
@@ -247,10 +226,10 @@ def _(book, mo, pages, shown):
 
 
 @app.cell
-def _(mo, questions, relation):
+def _(mo, pages, relation):
     column_names = [name for name, _, _ in relation.value.columns]
     filtered = mo.ui.dropdown(column_names, label="Only rows where", searchable=True)
-    comparison = mo.ui.dropdown(list(questions.COMPARISONS), value="contains", allow_select_none=False)
+    comparison = mo.ui.dropdown(list(pages.COMPARISONS), value="contains", allow_select_none=False)
     filter_value = mo.ui.text(placeholder="value", debounce=400)
     sorted_by = mo.ui.dropdown(column_names, label="Sorted by", searchable=True)
     descending = mo.ui.checkbox(label="highest first")
@@ -265,8 +244,8 @@ def _(mo, questions, relation):
 
 
 @app.cell
-def _(book, comparison, descending, filter_value, filtered, mo, pages, partial, questions, relation, sorted_by):
-    selection = questions.Selection(
+def _(book, comparison, descending, filter_value, filtered, mo, pages, partial, relation, sorted_by):
+    selection = pages.Selection(
         relation.value,
         filtered.value,
         comparison.value,
@@ -283,8 +262,11 @@ def _(book, comparison, descending, filter_value, filtered, mo, pages, partial, 
             mimetype="text/csv",
             label="Download all of these rows as CSV",
         )
-        if selected.total <= questions.DOWNLOADED
-        else mo.md(pages.too_many(selection))
+        if selected.total <= pages.DOWNLOADED
+        else mo.md(
+            f"More than {pages.DOWNLOADED:,} rows are too many to download here: filter them, or run"
+            f" `rollbook export {selection.relation.title} --out {selection.relation.title}.csv`."
+        )
     )
     mo.hstack([rows_page, download], justify="start", wrap=True)
     return rows_page, selected, selection
@@ -295,7 +277,13 @@ def _(html, mo, pages, rows_page, selected, selection):
     mo.vstack(
         [
             html(pages.listed(selected, rows_page.value, "rows")),
-            mo.accordion({"What the columns mean": mo.Html(pages.meanings(selection))}),
+            mo.accordion(
+                {
+                    "What the columns mean": mo.Html(
+                        pages.table(("column", "type", "meaning"), selection.relation.columns)
+                    )
+                }
+            ),
         ]
     )
 

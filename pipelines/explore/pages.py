@@ -5,22 +5,48 @@ Queries longer than a few lines are in `sql/`. A list's last column is the numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from decimal import Decimal
+from functools import cached_property, wraps
+from pathlib import Path
+from threading import Lock
+from typing import Any, Concatenate, NamedTuple, ParamSpec
+from urllib.parse import urlencode
 
-from pipelines.explore import show
-from pipelines.explore.questions import DOWNLOADED, ROWS, Book, Listing, Row, Selection, sql
+import duckdb
+
+from pipelines import files
+from pipelines.errors import NothingLandedError, RollbookError
+from pipelines.export import Format, students_in
+from pipelines.export.query import export
+from pipelines.pages import environment
+from pipelines.privacy import access
+from pipelines.settings import FLEET, for_all, is_of_all, place
+from pipelines.store.database import connect
+from pipelines.store.published import fleet_file
+from pipelines.store.published.versions import PUBLISHED
+from pipelines.store.statements import statements
+from pipelines.store.warehouse import BUILD
+from pipelines.text import cell as text_of
+from pipelines.text import printable
 
 SCHOOL, CLASS, STUDENT, WATCH, COMPARE, TABLES = (
     "School today", "A class", "A student", "Newly to watch", "Two dates", "Any table",
 )  # fmt: skip
+MEANINGS = "column", "type", "meaning"
 DAYS = 62  # of a trend
 MOST_CHANGES = 62  # kinds of changes between two dates
 INSTITUTIONS = "All institutions"
 DRAWN_MOST = 12  # institutions with line charts
 PAGES = {"school": SCHOOL, "class": CLASS, "student": STUDENT, "watch": WATCH, "compare": COMPARE, "tables": TABLES}
+# What is found by a text: the word for it, the query, what the text may be.
+CHOICES = {
+    CLASS: ("class", "find_classes", "title, code, course, teacher or id"),
+    STUDENT: ("student", "find_students", "name, email, reference or id"),
+}
 REASONS = ("falling fast", "never logged in", "inactive", "low completion", "low score")
 
 ONE_DAY = "Only one day has been landed so far: from the second one on, this page compares it with the day before."
@@ -50,7 +76,7 @@ def _one_reading(page: Callable[Concatenate[Book, P], list[str]]) -> Callable[Co
 
 def pages_of(book: Book) -> dict[str, str]:
     """The titles of the pages by their names in an address; a fleet has other pages than a single school."""
-    return {"institutions": INSTITUTIONS, "tables": TABLES} if book.of_all else PAGES
+    return {"institutions": INSTITUTIONS, "tables": TABLES} if isinstance(book, FleetBook) else PAGES
 
 
 def page_asked(address: Mapping[str, Any], book: Book) -> str:
@@ -64,9 +90,9 @@ def _days(book: Book, what: str, query: str, **values: Any) -> list[Row]:
     return sorted(book.rows(what, f"{query} ORDER BY snapshot_date DESC LIMIT {DAYS}", **values))
 
 
-def heading(book: Book) -> str:
+def title(book: Book) -> str:
     """The institution's name, and the newest day, which most pages show."""
-    return show.heading(book.school, f"as of {book.days[0]:%A}, {book.days[0].day} {book.days[0]:%B %Y}")
+    return heading(book.school, f"as of {book.days[0]:%A}, {book.days[0].day} {book.days[0]:%B %Y}")
 
 
 @_one_reading
@@ -96,26 +122,26 @@ def school(book: Book) -> list[str]:
     _, students, added, removed, completion, score, active = now
     moved = f"{added:,} new or back, {removed:,} gone" if added is not None else "the first landed day"
     ((active_classes,),) = book.rows("active_classes", "SELECT COUNT(*) FROM main.classes WHERE class_status = 1")
-    figures = [
+    keys = [
         ("students", students, moved),
         ("active classes", active_classes, ""),
-        ("students to watch", watched[0][1], show.since(watched[0][1], earlier, then[0], "students")),
-        ("average completion, %", completion, show.since(completion, then[4], then[0])),
-        ("average score", score, show.since(score, then[5], then[0])),
-        ("active within 7 days, %", active, show.since(active, then[6], then[0])),
+        ("students to watch", watched[0][1], since(watched[0][1], earlier, then[0], "students")),
+        ("average completion, %", completion, since(completion, then[4], then[0])),
+        ("average score", score, since(score, then[5], then[0])),
+        ("active within 7 days, %", active, since(active, then[6], then[0])),
     ]
     return [
-        *(show.verdict(VERDICTS.get(outcome, ""), said, outcome == "synced") for outcome, said in night),
-        show.figures(figures),
-        show.lines(
-            show.line("Average completion, %", [(row[0], row[4]) for row in trend]),
-            show.line("Average score", [(row[0], row[5]) for row in trend]),
-            show.line("Active within 7 days, %", [(row[0], row[6]) for row in trend]),
-            show.line("Students", [(row[0], row[1]) for row in trend]),
+        *(verdict(VERDICTS.get(outcome, ""), said, outcome == "synced") for outcome, said in night),
+        figures(keys),
+        lines(
+            line("Average completion, %", [(row[0], row[4]) for row in trend]),
+            line("Average score", [(row[0], row[5]) for row in trend]),
+            line("Active within 7 days, %", [(row[0], row[6]) for row in trend]),
+            line("Students", [(row[0], row[1]) for row in trend]),
         ),
-        show.subtitle("Why students are to be watched"),
-        show.table(("reason", "students"), list(zip(REASONS, watched[0][2:], strict=True))),
-        show.note("A student may be counted under several reasons."),
+        subtitle("Why students are to be watched"),
+        table(("reason", "students"), list(zip(REASONS, watched[0][2:], strict=True))),
+        note("A student may be counted under several reasons."),
     ]
 
 
@@ -123,11 +149,11 @@ def school(book: Book) -> list[str]:
 def institutions(book: Book, chosen: Sequence[str] = ()) -> list[str]:
     """The trend of all institutions together, or of each chosen one; then a table with a row for each."""
     drawn = chosen[:DRAWN_MOST]
-    figures = "SELECT snapshot_date, students, average_completion_rate, average_score FROM main"
-    of_one = f"{figures}.institutions_daily WHERE institution = $institution"
+    measures = "SELECT snapshot_date, students, average_completion_rate, average_score FROM main"
+    of_one = f"{measures}.institutions_daily WHERE institution = $institution"
     trends = [(name, _days(book, "", of_one, institution=name)) for name in drawn]
     if not chosen:
-        trends = [("", _days(book, "fleet_trend", f"{figures}.fleet_daily"))]
+        trends = [("", _days(book, "fleet_trend", f"{measures}.fleet_daily"))]
     headings = (
         "institution", "school", "records up to", "stands", "students", "active classes", "completion, %",
         "against all", "score",
@@ -135,20 +161,20 @@ def institutions(book: Book, chosen: Sequence[str] = ()) -> list[str]:
     parts = []
     for name, trend in trends:
         parts += [
-            show.subtitle(name) if name else "",
-            show.lines(
-                show.line("Students", [(row[0], row[1]) for row in trend]),
-                show.line("Average completion, %", [(row[0], row[2]) for row in trend]),
-                show.line("Average score", [(row[0], row[3]) for row in trend]),
+            subtitle(name) if name else "",
+            lines(
+                line("Students", [(row[0], row[1]) for row in trend]),
+                line("Average completion, %", [(row[0], row[2]) for row in trend]),
+                line("Average score", [(row[0], row[3]) for row in trend]),
             ),
         ]
-    rows = show.linked(book.rows("", sql("institutions"), chosen=list(chosen)), "institutions", "institution")
+    rows = linked(book.rows("", sql("institutions"), chosen=list(chosen)), "institutions", "institution")
     more = len(chosen) - len(drawn)
     return [
         *parts,
-        show.note(f"{more:,} more of the chosen institutions are in the table only.") if more else "",
-        show.table(headings, rows),
-        show.note("To explore one institution: rollbook --institution NAME explore"),
+        note(f"{more:,} more of the chosen institutions are in the table only.") if more else "",
+        table(headings, rows),
+        note("To explore one institution: rollbook --institution NAME explore"),
     ]
 
 
@@ -171,8 +197,8 @@ def one_class(book: Book, class_id: int) -> list[str]:
         class_id=class_id,
     )
     if not found:
-        return [show.note("This class is not listed.")]
-    ((title, code, course, teacher, room, status, students, completion, score, assignments, submitted),) = found
+        return [note("This class is not listed.")]
+    ((name, code, course, teacher, room, status, students, completion, score, assignments, submitted),) = found
     trend = _days(
         book,
         "class_trend",
@@ -184,21 +210,21 @@ def one_class(book: Book, class_id: int) -> list[str]:
     )
     facts = (code, course, teacher and f"taught by {teacher}", room and f"room {room}", status)
     return [
-        show.heading(title, ", ".join(fact for fact in facts if fact)),
-        show.figures(
+        heading(name, ", ".join(fact for fact in facts if fact)),
+        figures(
             [
                 ("students", students, "according to the class's record"),
                 ("average completion, %", completion, ""),
                 ("average score", score, ""),
-                ("assignments", assignments, f"{show.cell(submitted)} students have submitted"),
+                ("assignments", assignments, f"{cell(submitted)} students have submitted"),
             ]
         ),
-        show.lines(
-            show.line("Average completion, %", [(row[0], row[2]) for row in trend]),
-            show.line("Average score", [(row[0], row[3]) for row in trend]),
-            show.line("Students", [(row[0], row[1]) for row in trend]),
+        lines(
+            line("Average completion, %", [(row[0], row[2]) for row in trend]),
+            line("Average score", [(row[0], row[3]) for row in trend]),
+            line("Students", [(row[0], row[1]) for row in trend]),
         ),
-        show.subtitle("Students of the class"),
+        subtitle("Students of the class"),
     ]
 
 
@@ -207,7 +233,7 @@ def student(book: Book, student_id: int) -> list[str]:
     """A student: the facts, the trend, the classes."""
     found = book.rows("student", sql("student"), student_id=student_id)
     if not found:
-        return [show.note("This student is not known.")]
+        return [note("This student is not known.")]
     ((name, email, reference, registered, gone, completion, done, given, score, minutes, active, logged_in),) = found
     trend = _days(
         book,
@@ -235,24 +261,24 @@ def student(book: Book, student_id: int) -> list[str]:
         reference, email, registered and f"registered {registered}", gone and f"no longer listed since {gone}",
     )  # fmt: skip
     return [
-        show.heading(name, ", ".join(fact for fact in facts if fact)),
-        show.figures(
+        heading(name, ", ".join(fact for fact in facts if fact)),
+        figures(
             [
-                ("completion, %", completion, f"{show.cell(done)} of {show.cell(given)} assignments"),
+                ("completion, %", completion, f"{cell(done)} of {cell(given)} assignments"),
                 ("average score", score, ""),
                 ("last active", active, "never logged in" if logged_in is False else ""),
                 ("learning time, minutes", minutes, ""),
             ]
         ),
-        show.lines(
-            show.line("Completion, %", [(row[0], row[1]) for row in trend]),
-            show.line("Average score", [(row[0], row[2]) for row in trend]),
+        lines(
+            line("Completion, %", [(row[0], row[1]) for row in trend]),
+            line("Average score", [(row[0], row[2]) for row in trend]),
         ),
-        show.subtitle("Classes"),
-        show.table(("class", "course", "joined", "left"), show.linked(classes, "class", "class_id"))
+        subtitle("Classes"),
+        table(("class", "course", "joined", "left"), linked(classes, "class", "class_id"))
         if classes
-        else show.note("In no class."),
-        show.subtitle("What changed, day by day"),
+        else note("In no class."),
+        subtitle("What changed, day by day"),
     ]
 
 
@@ -293,10 +319,10 @@ def compared(book: Book, before: date, day: date) -> list[str]:
         most=MOST_CHANGES,
     )
     return [
-        show.table(("the institution", str(before), str(day), "difference"), rows),
-        show.subtitle("What changed in between"),
-        show.table(("records", "field", "change", "how often"), changes) if changes else show.note("Nothing changed."),
-        show.subtitle("Students whose completion or score differs, the largest fall first"),
+        table(("the institution", str(before), str(day), "difference"), rows),
+        subtitle("What changed in between"),
+        table(("records", "field", "change", "how often"), changes) if changes else note("Nothing changed."),
+        subtitle("Students whose completion or score differs, the largest fall first"),
     ]
 
 
@@ -365,23 +391,350 @@ def listed(listing: Listing, page: int, noun: str) -> list[str]:
     """One page of a list. Where its first column is a student's id, the second one leads to the student's page."""
     rows, first = listing.rows(page), (page - 1) * ROWS + 1
     if not rows:
-        return [show.note(f"No {noun}.")]
-    which = show.note(f"{first:,} to {first + len(rows) - 1:,} of {listing.total:,} {noun}")
+        return [note(f"No {noun}.")]
+    which = note(f"{first:,} to {first + len(rows) - 1:,} of {listing.total:,} {noun}")
     if listing.columns[0] == "student_id" and noun == "students":
-        return [which, show.table(listing.columns[1:], show.linked(rows, "student", "student_id"))]
+        return [which, table(listing.columns[1:], linked(rows, "student", "student_id"))]
     ids = [n for n, name in enumerate(listing.columns) if name.endswith("_id")]
-    return [which, show.table(listing.columns, rows, ids)]
+    return [which, table(listing.columns, rows, ids)]
 
 
-def meanings(selection: Selection) -> str:
-    """What the columns of a table or view mean."""
-    return show.table(("column", "type", "meaning"), selection.relation.columns)
+# --- HTML ------------------------------------------------------------------------------------------------------------
+
+# A chart's axis covers at least this many units, so that a change of a tenth does not look dramatic.
+LEAST_SPAN = 5.0
 
 
-def too_many(selection: Selection) -> str:
-    """What to do instead of a download that is too large for the browser."""
-    name = selection.relation.title
-    return (
-        f"More than {DOWNLOADED:,} rows are too many to download here: filter them, or run"
-        f" `rollbook export {name} --out {name}.csv`."
+class Link(NamedTuple):
+    """A cell that leads to another page."""
+
+    text: str
+    href: str
+
+
+def _render(template: str, **values: object) -> str:
+    # One line: a notebook would render indented lines as Markdown code.
+    return _templates.get_template(template).render(values).replace("\n", "")
+
+
+def style() -> str:
+    """The style sheet, as an element."""
+    return f"<style>{_templates.get_template('explore.css').render()}</style>"
+
+
+def cell(value: object) -> str:
+    """A value as text: a dash if unknown, numbers with at most two decimals, ISO dates."""
+    if value is None:
+        return "\N{EN DASH}"
+    if _is_number(value):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".rstrip("0").rstrip(".")
+    return printable(text_of(value))
+
+
+_templates = environment("pipelines.explore", cell=cell)
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], ids: Sequence[int] = ()) -> str:
+    """A table; numbers are right-aligned. `ids` are the indexes of columns without thousands separators."""
+    listed = [[str(v) if n in ids and v is not None else v for n, v in enumerate(row)] for row in rows]
+    numeric = {
+        n for n in range(len(headings)) if {_is_number(row[n]) for row in listed if row[n] is not None} == {True}
+    }
+    return _render("table.html", headings=headings, rows=listed, numeric=numeric)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def linked(rows: Iterable[Sequence[Any]], page: str, key: str) -> list[list[Any]]:
+    """Rows without their first value, an id; their second value becomes a link to the id's page."""
+    return [
+        [Link(str(text or key_value), f"?{urlencode({'page': page, key: key_value})}"), *rest]
+        for key_value, text, *rest in rows
+    ]
+
+
+def figures(listed: Sequence[tuple[str, object, str]]) -> str:
+    """Key figures: a name, a value and a note each."""
+    return _render("figures.html", figures=listed)
+
+
+def heading(title: str, below: str) -> str:
+    """A title, with a line below it."""
+    return _render("words.html", tag="h2", text=title, below=below, kind="heading")
+
+
+def subtitle(text: str) -> str:
+    """The title of a section."""
+    return _render("words.html", tag="h3", text=text, below="", kind="subtitle")
+
+
+def note(text: str) -> str:
+    """A remark."""
+    return _render("words.html", tag="p", text=text, below="", kind="note")
+
+
+def verdict(text: str, below: str, good: bool) -> str:
+    """The outcome of the newest night: a sentence, and the details below it."""
+    return _render("words.html", tag="p", text=text, below=below, kind="verdict" if good else "verdict rb-bad")
+
+
+def since(now: float | None, then: float | None, day: date | None, unit: str = "points") -> str:
+    """A text that compares a figure with an earlier day's."""
+    if now is None or then is None or day is None:
+        return "nothing earlier to compare with"
+    change = now - then
+    if abs(change) < 0.005:
+        return f"as on {_short(day)}"
+    return f"{cell(round(abs(change), 2))} {unit} {'up' if change > 0 else 'down'} since {_short(day)}"
+
+
+def lines(*drawn: str) -> str:
+    """Several line charts side by side, or stacked if there is no room."""
+    return f'<div class="rb-lines">{"".join(drawn)}</div>'
+
+
+def line(title: str, points: Sequence[tuple[date, float | None]]) -> str:
+    """A line chart of one value over landed days. Days without a value have no point."""
+    known = [(day, value) for day, value in points if value is not None]
+    if len({day for day, _ in known}) < 2:
+        return _render("line.html", title=title, points=(), labels=(), text="Too few days for a line so far.")
+    (first, begin), (last, end) = known[0], known[-1]
+    values = [value for _, value in known]
+    spare = max(LEAST_SPAN - (max(values) - min(values)), 0) / 2
+    across = _scale(first.toordinal(), last.toordinal(), 0, 100)
+    up = _scale(min(values) - spare, max(values) + spare, 100, 0)
+    labels = (
+        (14, 8 + up(begin) * 0.98 + 4, _figure(begin), "end", -6),
+        (86, 8 + up(end) * 0.98 + 4, _figure(end), "start", 6),
+        (14, 124, _short(first), "middle", 0),
+        (86, 124, _short(last), "middle", 0),
     )
+    text = f"{title}: {_figure(begin)} on {first}, {_figure(end)} on {last}"
+    drawn = [(across(day.toordinal()), up(value)) for day, value in known]
+    return _render("line.html", title=title, points=drawn, labels=labels, text=text)
+
+
+def _short(day: date) -> str:
+    return f"{day.day} {day:%b}"
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if isinstance(value, int) else f"{value:.1f}"
+
+
+def _scale(low: float, high: float, start: float, stop: float) -> Callable[[float], float]:
+    return lambda value: start + (value - low) / (high - low) * (stop - start)
+
+
+# --- reading the published file ---------------------------------------------------------------------------------------
+
+# Paging, searching and counting are done in SQL, so big tables stay there. What a person types is a parameter, never
+# part of the SQL.
+sql = statements("pipelines.explore")
+
+Row = tuple[Any, ...]
+
+ROWS = 25  # on a page
+FOUND = 50  # matches to choose from
+
+DOWNLOADED = 100_000  # rows of a download at most: the browser holds it in memory
+# With the writer's memory limit, the largest views would spill to disk.
+MEMORY_LIMIT = "1GB"
+# An export locks the settings of the database that it opens, which a process shares by path: one at a time.
+_EXPORTING = Lock()
+
+COMPARISONS = {
+    "contains": "CONTAINS(LOWER(CAST({column} AS VARCHAR)), LOWER($value))",
+    "is": "CAST({column} AS VARCHAR) = $value",
+    "is not": "CAST({column} AS VARCHAR) IS DISTINCT FROM $value",
+    "is at least": "{column} >= TRY_CAST($value AS {type})",
+    "is at most": "{column} <= TRY_CAST($value AS {type})",
+    "is empty": "{column} IS NULL",
+    "is not empty": "{column} IS NOT NULL",
+}
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table or view: its name in SQL, what a row is, and its columns: name, type and meaning."""
+
+    title: str
+    comment: str
+    columns: list[tuple[str, str, str]]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The rows of a table or view that match a filter, sorted; all of them without `filtered` or a value."""
+
+    relation: Relation
+    filtered: str | None = None
+    comparison: str = "contains"
+    value: str = ""
+    sorted_by: str | None = None
+    descending: bool = False
+
+    def parts(self) -> tuple[str, str, dict[str, str]]:
+        """The SQL of its FROM and WHERE, of its ORDER BY, and the parameters."""
+        source, values = f"FROM {self.relation.title}", {}
+        condition = COMPARISONS[self.comparison]
+        if self.filtered is not None and (self.value != "" or "$value" not in condition):
+            types = {name: type_ for name, type_, _ in self.relation.columns}
+            source += f" WHERE {condition.format(column=_quoted(self.filtered), type=types[self.filtered])}"
+            values = {"value": self.value} if "$value" in condition else {}
+        direction = " DESC" if self.descending else ""
+        order = f" ORDER BY {_quoted(self.sorted_by)}{direction} NULLS LAST" if self.sorted_by else ""
+        return source, order, values
+
+
+class Listing:
+    """A list that is shown in pages of rows. The last column of its query is the number of all rows, `total`.
+
+    `what` is how the access log names it.
+    """
+
+    def __init__(self, book: Book, what: str, query: str, **values: Any) -> None:
+        self._book, self._what, self._query, self._values = book, what, query, values
+        self.columns, self._first = self._read(1)
+        self.total: int = self._first[0][-1] if self._first else 0
+        self.pages = max(-(-self.total // ROWS), 1)
+
+    def rows(self, page: int) -> list[Row]:
+        """The rows of a page, from 1. The first one is only read once."""
+        found = self._first if page == 1 else self._read(page)[1]
+        return [row[:-1] for row in found]
+
+    def _read(self, page: int) -> tuple[tuple[str, ...], list[Row]]:
+        paged = f"{self._query} LIMIT {ROWS} OFFSET {(page - 1) * ROWS}"
+        columns, found = self._book.read(self._what, paged, self._values)
+        return columns[:-1], found
+
+
+class Book:
+    """The published file of one warehouse, for one open page of the app."""
+
+    made_by = "rollbook sync"
+    _NAME = "SELECT ANY_VALUE(school_name) FROM main.institution"
+
+    def __init__(self, warehouse: Path | None = None) -> None:
+        self.warehouse = warehouse or place().warehouse_path
+        self.published = self.warehouse / PUBLISHED
+        self.within = self.warehouse / BUILD
+        self._open: duckdb.DuckDBPyConnection | None = None
+
+    @contextmanager
+    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A read-only connection to the newest published file; all queries within the block share it.
+
+        The file is attached to a new in-memory database: a process shares a database that is opened by its path, and
+        would keep seeing the night that another page has open. Raises NothingLandedError before the first publish.
+        """
+        if self._open is not None:
+            yield self._open
+            return
+        if not self.published.exists():
+            raise NothingLandedError(f"{self.published} does not exist yet: run `{self.made_by}` first")
+        with (
+            files.aside(self.within) as scratch,
+            connect(self.published, scratch=scratch, read_only=True) as con,
+        ):
+            con.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+            self._open = con
+            try:
+                yield con
+            finally:
+                self._open = None
+
+    def rows(self, what: str, query: str, **values: Any) -> list[Row]:
+        """The rows of a query. The access log names it `what`; it leaves out queries without a name.
+
+        A query without a name must return no pupils.
+        """
+        return self.read(what, query, values)[1]
+
+    def read(self, what: str, query: str, values: dict[str, Any]) -> tuple[tuple[str, ...], list[Row]]:
+        """The column names, and the rows of a query, as `rows`."""
+        with self.reading() as con:
+            answer = con.execute(query, values)
+            columns, found = tuple(column[0] for column in answer.description or ()), answer.fetchall()
+        if what:
+            students = students_in(columns, found)
+            if students is None and "student_id" in values:
+                students = 1
+            access.note(self.warehouse, "explore", students=students, what=what)
+        return columns, found
+
+    @cached_property
+    def days(self) -> list[date]:
+        """The landed days, the newest first."""
+        return [day for (day,) in self.rows("", "SELECT DISTINCT snapshot_date FROM spans.days ORDER BY 1 DESC")]
+
+    @cached_property
+    def trouble(self) -> str:
+        """Why nothing can be shown, in a sentence; empty if there is data."""
+        try:
+            return "" if self.days else f"{self.published} holds no day yet: run `{self.made_by}` first"
+        except RollbookError as error:
+            return error.message
+
+    def before(self, day: date) -> date | None:
+        """The landed day before a landed day."""
+        return next((d for d in self.days if d < day), None)
+
+    @cached_property
+    def school(self) -> str:
+        """The institution's name."""
+        return self.rows("", self._NAME)[0][0] or "the institution"
+
+    def relations(self) -> dict[str, Relation]:
+        """The readable tables and views by title, the views first."""
+        found = self.rows("", sql("relations"))
+        return {relation.title: relation for relation in (Relation(*row) for row in found)}
+
+    def selected(self, selection: Selection) -> Listing:
+        """The rows of a selection, in pages."""
+        source, order, values = selection.parts()
+        query = f"SELECT *, (SELECT COUNT(*) {source}) AS total {source}{order}"
+        return Listing(self, access.without_values(query), query, **values)
+
+    def csv(self, selection: Selection) -> bytes:
+        """A whole selection as CSV, with text escaped that a spreadsheet program would run as a formula."""
+        source, order, values = selection.parts()
+        query = f"SELECT * {source}{order}"
+
+        def note(students: int | None) -> None:
+            access.note(self.warehouse, "explore download", students=students, what=access.without_values(query))
+
+        with _EXPORTING, files.aside(self.within) as scratch:
+            out = scratch / "selected.csv"
+            export(self.published, query, Format.CSV, out, scratch=scratch, values=values, before=note)
+            return out.read_bytes()
+
+
+class FleetBook(Book):
+    """The file of all institutions, for one open page of the app."""
+
+    made_by = "rollbook fleet build"
+    _NAME = "SELECT CONCAT(COUNT(*), ' institution', CASE WHEN COUNT(*) <> 1 THEN 's' END) FROM main.institutions"
+
+    def __init__(self) -> None:
+        common = for_all().common_path
+        super().__init__(common / FLEET)  # the folder of its access log
+        self.published = common / fleet_file.FILE
+        self.within = self.warehouse / fleet_file.BUILD
+
+
+def open_book() -> Book:
+    """The file that the app shows: one school's, or that of all institutions if none is named."""
+    return FleetBook() if is_of_all() else Book()
+
+
+def find(book: Book, what: str, text: str) -> dict[str, int]:
+    """The classes or students that match a text, as choices: labels and their ids. `what` names a query in `sql/`."""
+    return {name: key for key, name in book.rows(what, sql(what), text=text.strip(), most=FOUND)}
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,7 +1,6 @@
 """Reads rows from the published file.
 
-    query.py      one read-only query and its result
-    formats.py    CSV, Parquet and Excel files
+`query.py` runs one read-only query, and writes its rows to CSV, Parquet and Excel files.
 
 Nothing here writes to the warehouse.
 """

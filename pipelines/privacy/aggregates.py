@@ -22,7 +22,7 @@ from typing import Any
 
 from pipelines import files
 from pipelines.errors import ArgumentError, NothingLandedError
-from pipelines.export.formats import disarmed
+from pipelines.export.query import disarmed
 from pipelines.store.database import connect
 from pipelines.store.published.versions import PUBLISHED
 from pipelines.store.statements import statements

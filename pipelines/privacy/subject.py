@@ -31,7 +31,7 @@ import msgspec
 from pipelines import files
 from pipelines.errors import ArgumentError
 from pipelines.export import check_target, exported
-from pipelines.export.formats import disarmed
+from pipelines.export.query import disarmed
 from pipelines.flatten.rows import shape
 from pipelines.landing.manifest import Body
 from pipelines.landing.raw import RawStore

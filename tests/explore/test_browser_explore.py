@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from pipelines.explore.questions import ROWS
-from pipelines.explore.show import cell
+from pipelines.explore.pages import ROWS, cell
 from tests.support.processes.exploring import Explored, exploring, fits, rows, staying_home, table
 from tests.support.warehouses.school import DAYS, LAST, School
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipelines.explore import pages
-from pipelines.explore.questions import Book, FleetBook, Selection, open_book, sql
+from pipelines.explore.pages import Book, FleetBook, Selection, open_book, sql
 from tests.support.nights import night
 from tests.support.records import classes, students
 from tests.support.warehouses.district import District, new_district

@@ -10,9 +10,9 @@ import pytest
 
 from pipelines.errors import NothingLandedError
 from pipelines.explore import pages
-from pipelines.explore.questions import ROWS, Book, Selection, find, sql
+from pipelines.explore.pages import ROWS, Book, Selection, find, sql
 from pipelines.export import Format
-from pipelines.export.formats import export
+from pipelines.export.query import export
 from tests.support.warehouses.school import DAYS, FIRST, LAST, School
 
 WATCHED = "SELECT student_id FROM students_to_watch"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.explore import show
+from pipelines.explore import pages
 
 HOSTILE = '<img src=x onerror="alert(1)">'
 SAFE = "&lt;img src=x onerror=&#34;alert(1)&#34;&gt;"
@@ -22,16 +22,16 @@ SAFE = "&lt;img src=x onerror=&#34;alert(1)&#34;&gt;"
     ],
 )  # fmt: skip
 def test_a_value_is_put_into_words(value: Any, said: str) -> None:
-    assert show.cell(value) == said
+    assert pages.cell(value) == said
 
 
 def test_what_came_from_outside_is_text_everywhere() -> None:
     drawn = [
-        show.table((HOSTILE,), [(HOSTILE,), (show.Link(HOSTILE, "?page=student&student_id=7"),)]),
-        show.figures([(HOSTILE, HOSTILE, HOSTILE)]),
-        show.heading(HOSTILE, HOSTILE),
-        show.verdict(HOSTILE, HOSTILE, good=False),
-        show.line(HOSTILE, [(date(2026, 10, 6), 1.0), (date(2026, 10, 7), 2.0)]),
+        pages.table((HOSTILE,), [(HOSTILE,), (pages.Link(HOSTILE, "?page=student&student_id=7"),)]),
+        pages.figures([(HOSTILE, HOSTILE, HOSTILE)]),
+        pages.heading(HOSTILE, HOSTILE),
+        pages.verdict(HOSTILE, HOSTILE, good=False),
+        pages.line(HOSTILE, [(date(2026, 10, 6), 1.0), (date(2026, 10, 7), 2.0)]),
     ]
     for part in drawn:
         assert "<img" not in part
@@ -39,7 +39,7 @@ def test_what_came_from_outside_is_text_everywhere() -> None:
 
 
 def test_numbers_are_on_the_right_and_ids_without_separators() -> None:
-    made = show.table(("class_id", "students", "title"), [(500000, 1234, "A"), (None, 5, "B")], ids=(0,))
+    made = pages.table(("class_id", "students", "title"), [(500000, 1234, "A"), (None, 5, "B")], ids=(0,))
     row = '<tr><td>500000</td><td class="rb-number">1,234</td><td>A</td></tr>'
     assert row in made
     assert '<th class="rb-number">students</th>' in made
@@ -47,7 +47,7 @@ def test_numbers_are_on_the_right_and_ids_without_separators() -> None:
 
 def test_a_line_needs_two_days_on_which_the_value_is_known() -> None:
     first, second = date(2026, 10, 6), date(2026, 10, 7)
-    assert "Too few days" in show.line("Score", [(first, 1.0), (second, None)])
-    drawn = show.line("Score", [(first, 50.0), (second, 60.0)])
+    assert "Too few days" in pages.line("Score", [(first, 1.0), (second, None)])
+    drawn = pages.line("Score", [(first, 50.0), (second, 60.0)])
     assert 'aria-label="Score: 50.0 on 2026-10-06, 60.0 on 2026-10-07"' in drawn
     assert 'points="0.0,100.0 100.0,0.0 "' in drawn

@@ -9,8 +9,7 @@ import pytest
 
 from pipelines.errors import ArgumentError
 from pipelines.export import Format
-from pipelines.export.formats import export
-from pipelines.export.query import run_query
+from pipelines.export.query import export, run_query
 from tests.support.tiers import daily
 from tests.support.warehouses.school import School
 

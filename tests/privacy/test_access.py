@@ -19,7 +19,7 @@ from filelock import FileLock
 from pipelines import __version__
 from pipelines.errors import BusyError, MachineError
 from pipelines.explore import pages
-from pipelines.explore.questions import Book, Selection, find
+from pipelines.explore.pages import Book, Selection, find
 from pipelines.privacy import access
 from tests.support.processes.commands import run_at
 from tests.support.warehouses.school import FIRST, School
@@ -201,7 +201,7 @@ def test_each_question_of_the_app_is_in_it(small: School) -> None:
     narrowed = Selection(book.relations()["roster"], "name", "is", name)
     book.selected(narrowed)
     book.csv(narrowed)
-    filtered = "FROM main.roster WHERE CAST(name AS VARCHAR) = $value"
+    filtered = "FROM roster WHERE CAST(name AS VARCHAR) = $value"
     assert [(k, n, w.replace('"', "")) for k, n, w in told(small.warehouse)] == [
         ("explore", len(found), "find_students"),
         *(("explore", 1, what) for what in ("student", "student_trend", "student_classes")),

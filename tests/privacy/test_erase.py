@@ -13,7 +13,7 @@ import pytest
 
 from pipelines.errors import ArgumentError, DamagedError, HeldError
 from pipelines.export import Format
-from pipelines.export.formats import export
+from pipelines.export.query import export
 from pipelines.landing.manifest import Verdict
 from pipelines.operations import discard as discards
 from pipelines.operations import erase as erasing

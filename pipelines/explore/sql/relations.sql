@@ -5,7 +5,8 @@ WITH relations AS (
     SELECT schema_name, table_name, comment, 1 FROM duckdb_tables() WHERE NOT internal
 )
 SELECT
-    r.schema_name, r.table_name, ANY_VALUE(r.comment),
+    CASE WHEN r.schema_name = 'main' THEN r.table_name ELSE CONCAT(r.schema_name, '.', r.table_name) END,
+    ANY_VALUE(r.comment),
     LIST((c.column_name, c.data_type, COALESCE(c.comment, '')) ORDER BY c.column_index)
 FROM relations AS r INNER JOIN duckdb_columns() AS c USING (schema_name, table_name)
 WHERE NOT c.internal AND r.schema_name IN ('main', 'history', 'snapshots', 'ops')

@@ -31,7 +31,7 @@ _IMPORTED = (
     "rich.progress",
     "rich.table",
     "pipelines.sync",
-    "pipelines.export.formats",
+    "pipelines.export.query",
     "pipelines.operations.diff",
     "pipelines.operations.discard",
     "pipelines.operations.doctor",

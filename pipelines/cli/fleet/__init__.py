@@ -1,1 +1,0 @@
-"""The commands over several institutions: `rollbook fleet`."""
