@@ -140,13 +140,9 @@ def main() -> None:
             "Run it again with ROLLBOOK_DEBUG=1 to see the traceback. It may quote pupils' records: read it before you"
             " share it"
         )
-        fail(unexpected_error(f"{type(error).__name__}{_place(error)}", advice), RollbookError.exit_code)
-
-
-def _place(error: BaseException) -> str:
-    """The last line of Rollbook's own code in an error's traceback, as ` in FILE, line N`; empty if there is none."""
-    own = [frame for frame in extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(PACKAGE)]
-    return f" in {Path(own[-1].filename).relative_to(PACKAGE.parent)}, line {own[-1].lineno}" if own else ""
+        own = [frame for frame in extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(PACKAGE)]
+        place = f" in {Path(own[-1].filename).relative_to(ROOT)}, line {own[-1].lineno}" if own else ""
+        fail(unexpected_error(f"{type(error).__name__}{place}", advice), RollbookError.exit_code)
 
 
 def fail(message: str, exit_code: int) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from pipelines import files, institutions
 from pipelines.cli.app import Panel, app, err, out, parse_day, progress, received, safe, table
-from pipelines.cli.read import show_answer, write_export
+from pipelines.cli.read import LEVELS, show_answer, write_export
 from pipelines.cli.serve import show_app, stopping_on_signals
 from pipelines.errors import ArgumentError, HeldError, NothingLandedError, RollbookError, SettingError
 from pipelines.export import Format
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pipelines.fleet.overview import FleetStatus
     from pipelines.institutions import Registry
 
-EASTERNMOST = timedelta(hours=14)  # ahead of UTC
 # Of more institutions than this, only those that need attention are listed.
 LISTED = 30
 MARKS = {
@@ -41,7 +40,6 @@ MARKS = {
     "paused": "[yellow]paused[/]",
     "never": "[yellow]never[/]",
 }
-LEVELS = {"warning": "[yellow]warning[/]", "failed": "[bold red]failed[/]"}
 
 fleet_app = typer.Typer(help="Work with all institutions of institutions.toml.", no_args_is_help=True)
 app.add_typer(fleet_app, name="fleet", rich_help_panel=Panel.SEVERAL)
@@ -81,7 +79,7 @@ def sync(
 
     Exits 0 when all are synced (or paused), 1 when some failed, 3 when some are held and none failed.
     """
-    if day is not None and day > (datetime.now(UTC) + EASTERNMOST).date():
+    if day is not None and day > (datetime.now(UTC) + timedelta(hours=14)).date():  # the easternmost zone's
         raise ArgumentError(f"{day:%Y-%m-%d} has not begun anywhere: leave out --date to sync today")
     fleet = open_fleet(only, jobs)
     with stopping_on_signals(130), progress() as show:
@@ -147,7 +145,7 @@ def check(jobs: Jobs = None, only: Only = None) -> None:
     fleet, failed = open_fleet(only, jobs), 0
     with stopping_on_signals(130):
         for name, findings in fleet.check():
-            bad = [f for f in findings if f.level in LEVELS]
+            bad = [f for f in findings if f.level != "ok"]
             failed += any(f.level == "failed" for f in bad)
             for finding in bad:
                 out.print(f"{LEVELS[finding.level]:>8}  [bold]{name}[/], {finding.what}: {safe(finding.says)}")
@@ -241,20 +239,17 @@ def _print_outcomes(found: Mapping[str, Outcome]) -> None:
     """Print the outcome of each institution; of many, only of those that need attention."""
     shown = {n: o for n, o in found.items() if len(found) <= LISTED or o.kind != "synced"}
     for name, outcome in shown.items():
+        refused = f", {count_of(outcome.rejected, 'record')} refused" if outcome.rejected else ""
+        fetched = f"{outcome.day}: {received(outcome.received)}{refused}, in {outcome.seconds:.1f} s"
         why = outcome.message
         if outcome.kind == "synced" and not why:
-            why = "was already synced, and not fetched again" if not outcome.asked else _in_short(outcome)
+            why = fetched if outcome.asked else "was already synced, and not fetched again"
         _line(name, str(outcome.kind), why, max(map(len, shown)))
     counts = Counter(str(outcome.kind) for outcome in found.values())
     seconds = sum(outcome.seconds for outcome in found.values())
     asked = sum(outcome.requests for outcome in found.values())
     work = f"{count_of(asked, 'request')}, {seconds:.0f} s of work"
     out.print(f"[bold]{_counted(counts)}[/] of {count_of(len(found), 'institution')}; {work}.")
-
-
-def _in_short(outcome: Outcome) -> str:
-    refused = f", {count_of(outcome.rejected, 'record')} refused" if outcome.rejected else ""
-    return f"{outcome.day}: {received(outcome.received)}{refused}, in {outcome.seconds:.1f} s"
 
 
 def _line(name: str, mark: str, says: str, width: int) -> None:
@@ -329,7 +324,7 @@ def sql(
     pseudonymous: Pseudonymous = False,
 ) -> None:
     """Run one SQL query on fleet.duckdb and print the result as a table. It only reads."""
-    show_answer(fleet_folder(), _file(pseudonymous), query, rows, kind=_kind("sql", pseudonymous))
+    show_answer(fleet_folder(), _file(pseudonymous), query, rows, kind="sql --pseudonymous" if pseudonymous else "sql")
 
 
 @fleet_app.command()
@@ -350,7 +345,9 @@ def export(
     it: delete it when it is no longer needed.
     """
     file, within = _file(pseudonymous), files.folder(fleet_folder() / fleet_file.BUILD)
-    write_export(fleet_folder(), file, question, target, form, within, kind=_kind("export", pseudonymous))
+    write_export(
+        fleet_folder(), file, question, target, form, within, kind="export --pseudonymous" if pseudonymous else "export"
+    )
 
 
 @fleet_app.command()
@@ -418,11 +415,6 @@ def _build(known: Registry, engine: str | None = None) -> bool:
 def fleet_folder() -> Path:
     """The folder that all institutions share."""
     return for_all().common_path / FLEET
-
-
-def _kind(command: str, pseudonymous: bool) -> str:
-    """The kind of a query in the access log."""
-    return f"{command} --pseudonymous" if pseudonymous else command
 
 
 def _file(pseudonymous: bool = False) -> Path:

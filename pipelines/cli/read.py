@@ -163,7 +163,7 @@ def docs(
     out.print(f"Wrote {safe(str(written))}.")
 
 
-MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "failed": "[bold red]failed[/]"}
+LEVELS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "failed": "[bold red]failed[/]"}
 
 
 @app.command(rich_help_panel=Panel.ASK)
@@ -255,7 +255,7 @@ def doctor() -> None:
     levels = set()
     for finding in (*_examine_dagster(home()), *Doctor(rollbook).examine()):
         levels.add(finding.level)
-        out.print(f"{MARKS[finding.level]:>8}  [bold]{finding.what}[/]: {safe(finding.says)}")
+        out.print(f"{LEVELS[finding.level]:>8}  [bold]{finding.what}[/]: {safe(finding.says)}")
     if Level.FAILED in levels:
         err.print("[bold red]A sync could not run:[/] see the failures above.")
         raise typer.Exit(1)
