@@ -12,9 +12,7 @@ from contextlib import suppress
 from pipelines import flatten, settings
 from pipelines.errors import SettingError
 from pipelines.fleet import nights as nights
-from pipelines.report import charts as charts
 from pipelines.report import morning as morning
-from pipelines.report import page as page
 from pipelines.store.statements import environment
 from pipelines.views import catalog
 

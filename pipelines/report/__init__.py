@@ -1,11 +1,7 @@
 """The morning page, `warehouse/report.html`: last night and the last month, on one page for a head of department.
 
-    morning.py   the page's data, queried from one open database
-    charts.py    lays out the charts; `chart.svg` draws them
-    page.py      renders the page from `page.html`, and the charts as images for the run's metadata
-
-It is made from the published file and shows counts; it names students only if a setting says so (G12). It is made after
-the publish, so it never delays or blocks the data.
+It is made from the published file (by `morning`) and shows counts; it names students only if a setting says so (G12).
+It is made after the publish, so it never delays or blocks the data.
 """
 
 from __future__ import annotations
@@ -17,20 +13,7 @@ from datetime import datetime
 import duckdb
 
 from pipelines import files
-from pipelines.errors import (
-    CheckError,
-    ContractChangedError,
-    DamagedError,
-    DeclarationError,
-    ExpiredError,
-    HeldError,
-    LostError,
-    MachineError,
-    OtherInstitutionError,
-    RollbookError,
-    ServiceError,
-    SettingError,
-)
+from pipelines.errors import ArgumentError, BusyError, HeldError, RollbookError
 from pipelines.landing.manifest import Hold
 from pipelines.store.database import connect
 from pipelines.sync.listeners import ErasureUnderWay, Listener
@@ -38,21 +21,6 @@ from pipelines.sync.rollbook import Rollbook
 from pipelines.tables import TABLES, WALKED
 
 FILE = "report.html"
-
-# The errors that the page reports.
-TROUBLE = (
-    ServiceError,
-    HeldError,
-    ContractChangedError,
-    OtherInstitutionError,
-    CheckError,
-    SettingError,
-    MachineError,
-    DamagedError,
-    DeclarationError,
-    ExpiredError,
-    LostError,
-)
 
 
 @dataclass(frozen=True)
@@ -79,7 +47,7 @@ class MorningPage(Listener):
 
     def failed(self, error: RollbookError, at: datetime) -> None:
         """Say on the page what went wrong since the data."""
-        if isinstance(error, TROUBLE):
+        if not isinstance(error, (ArgumentError, BusyError)):  # mistakes of whoever typed a command
             self._write(at, on_page(error))
 
     def erased(self, erased: ErasureUnderWay) -> None:  # noqa: ARG002 - it is made again for any student
@@ -108,12 +76,12 @@ def make(
     `unproven` what is wrong with sets that stay unproven.
     """
     # Commands that make no page should not wait for Jinja.
-    from pipelines.report import charts, morning, page
+    from pipelines.report import morning
 
     content = morning.load_morning(con, names=names)
-    drawn = charts.draw(content)
-    html = page.render(content, drawn, at=at, trouble=trouble, unproven=unproven)
-    return Report(html, {chart.heading: page.picture(chart) for chart in drawn})
+    drawn = morning.draw(content)
+    html = morning.render(content, drawn, at=at, trouble=trouble, unproven=unproven)
+    return Report(html, {chart.heading: morning.picture(chart) for chart in drawn})
 
 
 def on_page(error: RollbookError) -> str:

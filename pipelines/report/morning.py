@@ -1,20 +1,29 @@
-"""The morning page's data, queried from one open database through the analysts' views.
+"""The morning page: its data, its charts and its text.
 
-`charts` lays it out as charts, `page` renders the text.
+The data are queried from one open database through the analysts' views. Then the charts are laid out: where each bar,
+line and text goes (`chart.svg` draws them). They show counts, classes and days, never a person's name. Horizontal
+positions are percentages of the chart's width, so that a chart fits any screen while its text keeps its size; vertical
+positions and heights are pixels. Colours are names of the page's CSS variables. `page.html` becomes one self-contained
+file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import date, timedelta
+import base64
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from functools import cache
 from itertools import groupby
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
+from jinja2 import Environment
 
+from pipelines import pages
 from pipelines.store.statements import statements
+from pipelines.text import markdown
 
 # A month of trend, and lists that fit on a page.
 DAYS = 31
@@ -41,9 +50,8 @@ sql = statements("pipelines.report")
 Row = SimpleNamespace
 
 
-@dataclass(frozen=True)
-class Morning:
-    """All data of the page. The fields that hold rows name the columns of their queries.
+def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
+    """Query the page's data; students' names only if `names`. Rows have the columns of their queries.
 
     `turned` is how many students are newly and no longer to watch `since` a landed day, and the new ones by reason;
     None on the first night. `by_severity` has, for each group in SEVERITIES with students: its bound, those to watch,
@@ -52,34 +60,6 @@ class Morning:
     from 0 to 100, None if unknown. `nights` are synced, unproven, held, failed, missing or discarded. `named` has
     classes with their students to watch, the new ones first, then by severity; empty unless names were requested.
     """
-
-    school: str
-    day: date
-    students: int
-    active_classes: int
-    changes: tuple[str, ...]
-    to_watch: int
-    several_reasons: int
-    turned: Row | None
-    by_reason: tuple[tuple[str, int], ...]
-    by_severity: tuple[tuple[int, int, int], ...]
-    watched: tuple[Row, ...]
-    watched_classes: int
-    ahead: tuple[Row, ...]
-    behind: tuple[Row, ...]
-    trend: tuple[Row, ...]
-    nights: tuple[Row, ...]
-    named: tuple[Row, ...] = ()
-
-    def before(self, days: int) -> Row | None:
-        """The trend's day `days` days before the newest, give or take a day; None if none of these was landed."""
-        target = self.day - timedelta(days=days)
-        near = [d for d in self.trend if abs(d.day - target) <= timedelta(days=1) and d.day < self.day]
-        return min(near, key=lambda d: abs(d.day - target), default=None)
-
-
-def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Morning:
-    """Query the page's data; students' names only if `names`."""
     # A temporary table, because several queries use it. Names and texts cost most, so only if requested.
     day = _one(con, "SELECT MAX(snapshot_date) FROM spans.days")
     flags = ", ".join(flag for flag, _ in REASONS)
@@ -140,7 +120,7 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Morn
         FROM main.sync_log ORDER BY snapshot_date DESC LIMIT {DAYS}
         """,
     )
-    return Morning(
+    return Row(
         school=_one(con, "SELECT ANY_VALUE(school_name) FROM main.institution") or "",
         day=day,
         students=_one(con, "SELECT COUNT(*) FROM main.students"),
@@ -216,3 +196,340 @@ def _all(con: duckdb.DuckDBPyConnection, query: str) -> list[Row]:
 def _one(con: duckdb.DuckDBPyConnection, query: str) -> Any:
     row = con.execute(query).fetchone()
     return row[0] if row else None
+
+
+# -- the charts --------------------------------------------------------------------------------------------------------
+
+# Each outcome's mark and colour.
+OUTCOMES = {
+    "synced": ("", "good"),
+    "unproven": ("?", "warn"),
+    "held": ("!", "warn"),
+    "failed": ("\N{MULTIPLICATION SIGN}", "bad"),
+    "missing": ("\N{EN DASH}", "bad"),
+    "discarded": ("/", "muted"),
+}
+SQUARE = "\N{BLACK SQUARE}"
+
+LEGEND = 24  # a line of the legend
+KEYS = 4  # legend entries per line, on the narrowest phone
+ROW = 36  # a class with its bar below its title
+SIDE = 27  # a class with its bar beside its title
+PANEL = 128  # one of the month's lines, with its heading
+DOT = 7
+
+
+# A filled rectangle: x, y, width, height and colour.
+Bar = tuple[float, float, float, float, str]
+# A line through points, its colour and width; a dot if both ends are the same point.
+Line = tuple[tuple[tuple[float, float], ...], str, int]
+# A class's title, in a box that truncates it on a narrow screen: text, x, y, width and alignment.
+Title = tuple[str, float, float, float, str]
+
+
+class Label(NamedTuple):
+    """Any other text: x and the baseline y, shifted by `dx` pixels."""
+
+    text: str
+    x: float
+    y: float
+    colour: str = "muted"
+    anchor: str = "start"
+    dx: float = 0
+    bold: bool = False
+
+
+@dataclass
+class Chart:
+    """One chart: its name, title, alternative text and shapes. `legend` entries are mark, colour, words."""
+
+    name: str
+    title: str
+    alt: str
+    height: int
+    legend: tuple[tuple[str, str, str], ...] = ()
+    bars: list[Bar] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    titles: list[Title] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
+
+    @property
+    def heading(self) -> str:
+        """A title that is the same every night."""
+        return "Completion, score and activity" if self.name == "trend" else self.title
+
+
+def draw(morning: Row) -> tuple[Chart, ...]:
+    """Lay out all charts that have data."""
+    compared = (*morning.ahead, *reversed(morning.behind))
+    charts = (
+        _watch(morning.watched[:CLASSES_TO_WATCH]) if morning.watched else None,
+        _compare(compared) if compared else None,
+        _trend(morning.trend) if len(morning.trend) > 1 else None,
+        _syncs(morning.nights) if morning.nights else None,
+    )
+    return tuple(chart for chart in charts if chart)
+
+
+def _watch(shown: tuple[Row, ...]) -> Chart:
+    described = (f"{w.class_title}: {w.watched} of {w.students}, {w.new} new" for w in shown)
+    legend = ((SQUARE, "strong", "newly to watch"),) if any(w.new for w in shown) else ()
+    chart = Chart(
+        "watch",
+        "Students to watch, by class",
+        f"Bars, one per class, of its students to watch. {'; '.join(described)}.",
+        LEGEND * bool(legend) + ROW * len(shown),
+        (*legend, (SQUARE, "soft", "as before")) if legend else (),
+    )
+    across = _scale(0, max(w.watched for w in shown), 0, 100)
+    for y, w in zip(range(LEGEND * bool(legend), chart.height, ROW), shown, strict=True):
+        new, both = across(w.new), across(w.watched)
+        chart.titles.append((w.class_title, 0, y, 62, "left"))
+        more = f", {w.new} new" if w.new else ""
+        chart.labels.append(Label(f"{w.watched} of {w.students}{more}", 100, y + 14, anchor="end"))
+        chart.bars += [(0, y + 20, new, 9, "strong"), (new, y + 20, both - new, 9, "soft")]
+    return chart
+
+
+def _compare(shown: tuple[Row, ...]) -> Chart:
+    """Each class has its bar on one side of the middle and its title on the other, so that they never overlap."""
+
+    def described(some: Iterable[Row]) -> str:
+        return "; ".join(f"{c.class_title}: {_signed(c)}" for c in some) or "none"
+
+    chart = Chart(
+        "compare",
+        "Classes against their course",
+        "Bars, one per class, of the points of completion that it is ahead of or behind the average of its course;"
+        f" classes of {LEAST_STUDENTS} students and more."
+        f" Furthest ahead: {described(c for c in shown if c.points > 0)}."
+        f" Furthest behind: {described(c for c in reversed(shown) if c.points < 0)}.",
+        LEGEND + SIDE * len(shown),
+        ((SQUARE, "good", "points ahead"), (SQUARE, "bad", "points behind")),
+    )
+    most = max(abs(c.points) for c in shown)
+    across = _scale(-most, most, 16, 84)
+    for y, c in zip(range(LEGEND, chart.height, SIDE), shown, strict=True):
+        end, ahead = across(c.points), c.points > 0
+        chart.titles.append((c.class_title, 0 if ahead else 51.5, y + 3, 48.5, "right" if ahead else "left"))
+        anchor, dx = ("start", 5) if ahead else ("end", -5)
+        chart.labels.append(Label(_signed(c), end, y + 17, "ink", anchor, dx))
+        chart.bars.append((min(50, end), y + 4, abs(end - 50), 17, "good" if ahead else "bad"))
+    chart.lines.append((((50, LEGEND), (50, chart.height)), "muted", 1))
+    return chart
+
+
+_VALUES: tuple[tuple[str, Callable[[Row], float | None]], ...] = (
+    ("Completion, %", lambda d: d.completion),
+    ("Score", lambda d: d.score),
+    ("Active within 7 days, %", lambda d: d.active),
+)
+
+
+def _trend(days: tuple[Row, ...]) -> Chart:
+    first, last = days[0].day, days[-1].day
+    span = (last - first).days
+    across = _scale(first.toordinal(), last.toordinal(), 14, 86)
+    # As many dates as fit on the narrowest phone.
+    weeks = [last - timedelta(days=n) for n in range(0, span + 1, min(span, 7 if span < 21 else 14))]
+    bottom = PANEL * len(_VALUES)
+    chart = Chart("trend", last_days(days), f"Three lines from {_short(first)} to {_short(last)}. ", bottom + 12)
+    chart.labels = [Label(_short(day), across(day.toordinal()), bottom + 4, anchor="middle") for day in weeks]
+    described = []
+    for top, (heading, value) in zip(range(0, bottom, PANEL), _VALUES, strict=True):
+        high, low = top + 24, top + PANEL - 12
+        chart.labels.append(Label(heading, 0, top + 13))
+        chart.lines += [(((x, high), (x, low)), "grid", 1) for x in (across(day.toordinal()) for day in weeks)]
+        known = [(across(d.day.toordinal()), v) for d in days if (v := value(d)) is not None]
+        if not known:
+            chart.labels.append(Label("no values", 50, (high + low) / 2, anchor="middle"))
+            continue
+        up = _up([v for _, v in known], low, high)
+        chart.lines.append((tuple((x, up(v)) for x, v in known), "strong", 2))
+        for (x, v), anchor, dx, bold in ((known[0], "end", -7, False), (known[-1], "start", 7, True)):
+            chart.lines.append((((x, up(v)), (x, up(v))), "strong", DOT))
+            chart.labels.append(Label(f"{v:.1f}", x, up(v) + 4.5, "ink", anchor, dx, bold))
+        described.append(f"{heading.lower()}: {known[0][1]:.1f} to {known[-1][1]:.1f}")
+    chart.alt += f"{'; '.join(described)}."
+    return chart
+
+
+def last_days(days: tuple[Row, ...]) -> str:
+    """A title for a trend's days: how many, and how many have records."""
+    span = (days[-1].day - days[0].day).days + 1
+    return f"The last {span} days" + (f", {len(days)} of them with records" if len(days) < span else "")
+
+
+def _up(values: list[float], bottom: float, top: float) -> Callable[[float], float]:
+    """A line's vertical scale. It spans at least five points, so that a change of a tenth does not look dramatic."""
+    low, high = min(values), max(values)
+    spare = max(5 - (high - low), 0) / 2
+    return _scale(low - spare, high + spare, bottom - 4, top + 4)
+
+
+def _syncs(nights: tuple[Row, ...]) -> Chart:
+    outcomes = [night.outcome for night in nights]
+    described = "; ".join(f"{_short(night.day)} {night.outcome}" for night in nights if night.outcome != "synced")
+    legend = tuple((mark or SQUARE, colour, o) for o, (mark, colour) in OUTCOMES.items() if o in outcomes)
+    top = LEGEND * (2 if len(legend) > KEYS else 1)
+    chart = Chart(
+        "syncs",
+        "The nightly syncs",
+        f"A row of squares, one per night: {outcomes.count('synced')} of {len(nights)} synced."
+        f" {described or 'No other outcome'}.",
+        top + 58,
+        legend,
+    )
+    across = _scale(0, max(len(nights), 14), 6, 94)
+    for n, night in enumerate(nights):
+        mark, colour = OUTCOMES[night.outcome]
+        chart.bars.append((across(n + 0.07), top, across(n + 0.93) - across(n + 0.07), 34, colour))
+        chart.labels.append(Label(mark, across(n + 0.5), top + 22, "page", "middle", bold=True))
+    for n in range(len(nights) - 1, -1, -7):
+        chart.labels.append(Label(_short(nights[n].day), across(n + 0.5), top + 50, anchor="middle"))
+    return chart
+
+
+def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    return lambda value: round(start + (value - low) / (high - low) * (end - start), 2)
+
+
+def _signed(compared: Row) -> str:
+    return f"{compared.points:+.1f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _short(day: date) -> str:
+    return f"{day.day} {day:%b}"
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+# After this many hours without a new page, the page itself says that it is old.
+STALE_HOURS = 36
+
+
+@cache
+def _environment() -> Environment:
+    environment = pages.environment("pipelines.report", number=lambda n: f"{n:,}", day=_day)
+    environment.globals["per_line"] = KEYS
+    return environment
+
+
+def _render(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(values)
+
+
+def render(
+    morning: Row, charts: Sequence[Chart], *, at: datetime, trouble: str = "", unproven: Sequence[str] = ()
+) -> str:
+    """Return the page's HTML. `at` is the time shown (UTC), `trouble` what has gone wrong since the data, `unproven`
+    what is wrong with sets that stay unproven.
+    """
+    return _render(
+        "page.html",
+        morning=morning,
+        charts={chart.name: chart for chart in charts},
+        figures=_figures(morning),
+        verdict=_verdict(morning),
+        sentence=_last_night(morning, is_old=bool(trouble)),
+        trouble=trouble or _trouble(morning),
+        unproven=unproven,
+        syncs=_outcomes(morning.nights),
+        at=f"{at:%Y-%m-%d %H:%M} UTC",
+        made=f"{at:%Y-%m-%dT%H:%M:%SZ}",
+        stale_hours=STALE_HOURS,
+        least_students=LEAST_STUDENTS,
+        most_named=NAMED,
+        classes_named=CLASSES_TO_WATCH,
+        most_severe=SEVERITIES[0],
+        trend=last_days(morning.trend) if morning.trend else "",
+    )
+
+
+def picture(chart: Chart) -> str:
+    """A chart as Markdown, for Dagster's UI: an image, because the UI drops inline SVG."""
+    svg = _render("picture.svg", chart=chart)
+    return f"![{markdown(chart.alt)}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
+
+
+def _verdict(morning: Row) -> str:
+    """The page's headline: how many students are newly to watch."""
+    turned = morning.turned
+    if turned is None:
+        return f"{_students(morning.to_watch)} to watch on this first night."
+    if not turned.newly:
+        return f"Nobody is newly to watch; {_students(morning.to_watch)} to watch as before."
+    return f"{_students(turned.newly)} newly to watch, of {morning.to_watch:,} in all."
+
+
+def _last_night(morning: Row, *, is_old: bool) -> str:
+    """How the newest night went, in a sentence; if the page shows older records (`is_old`), only their day."""
+    counted = f"{morning.students:,} students and {morning.active_classes:,} active classes"
+    last = morning.nights[-1] if morning.nights else None
+    if is_old or (last and last.outcome not in ("synced", "unproven")):
+        return f"These are the records of {_day(morning.day)}: {counted}."
+    if last and last.outcome == "unproven":
+        return f"Last night's sync could not be proven complete, so nobody was removed from the lists: {counted}."
+    return f"Last night's sync is complete: {counted}."
+
+
+# What the page says about a night without new data, if there is no error message.
+_NOTHING_NEW = {
+    "held": "brought more changes than a normal night does, so a person must approve it first.",
+    "failed": "failed; whoever runs Rollbook sees why in its log.",
+    "missing": "did not take place.",
+    "discarded": "was discarded by a person.",
+}
+
+
+def _trouble(morning: Row) -> str:
+    """Why the page does not show the newest night, in a sentence; empty if it does."""
+    last = morning.nights[-1] if morning.nights else None
+    if last is None or last.outcome not in _NOTHING_NEW:
+        return ""
+    came = f" It brought {last.students:,} students and {last.classes:,} classes." if last.students else ""
+    return f"The sync of {_day(last.day)} {_NOTHING_NEW[last.outcome]}{came}"
+
+
+def _outcomes(nights: Sequence[Row]) -> str:
+    """How the last nights' syncs went, in a line."""
+    synced = sum(night.outcome == "synced" for night in nights)
+    others = [f"{night.day.day} {night.day:%b} {night.outcome}" for night in nights if night.outcome != "synced"]
+    return "; ".join([f"{synced} of {len(nights)} nights synced", *others]) + "."
+
+
+def _figures(morning: Row) -> list[tuple[str, str, str]]:
+    """The key figures: name, value, and comparison with one day about a week ago, the same for all."""
+    now = morning.trend[-1] if morning.trend else Row(completion=None, score=None, active=None)
+    # The day a week ago, give or take a day.
+    near = (d for d in morning.trend if 6 <= (morning.day - d.day).days <= 8)
+    then = min(near, key=lambda d: abs((morning.day - d.day).days - 7), default=None)
+    share = f"{100 * morning.to_watch / morning.students:.0f} % of {morning.students:,}" if morning.students else ""
+    return [
+        ("students to watch", f"{morning.to_watch:,}", f"{share}; {morning.several_reasons:,} for several reasons"),
+        ("average completion", _shown(now.completion, " %"), _since(now, then, "completion")),
+        ("average score", _shown(now.score), _since(now, then, "score")),
+        ("active within 7 days", _shown(now.active, " %"), _since(now, then, "active")),
+    ]
+
+
+def _students(count: int) -> str:
+    return "1 student is" if count == 1 else f"{count:,} students are"
+
+
+def _shown(value: float | None, unit: str = "") -> str:
+    return "\N{EN DASH}" if value is None else f"{value:.1f}{unit}"
+
+
+def _since(today: Row, day: Row | None, measure: str) -> str:
+    now, then = getattr(today, measure), getattr(day, measure, None)
+    if now is None or day is None or then is None:
+        return "nothing from a week ago to compare with"
+    since = f"{day.day.day} {day.day:%B}"
+    if abs(now - then) < 0.05:
+        return f"as on {since}"
+    return f"{abs(now - then):.1f} points {'up' if now > then else 'down'} since {since}"
+
+
+def _day(day: date) -> str:
+    return f"{day:%A}, {day.day} {day:%B %Y}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
@@ -11,7 +10,7 @@ import duckdb
 import pytest
 from playwright.sync_api import Browser, Page
 
-from pipelines.report import charts, morning, page
+from pipelines.report import morning
 from tests.support.warehouses.school import DAYS, School
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(180)]
@@ -48,16 +47,16 @@ def file(fortnight: School, tmp_path_factory: pytest.TempPathFactory, request: p
     trouble = ""
     if request.param == "trouble":
         trouble = "Held: " + "https://records.example.org/" + "a" * 80
-        outcomes = list(charts.OUTCOMES)
+        outcomes = list(morning.OUTCOMES)
         nights = tuple(
             morning.Row(day=d, outcome=o, students=9, classes=2) for d, o in zip(DAYS, outcomes, strict=False)
         )
         long = tuple(
             morning.Row(**{**vars(w), "class_title": f"{w.class_title} {'Wissenschaft' * 6}"}) for w in data.watched
         )
-        data = replace(data, nights=nights, watched=long, ahead=())
+        data = morning.Row(**vars(data) | {"nights": nights, "watched": long, "ahead": ()})
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(page.render(data, charts.draw(data), at=MADE, trouble=trouble), encoding="utf-8")
+    path.write_text(morning.render(data, morning.draw(data), at=MADE, trouble=trouble), encoding="utf-8")
     return path
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from xml.etree import ElementTree
@@ -12,22 +11,22 @@ from xml.etree import ElementTree
 import pytest
 from markdown_it import MarkdownIt
 
-from pipelines.report import charts, page
-from pipelines.report.charts import Chart
-from pipelines.report.morning import Morning, Row
+from pipelines.report import morning
+from pipelines.report.morning import Chart, Row
 
 FIRST = date(2026, 10, 23)
 MINUS, CROSS, DASH = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 SVG = "{http://www.w3.org/2000/svg}"
-EMPTY = Morning(
+EMPTY = Row(
+
     school="Linden Vale", day=FIRST, students=0, active_classes=0, changes=(), to_watch=0, several_reasons=0,
-    turned=None, by_reason=(), by_severity=(), watched=(), watched_classes=0, ahead=(), behind=(), trend=(), nights=(),
+    turned=None, by_reason=(), by_severity=(), watched=(), watched_classes=0, ahead=(), behind=(), trend=(), nights=(), named=(),
 )  # fmt: skip
 
 
 def drawn(**data: Any) -> Chart:
     """The one chart of a morning that has only these data."""
-    (chart,) = charts.draw(replace(EMPTY, **data))
+    (chart,) = morning.draw(Row(**vars(EMPTY) | data))
     return chart
 
 
@@ -102,7 +101,7 @@ def test_the_outcomes_of_nights_are_drawn_and_told() -> None:
     assert [colour for *_, colour in chart.bars] == ["good", "warn", "warn", "bad", "bad", "muted"]
     assert texts(chart) == ["?", "!", CROSS, DASH, "/", "28 Oct"]
     assert [(mark, words) for mark, _, words in chart.legend] == [
-        *((charts.SQUARE, "synced"), ("?", "unproven"), ("!", "held")),
+        *((morning.SQUARE, "synced"), ("?", "unproven"), ("!", "held")),
         *((CROSS, "failed"), (DASH, "missing"), ("/", "discarded")),
     ]
     assert chart.alt == (
@@ -121,7 +120,7 @@ def test_the_outcomes_of_nights_are_drawn_and_told() -> None:
     ],
 )
 def test_a_night_that_brought_nothing_replaces_the_verdict(outcome: str, said: str) -> None:
-    html = page.render(replace(EMPTY, nights=nights(outcome)), [], at=datetime(2026, 10, 24, tzinfo=UTC))
+    html = morning.render(Row(**vars(EMPTY) | {"nights": nights(outcome)}), [], at=datetime(2026, 10, 24, tzinfo=UTC))
     sentence = f"The sync of Friday, 23 October 2026 {said} It brought 1,600 students and 40 classes."
     assert f"<strong>This page shows older records.</strong> {sentence}</p>" in html
     assert "These are the records of Friday, 23 October 2026: 0 students and 0 active classes." in html
@@ -135,7 +134,7 @@ def test_a_night_that_brought_nothing_replaces_the_verdict(outcome: str, said: s
 def test_a_picture_shows_a_title_as_text_even_if_it_looks_like_markup(
     title: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown = page.picture(drawn(watched=(watched(title, 27, 18, 9),)))
+    shown = morning.picture(drawn(watched=(watched(title, 27, 18, 9),)))
     reader = MarkdownIt()
     monkeypatch.setattr(reader, "validateLink", lambda url: True)  # as Dagster's UI does, it takes such an image
     html = reader.render(shown)

@@ -16,7 +16,7 @@ import pytest
 
 from pipelines import report
 from pipelines.errors import HeldError
-from pipelines.report import charts, morning
+from pipelines.report import morning
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
 
 COUNTED = "SELECT (SELECT COUNT(*) FROM students), SUM(active_class_count) FROM courses"
@@ -197,7 +197,7 @@ def test_a_page_that_cannot_be_made_keeps_no_data_from_readers(
     def broken(data: object) -> None:
         raise ValueError("Maria Example's record is odd")
 
-    monkeypatch.setattr(charts, "draw", broken)
+    monkeypatch.setattr(morning, "draw", broken)
     with caplog.at_level(logging.WARNING):
         small.sync(DAYS[2])
     assert small.rows("SELECT MAX(snapshot_date) FROM spans.days") == [(DAYS[2],)]
