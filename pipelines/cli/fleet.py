@@ -26,7 +26,7 @@ from pipelines.text import count_of, listed, printable
 if TYPE_CHECKING:
     from pipelines.fleet.history import Difference
     from pipelines.fleet.nights import Fleet
-    from pipelines.fleet.outcomes import Outcome
+    from pipelines.fleet.outcomes import NightOutcome
     from pipelines.fleet.overview import FleetStatus
     from pipelines.institutions import Registry
 
@@ -235,7 +235,7 @@ def open_fleet(only: str | None = None, jobs: int | None = None) -> Fleet:
     return Fleet(fleet_registry(), names_of(only), jobs)
 
 
-def _print_outcomes(found: Mapping[str, Outcome]) -> None:
+def _print_outcomes(found: Mapping[str, NightOutcome]) -> None:
     """Print the outcome of each institution; of many, only of those that need attention."""
     shown = {n: o for n, o in found.items() if len(found) <= LISTED or o.kind != "synced"}
     for name, outcome in shown.items():

@@ -22,14 +22,14 @@ from pipelines.defs.partitions import INSTITUTION_TAG, NIGHTLY, PUBLISHED, SYNC_
 from pipelines.errors import ArgumentError, HeldError, KeyRefusedError, NothingLandedError, RollbookError
 from pipelines.fleet import outcomes
 from pipelines.fleet.nights import Fleet
-from pipelines.fleet.outcomes import Kind, Outcome
+from pipelines.fleet.outcomes import NightKind, NightOutcome
 from pipelines.institutions import Registry
 from pipelines.settings import Details
 from pipelines.text import count_of, listed, markdown, naming
 
 ROOT_TAG = "dagster/root_run_id"
 
-Ended = Mapping[str, Outcome]
+Ended = Mapping[str, NightOutcome]
 
 
 def work(
@@ -82,8 +82,8 @@ def _sync_alone(
         outcome = outcomes.of(book.landings.counted(days[0])[-1])
     except RollbookError as error:
         failure = error
-        outcome = Outcome(
-            kind=Kind.HELD if isinstance(error, HeldError) else Kind.FAILED,
+        outcome = NightOutcome(
+            kind=NightKind.HELD if isinstance(error, HeldError) else NightKind.FAILED,
             at=book.clock(),
             day=days[0],
             message=naming(name, error.message),
@@ -113,7 +113,7 @@ def _outcomes(ended: Ended, days: Sequence[date]) -> Iterator[dg.AssetObservatio
             partition=str(day),
             metadata={
                 "institution": name,
-                "outcome": str(Kind.SKIPPED if skipped else outcome.kind),
+                "outcome": str(NightKind.SKIPPED if skipped else outcome.kind),
                 "says": skipped or outcome.message,
                 "morning page": dg.MetadataValue.url(f"/report/{name}.html"),
             },
@@ -131,16 +131,16 @@ def _checked(names: Iterable[str]) -> Iterator[dg.AssetCheckResult]:
 
 def _raise_if_bad(ended: Ended) -> None:
     """Raise the failure of a run, with a table of the institutions that did not succeed, unless all did."""
-    if all(outcome.kind is Kind.SKIPPED for outcome in ended.values()):
+    if all(outcome.kind is NightKind.SKIPPED for outcome in ended.values()):
         raise NothingLandedError(f"nothing was landed on these days: {listed([*ended])}")
-    bad = {name: outcome for name, outcome in ended.items() if outcome.kind in (Kind.FAILED, Kind.HELD)}
+    bad = {name: outcome for name, outcome in ended.items() if outcome.kind in (NightKind.FAILED, NightKind.HELD)}
     if not bad:
         return
-    kinds = {kind: [name for name in bad if bad[name].kind is kind] for kind in (Kind.FAILED, Kind.HELD)}
+    kinds = {kind: [name for name in bad if bad[name].kind is kind] for kind in (NightKind.FAILED, NightKind.HELD)}
     told = ", ".join(f"{kind}: {listed(names)}" for kind, names in kinds.items() if names)
     says = f"{count_of(len(bad), 'institution')} of {len(ended)} {told}. The table says why; to repeat only these,"
     says = f"{says} re-execute this run" if len(ended) > 1 else "".join(outcome.message for outcome in bad.values())
     lines = ["| institution | outcome | says |", "|---|---|---|"]
     lines += [f"| {name} | {outcome.kind} | {markdown(outcome.message)} |" for name, outcome in bad.items()]
-    error = RollbookError(says) if kinds[Kind.FAILED] else HeldError(says, None)
+    error = RollbookError(says) if kinds[NightKind.FAILED] else HeldError(says, None)
     raise runs.failed(error, not_done=dg.MetadataValue.md("\n".join(lines)))

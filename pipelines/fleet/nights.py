@@ -39,7 +39,7 @@ from pipelines import files, machine, settings
 from pipelines.compose import compose
 from pipelines.errors import HeldError, KeyRefusedError, NothingLandedError, RollbookError, unexpected_error
 from pipelines.fleet import outcomes
-from pipelines.fleet.outcomes import Kind, Outcome
+from pipelines.fleet.outcomes import NightKind, NightOutcome
 from pipelines.institutions import Registry
 from pipelines.notify import alerts
 from pipelines.notify.alerts import Alerts
@@ -86,8 +86,12 @@ class Fleet:
         self.path = settings.common_path() / settings.FLEET
 
     def sync(
-        self, day: date | None = None, *, fresh: bool = False, done: Callable[[str, Outcome], object] = lambda *_: None
-    ) -> dict[str, Outcome]:
+        self,
+        day: date | None = None,
+        *,
+        fresh: bool = False,
+        done: Callable[[str, NightOutcome], object] = lambda *_: None,
+    ) -> dict[str, NightOutcome]:
         """Sync each institution; returns the outcomes by name.
 
         An institution whose day is already synced is not fetched again unless `fresh`; paused ones are left out. `done`
@@ -100,7 +104,9 @@ class Fleet:
         if self.tells:
             self._report_late(told)
         why = {name: self.state(name).why_paused(name) for name in self.institutions}
-        found = {n: Outcome(kind=Kind.PAUSED, at=self.clock(), message=p, asked=False) for n, p in why.items() if p}
+        found = {
+            n: NightOutcome(kind=NightKind.PAUSED, at=self.clock(), message=p, asked=False) for n, p in why.items() if p
+        }
         for name, outcome in found.items():
             done(name, outcome)
         syncing = [name for name in self.institutions if name not in found]
@@ -111,14 +117,17 @@ class Fleet:
             alerts.deliver(told)
         return {name: found[name] for name in self.institutions}
 
-    def backfill(self, first: date, last: date, *, confirmed: bool = False) -> Iterator[tuple[str, Outcome]]:
+    def backfill(self, first: date, last: date, *, confirmed: bool = False) -> Iterator[tuple[str, NightOutcome]]:
         """Rebuild the landed days of a range for each institution; yields the results as they come. Needs no key."""
         yield from self._run(backfill, self.institutions, day=first, last=last, confirmed=confirmed)
 
     def check(self) -> Iterator[tuple[str, list[Finding]]]:
         """Check whether each institution could be synced here and now; yields the findings as they come."""
         for name, answer in self._run(check, self.institutions):
-            yield name, [Finding("settings", Level.FAILED, answer.message)] if isinstance(answer, Outcome) else answer
+            yield (
+                name,
+                [Finding("settings", Level.FAILED, answer.message)] if isinstance(answer, NightOutcome) else answer,
+            )
 
     def watch(self, *, wait: bool = False) -> dict[str, datetime]:
         """Report late nights, once each, and send undelivered alerts; returns the newly late nights by institution.
@@ -130,13 +139,13 @@ class Fleet:
         alerts.deliver(told, wait=wait)
         return found
 
-    def state(self, name: str) -> outcomes.State:
+    def state(self, name: str) -> outcomes.FleetState:
         """An institution's state since its last night."""
         return outcomes.load(self.path, name)
 
     # -- outcomes and alerts ---------------------------------------------------------------------------------------
 
-    def _record(self, name: str, outcome: Outcome, own: Alerts | None) -> Outcome:
+    def _record(self, name: str, outcome: NightOutcome, own: Alerts | None) -> NightOutcome:
         """Store an institution's outcome and alert about it; returns it, with a note if Rollbook paused it now."""
         state = self.state(name)
         if (why := state.after(outcome).why_paused(name)) and not state.why_paused(name):
@@ -232,7 +241,7 @@ class Fleet:
         if ended.until <= time.monotonic():
             message = "It was not done in time, and was ended"
         message += ". Nothing is lost: run `rollbook fleet sync` again."
-        return Outcome(kind=Kind.FAILED, at=self.clock(), day=day, message=message)
+        return NightOutcome(kind=NightKind.FAILED, at=self.clock(), day=day, message=message)
 
 
 @contextmanager
@@ -265,7 +274,7 @@ def _end(process: ForkServerProcess) -> int:
 # When memory runs out, Linux kills the process with the highest score: a worker, not the run.
 _OOM_SCORE = Path("/proc/self/oom_score_adj")
 
-Answer = Outcome | list[Finding]
+Answer = NightOutcome | list[Finding]
 
 
 def work(
@@ -295,14 +304,14 @@ def work(
         book = compose(own, clock=clock)
         answer = job(book, **arguments)
     except Exception as error:  # noqa: BLE001 - any error fails this institution only
-        answer = Outcome(
-            kind=Kind.HELD if isinstance(error, HeldError) else Kind.FAILED,
+        answer = NightOutcome(
+            kind=NightKind.HELD if isinstance(error, HeldError) else NightKind.FAILED,
             at=clock(),
             day=arguments.get("day") or (book.today() if book is not None else None),
             message=_message(error, name),
             refused=isinstance(error, KeyRefusedError),
         )
-    if isinstance(answer, Outcome):
+    if isinstance(answer, NightOutcome):
         answer = msgspec.structs.replace(answer, at=clock(), seconds=round(time.monotonic() - began, 3))
     with suppress(BrokenPipeError):  # the run has been killed
         answers.send(answer)
@@ -310,7 +319,7 @@ def work(
     os._exit(0)  # the interpreter would take a tenth of a second to end
 
 
-def sync(book: Rollbook, *, day: date | None, fresh: bool) -> Outcome:
+def sync(book: Rollbook, *, day: date | None, fresh: bool) -> NightOutcome:
     """Sync a day. If it is already synced, only finish what a killed process left undone."""
     day = book.partition(day or book.today())
     with book.writer():
@@ -327,13 +336,13 @@ def sync(book: Rollbook, *, day: date | None, fresh: bool) -> Outcome:
     return done
 
 
-def backfill(book: Rollbook, *, day: date, last: date, confirmed: bool) -> Outcome:
+def backfill(book: Rollbook, *, day: date, last: date, confirmed: bool) -> NightOutcome:
     """Rebuild the landed days of a range. Unless `confirmed`, it is held if it would remove too many rows."""
     try:
         done = book.backfill(day, last, confirm=always if confirmed else within_hold)
     except NothingLandedError as error:
-        return Outcome(kind=Kind.SKIPPED, at=book.clock(), message=error.message)
-    return Outcome(kind=Kind.REBUILT, at=book.clock(), days=tuple(done.rebuilt), skipped=done.skipped)
+        return NightOutcome(kind=NightKind.SKIPPED, at=book.clock(), message=error.message)
+    return NightOutcome(kind=NightKind.REBUILT, at=book.clock(), days=tuple(done.rebuilt), skipped=done.skipped)
 
 
 def check(book: Rollbook) -> list[Finding]:

@@ -24,7 +24,7 @@ FOLDER = "state"  # in the fleet's folder
 REFUSED_NIGHTS = 3
 
 
-class Kind(StrEnum):
+class NightKind(StrEnum):
     """How an institution's night or backfill ended. `skipped`: no day was landed; `paused`: left out."""
 
     SYNCED = "synced"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
     PAUSED = "paused"
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class NightOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """One night of one institution. `message` says what happened and what to do next; `at` is when it ended (UTC).
 
     `received` counts records per set, `requests` the requests to the service; `asked` is false if the day was already
@@ -43,7 +43,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     rebuilt, and `skipped` says why others were not.
     """
 
-    kind: Kind
+    kind: NightKind
     at: datetime
     day: date | None = None
     message: str = ""
@@ -57,11 +57,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     skipped: dict[date, str] = {}
 
 
-def of(manifest: Manifest, *, asked: bool = True) -> Outcome:
+def of(manifest: Manifest, *, asked: bool = True) -> NightOutcome:
     """The outcome of a landing that was decided; `asked` is whether it was fetched just now."""
     ended = manifest.judged_at or manifest.finished_at
-    return Outcome(
-        kind=Kind(manifest.verdict.outcome) if manifest.verdict else Kind.FAILED,
+    return NightOutcome(
+        kind=NightKind(manifest.verdict.outcome) if manifest.verdict else NightKind.FAILED,
         at=ended,
         day=manifest.snapshot_date,
         message=manifest.reason,
@@ -73,19 +73,19 @@ def of(manifest: Manifest, *, asked: bool = True) -> Outcome:
     )
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class FleetState(msgspec.Struct, frozen=True, kw_only=True):
     """An institution's state between two nights.
 
     `since` is when its nights began to end as the last one did. `refused` are the last nights in a row on which its key
     was refused; `paused` is why a person paused it.
     """
 
-    last: Outcome | None = None
+    last: NightOutcome | None = None
     since: datetime | None = None
     refused: tuple[date, ...] = ()
     paused: str = ""
 
-    def after(self, outcome: Outcome) -> State:
+    def after(self, outcome: NightOutcome) -> FleetState:
         """The state after another night."""
         same = self.last is not None and self.last.kind is outcome.kind
         refused: tuple[date, ...] = ()
@@ -104,26 +104,26 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def last(raw: RawStore, state: State) -> Outcome | None:
+def last(raw: RawStore, state: FleetState) -> NightOutcome | None:
     """The last sync: the last one of a fleet's run, unless one by Dagster or by hand was decided later."""
     days = raw.days()
     decided = [of(manifest) for manifest in raw.manifests(days[-1]) if manifest.verdict is not None] if days else []
     return max([*([state.last] if state.last else []), *decided], key=lambda outcome: outcome.at, default=None)
 
 
-def load(fleet: Path, name: str) -> State:
+def load(fleet: Path, name: str) -> FleetState:
     """An institution's state. A file that cannot be read counts as missing, and is logged."""
     path = fleet / FOLDER / f"{name}.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=State)
+        return msgspec.json.decode(path.read_bytes(), type=FleetState)
     except FileNotFoundError:
         pass
     except (OSError, msgspec.MsgspecError) as error:
         log.warning("%s cannot be read (%s); the next night replaces it", path, type(error).__name__)
-    return State()
+    return FleetState()
 
 
-def record(fleet: Path, name: str, outcome: Outcome) -> State:
+def record(fleet: Path, name: str, outcome: NightOutcome) -> FleetState:
     """Store the outcome of an institution's night; returns the new state. Raises OSError."""
     return _save(fleet, name, load(fleet, name).after(outcome))
 
@@ -141,6 +141,6 @@ def resume(fleet: Path, name: str) -> bool:
     return was_paused
 
 
-def _save(fleet: Path, name: str, state: State) -> State:
+def _save(fleet: Path, name: str, state: FleetState) -> FleetState:
     files.write(files.folder(fleet / FOLDER) / f"{name}.json", msgspec.json.encode(state))
     return state

@@ -26,7 +26,7 @@ from pipelines.errors import ArgumentError, RollbookError
 from pipelines.export.query import run_query
 from pipelines.fleet import outcomes
 from pipelines.fleet.nights import Fleet
-from pipelines.fleet.outcomes import Kind, Outcome
+from pipelines.fleet.outcomes import NightKind, NightOutcome
 from pipelines.operations.status import freshness
 from pipelines.store.published.fleet_file import FleetFile
 from pipelines.store.statements import statements
@@ -44,7 +44,7 @@ class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     institution: str
-    last: Outcome | None = None
+    last: NightOutcome | None = None
     since: datetime | None = None
     paused: str = ""
     readers_see: date | None = None
@@ -62,13 +62,13 @@ class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
     def shown(self) -> str:
         """The institution's state in one word."""
         if self.paused:
-            return str(Kind.PAUSED)
-        return "late" if self.outcome == Kind.SYNCED and self.late_by is not None else self.outcome
+            return str(NightKind.PAUSED)
+        return "late" if self.outcome == NightKind.SYNCED and self.late_by is not None else self.outcome
 
     @property
     def is_fine(self) -> bool:
         """Whether it needs no attention."""
-        return self.shown == Kind.SYNCED
+        return self.shown == NightKind.SYNCED
 
     @property
     def why(self) -> str:
@@ -100,7 +100,7 @@ def _look(fleet: Fleet, name: str) -> InstitutionStatus:
         due, late_by = freshness(book, good)
     except (RollbookError, OSError) as error:
         message = naming(name, error.message) if isinstance(error, RollbookError) else type(error).__name__
-        return replace(known, last=Outcome(kind=Kind.FAILED, at=fleet.clock(), message=message))
+        return replace(known, last=NightOutcome(kind=NightKind.FAILED, at=fleet.clock(), message=message))
     if last is not None:
         same = state.last is not None and state.last.kind is last.kind
         known = replace(known, last=last, since=state.since if same else last.at)
@@ -133,7 +133,8 @@ _METRICS: tuple[tuple[str, str, Callable[[InstitutionStatus], Mapping[str, float
         "sync_outcome",
         "1 for the outcome of the last sync, 0 for the others.",
         lambda s: {
-            f',outcome="{outcome}"': s.outcome == outcome for outcome in (Kind.SYNCED, Kind.HELD, Kind.FAILED, NEVER)
+            f',outcome="{outcome}"': s.outcome == outcome
+            for outcome in (NightKind.SYNCED, NightKind.HELD, NightKind.FAILED, NEVER)
         },
     ),
     ("paused", "1 if the institution is paused.", lambda s: {"": bool(s.paused)}),
@@ -180,7 +181,7 @@ FILE = "fleet-report.html"
 LEAST_RECORDS = 5
 _NO_FIGURES: dict[str, Any] = {"built_at": None, "schools": {}, "figures": (), "drift": (), "refused": ()}
 # The most urgent come first.
-STATES = (Kind.FAILED, Kind.HELD, "late", NEVER, Kind.PAUSED, Kind.SYNCED)
+STATES = (NightKind.FAILED, NightKind.HELD, "late", NEVER, NightKind.PAUSED, NightKind.SYNCED)
 
 
 def write(fleet: Fleet, out: Path) -> str:
@@ -191,7 +192,7 @@ def write(fleet: Fleet, out: Path) -> str:
     status = load_overview(fleet)
     others = ", ".join(f"{status.counts[state]:,} {state}" for state in STATES[:-1] if status.counts.get(state))
     total = count_of(len(status.institutions), "institution")
-    verdict = f"{status.counts.get(Kind.SYNCED, 0):,} of {total} up to date{'; ' if others else ''}{others}."
+    verdict = f"{status.counts.get(NightKind.SYNCED, 0):,} of {total} up to date{'; ' if others else ''}{others}."
     file = FleetFile(fleet.path).path
     page = pages.environment("pipelines.fleet", cell=_cell).get_template("page.html").render(
         at=fleet.clock(),

@@ -11,7 +11,7 @@ import pytest
 
 from pipelines import settings
 from pipelines.fleet import outcomes
-from pipelines.fleet.outcomes import Kind, Outcome, State
+from pipelines.fleet.outcomes import FleetState, NightKind, NightOutcome
 from tests.support.nights import night
 from tests.support.records import MISSING, school_class, student
 from tests.support.warehouses.district import District, new_district
@@ -30,8 +30,8 @@ AT = datetime(2026, 11, 20, 2, 20, tzinfo=UTC)
 class Nights:
     district: District
     hook: Webhook
-    first: dict[str, Outcome]
-    again: dict[str, Outcome]
+    first: dict[str, NightOutcome]
+    again: dict[str, NightOutcome]
     asked: dict[str, int]
     asked_again: dict[str, int]
 
@@ -63,9 +63,9 @@ def nights() -> Iterator[Nights]:
 
 def test_each_institution_has_its_own_outcome_and_what_is_good_is_published(nights: Nights) -> None:
     assert {name: outcome.kind for name, outcome in nights.first.items()} == {
-        **dict.fromkeys(GOOD, Kind.SYNCED),
-        **dict.fromkeys(("twin", "odd", "refused", "dead"), Kind.FAILED),
-        "away": Kind.PAUSED,
+        **dict.fromkeys(GOOD, NightKind.SYNCED),
+        **dict.fromkeys(("twin", "odd", "refused", "dead"), NightKind.FAILED),
+        "away": NightKind.PAUSED,
     }
     assert "whose records ash holds already" in nights.first["twin"].message
     assert "8 of 8 students were refused" in nights.first["odd"].message
@@ -116,17 +116,17 @@ def test_three_nights_of_a_refused_key_pause_an_institution_until_it_is_resumed(
             refused += [district.night(n)["birch"] for n in (5, 6, 7)]
             before = len(district.hosts[0].requests)
             paused = district.night(8)
-            assert kinds == [Kind.SYNCED, Kind.SYNCED]
-            assert {o.kind for o in refused} == {Kind.FAILED}
+            assert kinds == [NightKind.SYNCED, NightKind.SYNCED]
+            assert {o.kind for o in refused} == {NightKind.FAILED}
             assert ["Rollbook has paused it now" in o.message for o in refused] == [False] * 5 + [True]
-            assert paused["birch"].kind is Kind.PAUSED
+            assert paused["birch"].kind is NightKind.PAUSED
             assert "refused its key on 3 nights in a row, the last of them 2026-11-26" in paused["birch"].message
-            assert paused["ash"].kind is Kind.SYNCED
+            assert paused["ash"].kind is NightKind.SYNCED
             assert all(r.headers["x-api-key"] != birch.key for r in district.hosts[0].requests[before:])
             assert "Rollbook has paused it now" in hook.texts[-1]
             keys[birch.key] = birch
             assert outcomes.resume(district.warehouse / "fleet", "birch") is True
-            assert district.night(9)["birch"].kind is Kind.SYNCED
+            assert district.night(9)["birch"].kind is NightKind.SYNCED
             assert outcomes.load(district.warehouse / "fleet", "birch").refused == ()
 
 
@@ -139,19 +139,19 @@ def test_a_process_that_is_killed_or_hangs_costs_its_institution_only(monkeypatc
         fleet = district.fleet(1)
         fleet.most_seconds = 12
         found = fleet.sync()
-        assert {name: o.kind for name, o in found.items()} == {"ash": Kind.FAILED, "birch": Kind.SYNCED}
+        assert {name: o.kind for name, o in found.items()} == {"ash": NightKind.FAILED, "birch": NightKind.SYNCED}
         assert found["ash"].message.startswith("It was not done in time, and was ended. Nothing is lost")
         assert len(hook.texts) == 1
         district["ash"].mend()
-        assert district.night(1)["ash"].kind is Kind.SYNCED
+        assert district.night(1)["ash"].kind is NightKind.SYNCED
 
 
-def after(*nights: tuple[int, Kind, bool]) -> State:
+def after(*nights: tuple[int, NightKind, bool]) -> FleetState:
     """The state after some nights: the number of each, its outcome, and whether the key was refused."""
-    state = State()
+    state = FleetState()
     for number, kind, refused in nights:
         later = timedelta(days=number - 1)
-        state = state.after(Outcome(kind=kind, at=AT + later, day=date(2026, 11, 20) + later, refused=refused))
+        state = state.after(NightOutcome(kind=kind, at=AT + later, day=date(2026, 11, 20) + later, refused=refused))
     return state
 
 
@@ -169,16 +169,16 @@ def test_only_a_key_refused_on_three_nights_in_a_row_pauses(
     refused: tuple[int, ...], others: tuple[int, ...], paused: bool
 ) -> None:
     nights = sorted([*((n, True) for n in refused), *((n, False) for n in others)])
-    assert bool(after(*((n, Kind.FAILED, key) for n, key in nights)).why_paused("ash")) is paused
+    assert bool(after(*((n, NightKind.FAILED, key) for n, key in nights)).why_paused("ash")) is paused
 
 
 def test_a_state_says_since_when_nights_end_so_and_a_damaged_one_is_begun_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert after((1, Kind.SYNCED, False), (2, Kind.SYNCED, False)).since == AT
-    held = [(n, Kind.HELD, False) for n in (2, 3)]
-    assert after((1, Kind.SYNCED, False), *held).since == AT + timedelta(days=1)
-    outcomes.record(tmp_path, "ash", Outcome(kind=Kind.SYNCED, at=AT))
+    assert after((1, NightKind.SYNCED, False), (2, NightKind.SYNCED, False)).since == AT
+    held = [(n, NightKind.HELD, False) for n in (2, 3)]
+    assert after((1, NightKind.SYNCED, False), *held).since == AT + timedelta(days=1)
+    outcomes.record(tmp_path, "ash", NightOutcome(kind=NightKind.SYNCED, at=AT))
     (tmp_path / "state" / "ash.json").write_bytes(b"\x00half")
-    assert outcomes.load(tmp_path, "ash") == State()
+    assert outcomes.load(tmp_path, "ash") == FleetState()
     assert "cannot be read (DecodeError); the next night replaces it" in caplog.text

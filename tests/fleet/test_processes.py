@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fleet.outcomes import Kind
+from pipelines.fleet.outcomes import NightKind
 from tests.support.processes.commands import COMMAND
 from tests.support.processes.servers import until
 from tests.support.warehouses.district import District, new_district
@@ -75,13 +75,13 @@ def test_no_process_has_a_key_in_its_environment_and_a_killed_one_costs_itself(d
     assert len(seen) >= 3
     assert shown == []
     assert {name: o.kind for name, o in found.items()} == {
-        "ash": Kind.SYNCED,
-        "birch": Kind.SYNCED,
-        "cedar": Kind.FAILED,
+        "ash": NightKind.SYNCED,
+        "birch": NightKind.SYNCED,
+        "cedar": NightKind.FAILED,
     }
     assert found["cedar"].message.startswith("Its process was ended from outside (SIGKILL), perhaps for lack of memory")
     again = district.night(1)
-    assert {o.kind for o in again.values()} == {Kind.SYNCED}
+    assert {o.kind for o in again.values()} == {NightKind.SYNCED}
     assert [name for name, o in again.items() if o.asked] == ["cedar"]
 
 

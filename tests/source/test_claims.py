@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.fleet.outcomes import Kind
+from pipelines.fleet.outcomes import NightKind
 from pipelines.operations.discard import discard
 from pipelines.sync import always
 from tests.support.nights import night
 from tests.support.warehouses.district import District, new_district
 from tests.support.wire import faults
 
-BOTH = {"ash": Kind.SYNCED, "birch": Kind.SYNCED}
+BOTH = {"ash": NightKind.SYNCED, "birch": NightKind.SYNCED}
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def district() -> Iterator[District]:
         yield made
 
 
-def synced(district: District, number: int, *only: str) -> dict[str, Kind]:
+def synced(district: District, number: int, *only: str) -> dict[str, NightKind]:
     return {name: outcome.kind for name, outcome in district.night(number, only=only).items()}
 
 
@@ -36,7 +36,7 @@ def wrong(district: District, number: int, name: str) -> list[str]:
 
 def test_a_wrong_key_that_landed_nothing_blocks_nobody(district: District) -> None:
     district["birch"].on(faults.status(500), path="students", times=None)
-    assert synced(district, 1, "ash") == {"ash": Kind.FAILED}
+    assert synced(district, 1, "ash") == {"ash": NightKind.FAILED}
     district["birch"].mend()
     district.write()
     assert wrong(district, 1, "birch") == []
@@ -44,16 +44,16 @@ def test_a_wrong_key_that_landed_nothing_blocks_nobody(district: District) -> No
 
 
 def test_a_school_that_another_warehouse_holds_is_refused_until_it_no_longer_does(district: District) -> None:
-    assert synced(district, 1, "ash") == {"ash": Kind.SYNCED}
+    assert synced(district, 1, "ash") == {"ash": NightKind.SYNCED}
     refused = district.night(1, only=["birch"])["birch"]
-    assert refused.kind == Kind.FAILED
+    assert refused.kind == NightKind.FAILED
     (says,) = wrong(district, 1, "birch")
     assert says in refused.message
     assert "belongs to institution 101, whose records ash holds already" in says
     assert "rollbook --institution ash discard" in says
 
     district.write()
-    assert synced(district, 2, "ash") == {"ash": Kind.FAILED}  # its warehouse still holds birch's school
+    assert synced(district, 2, "ash") == {"ash": NightKind.FAILED}  # its warehouse still holds birch's school
     discard(district.house("ash").rollbook(), night(1), reason="birch's key", confirm=always)
     assert wrong(district, 2, "birch") == wrong(district, 2, "ash") == []
     assert synced(district, 2) == BOTH

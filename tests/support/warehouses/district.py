@@ -28,7 +28,7 @@ from pipelines import settings
 from pipelines.fleet import outcomes
 from pipelines.fleet.build import Built, build
 from pipelines.fleet.nights import Fleet
-from pipelines.fleet.outcomes import Outcome
+from pipelines.fleet.outcomes import NightOutcome
 from pipelines.institutions import Registry
 from tests.support.nights import House, folder, night
 from tests.support.processes.clocks import At
@@ -153,7 +153,9 @@ class District:
         for school in self.schools.values():
             school.now = lambda: now
 
-    def night(self, number: int, *, only: Sequence[str] = (), jobs: int = 2, **arguments: Any) -> dict[str, Outcome]:
+    def night(
+        self, number: int, *, only: Sequence[str] = (), jobs: int = 2, **arguments: Any
+    ) -> dict[str, NightOutcome]:
         """The fleet's run of a night, counted from 1, at a quarter past two."""
         return self.fleet(number, only=only, jobs=jobs).sync(**arguments)
 
