@@ -13,6 +13,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -180,6 +181,12 @@ def print_counts(tables: Iterable[TableCounts], title: str = "", *, nothing: str
     """Print what differs in each table, or that nothing does."""
     rows = [(c.table, c.before, c.added, c.changed, c.removed) for c in tables if c.added or c.changed or c.removed]
     out.print(table(title, ("table", "rows before", "added", "changed", "removed"), rows) if rows else nothing)
+
+
+def print_json(value: object) -> None:
+    """Write one JSON object to standard output."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    sys.stdout.write(printable(text, lines=True) + "\n")
 
 
 def home() -> Path | None:

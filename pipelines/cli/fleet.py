@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines import files, institutions
-from pipelines.cli.app import Panel, app, err, out, parse_day, progress, received, safe, table
+from pipelines.cli.app import Panel, app, err, out, parse_day, print_json, progress, received, safe, table
 from pipelines.cli.read import LEVELS, show_answer, write_export
 from pipelines.cli.serve import show_app, stopping_on_signals
 from pipelines.errors import ArgumentError, HeldError, NothingLandedError, RollbookError, SettingError
@@ -21,7 +20,7 @@ from pipelines.export import Format
 from pipelines.institutions import FILE, Registry
 from pipelines.settings import FLEET, check_registry, common_path, for_all, is_of_all, registry, registry_path
 from pipelines.store.published import fleet_file
-from pipelines.text import count_of, listed, printable
+from pipelines.text import count_of, listed
 
 if TYPE_CHECKING:
     from pipelines.fleet.history import Difference
@@ -105,16 +104,13 @@ def status(
 
     Nothing is fetched or changed. Always exits 0. With --json, times are UTC, and unknown values are null.
     """
-    import msgspec
-
     from pipelines.fleet.overview import load_overview, write_prometheus
 
     known = load_overview(open_fleet(only))
     if prometheus is not None:
         write_prometheus(prometheus, known)
     if as_json:
-        text = msgspec.json.format(msgspec.json.encode(known), indent=2).decode()
-        sys.stdout.write(printable(text, lines=True) + "\n")
+        print_json(known)
     elif prometheus is None:
         _print_status(known)
 

@@ -10,18 +10,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from pipelines import files, machine
-from pipelines.cli.app import Panel, app, err, home, open_rollbook, out, print_table, received, safe, table
+from pipelines.cli.app import Panel, app, err, home, open_rollbook, out, print_json, print_table, received, safe, table
 from pipelines.cli.serve import choose_warehouse
 from pipelines.errors import ArgumentError
 from pipelines.export import EXPORTS, Format, check_target, students_in
 from pipelines.privacy import access
 from pipelines.settings import ROOT, load, place
 from pipelines.store.published.versions import PSEUDONYMOUS, PUBLISHED
-from pipelines.text import count_of, printable
+from pipelines.text import count_of
 
 if TYPE_CHECKING:
     from pipelines.operations.doctor import Finding
@@ -189,8 +188,7 @@ def status(
         choose_warehouse()
     known = load_status(open_rollbook(), home())
     if as_json:
-        text = msgspec.json.format(msgspec.json.encode(known), indent=2).decode()
-        sys.stdout.write(printable(text, lines=True) + "\n")
+        print_json(known)
         return
     for name, says in _lines(known):
         out.print(f"[bold]{name:<11}[/] {safe(says)}")

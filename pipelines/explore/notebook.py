@@ -43,7 +43,7 @@ def _(address, book, get_page, html, mo, pages, partial, set_page):
             for key, name in pages.pages_of(book).items()
         ]
     )
-    mo.vstack([html([pages.style(), pages.title(book)]), mo.hstack(list(menu), justify="start", wrap=True)])
+    mo.vstack([html(pages.title(book)), mo.hstack(list(menu), justify="start", wrap=True)])
     return (shown,)
 
 

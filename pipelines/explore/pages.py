@@ -90,9 +90,11 @@ def _days(book: Book, what: str, query: str, **values: Any) -> list[Row]:
     return sorted(book.rows(what, f"{query} ORDER BY snapshot_date DESC LIMIT {DAYS}", **values))
 
 
-def title(book: Book) -> str:
-    """The institution's name, and the newest day, which most pages show."""
-    return heading(book.school, f"as of {book.days[0]:%A}, {book.days[0].day} {book.days[0]:%B %Y}")
+def title(book: Book) -> list[str]:
+    """The style sheet, the institution's name, and the newest day, which most pages show."""
+    day = book.days[0]
+    style = f"<style>{_render('explore.css')}</style>"
+    return [style, heading(book.school, f"as of {day:%A}, {day.day} {day:%B %Y}")]
 
 
 @_one_reading
@@ -417,11 +419,6 @@ def _render(template: str, **values: object) -> str:
     return _templates.get_template(template).render(values).replace("\n", "")
 
 
-def style() -> str:
-    """The style sheet, as an element."""
-    return f"<style>{_templates.get_template('explore.css').render()}</style>"
-
-
 def cell(value: object) -> str:
     """A value as text: a dash if unknown, numbers with at most two decimals, ISO dates."""
     if value is None:
@@ -546,13 +543,13 @@ MEMORY_LIMIT = "1GB"
 _EXPORTING = Lock()
 
 COMPARISONS = {
-    "contains": "CONTAINS(LOWER(CAST({column} AS VARCHAR)), LOWER($value))",
-    "is": "CAST({column} AS VARCHAR) = $value",
-    "is not": "CAST({column} AS VARCHAR) IS DISTINCT FROM $value",
-    "is at least": "{column} >= TRY_CAST($value AS {type})",
-    "is at most": "{column} <= TRY_CAST($value AS {type})",
-    "is empty": "{column} IS NULL",
-    "is not empty": "{column} IS NOT NULL",
+    "contains": 'CONTAINS(LOWER(CAST("{column}" AS VARCHAR)), LOWER($value))',
+    "is": 'CAST("{column}" AS VARCHAR) = $value',
+    "is not": 'CAST("{column}" AS VARCHAR) IS DISTINCT FROM $value',
+    "is at least": '"{column}" >= TRY_CAST($value AS {type})',
+    "is at most": '"{column}" <= TRY_CAST($value AS {type})',
+    "is empty": '"{column}" IS NULL',
+    "is not empty": '"{column}" IS NOT NULL',
 }
 
 
@@ -582,10 +579,10 @@ class Selection:
         condition = COMPARISONS[self.comparison]
         if self.filtered is not None and (self.value != "" or "$value" not in condition):
             types = {name: type_ for name, type_, _ in self.relation.columns}
-            source += f" WHERE {condition.format(column=_quoted(self.filtered), type=types[self.filtered])}"
+            source += f" WHERE {condition.format(column=self.filtered, type=types[self.filtered])}"
             values = {"value": self.value} if "$value" in condition else {}
         direction = " DESC" if self.descending else ""
-        order = f" ORDER BY {_quoted(self.sorted_by)}{direction} NULLS LAST" if self.sorted_by else ""
+        order = f' ORDER BY "{self.sorted_by}"{direction} NULLS LAST' if self.sorted_by else ""
         return source, order, values
 
 
@@ -690,8 +687,7 @@ class Book:
 
     def relations(self) -> dict[str, Relation]:
         """The readable tables and views by title, the views first."""
-        found = self.rows("", sql("relations"))
-        return {relation.title: relation for relation in (Relation(*row) for row in found)}
+        return {row[0]: Relation(*row) for row in self.rows("", sql("relations"))}
 
     def selected(self, selection: Selection) -> Listing:
         """The rows of a selection, in pages."""
@@ -734,7 +730,3 @@ def open_book() -> Book:
 def find(book: Book, what: str, text: str) -> dict[str, int]:
     """The classes or students that match a text, as choices: labels and their ids. `what` names a query in `sql/`."""
     return {name: key for key, name in book.rows(what, sql(what), text=text.strip(), most=FOUND)}
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
