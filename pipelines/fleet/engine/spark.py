@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import socket
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -52,6 +53,7 @@ def remote(address: str) -> Iterator[SparkSession]:
             f"The engine {shown(address)} does not answer: check its name, and that it runs there"
         ) from error
     with _translate_errors(shown(address)):
+        _load()
         session = SparkSession.builder.remote(address).create()
         session.conf.set("spark.sql.session.timeZone", "UTC")
     try:
@@ -133,6 +135,21 @@ class Spark:
     def _rows(self, query: str) -> DataFrame:
         typed = _TYPE.sub(lambda found: f"AS {_TYPES[found[1]]})", query)
         return self._session.sql(_RELATION.sub(lambda found: _called(found[0]), typed))
+
+
+def _load() -> None:
+    """Import the client. In a process without a main file (a worker, `python -c`) it believes that it is being tested,
+    and ends the process.
+    """
+    main = sys.modules["__main__"]
+    nameless = main.__spec__ is None and not hasattr(main, "__file__")
+    if nameless:
+        main.__file__ = __file__
+    try:
+        import pyspark.sql.connect  # noqa: F401 - the point
+    finally:
+        if nameless:
+            del main.__file__
 
 
 def shown(address: str) -> str:
