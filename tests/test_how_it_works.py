@@ -17,6 +17,9 @@ HOW_IT_WORKS = (ROOT / "pipelines" / "README.md").read_text(encoding="utf-8")
 PAGES = (
     "README.md",
     "pipelines/README.md",
+    "dagster_home/README.md",
+    "tests/README.md",
+    "tests/bench/README.md",
     ".github/CONTRIBUTING.md",
     ".github/SECURITY.md",
     ".github/pull_request_template.md",

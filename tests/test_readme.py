@@ -15,6 +15,7 @@ from pipelines.sandbox import Sandbox
 from pipelines.settings import PREFIX, ROOT, Settings, load
 
 README = (ROOT / "README.md").read_text()
+RUNNING = "dagster_home/README.md"  # has the settings
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def test_its_python_runs_and_gives_rows(published: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "pattern"), [("README.md", rf"^\| `({PREFIX}\w+)` \|"), (".env.example", rf"^#?({PREFIX}\w+)=")]
+    ("page", "pattern"), [(RUNNING, rf"^\| `({PREFIX}\w+)` \|"), (".env.example", rf"^#?({PREFIX}\w+)=")]
 )
 def test_its_settings_and_those_of_the_example_file_are_the_settings_there_are(page: str, pattern: str) -> None:
     named = re.findall(pattern, (ROOT / page).read_text(), flags=re.MULTILINE)
@@ -68,7 +69,7 @@ def test_its_settings_and_those_of_the_example_file_are_the_settings_there_are(p
 
 
 def test_its_defaults_are_the_defaults() -> None:
-    named = dict(re.findall(rf"^\| `{PREFIX}(\w+)` \| `([^`]*)` \|", README, flags=re.MULTILINE))
+    named = dict(re.findall(rf"^\| `{PREFIX}(\w+)` \| `([^`]*)` \|", (ROOT / RUNNING).read_text(), flags=re.MULTILINE))
     for name, field in Settings.model_fields.items():
         if name.upper() in named:
             assert named[name.upper()] == str(field.default), name
