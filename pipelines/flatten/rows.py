@@ -88,7 +88,7 @@ class Batch:
 
 
 def load() -> None:
-    """Make pyarrow's first array ahead of time: it imports pandas, which takes a third of a second."""
+    """Make pyarrow's first array ahead of time: it imports pandas, if installed: a third of a second."""
     pa.array([])
 
 
