@@ -23,9 +23,8 @@ from pipelines.store.published import fleet_file
 from pipelines.text import count_of, listed
 
 if TYPE_CHECKING:
-    from pipelines.fleet.history import Difference
-    from pipelines.fleet.nights import Fleet
-    from pipelines.fleet.outcomes import NightOutcome
+    from pipelines.fleet.build import Difference
+    from pipelines.fleet.nights import Fleet, NightOutcome
     from pipelines.fleet.overview import FleetStatus
     from pipelines.institutions import Registry
 
@@ -184,20 +183,20 @@ def pause(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown with the institution.")] = "",
 ) -> None:
     """Do not sync an institution until it is resumed. Its warehouse stays readable."""
-    from pipelines.fleet import outcomes
+    from pipelines.fleet import nights
 
     if not reason.strip():
         raise ArgumentError('Say why: add --reason "...", which is shown with the institution')
-    outcomes.pause(common_path() / FLEET, fleet_registry()[name].name, reason)
+    nights.pause(common_path() / FLEET, fleet_registry()[name].name, reason)
     out.print(f"[bold yellow]Paused[/] {name}. To go on: rollbook fleet resume {name}")
 
 
 @fleet_app.command()
 def resume(name: Name) -> None:
     """Sync a paused institution again, whether a person or Rollbook paused it."""
-    from pipelines.fleet import outcomes
+    from pipelines.fleet import nights
 
-    if outcomes.resume(common_path() / FLEET, fleet_registry()[name].name):
+    if nights.resume(common_path() / FLEET, fleet_registry()[name].name):
         out.print(f"[bold green]Resumed[/] {name}. To sync it now: rollbook fleet sync --only {name}")
     else:
         out.print(f"{name} was not paused.")
@@ -434,23 +433,20 @@ def rebuild(
     published separately; one that would lose more rows than a sync may remove does not change unless --yes is given.
     Exits 1 when an institution could not be rebuilt or differs, 3 when one was held and no other failed.
     """
-    from pipelines.fleet import history
+    from pipelines.fleet import build as building
     from pipelines.sync import always, within_hold
 
     asked = fleet_folder(), fleet_registry(), engine or for_all().fleet_engine, names_of(only)
     if verify:
-        _show(*history.verify(*asked))
+        _show(*building.verify(*asked))
         return
     failed: list[RollbookError] = []
-
-    def done(name: str, error: RollbookError | None) -> None:
+    for name, error in building.rebuild(*asked, always if yes else within_hold):
         if error is None:
             out.print(f"[bold green]Rebuilt[/] {safe(name)}")
         else:
             failed.append(error)
             err.print(f"[bold red]Not rebuilt:[/] {safe(name)}: {safe(error.message)}")
-
-    history.rebuild(*asked, done, always if yes else within_hold)
     if failed:
         held = all(isinstance(error, HeldError) for error in failed)
         raise typer.Exit(HeldError.exit_code if held else RollbookError.exit_code)

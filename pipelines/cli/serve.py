@@ -33,7 +33,7 @@ from pipelines.cli.app import Panel, app, err, open_rollbook, out, parse_day, sa
 from pipelines.cli.run import run_job
 from pipelines.errors import CheckError, NothingLandedError, RollbookError
 from pipelines.machine import listening
-from pipelines.settings import DEMO, FLEET, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, common_path
+from pipelines.settings import DEMO, DUCKDB, FLEET, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, SAIL, common_path
 from pipelines.store.published.versions import PUBLISHED
 from pipelines.store.statements import statements
 from pipelines.text import count_of
@@ -300,7 +300,6 @@ def _play_schools(names: tuple[str, ...], students: int, days: int) -> None:
     from pipelines.cli.fleet import fleet_registry
     from pipelines.export.query import run_query
     from pipelines.fleet.build import build
-    from pipelines.fleet.engine import DUCKDB, SAIL
     from pipelines.fleet.nights import Fleet
     from pipelines.sandbox import Sandbox
     from pipelines.store.published.fleet_file import FILE

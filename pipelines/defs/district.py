@@ -20,9 +20,7 @@ from pipelines.compose import compose
 from pipelines.defs import assets, night, partitions, runs
 from pipelines.defs.partitions import INSTITUTION_TAG, NIGHTLY, PUBLISHED, SYNC_TAG
 from pipelines.errors import ArgumentError, HeldError, KeyRefusedError, NothingLandedError, RollbookError
-from pipelines.fleet import outcomes
-from pipelines.fleet.nights import Fleet
-from pipelines.fleet.outcomes import NightKind, NightOutcome
+from pipelines.fleet.nights import Fleet, NightKind, NightOutcome, outcome_of, record
 from pipelines.institutions import Registry
 from pipelines.settings import Details
 from pipelines.text import count_of, listed, markdown, naming
@@ -79,7 +77,7 @@ def _sync_alone(
     try:
         for _ in night.stages(context, options, book, days, is_sync=True):
             pass
-        outcome = outcomes.of(book.landings.counted(days[0])[-1])
+        outcome = outcome_of(book.landings.counted(days[0])[-1])
     except RollbookError as error:
         failure = error
         outcome = NightOutcome(
@@ -90,7 +88,7 @@ def _sync_alone(
             refused=isinstance(error, KeyRefusedError),
         )
     with suppress(OSError):
-        outcomes.record(settings.common_path() / settings.FLEET, name, outcome)
+        record(settings.common_path() / settings.FLEET, name, outcome)
     yield from _outcomes({name: outcome}, days)
     yield from _checked([name])
     if failure is not None:

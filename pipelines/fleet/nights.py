@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from enum import StrEnum
 from functools import partial
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
@@ -38,9 +39,9 @@ import msgspec
 from pipelines import files, machine, settings
 from pipelines.compose import compose
 from pipelines.errors import HeldError, KeyRefusedError, NothingLandedError, RollbookError, unexpected_error
-from pipelines.fleet import outcomes
-from pipelines.fleet.outcomes import NightKind, NightOutcome
 from pipelines.institutions import Registry
+from pipelines.landing.manifest import Manifest
+from pipelines.landing.raw import RawStore
 from pipelines.notify import alerts
 from pipelines.notify.alerts import Alerts
 from pipelines.operations.doctor import Doctor, Finding, Level
@@ -50,12 +51,137 @@ from pipelines.text import naming, printable
 
 log = logging.getLogger(__name__)
 
+STATES = "state"  # in the fleet's folder
+# A key that was refused on this many nights in a row pauses its institution: it will not recover by itself.
+REFUSED_NIGHTS = 3
 # Jobs at a time, at most: more would only wait for the disk.
 MOST_JOBS = 16
 # A night that takes longer hangs: ten thousand pages of a slow service take three hours.
 MOST_SECONDS = 6 * 3600.0
 # How long a worker may take to end in order when the run is stopped.
 STOP_WITHIN = 20.0
+
+
+class NightKind(StrEnum):
+    """How an institution's night or backfill ended. `skipped`: no day was landed; `paused`: left out."""
+
+    SYNCED = "synced"
+    REBUILT = "rebuilt"
+    SKIPPED = "skipped"
+    HELD = "held"
+    FAILED = "failed"
+    PAUSED = "paused"
+
+
+class NightOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One night of one institution. `message` says what happened and what to do next; `at` is when it ended (UTC).
+
+    `received` counts records per set, `requests` the requests to the service; `asked` is false if the day was already
+    synced, so that nothing was fetched. `refused`: the service did not accept the key. Of a backfill, `days` were
+    rebuilt, and `skipped` says why others were not.
+    """
+
+    kind: NightKind
+    at: datetime
+    day: date | None = None
+    message: str = ""
+    seconds: float = 0.0
+    requests: int = 0
+    received: dict[str, int] = {}
+    rejected: int = 0
+    asked: bool = True
+    refused: bool = False
+    days: tuple[date, ...] = ()
+    skipped: dict[date, str] = {}
+
+
+def outcome_of(manifest: Manifest, *, asked: bool = True) -> NightOutcome:
+    """The outcome of a landing that was decided; `asked` is whether it was fetched just now."""
+    ended = manifest.judged_at or manifest.finished_at
+    return NightOutcome(
+        kind=NightKind(manifest.verdict.outcome) if manifest.verdict else NightKind.FAILED,
+        at=ended,
+        day=manifest.snapshot_date,
+        message=manifest.reason,
+        seconds=round((ended - manifest.started_at).total_seconds(), 3),
+        requests=manifest.requests if asked else 0,
+        received=manifest.received,
+        rejected=sum(manifest.rejected.values()),
+        asked=asked,
+    )
+
+
+class FleetState(msgspec.Struct, frozen=True, kw_only=True):
+    """An institution's state between two nights.
+
+    `since` is when its nights began to end as the last one did. `refused` are the last nights in a row on which its key
+    was refused; `paused` is why a person paused it.
+    """
+
+    last: NightOutcome | None = None
+    since: datetime | None = None
+    refused: tuple[date, ...] = ()
+    paused: str = ""
+
+    def after(self, outcome: NightOutcome) -> FleetState:
+        """The state after another night."""
+        same = self.last is not None and self.last.kind is outcome.kind
+        refused: tuple[date, ...] = ()
+        if outcome.refused and outcome.day is not None:
+            refused = tuple(dict.fromkeys((*self.refused, outcome.day)))[-REFUSED_NIGHTS:]
+        since = self.since if same else outcome.at
+        return msgspec.structs.replace(self, last=outcome, since=since, refused=refused)
+
+    def why_paused(self, name: str) -> str:
+        """Why the institution of this name is left out; empty if it is not."""
+        if self.paused or len(self.refused) < REFUSED_NIGHTS:
+            return self.paused
+        return (
+            f"the service refused its key on {REFUSED_NIGHTS} nights in a row, the last of them {self.refused[-1]};"
+            f" when there is another key: rollbook fleet resume {name}"
+        )
+
+
+def last_sync(raw: RawStore, state: FleetState) -> NightOutcome | None:
+    """The last sync: the last one of a fleet's run, unless one by Dagster or by hand was decided later."""
+    landed = (manifest for day in raw.days()[-1:] for manifest in raw.manifests(day))
+    decided = [outcome_of(manifest) for manifest in landed if manifest.verdict is not None]
+    return max([*([state.last] if state.last else []), *decided], key=lambda outcome: outcome.at, default=None)
+
+
+def load_state(fleet: Path, name: str) -> FleetState:
+    """An institution's state. A file that cannot be read counts as missing, and is logged."""
+    path = fleet / STATES / f"{name}.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=FleetState)
+    except FileNotFoundError:
+        pass
+    except (OSError, msgspec.MsgspecError) as error:
+        log.warning("%s cannot be read (%s); the next night replaces it", path, type(error).__name__)
+    return FleetState()
+
+
+def record(fleet: Path, name: str, outcome: NightOutcome) -> FleetState:
+    """Store the outcome of an institution's night; returns the new state. Raises OSError."""
+    return _save(fleet, name, load_state(fleet, name).after(outcome))
+
+
+def pause(fleet: Path, name: str, reason: str) -> None:
+    """Leave an institution out of the nights until it is resumed."""
+    _save(fleet, name, msgspec.structs.replace(load_state(fleet, name), refused=(), paused=" ".join(reason.split())))
+
+
+def resume(fleet: Path, name: str) -> bool:
+    """End a pause that a person or Rollbook began; returns whether there was one."""
+    was_paused = bool(load_state(fleet, name).why_paused(name))
+    if was_paused:
+        pause(fleet, name, "")
+    return was_paused
+
+
+def _save(fleet: Path, name: str, state: FleetState) -> FleetState:
+    files.write(files.folder(fleet / STATES) / f"{name}.json", msgspec.json.encode(state))
+    return state
 
 
 @dataclass
@@ -99,11 +225,11 @@ class Fleet:
         ended. Raises MachineError if the fleet's folder cannot be written.
         """
         with machine.translate_errors(self.path):
-            files.folder(self.path / outcomes.FOLDER)
+            files.folder(self.path / STATES)
         told = alerts.alerts_of(self.institutions, self.clock)
         if self.tells:
             self._report_late(told)
-        why = {name: self.state(name).why_paused(name) for name in self.institutions}
+        why = {name: load_state(self.path, name).why_paused(name) for name in self.institutions}
         found = {
             n: NightOutcome(kind=NightKind.PAUSED, at=self.clock(), message=p, asked=False) for n, p in why.items() if p
         }
@@ -139,15 +265,11 @@ class Fleet:
         alerts.deliver(told, wait=wait)
         return found
 
-    def state(self, name: str) -> outcomes.FleetState:
-        """An institution's state since its last night."""
-        return outcomes.load(self.path, name)
-
     # -- outcomes and alerts ---------------------------------------------------------------------------------------
 
     def _record(self, name: str, outcome: NightOutcome, own: Alerts | None) -> NightOutcome:
         """Store an institution's outcome and alert about it; returns it, with a note if Rollbook paused it now."""
-        state = self.state(name)
+        state = load_state(self.path, name)
         if (why := state.after(outcome).why_paused(name)) and not state.why_paused(name):
             message = f"{outcome.message} Rollbook has paused it now: {why}."
             outcome = msgspec.structs.replace(outcome, message=message)
@@ -155,7 +277,7 @@ class Fleet:
             if own is not None:
                 kind = alerts.Kind[outcome.kind.name]
                 own.report(alerts.Outcome(f"fleet {uuid4()}", kind, outcome.day, outcome.message))
-            outcomes.record(self.path, name, outcome)
+            record(self.path, name, outcome)
         except Exception as error:  # noqa: BLE001 - it costs neither this night nor the others
             log.warning("%s: its outcome could not be noted (%s)", name, type(error).__name__)
         return outcome
@@ -170,9 +292,9 @@ class Fleet:
 
     def _has_ended(self, name: str, own: Alerts, since: datetime) -> bool:
         """Whether an institution is paused, or has ended a sync since."""
-        state = self.state(name)
+        state = load_state(self.path, name)
         try:
-            last = outcomes.last(own.rollbook.raw, state)
+            last = last_sync(own.rollbook.raw, state)
         except (RollbookError, OSError):
             last = state.last
         return bool(state.why_paused(name)) or (last is not None and last.at >= since)
@@ -326,12 +448,12 @@ def sync(book: Rollbook, *, day: date | None, fresh: bool) -> NightOutcome:
         counted = [] if fresh else book.landings.counted(day)
         if counted:
             book.ready()
-            done = outcomes.of(counted[-1], asked=False)
+            done = outcome_of(counted[-1], asked=False)
         else:
             manifest, _ = book.snapshot(book.land(day, fresh=fresh))
             book.merge()
             book.publish()
-            done = outcomes.of(manifest)
+            done = outcome_of(manifest)
     book.check_listeners()
     return done
 

@@ -24,9 +24,7 @@ from pipelines import files, pages, settings
 from pipelines.compose import compose
 from pipelines.errors import ArgumentError, RollbookError
 from pipelines.export.query import run_query
-from pipelines.fleet import outcomes
-from pipelines.fleet.nights import Fleet
-from pipelines.fleet.outcomes import NightKind, NightOutcome
+from pipelines.fleet.nights import Fleet, NightKind, NightOutcome, last_sync, load_state
 from pipelines.operations.status import freshness
 from pipelines.store.published.fleet_file import FleetFile
 from pipelines.store.statements import statements
@@ -92,11 +90,11 @@ def load_overview(fleet: Fleet) -> FleetStatus:
 
 
 def _look(fleet: Fleet, name: str) -> InstitutionStatus:
-    state = fleet.state(name)
+    state = load_state(fleet.path, name)
     known = InstitutionStatus(institution=name, paused=state.why_paused(name), refused_nights=len(state.refused))
     try:
         book = compose(settings.load(fetches=False, institution=name), clock=fleet.clock)
-        last, good = outcomes.last(book.raw, state), book.newest()
+        last, good = last_sync(book.raw, state), book.newest()
         due, late_by = freshness(book, good)
     except (RollbookError, OSError) as error:
         message = naming(name, error.message) if isinstance(error, RollbookError) else type(error).__name__

@@ -16,10 +16,9 @@ import pytest
 
 from pipelines.errors import EngineError
 from pipelines.fleet import engine as engines
-from pipelines.fleet.build import compute_rollups
+from pipelines.fleet.build import Difference, Histories, compute_rollups
 from pipelines.fleet.engine import Engine
-from pipelines.fleet.history import Difference, Histories
-from pipelines.settings import engine_name
+from pipelines.settings import DUCKDB, SAIL, engine_name
 from pipelines.store.database import literal
 from pipelines.tables import TABLES
 from pipelines.views import fleet as views
@@ -31,7 +30,7 @@ pytestmark = pytest.mark.timeout(900)
 
 SPARK = "spark"
 # An engine other than DuckDB, and a seed of the lakes.
-CASES = [(engines.SAIL, 0), slow((engines.SAIL, 1)), slow((engines.SAIL, 2)), slow((SPARK, 0))]
+CASES = [(SAIL, 0), slow((SAIL, 1)), slow((SAIL, 2)), slow((SPARK, 0))]
 
 
 @dataclass
@@ -79,7 +78,7 @@ def rows(folder: Path) -> Counter[str]:
 
 
 def test_the_histories_are_those_that_each_institution_has(case: Case, tmp_path: Path) -> None:
-    with engines.of(engines.DUCKDB, tmp_path) as duck:
+    with engines.of(DUCKDB, tmp_path) as duck:
         for each in (Case(duck, case.folder), case):
             assert each.histories.compare(case.given, NAMES) == [], each.engine.name
             for name in ("spans.students", "history.students", "history.student_classes", "main.changes"):
@@ -109,7 +108,7 @@ def test_a_row_that_differs_is_found(case: Case, tmp_path: Path) -> None:
 
 
 def test_the_rollups_are_the_same(case: Case, tmp_path: Path) -> None:
-    with engines.of(engines.DUCKDB, tmp_path / "scratch") as duck:
+    with engines.of(DUCKDB, tmp_path / "scratch") as duck:
         for number, engine in enumerate((duck, case.engine)):
             compute_rollups(engine, case.given, tmp_path / str(number))
     for name in views.ROLLUPS:
@@ -124,7 +123,7 @@ def test_a_column_that_a_file_lacks_is_null_and_a_missing_table_has_no_rows(case
     folder.mkdir()
     with duckdb.connect() as con:
         con.execute(f"COPY (SELECT 7 AS student_id, 'a' AS email) TO '{folder / 'one.parquet'}'")
-    with engines.of(engines.DUCKDB, tmp_path / "scratch") as duck:
+    with engines.of(DUCKDB, tmp_path / "scratch") as duck:
         for engine in (duck, case.engine):
             engine.read("main.some", folder, table.columns)
             engine.read("main.none", tmp_path / "none", table.columns)
@@ -155,7 +154,7 @@ def test_what_does_not_fit_into_memory_goes_to_the_folder_for_it(
     watching = Thread(target=watch, daemon=True)
     watching.start()
     try:
-        with engines.of(engines.SAIL, scratch) as engine:
+        with engines.of(SAIL, scratch) as engine:
             wide = "SELECT id, CAST(id AS STRING) || REPEAT('x', 32) AS text FROM RANGE(1500000)"
             engine.write(f"{wide} ORDER BY xxhash64(id)", tmp_path / "sorted")
     finally:

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipelines import settings
-from pipelines.fleet import outcomes
-from pipelines.fleet.outcomes import FleetState, NightKind, NightOutcome
+from pipelines.fleet.nights import FleetState, NightKind, NightOutcome, load_state, record, resume
 from tests.support.nights import night
 from tests.support.records import MISSING, school_class, student
 from tests.support.warehouses.district import District, new_district
@@ -125,9 +124,9 @@ def test_three_nights_of_a_refused_key_pause_an_institution_until_it_is_resumed(
             assert all(r.headers["x-api-key"] != birch.key for r in district.hosts[0].requests[before:])
             assert "Rollbook has paused it now" in hook.texts[-1]
             keys[birch.key] = birch
-            assert outcomes.resume(district.warehouse / "fleet", "birch") is True
+            assert resume(district.warehouse / "fleet", "birch") is True
             assert district.night(9)["birch"].kind is NightKind.SYNCED
-            assert outcomes.load(district.warehouse / "fleet", "birch").refused == ()
+            assert load_state(district.warehouse / "fleet", "birch").refused == ()
 
 
 @pytest.mark.slow
@@ -178,7 +177,7 @@ def test_a_state_says_since_when_nights_end_so_and_a_damaged_one_is_begun_again(
     assert after((1, NightKind.SYNCED, False), (2, NightKind.SYNCED, False)).since == AT
     held = [(n, NightKind.HELD, False) for n in (2, 3)]
     assert after((1, NightKind.SYNCED, False), *held).since == AT + timedelta(days=1)
-    outcomes.record(tmp_path, "ash", NightOutcome(kind=NightKind.SYNCED, at=AT))
+    record(tmp_path, "ash", NightOutcome(kind=NightKind.SYNCED, at=AT))
     (tmp_path / "state" / "ash.json").write_bytes(b"\x00half")
-    assert outcomes.load(tmp_path, "ash") == FleetState()
+    assert load_state(tmp_path, "ash") == FleetState()
     assert "cannot be read (DecodeError); the next night replaces it" in caplog.text

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fleet import outcomes
-from pipelines.fleet.outcomes import NightKind, NightOutcome
+from pipelines.fleet.nights import NightKind, NightOutcome, record
 from pipelines.fleet.overview import FleetStatus, InstitutionStatus, load_overview, write_prometheus
 from tests.support.nights import night
 from tests.support.processes.clocks import At
@@ -34,7 +33,7 @@ def district() -> Iterator[District]:
             made.house("birch").night(2)
         fleet = made.warehouse / "fleet"
         failed = NightOutcome(kind=NightKind.FAILED, at=AT, day=night(2), message="The key.", refused=True, requests=1)
-        outcomes.record(fleet, "elm", failed)
+        record(fleet, "elm", failed)
         made.pause("fir", "holidays")
         yield made
 

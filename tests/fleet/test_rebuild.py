@@ -12,9 +12,9 @@ import pytest
 from pipelines import settings
 from pipelines.compose import compose
 from pipelines.errors import BusyError, NothingLandedError, RollbookError, SettingError
-from pipelines.fleet import history
-from pipelines.fleet.engine import DUCKDB, SAIL
-from pipelines.fleet.history import OTHER_DAYS, RETYPED, Difference, Histories
+from pipelines.fleet import build as building
+from pipelines.fleet.build import OTHER_DAYS, RETYPED, Difference, Histories
+from pipelines.settings import DUCKDB, SAIL
 from pipelines.store.history import Computed
 from pipelines.store.published.fleet_file import FleetFile
 from pipelines.sync import Rollbook
@@ -38,14 +38,12 @@ def district() -> Iterator[District]:
 def verify(
     district: District, engine: str = DUCKDB, *only: str
 ) -> tuple[tuple[str, ...], list[Difference], dict[str, str]]:
-    return history.verify(district.warehouse / "fleet", district.known, engine, only)
+    return building.verify(district.warehouse / "fleet", district.known, engine, only)
 
 
 def rebuild(district: District, engine: str = DUCKDB, *only: str) -> dict[str, RollbookError | None]:
     """What a rebuild says of each institution: nothing, or why it was not done."""
-    done: dict[str, RollbookError | None] = {}
-    history.rebuild(district.warehouse / "fleet", district.known, engine, only, done.__setitem__)
-    return done
+    return dict(building.rebuild(district.warehouse / "fleet", district.known, engine, only))
 
 
 def contents(district: District, name: str) -> dict[str, Counter[str]]:
@@ -109,7 +107,7 @@ def test_snapshots_with_a_column_of_another_type_are_left_out(
     district: District, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As an earlier Rollbook may have written them; an engine would fail for all institutions."""
-    monkeypatch.setattr(history, "schema", lambda _: pa.schema([("student_id", pa.string())]))
+    monkeypatch.setattr(building, "schema", lambda _: pa.schema([("student_id", pa.string())]))
     with pytest.raises(NothingLandedError, match=f"{OTHER}: {RETYPED}"):
         verify(district)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.fleet.outcomes import NightKind
+from pipelines.fleet.nights import NightKind
 from pipelines.operations.discard import discard
 from pipelines.sync import always
 from tests.support.nights import night

@@ -25,10 +25,8 @@ from typing import Any
 import pytest
 
 from pipelines import settings
-from pipelines.fleet import outcomes
 from pipelines.fleet.build import Built, build
-from pipelines.fleet.nights import Fleet
-from pipelines.fleet.outcomes import NightOutcome
+from pipelines.fleet.nights import Fleet, NightOutcome, pause
 from pipelines.institutions import Registry
 from tests.support.nights import House, folder, night
 from tests.support.processes.clocks import At
@@ -110,7 +108,7 @@ class District:
 
     def pause(self, name: str, reason: str) -> None:
         """Pause an institution, as `rollbook fleet pause` does."""
-        outcomes.pause(self.warehouse / settings.FLEET, name, reason)
+        pause(self.warehouse / settings.FLEET, name, reason)
 
     def rename(self, was: str, now: str) -> None:
         """Give an institution another name in the registry."""
