@@ -7,7 +7,7 @@ import gc
 
 gc.set_threshold(100_000)  # imports leave no garbage: looking for it took a sixth of the start-up time
 
-from pipelines.cli import fleet, privacy, read, run, serve  # noqa: E402, F401 - this registers them
+from pipelines.cli import data, fleet, run, serve  # noqa: E402, F401 - this registers them
 from pipelines.cli.app import app, main, sort_commands  # noqa: E402
 
 __all__ = ["app", "main"]

@@ -13,7 +13,7 @@ import typer
 
 from pipelines import files, institutions
 from pipelines.cli.app import Panel, app, err, out, parse_day, print_json, progress, received, safe, table
-from pipelines.cli.read import LEVELS, show_answer, write_export
+from pipelines.cli.data import LEVELS, show_answer, write_export
 from pipelines.cli.serve import show_app, stopping_on_signals
 from pipelines.errors import ArgumentError, HeldError, NothingLandedError, RollbookError, SettingError
 from pipelines.export import Format
@@ -385,8 +385,7 @@ def _build(known: Registry, engine: str | None = None) -> bool:
     from pipelines.fleet.build import MAKES_NONE
     from pipelines.fleet.build import build as build_files
 
-    settings = for_all()
-    built = build_files(fleet_folder(), known, engine=engine or settings.fleet_engine, lake=settings.lake)
+    built = build_files(fleet_folder(), known, engine=engine or for_all().fleet_engine)
     warnings = []
     for file, found in ((fleet_file.FILE, built), (fleet_file.PSEUDONYMOUS, built.pseudonymous)):
         if found is None:
@@ -400,8 +399,6 @@ def _build(known: Registry, engine: str | None = None) -> bool:
         warnings += [f"{name} was left out: {why}" for name, why in found.left_out.items() if name not in none]
     if built.failed:
         warnings.append(f"{fleet_file.PSEUDONYMOUS} was not built: {built.failed}. Its readers keep the last one")
-    if built.not_copied:
-        warnings.append(f"The figures were not copied to ROLLBOOK_LAKE: {built.not_copied}")
     for warning in warnings:
         err.print(f"[yellow]Warning:[/] {safe(warning.removesuffix('.'))}.")
     return not warnings

@@ -7,14 +7,6 @@ are declared in `views.fleet` and `views.pseudonymous`. An engine computes the r
 
 Each institution's file is attached while its rows are copied, which keeps that version even if the institution
 publishes meanwhile. One that cannot be read leaves no row, and is named.
-
-The object store (`ROLLBOOK_LAKE`) gets the rollups, figures of institutions and of no pupil:
-
-    fleet/versions/<version>/<rollup>/*.parquet   one version, never changed
-    fleet/current.json                            which version is current, and the SHA-256 of each of its files
-
-A version is complete, and was read back, before it is current. The one before it is kept until the next build, for
-those who are reading it.
 """
 
 from __future__ import annotations
@@ -28,24 +20,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import reduce
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import duckdb
-import msgspec
 import pyarrow as pa
 
 from pipelines import files, machine
 from pipelines.compose import compose
-from pipelines.errors import BusyError, DamagedError, MirrorError, NothingLandedError, RollbookError
+from pipelines.errors import BusyError, DamagedError, NothingLandedError, RollbookError
 from pipelines.flatten import schema
 from pipelines.fleet import engine as engines
 from pipelines.fleet.nights import Fleet
 from pipelines.fleet.overview import load_overview
 from pipelines.institutions import Registry
-from pipelines.mirror.mirror import Bucket
 from pipelines.settings import DUCKDB, load
 from pipelines.source.fetch import utc_now
 from pipelines.store.database import connect, count, literal, names, transaction, translate_errors
@@ -64,7 +53,6 @@ from pipelines.views import fleet as views
 from pipelines.views import pseudonymous as contents
 from pipelines.views.fleet import INSTITUTIONS, WHICH
 
-CURRENT = "current.json"
 DAMAGED = "its file is damaged, or open for writing in another program: its next sync makes it again"
 MAKES_NONE = "it makes no pseudonymous file (ROLLBOOK_PSEUDONYMOUS)"
 
@@ -74,7 +62,7 @@ class Built:
     """The result of a build: how many institutions and students, up to which day, and which were left out and why.
 
     `pseudonymous` is the same for fleet-pseudonymous.duckdb. It is None if no institution makes a pseudonymous file, or
-    if it could not be built: `failed` then says why. `not_copied` says why the figures did not reach the object store.
+    if it could not be built: `failed` then says why.
     """
 
     institutions: int
@@ -83,7 +71,6 @@ class Built:
     left_out: Mapping[str, str]
     pseudonymous: Built | None = None
     failed: str = ""
-    not_copied: str = ""
 
 
 def build(
@@ -92,24 +79,17 @@ def build(
     *,
     clock: Callable[[], datetime] = utc_now,
     engine: str = DUCKDB,
-    lake: str = "",
 ) -> Built:
     """Build and publish the files. `fleet` is the fleet's folder, `engine` the name of the engine for the rollups.
 
-    An institution whose file cannot be read is left out and named. `lake` is the URL of the object store that gets the
-    rollups, or empty. Raises NothingLandedError when no institution has published, BusyError while another build runs,
-    EngineError; readers then keep the last files.
+    An institution whose file cannot be read is left out and named. Raises NothingLandedError when no institution has
+    published, BusyError while another build runs, EngineError; readers then keep the last files.
     """
     file, coded = (FleetFile(fleet, pseudonymous=p) for p in (False, True))
     version, at = uuid4().hex, clock().replace(tzinfo=None)  # of both files
     with machine.translate_errors(fleet), file.building():
         try:
             built = _make(file, registry, engine, version, at)
-            try:
-                if lake:
-                    copy(lake, file.rollups, version, at)
-            except MirrorError as error:
-                built = replace(built, not_copied=error.message)
             if not any(os.path.lexists(file.root / name / PSEUDONYMOUS) for name in registry.institutions):
                 coded.clear()  # it would never be updated
                 return built
@@ -121,20 +101,6 @@ def build(
         finally:
             file.sweep()
             coded.sweep()
-
-
-def copy(lake: str, rollups: Path, version: str, at: datetime) -> None:
-    """Copy the rollups to the object store, a folder each, and make them the current version. Raises MirrorError."""
-    bucket, digests, kept = Bucket(lake, "fleet"), {}, [version]
-    for file in sorted(rollups.glob("*/*.parquet")):
-        name = f"{file.parent.name}/{file.name}"
-        digests[name] = files.digest(file)
-        bucket.put(f"versions/{version}/{name}", file, digests[name])
-    with suppress(FileNotFoundError, msgspec.DecodeError, KeyError):
-        kept.append(msgspec.json.decode(bucket.read(CURRENT))["version"])
-    current = msgspec.json.encode({"version": version, "made_at": at, "files": digests})
-    bucket.put(CURRENT, current, sha256(current).hexdigest())
-    bucket.delete(name for name in bucket.sizes("versions") if name.split("/")[1] not in kept)
 
 
 def relations(file: FleetFile) -> tuple[Relation, ...]:

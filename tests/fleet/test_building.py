@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -13,9 +11,7 @@ import pytest
 
 from pipelines.errors import BusyError, EngineError, NothingLandedError
 from pipelines.fleet import build as building
-from pipelines.fleet.build import build
 from pipelines.store.published.fleet_file import FleetFile
-from pipelines.views.fleet import ROLLUPS
 from tests.support.nights import night
 from tests.support.processes import canary
 from tests.support.processes.commands import run_command
@@ -122,26 +118,6 @@ def test_an_institution_that_publishes_meanwhile_is_taken_as_it_was(
     assert district.build().left_out == {}
     assert counts(district) == {ASH: 4, BIRCH: 3}
     assert listed(district, "newest_day")[0] == (night(1),)
-
-
-def test_the_figures_in_an_object_store_are_a_whole_version_and_the_one_before_stays(
-    district: District, tmp_path: Path
-) -> None:
-    store, seen = tmp_path / "store" / "fleet", []
-    for _ in range(3):
-        built = build(district.warehouse / "fleet", district.known, lake=f"file://{store.parent}")
-        assert (built.students, built.not_copied) == (7, "")
-        ((version,),) = rows(district.warehouse / "fleet.duckdb", "SELECT id FROM spans.version")
-        current = json.loads((store / "current.json").read_text())
-        assert current["version"] == version
-        files = {name: store / "versions" / version / name for name in current["files"]}
-        assert {n: sha256(f.read_bytes()).hexdigest() for n, f in files.items()} == current["files"]
-        assert {name.split("/")[0] for name in files} == set(ROLLUPS)
-        seen.append(version)
-        assert {p.name for p in (store / "versions").iterdir()} == set(seen[-2:]), "who reads the one before may go on"
-    built = build(district.warehouse / "fleet", district.known, lake=f"file://{store / 'current.json'}")
-    assert built.students == 7
-    assert "Nothing here is lost" in built.not_copied
 
 
 def test_the_last_night_is_told_and_who_left_the_registry_is_left_out(district: District) -> None:
