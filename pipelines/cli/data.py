@@ -131,12 +131,12 @@ def write_export(
 
 def _format_of(target: Path) -> Format:
     """The format of a file's extension; CSV without one. Raises ArgumentError for an unknown extension."""
-    extension = target.suffix.removeprefix(".").lower() or Format.CSV
-    if extension not in set(Format):
-        *most, last = (f".{form}" for form in Format)
-        known = f"{', '.join(most)} or {last}"
-        raise ArgumentError(f"{target.name} does not end in {known}: rename it, or give the format with --format")
-    return Format(extension)
+    try:
+        return Format(target.suffix.removeprefix(".").lower() or Format.CSV)
+    except ValueError:
+        raise ArgumentError(
+            f"{target.name} does not end in .csv, .xlsx or .parquet: rename it, or give the format with --format"
+        ) from None
 
 
 @app.command(rich_help_panel=Panel.READ)
@@ -463,8 +463,7 @@ def erase(
     out.print(Markdown(certificate.text))
     if certificate.counts.get("fleet"):
         build_again()
-    kept = certificate.path.relative_to(root)
-    out.print(f"[bold green]Erased.[/] The certificate is kept as {safe(str(kept))}.")
+    out.print(f"[bold green]Erased.[/] The certificate is kept as {safe(str(certificate.path.relative_to(root)))}.")
     if certificate.counts.get("recognised"):
         err.print(
             "[yellow]Warning:[/] other records have the email or reference id of this student, under another id or"
@@ -525,7 +524,7 @@ def access(
     Queries are logged without their values, so that the log does not become a list of which students were looked up.
     Tools that open the published file directly are not logged. Only the warehouse's owner may read the log.
     """
-    found = log.entries(place().warehouse_path, since)
+    found, unreadable = log.entries(place().warehouse_path, since)
     listed = (
         (
             f"{entry.at:%Y-%m-%d %H:%M:%S}",
@@ -534,10 +533,10 @@ def access(
             "unknown" if entry.students is None else f"{entry.students:,}",
             entry.what,
         )
-        for entry in found.entries[-rows:]
+        for entry in found[-rows:]
     )
     print_table(table("", ("when (UTC)", "who", "what", "students", "question"), listed))
-    if len(found.entries) > rows:
-        err.print(f"There are {len(found.entries) - rows:,} older ones: raise --rows.")
-    if found.unreadable:
-        err.print(f"[yellow]Warning:[/] {count_of(found.unreadable, 'line')} of the log could not be read.")
+    if len(found) > rows:
+        err.print(f"There are {len(found) - rows:,} older ones: raise --rows.")
+    if unreadable:
+        err.print(f"[yellow]Warning:[/] {count_of(unreadable, 'line')} of the log could not be read.")

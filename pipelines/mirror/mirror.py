@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import date, datetime, timedelta
@@ -156,14 +156,12 @@ class Mirror(Listener):
         number, listed = (last.number, _kept(last, lost, local) | own) if last else (0, own)
         number += last is None or last.files != listed or adopt
         made = Catalog(number=number, warehouse=state.warehouse, school_id=school_id, made_at=now, files=listed)
-        if last is None or number > last.number:
-            try:
-                bucket.create(f"{CATALOGS}/catalog-{number:08}.json", msgspec.json.encode(made))
-            except TakenError:
-                raise MirrorError(
-                    f"Another warehouse was copied to {bucket.url} at the same time, so this one's copy does not count."
-                    " Let one machine alone sync this institution"
-                ) from None
+        is_next = last is None or number > last.number
+        if is_next and not bucket.create(f"{CATALOGS}/catalog-{number:08}.json", msgspec.json.encode(made)):
+            raise MirrorError(
+                f"Another warehouse was copied to {bucket.url} at the same time, so this one's copy does not count."
+                " Let one machine alone sync this institution"
+            )
         names = {stored_as(path, file) for path, file in listed.items()}
         names |= {name for name in bucket.sizes(CATALOGS) if (n := _NUMBER.fullmatch(name)) and int(n[1]) >= number}
         gone = [name for name in bucket.sizes() if name.startswith(_OURS) and name not in names]
@@ -402,14 +400,8 @@ def restore(url: str, folder: str, into: Path, progress: Progress = lambda *_: N
 # Timeouts of one request (at most 5 MB), and of all its retries together.
 REQUEST_SECONDS = 60
 RETRY_SECONDS = 180
-# The most names in one delete request: S3's limit.
-DELETED_AT_ONCE = 1000
 
 _REASONS = {"Unauthenticated": "it does not accept the credentials", "PermissionDenied": "it does not allow that"}
-
-
-class TakenError(Exception):
-    """The object exists already."""
 
 
 class Bucket:
@@ -422,7 +414,13 @@ class Bucket:
     def __init__(self, url: str, folder: str = "") -> None:
         """`folder` is a subfolder of the URL. Sends no request. Raises SettingError without the extra `mirror`."""
         self.url = f"{url.rstrip('/')}/{folder}".rstrip("/")
-        self._obstore: Any = _obstore()
+        try:
+            import obstore
+        except ImportError:
+            raise SettingError(
+                'ROLLBOOK_LAKE needs the extra mirror, which is not installed: pip install "rollbook[mirror]"'
+            ) from None
+        self._obstore: Any = obstore
         with self._translated("be opened"):
             if self.url.startswith("file:"):
                 root = files.folder(Path(unquote(urlsplit(self.url).path)))
@@ -432,7 +430,7 @@ class Bucket:
                 retry = {"max_retries": 10, "retry_timeout": timedelta(seconds=RETRY_SECONDS)}
                 self._store = self._obstore.store.from_url(self.url, client_options=client, retry_config=retry)
 
-    def put(self, name: str, content: Path | bytes, digest: str) -> None:
+    def put(self, name: str, content: Path, digest: str) -> None:
         """Store an object and read it back; raises MirrorError when its SHA-256 is not `digest`."""
         with self._translated("take an object"):
             self._obstore.put(self._store, name, content)
@@ -442,16 +440,15 @@ class Bucket:
                 " `rollbook mirror sync` again, and if this happens again, check that storage"
             )
 
-    def create(self, name: str, content: bytes) -> None:
-        """Create an object atomically, in one request. Raises TakenError when it exists already."""
+    def create(self, name: str, content: bytes) -> bool:
+        """Create an object atomically, in one request; returns whether it is ours: no other one exists already."""
         taken = False
         with self._translated("take an object"):
             try:
                 self._obstore.put(self._store, name, content, mode="create", use_multipart=False)
             except (self._obstore.exceptions.AlreadyExistsError, self._obstore.exceptions.PreconditionError):
                 taken = True
-        if taken and self.read(name) != content:  # if equal, it is ours: the response to an earlier try was lost
-            raise TakenError
+        return not taken or self.read(name) == content  # if equal, the response to an earlier try was lost
 
     def read(self, name: str) -> bytes:
         """An object's content. Raises FileNotFoundError, too."""
@@ -475,13 +472,10 @@ class Bucket:
             listed: Iterator[list[dict[str, Any]]] = self._obstore.list(self._store, prefix=prefix or None)
             return {found["path"]: found["size"] for page in listed for found in page}
 
-    def delete(self, names: Iterable[str]) -> None:
+    def delete(self, names: Sequence[str]) -> None:
         """Delete objects. If one of them is missing, others may stay for the next time."""
-        names = list(names)
-        for start in range(0, len(names), DELETED_AT_ONCE):
-            some = names[start : start + DELETED_AT_ONCE]
-            with self._translated("delete objects"), suppress(FileNotFoundError):
-                self._obstore.delete(self._store, some)
+        with self._translated("delete objects"), suppress(FileNotFoundError):
+            self._obstore.delete(self._store, names)
 
     @contextmanager
     def _translated(self, action: str) -> Iterator[None]:
@@ -501,15 +495,3 @@ class Bucket:
             f"The mirror at {self.url} could not {action} ({reason}). Nothing here is lost, and the next sync tries"
             " again: check that storage, its credentials and ROLLBOOK_LAKE"
         )
-
-
-def _obstore() -> Any:
-    try:
-        import obstore
-        import obstore.exceptions
-        import obstore.store
-    except ImportError:
-        raise SettingError(
-            'ROLLBOOK_LAKE needs the extra mirror, which is not installed: pip install "rollbook[mirror]"'
-        ) from None
-    return obstore

@@ -114,7 +114,12 @@ class Alerts:
             state = self._load()
             if outcome.id in state.reported:
                 return False
-            outcomes = [outcome, *(self._unproven(outcome.day) if outcome.kind is Kind.SYNCED else ())]
+            outcomes = [outcome]
+            if outcome.kind is Kind.SYNCED:  # each set that stays unproven is one outcome for as long as that lasts
+                outcomes += [
+                    Outcome(f"unproven {u.set} {u.since}", Kind.UNPROVEN, outcome.day, u.description)
+                    for u in self.rollbook.landings.long_unproven()
+                ]
             good = outcomes == [outcome] and outcome.kind is Kind.SYNCED
             new = [o for o in outcomes if o.id not in state.reported]
             told = [o for o in new if o.kind is not Kind.SYNCED or (good and state.failing)]
@@ -127,11 +132,6 @@ class Alerts:
                 )
             )
             return bool(told)
-
-    def _unproven(self, day: date | None) -> list[Outcome]:
-        """The sets that stay unproven night after night, each as one outcome for as long as that lasts."""
-        lasting = self.rollbook.landings.long_unproven()
-        return [Outcome(f"unproven {u.set} {u.since}", Kind.UNPROVEN, day, u.description) for u in lasting]
 
     def waiting(self) -> tuple[Message, ...]:
         """The messages that are not delivered yet."""
@@ -235,15 +235,12 @@ class Alerts:
             yield
 
     def _load(self) -> State:
-        if self._path in self._unwritten:
-            return self._unwritten[self._path]
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=State)
-        except FileNotFoundError:
-            return State(since=self.clock())
-        except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
-            log.warning("%s cannot be read (%s); a new one is started", self._path.name, type(error).__name__)
-            return State(since=self.clock())
+            return self._unwritten.get(self._path) or msgspec.json.decode(self._path.read_bytes(), type=State)
+        except (OSError, msgspec.DecodeError) as error:
+            if not isinstance(error, FileNotFoundError):
+                log.warning("%s cannot be read (%s); a new one is started", self._path.name, type(error).__name__)
+        return State(since=self.clock())
 
     def _save(self, state: State) -> None:
         try:

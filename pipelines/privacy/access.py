@@ -23,7 +23,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import duckdb
 import msgspec
@@ -67,13 +67,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     rollbook: str = ""
 
 
-class Log(NamedTuple):
-    """The log's entries, oldest first, and how many lines could not be read."""
-
-    entries: list[Entry]
-    unreadable: int
-
-
 def note(root: Path, kind: str, *, students: int | None = None, what: str = "") -> None:
     """Log one access to the warehouse at `root`, with fsync. Call it before anything is shown.
 
@@ -92,7 +85,10 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
         files.folder(folder).chmod(files.PRIVATE_FOLDER)
         with FileLock(folder / LOCK, timeout=LOCK_SECONDS, mode=files.PRIVATE_FILE):
             _append(path, msgspec.json.encode(entry) + b"\n")
-            _give_back(root, folder, folder / LOCK, path)
+            if os.geteuid() == 0:  # what root wrote is the owner's: otherwise only root could log from then on
+                owner = root.stat()
+                for made in (folder, folder / LOCK, path):
+                    os.chown(made, owner.st_uid, owner.st_gid, follow_symlinks=False)
     except Timeout:
         raise BusyError(
             f"{path} is locked by another process, so this access could not be logged and was refused: run it again"
@@ -109,8 +105,11 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
     keep_up(root, (for_all() if root.name == FLEET else place()).access_log_days, entry.at)
 
 
-def entries(root: Path, since: date | None = None) -> Log:
-    """Read the log, optionally `since` a day (UTC). Raises MachineError when this account may not read it."""
+def entries(root: Path, since: date | None = None) -> tuple[list[Entry], int]:
+    """Read the log, optionally `since` a day (UTC): its entries, oldest first, and how many lines could not be read.
+
+    Raises MachineError when this account may not read it.
+    """
     decoder = msgspec.json.Decoder(Entry)
     found: list[Entry] = []
     unreadable = 0
@@ -128,7 +127,7 @@ def entries(root: Path, since: date | None = None) -> Log:
         raise MachineError(
             f"{root / PRIVATE} is readable by its owner only: run this as the account that owns the warehouse"
         ) from None
-    return Log(sorted(found, key=lambda entry: entry.at), unreadable)
+    return sorted(found, key=lambda entry: entry.at), unreadable
 
 
 def keep_up(root: Path, keep_days: int, now: datetime) -> None:
@@ -159,14 +158,6 @@ def _append(path: Path, line: bytes) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _give_back(root: Path, *made: Path) -> None:
-    """Give files that root wrote to the warehouse's owner: otherwise only root could log from then on."""
-    if os.geteuid() == 0:
-        owner = root.stat()
-        for path in made:
-            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _paths(folder: Path) -> list[Path]:

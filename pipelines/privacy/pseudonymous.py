@@ -251,7 +251,10 @@ class Pseudonymous(Listener):
             con.execute(f"ATTACH {literal(named)} AS named (READ_ONLY)")
             con.execute("ATTACH ':memory:' AS private")
             release = (release or begin(at)).covering(_students(con))
-            _fill_codes(con, release)
+            con.register("drawn", pa.table({"id": list(release.codes.keys()), "code": list(release.codes.values())}))
+            con.execute(
+                "CREATE TABLE private.codes AS SELECT CAST(id AS BIGINT) AS id, CAST(code AS BIGINT) AS code FROM drawn"
+            )
             with transaction(con):
                 schema.ensure(con)
                 con.execute("DROP SCHEMA snapshots")
@@ -266,7 +269,9 @@ class Pseudonymous(Listener):
                     """,
                     {"release": release.name, "began_at": release.began_at.replace(tzinfo=None)},
                 )
-            _fill(con)
+            # In parallel, `changes` first: it is the largest one.
+            relations = sorted(schema.declared(), key=lambda relation: relation != CHANGES)
+            each(con, lambda mine, text: mine.execute(text), [*filter(None, map(_statement, relations))])
             with transaction(con):
                 catalog.create_views(con)
                 ((version,),) = con.execute("SELECT version FROM ops.release").fetchall()
@@ -290,22 +295,6 @@ def _students(con: duckdb.DuckDBPyConnection) -> list[int]:
     )
     rows = con.execute(f"SELECT DISTINCT id FROM ({' UNION ALL '.join(parts)}) WHERE id IS NOT NULL")
     return [int(student) for student in rows.fetchnumpy()["id"]]
-
-
-def _fill_codes(con: duckdb.DuckDBPyConnection, release: Release) -> None:
-    drawn = pa.table({"id": list(release.codes.keys()), "code": list(release.codes.values())})
-    con.register("drawn", drawn)
-    con.execute(
-        "CREATE TABLE private.codes AS SELECT CAST(id AS BIGINT) AS id, CAST(code AS BIGINT) AS code FROM drawn"
-    )
-    con.unregister("drawn")
-
-
-def _fill(con: duckdb.DuckDBPyConnection) -> None:
-    """Fill all tables in parallel, `changes` first: it is the largest one."""
-    relations = sorted(schema.declared(), key=lambda relation: relation != CHANGES)
-    work = [text for relation in relations if (text := _statement(relation))]
-    each(con, lambda mine, text: mine.execute(text), work)
 
 
 def _statement(relation: Relation) -> str:

@@ -223,14 +223,17 @@ def _received(raw: RawStore, student: int, progress: Callable[[int, int], None])
         asked = (a for a in manifest.absences if a.set in OF_STUDENTS and a.id == student)
         searches.extend((*at, ", ".join(a.asked_by), a.answer) for a in asked)
         progress(number, len(manifests))
-    record_means = "One row per record as received, on each day and in each response."
-    refused_means = "One row per record that was refused, in every landing that is kept."
-    searches_mean = "One row per search for the student at the records service, when a night no longer listed them."
-    return [
-        _section(RECEIVED, "raw.records", record_means, RECORDS, records),
-        _section(RECEIVED, "raw.refused", refused_means, REFUSED, refused),
-        _section(RECEIVED, "raw.searches", searches_mean, SEARCHES, searches),
-    ], unnamed
+    found = (
+        ("raw.records", "One row per record as received, on each day and in each response.", RECORDS, records),
+        ("raw.refused", "One row per record that was refused, in every landing that is kept.", REFUSED, refused),
+        (
+            "raw.searches",
+            "One row per search for the student at the records service, when a night no longer listed them.",
+            SEARCHES,
+            searches,
+        ),
+    )
+    return [_section(RECEIVED, *each) for each in found], unnamed
 
 
 def _own(body: Body, content: bytes, student: int) -> Iterator[tuple[int | None, bytes]]:
@@ -275,7 +278,7 @@ def _copies(root: Path) -> list[Section]:
     """
     log: list[Row] = [
         (entry.at, entry.user, entry.login, entry.kind, entry.students, entry.what)
-        for entry in access.entries(root).entries
+        for entry in access.entries(root)[0]
         if entry.kind in WRITING
     ]
     versions = [path for folder in (root / FOLDER, root / BUILD / "altered") for path in folder.glob("rollbook.*")]
@@ -284,11 +287,21 @@ def _copies(root: Path) -> list[Section]:
         (str(path.relative_to(root)), datetime.fromtimestamp(path.lstat().st_mtime, UTC))
         for path in (*exported(root), *sorted(versions), *coded)
     ]
-    known = "One row per export and download in the access log. Whether the student was in it is not known."
-    may_hold = "One row per file in the warehouse that may hold the student."
     return [
-        _section(COPIES, "copies.exports", known, EXPORTS, log),
-        _section(COPIES, "copies.files", may_hold, {"file": "VARCHAR", "written_at": MOMENT}, there),
+        _section(
+            COPIES,
+            "copies.exports",
+            "One row per export and download in the access log. Whether the student was in it is not known.",
+            EXPORTS,
+            log,
+        ),
+        _section(
+            COPIES,
+            "copies.files",
+            "One row per file in the warehouse that may hold the student.",
+            {"file": "VARCHAR", "written_at": MOMENT},
+            there,
+        ),
     ]
 
 

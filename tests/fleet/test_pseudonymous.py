@@ -185,7 +185,7 @@ def test_it_is_asked_with_an_option_and_the_log_says_so(district: District, tmp_
     assert "Wrote" in run("fleet", "export", "--pseudonymous", "roster", "--out", str(target))
     assert "Zaphod" not in target.read_text("utf-8-sig")
     assert "Zaphod" in run("fleet", "sql", "FROM roster")
-    kinds = [entry.kind for entry in access.entries(district.warehouse / "fleet").entries]
+    kinds = [entry.kind for entry in access.entries(district.warehouse / "fleet")[0]]
     assert kinds == ["sql --pseudonymous", "export --pseudonymous", "sql"]
 
 

@@ -53,7 +53,7 @@ def test_a_night_copies_what_is_new_and_nothing_else(house: House, monkeypatch: 
     put: list[str] = []
     real = Bucket.put
 
-    def noted(self: Bucket, name: str, content: Path | bytes, digest: str) -> None:
+    def noted(self: Bucket, name: str, content: Path, digest: str) -> None:
         put.append(name)
         real(self, name, content, digest)
 
@@ -92,7 +92,7 @@ def test_a_copy_that_was_interrupted_leaves_the_last_one_whole_and_is_finished(
     before = house.tables()
     left = [after]
 
-    def put(self: Bucket, name: str, content: Path | bytes, digest: str) -> None:
+    def put(self: Bucket, name: str, content: Path, digest: str) -> None:
         if not left[0]:
             (copy_of(house) / name).parent.mkdir(parents=True, exist_ok=True)
             (copy_of(house) / name).write_bytes(b"cut")

@@ -193,7 +193,7 @@ def test_the_command_writes_a_private_file_once_and_logs_it(house: House, tmp_pa
     assert "is there already: name another file, or write over it with --replace" in " ".join(again.stderr.split())
     assert out.read_bytes() == written
     assert run_at(house.warehouse, "subject", str(ME), "--out", str(out), "--replace").returncode == 0
-    logged = [(e.kind, e.students, e.what) for e in access.entries(house.warehouse).entries]
+    logged = [(e.kind, e.students, e.what) for e in access.entries(house.warehouse)[0]]
     assert logged == [("subject", 1, "")] * 2
     assert str(ME) not in next((house.warehouse / "private").glob("access-*.jsonl")).read_text()
     assert list(tmp_path.iterdir()) == [out]

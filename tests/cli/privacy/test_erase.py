@@ -40,7 +40,7 @@ def test_it_counts_refuses_asks_and_certifies(house: House) -> None:
     asked = typed(house, "erase", "7", "--reason", "case 12")
     assert isinstance(asked.exception, HeldError)
     assert "Will be erased" in asked.output
-    assert [e.kind for e in access.entries(house.warehouse).entries] == ["erase --dry-run", "erase"]
+    assert [e.kind for e in access.entries(house.warehouse)[0]] == ["erase --dry-run", "erase"]
     assert house.query("SELECT COUNT(*) FROM students WHERE student_id = 7") == [(1,)]
     done = typed(house, "erase", "7", "--reason", "case 12", "--yes")
     assert done.exit_code == 0, done.exception
