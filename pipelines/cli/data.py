@@ -432,18 +432,18 @@ def erase(
     from rich.markdown import Markdown
 
     from pipelines.cli.fleet import build_again
-    from pipelines.operations import erase as erasures
+    from pipelines.privacy import erasure
 
     if dry_run + hold + lift > 1 or (lift and reason):
         raise ArgumentError("Give one of --dry-run, --hold and --lift; --lift takes no reason")
     rollbook = open_rollbook()
     root = rollbook.warehouse.root
     if hold:
-        erasures.hold(rollbook, student, reason=reason)
+        erasure.hold(rollbook, student, reason=reason)
         out.print("[bold green]Held.[/] `rollbook erase` refuses this student until --lift.")
         return
     if lift:
-        erasures.lift(rollbook, student)
+        erasure.lift(rollbook, student)
         out.print("[bold green]Lifted.[/] The student may be erased.")
         return
 
@@ -455,11 +455,11 @@ def erase(
 
     with progress() as rollbook.progress:
         if dry_run:
-            found = erasures.find(rollbook, student)
+            found = erasure.holdings(rollbook, student)
             log.note(root, "erase --dry-run", students=int(found.anything))
             _show(found, "Would be erased")
             return
-        certificate = erasures.erase(rollbook, student, reason=reason, confirm=confirm, home=home())
+        certificate = erasure.erase(rollbook, student, reason=reason, confirm=confirm, home=home())
     out.print(Markdown(certificate.text))
     if certificate.counts.get("fleet"):
         build_again()

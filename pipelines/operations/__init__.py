@@ -6,7 +6,6 @@
     diff.py          what a sync would do now (dry run)
     doctor.py        whether a sync could run
     discard.py       discards a landing, or undoes that
-    erase.py         erases a student, or puts one under a legal hold
 
 Nothing here prints or knows Dagster. Operations that change the warehouse take the writer lock. Every sync deletes
 expired days, too.

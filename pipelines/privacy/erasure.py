@@ -1,10 +1,10 @@
 """Erases one student from the whole warehouse, for good.
 
-    find      count what holds the student; nothing is written
-    begin     record the student's keyed hash, and that this erasure is under way
-    erased    remove what else holds the student, and write the certificate
+    holdings    count what holds the student; nothing is written
+    erase       the whole of it: count, ask, record the student's keyed hash and that this erasure is under way
+    hold, lift  refuse to erase a student, while there is a legal duty to keep records
 
-From `begin` on, recovery does the rest (`sync.rollbook.Rollbook.recover`), also after a kill: it removes the student
+From then on, recovery does the rest (`sync.rollbook.Rollbook.recover`), also after a kill: it removes the student
 from the landings, the lake and the published files, and then tells all listeners. All of it can be repeated, and works
 from what it finds. Students are matched by keyed hash only, so the journal names nobody.
 
@@ -26,12 +26,15 @@ import duckdb
 import msgspec
 
 from pipelines import __version__, files
-from pipelines.errors import ArgumentError
+from pipelines.errors import ArgumentError, HeldError
 from pipelines.export import exported
 from pipelines.landing.erased import Erased, Found, LegalHold, Matcher, Pending, find, keyed, name_hash
+from pipelines.landing.manifest import Hold
+from pipelines.records import as_id
 from pipelines.store import without
 from pipelines.store.database import connect, count
 from pipelines.store.statements import statements
+from pipelines.sync import Rollbook
 from pipelines.sync.listeners import ErasureUnderWay, Listener
 from pipelines.sync.recovery import Erasures
 from pipelines.tables import SETS
@@ -127,7 +130,7 @@ class Erasure(Listener):
 
     # -- before anything is written -----------------------------------------------------------------------------------
 
-    def find(self, student: int) -> Holdings:
+    def holdings(self, student: int) -> Holdings:
         """Count what holds a student. Reads every body of every landing; raises DamagedError."""
         rows = recognised = 0
         if self.warehouse.published.is_file():
@@ -159,39 +162,7 @@ class Erasure(Listener):
             "exports": len(exports),
             "recognised": recognised,
         }
-        return Holdings(student, counts, exports, self._names(student), landings)
-
-    def check_hold(self, student: int) -> None:
-        """Raise ArgumentError for a student under a legal hold."""
-        found = self.memory.read()
-        ident = keyed(bytes.fromhex(found.key), "id", str(student))
-        if held := [hold for hold in found.holds if hold.id == ident]:
-            raise ArgumentError(
-                f"This student has been under a legal hold since {held[0].since:%Y-%m-%d} ({held[0].reason}), so"
-                " nothing was erased. Once it is over, lift it with `rollbook erase STUDENT --lift`"
-            )
-
-    def hold(self, student: int, reason: str) -> None:
-        """Put a student under a legal hold. Raises ArgumentError for one who is erased already, or a reason that
-        identifies the student.
-        """
-        if student in self.memory.matcher():
-            raise ArgumentError("This student was erased already: there is nothing left to hold")
-        _check_reason(reason, student, self._names(student))
-        found = self.memory.begun()
-        ident = keyed(bytes.fromhex(found.key), "id", str(student))
-        others = tuple(hold for hold in found.holds if hold.id != ident)
-        added = LegalHold(id=ident, reason=reason, since=self.clock())
-        self.memory.write(msgspec.structs.replace(found, holds=(*others, added)))
-
-    def lift(self, student: int) -> None:
-        """Lift the legal hold on a student. Raises ArgumentError if there is none."""
-        found = self.memory.read()
-        ident = keyed(bytes.fromhex(found.key), "id", str(student))
-        left = tuple(hold for hold in found.holds if hold.id != ident)
-        if left == found.holds:
-            raise ArgumentError("This student is not under a legal hold: there is nothing to lift")
-        self.memory.write(msgspec.structs.replace(found, holds=left))
+        return Holdings(student, counts, exports, self.names(student), landings)
 
     # -- the erasure --------------------------------------------------------------------------------------------------
 
@@ -238,7 +209,7 @@ class Erasure(Listener):
     def _published(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         return connect(self.warehouse.published, scratch=self.warehouse.scratch, read_only=True)
 
-    def _names(self, student: int) -> list[Name]:
+    def names(self, student: int) -> list[Name]:
         """All names that the student has in the published file."""
         if not self.warehouse.published.is_file():
             return []
@@ -247,6 +218,93 @@ class Erasure(Listener):
             return con.execute(
                 f"SELECT DISTINCT {columns} FROM history.students WHERE student_id = $1", [student]
             ).fetchall()
+
+
+def holdings(rollbook: Rollbook, student: int) -> Holdings:
+    """Count what holds a student. Changes nothing, except that it recovers what a killed writer left.
+
+    Raises ArgumentError for an invalid id, and what recovery raises.
+    """
+    _check(student)
+    with rollbook.writer():
+        rollbook.ready()
+        return rollbook.listener(Erasure).holdings(student)
+
+
+def erase(
+    rollbook: Rollbook,
+    student: int,
+    *,
+    reason: str,
+    confirm: Callable[[Holdings], bool],
+    home: Path | None = None,
+) -> Certificate:
+    """Erase a student, and leave them out of all later landings; returns the certificate.
+
+    `confirm` asks whether to go on, given what holds the student. `home` is Dagster's folder, whose records are
+    cleaned. An unknown student is kept out as well, if that is confirmed. Raises ArgumentError for an invalid id, a
+    reason that is missing or identifies the student, and a student under a legal hold; HeldError when it is not
+    confirmed. Nothing is changed then.
+    """
+    _check(student, reason)
+    with rollbook.writer():
+        rollbook.ready()
+        erasure = rollbook.listener(Erasure)
+        rollbook.erasures.progress = rollbook.progress
+        found = erasure.holdings(student)
+        register = erasure.memory.read()
+        ident = keyed(bytes.fromhex(register.key), "id", str(student))
+        if held := [hold for hold in register.holds if hold.id == ident]:
+            raise ArgumentError(
+                f"This student has been under a legal hold since {held[0].since:%Y-%m-%d} ({held[0].reason}), so"
+                " nothing was erased. Once it is over, lift it with `rollbook erase STUDENT --lift`"
+            )
+        if student in erasure.memory.matcher() and not found.anything:
+            raise ArgumentError("This student was erased before, and nothing holds them now: there is nothing to do")
+        if not confirm(found):
+            raise HeldError("Held: it was not confirmed. Nothing was changed", Hold(reason="", counts=()))
+        erasure.begin(found, reason.strip(), home)
+        rollbook.recover()  # as the next writer would after a kill at this point
+        if erasure.certificate is None:
+            raise AssertionError("an erasure that was begun is not finished")
+        return erasure.certificate
+
+
+def hold(rollbook: Rollbook, student: int, *, reason: str) -> None:
+    """Put a student under a legal hold, until it is lifted. Raises ArgumentError for one who is erased already, or a
+    reason that identifies the student.
+    """
+    _check(student, reason)
+    memory = rollbook.raw.memory
+    with rollbook.writer():
+        if student in memory.matcher():
+            raise ArgumentError("This student was erased already: there is nothing left to hold")
+        _check_reason(reason, student, rollbook.listener(Erasure).names(student))
+        found = memory.begun()
+        ident = keyed(bytes.fromhex(found.key), "id", str(student))
+        others = tuple(hold for hold in found.holds if hold.id != ident)
+        added = LegalHold(id=ident, reason=reason.strip(), since=rollbook.clock())
+        memory.write(msgspec.structs.replace(found, holds=(*others, added)))
+
+
+def lift(rollbook: Rollbook, student: int) -> None:
+    """Lift the legal hold on a student. Raises ArgumentError if there is none."""
+    _check(student)
+    memory = rollbook.raw.memory
+    with rollbook.writer():
+        found = memory.read()
+        ident = keyed(bytes.fromhex(found.key), "id", str(student))
+        left = tuple(hold for hold in found.holds if hold.id != ident)
+        if left == found.holds:
+            raise ArgumentError("This student is not under a legal hold: there is nothing to lift")
+        memory.write(msgspec.structs.replace(found, holds=left))
+
+
+def _check(student: int, reason: str = "given") -> None:
+    if as_id(student) is None:
+        raise ArgumentError("Give the student's id at the records service, a whole number from 1")
+    if not reason.strip():
+        raise ArgumentError('Say why: add --reason "...", which is kept. Without names')
 
 
 def _check_reason(reason: str, student: int, names: Iterable[Name]) -> None:

@@ -16,7 +16,7 @@ from pipelines.export import Format
 from pipelines.export.query import export
 from pipelines.landing.manifest import Verdict
 from pipelines.operations import discard as discards
-from pipelines.operations import erase as erasing
+from pipelines.privacy import erasure as erasing
 from pipelines.privacy.erasure import Holdings
 from pipelines.store.published import clean_copy
 from pipelines.sync import always
@@ -239,7 +239,7 @@ def test_counting_and_refusing_change_nothing(house: House) -> None:
     with house.rollbook().writer():
         pass
     before = state()
-    holdings = erasing.find(house.rollbook(), canary.ID)
+    holdings = erasing.holdings(house.rollbook(), canary.ID)
     assert {k: holdings.counts[k] for k in ("landings", "records", "rejects", "days", "exports")} == {
         "landings": 6,
         "records": 6,

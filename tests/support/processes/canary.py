@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from pipelines.compose import compose
 from pipelines.landing.manifest import Body
-from pipelines.operations import erase as erasing
+from pipelines.privacy import erasure as erasing
 from pipelines.settings import load
 from tests.support.processes.kills import die_at_step, forked, killed_or_done
 from tests.support.records import Record, student

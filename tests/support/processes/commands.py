@@ -35,7 +35,7 @@ _IMPORTED = (
     "pipelines.operations.diff",
     "pipelines.operations.discard",
     "pipelines.operations.doctor",
-    "pipelines.operations.erase",
+    "pipelines.privacy.erasure",
     "pipelines.operations.capacity",
     "dagster",
 )

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 
 from pipelines.operations import discard as discards
-from pipelines.operations import erase as erasing
+from pipelines.privacy import erasure as erasing
 from pipelines.privacy.erasure import Certificate
 from pipelines.sync import always
 from tests.support.nights import House, night
