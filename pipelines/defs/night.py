@@ -13,7 +13,7 @@ from pydantic import Field
 from pipelines.defs.partitions import BY_HAND, NIGHTLY, PUBLISHED, SYNC_TAG
 from pipelines.errors import NothingLandedError
 from pipelines.landing.manifest import Manifest, TableCounts
-from pipelines.report import FILE, MorningPage
+from pipelines.report import FILE
 from pipelines.settings import Details
 from pipelines.source.pagination import Progress
 from pipelines.store.lake import DayRecord
@@ -96,13 +96,8 @@ def stages(
         "morning page": dg.MetadataValue.url(f"/{FILE}"),
         "seconds": round(time.monotonic() - started, 3),
     }
-    # The morning page's charts, which show only counts. Only for the newest day: Dagster keeps metadata forever.
-    page = rollbook.listener(MorningPage).made
-    charts = {title: dg.MetadataValue.md(chart) for title, chart in (page.charts if page else {}).items()}
     for each in composed:
-        yield dg.AssetMaterialization(
-            PUBLISHED, partition=str(each), metadata={**shared, **(charts if each == max(composed) else {})}
-        )
+        yield dg.AssetMaterialization(PUBLISHED, partition=str(each), metadata=shared)
     rollbook.check_listeners()
 
 

@@ -1,7 +1,7 @@
 """What the HTML pages that Rollbook writes have in common.
 
     base.html    the frame: a page loads nothing from elsewhere, and search engines leave it out
-    page.css     the look of all pages; `light.css` has their colours, for charts that are images, too
+    page.css     the look of all pages; `light.css` has their colours
 
 A page's template begins with `{% extends "base.html" %}` and lies beside the code that renders it.
 """

@@ -6,8 +6,7 @@ It is made after the publish, so it never delays or blocks the data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 
 import duckdb
@@ -23,23 +22,14 @@ from pipelines.tables import TABLES, WALKED
 FILE = "report.html"
 
 
-@dataclass(frozen=True)
-class Report:
-    """A morning page, and its charts as Markdown by title. They hold no personal data, even if the page does."""
-
-    page: str
-    charts: Mapping[str, str]
-
-
 class MorningPage(Listener):
-    """Writes the page of one warehouse. `made` is the last one that this process made."""
+    """Writes the page of one warehouse."""
 
     name = FILE
 
     def __init__(self, rollbook: Rollbook) -> None:
         self.rollbook = rollbook
         self.path = rollbook.warehouse.root / FILE
-        self.made: Report | None = None
 
     def published(self, at: datetime) -> None:
         """Make the page from the published file."""
@@ -55,13 +45,13 @@ class MorningPage(Listener):
         self.path.unlink(missing_ok=True)
 
     def _write(self, at: datetime, trouble: str = "") -> None:
-        book, self.made = self.rollbook, None
+        book = self.rollbook
         if not book.warehouse.published.is_file():
             return
         unproven = [u.description for u in book.landings.long_unproven()]
         with connect(book.warehouse.published, scratch=book.warehouse.scratch, read_only=True) as con:
-            self.made = make(con, at=at, names=book.settings.report_names, trouble=trouble, unproven=unproven)
-        files.write(self.path, self.made.page.encode(), book.warehouse.mode)
+            page = make(con, at=at, names=book.settings.report_names, trouble=trouble, unproven=unproven)
+        files.write(self.path, page.encode(), book.warehouse.mode)
 
 
 def make(
@@ -71,17 +61,15 @@ def make(
     names: bool = False,
     trouble: str = "",
     unproven: Sequence[str] = (),
-) -> Report:
-    """Make the page from an open database. `at` is the time shown (UTC), `trouble` what has gone wrong since the data,
-    `unproven` what is wrong with sets that stay unproven.
+) -> str:
+    """Return the page's HTML, from an open database. `at` is the time shown (UTC), `trouble` what has gone wrong since
+    the data, `unproven` what is wrong with sets that stay unproven.
     """
     # Commands that make no page should not wait for Jinja.
     from pipelines.report import morning
 
     content = morning.load_morning(con, names=names)
-    drawn = morning.draw(content)
-    html = morning.render(content, drawn, at=at, trouble=trouble, unproven=unproven)
-    return Report(html, {chart.heading: morning.picture(chart) for chart in drawn})
+    return morning.render(content, morning.draw(content), at=at, trouble=trouble, unproven=unproven)
 
 
 def on_page(error: RollbookError) -> str:

@@ -9,7 +9,6 @@ file.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -23,7 +22,6 @@ from jinja2 import Environment
 
 from pipelines import pages
 from pipelines.store.statements import statements
-from pipelines.text import markdown
 
 # A month of trend, and lists that fit on a page.
 DAYS = 31
@@ -253,11 +251,6 @@ class Chart:
     titles: list[Title] = field(default_factory=list)
     labels: list[Label] = field(default_factory=list)
 
-    @property
-    def heading(self) -> str:
-        """A title that is the same every night."""
-        return "Completion, score and activity" if self.name == "trend" else self.title
-
 
 def draw(morning: Row) -> tuple[Chart, ...]:
     """Lay out all charts that have data."""
@@ -415,41 +408,34 @@ def _environment() -> Environment:
     return environment
 
 
-def _render(template: str, **values: object) -> str:
-    return _environment().get_template(template).render(values)
-
-
 def render(
     morning: Row, charts: Sequence[Chart], *, at: datetime, trouble: str = "", unproven: Sequence[str] = ()
 ) -> str:
     """Return the page's HTML. `at` is the time shown (UTC), `trouble` what has gone wrong since the data, `unproven`
     what is wrong with sets that stay unproven.
     """
-    return _render(
-        "page.html",
-        morning=morning,
-        charts={chart.name: chart for chart in charts},
-        figures=_figures(morning),
-        verdict=_verdict(morning),
-        sentence=_last_night(morning, is_old=bool(trouble)),
-        trouble=trouble or _trouble(morning),
-        unproven=unproven,
-        syncs=_outcomes(morning.nights),
-        at=f"{at:%Y-%m-%d %H:%M} UTC",
-        made=f"{at:%Y-%m-%dT%H:%M:%SZ}",
-        stale_hours=STALE_HOURS,
-        least_students=LEAST_STUDENTS,
-        most_named=NAMED,
-        classes_named=CLASSES_TO_WATCH,
-        most_severe=SEVERITIES[0],
-        trend=last_days(morning.trend) if morning.trend else "",
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            morning=morning,
+            charts={chart.name: chart for chart in charts},
+            figures=_figures(morning),
+            verdict=_verdict(morning),
+            sentence=_last_night(morning, is_old=bool(trouble)),
+            trouble=trouble or _trouble(morning),
+            unproven=unproven,
+            syncs=_outcomes(morning.nights),
+            at=f"{at:%Y-%m-%d %H:%M} UTC",
+            made=f"{at:%Y-%m-%dT%H:%M:%SZ}",
+            stale_hours=STALE_HOURS,
+            least_students=LEAST_STUDENTS,
+            most_named=NAMED,
+            classes_named=CLASSES_TO_WATCH,
+            most_severe=SEVERITIES[0],
+            trend=last_days(morning.trend) if morning.trend else "",
+        )
     )
-
-
-def picture(chart: Chart) -> str:
-    """A chart as Markdown, for Dagster's UI: an image, because the UI drops inline SVG."""
-    svg = _render("picture.svg", chart=chart)
-    return f"![{markdown(chart.alt)}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
 
 
 def _verdict(morning: Row) -> str:

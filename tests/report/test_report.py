@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 import re
 from collections.abc import Iterator
@@ -25,8 +24,7 @@ AT = datetime(2026, 10, 7, 2, 16, tzinfo=UTC)
 
 def made(school: School, **how: Any) -> str:
     with duckdb.connect(str(school.published), read_only=True) as con:
-        found = report.make(con, at=AT, **how)
-    return found.page
+        return report.make(con, at=AT, **how)
 
 
 def text(html: str) -> str:
@@ -132,20 +130,6 @@ def test_the_setting_is_what_makes_it_name_them(small: School) -> None:
     assert "This page names pupils" in (small.warehouse / "report.html").read_text()
     small.sync(DAYS[3])
     assert "This page names pupils" not in (small.warehouse / "report.html").read_text()
-
-
-def test_the_charts_never_hold_a_name_even_if_the_page_does(fortnight: School) -> None:
-    with duckdb.connect(str(fortnight.published), read_only=True) as con:
-        found = report.make(con, at=AT, names=True)
-    assert list(found.charts) == [
-        *("Students to watch, by class", "Classes against their course"),
-        *("Completion, score and activity", "The nightly syncs"),
-    ]
-    for shown in found.charts.values():
-        parts = re.fullmatch(r"!\[(.+)\]\(data:image/svg\+xml;base64,([\w+/=]+)\)", shown)
-        assert parts
-        content = unescape(parts[1] + base64.b64decode(parts[2]).decode())
-        assert [name for name in names(fortnight) if name in content] == []
 
 
 def test_a_title_is_text_even_if_it_looks_like_markup(fortnight: School, tmp_path: Path) -> None:
