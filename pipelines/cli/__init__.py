@@ -8,8 +8,9 @@ import gc
 gc.set_threshold(100_000)  # imports leave no garbage: looking for it took a sixth of the start-up time
 
 from pipelines.cli import data, fleet, run, serve  # noqa: E402, F401 - this registers them
-from pipelines.cli.app import app, main, sort_commands  # noqa: E402
+from pipelines.cli.app import Panel, app, main  # noqa: E402
 
 __all__ = ["app", "main"]
 
-sort_commands()
+# `rollbook --help` shows the panels in their order, and each panel's commands as they were registered.
+app.registered_commands.sort(key=lambda command: list(Panel).index(Panel(str(command.rich_help_panel))))

@@ -118,11 +118,6 @@ def _options(
         os.environ[INSTITUTION] = named
 
 
-def sort_commands() -> None:
-    """Have `rollbook --help` show the panels in their order, and each panel's commands as they were registered."""
-    app.registered_commands.sort(key=lambda command: list(Panel).index(Panel(str(command.rich_help_panel))))
-
-
 def main() -> None:
     """Run a command; an error becomes one line and an exit code.
 
@@ -158,6 +153,11 @@ def parse_day(text: str) -> date:
         return datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 - a day has no time zone
     except ValueError:
         raise typer.BadParameter(f"{printable(repr(text))} is not a day: write one like 2026-09-01") from None
+
+
+def confirmed(question: str = "Go on?") -> bool:
+    """Ask whether to go on. Without a terminal nobody can answer, so the answer is no."""
+    return sys.stdin.isatty() and typer.confirm(question, default=False)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:

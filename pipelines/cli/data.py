@@ -18,6 +18,7 @@ from pipelines import files, machine
 from pipelines.cli.app import (
     Panel,
     app,
+    confirmed,
     err,
     home,
     open_rollbook,
@@ -65,8 +66,12 @@ def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "s
     text = sys.stdin.read() if query == "-" else query
     with _noted_if_refused(root, kind, text):
         answer = run_query(file, text, most=rows)
-    students = students_in(answer.columns, answer.rows) if answer.is_plain else None
-    log.note(root, kind, students=students, what=log.without_values(text))
+    log.note(
+        root,
+        kind,
+        students=students_in(answer.columns, answer.rows) if answer.is_plain else None,
+        what=log.without_values(text),
+    )
     print_table(table("", answer.columns, answer.rows))
     if answer.more:
         err.print(f"There are more than {rows:,} rows: raise --rows, or write all to a file with `rollbook export`.")
@@ -390,8 +395,7 @@ def rotate(
     from pipelines.privacy.pseudonymous import Pseudonymous
 
     rollbook = open_rollbook()
-    question = "All codes are replaced, and the present ones stop working. Go on?"
-    if not yes and not (sys.stdin.isatty() and typer.confirm(question, default=False)):
+    if not yes and not confirmed("All codes are replaced, and the present ones stop working. Go on?"):
         raise ArgumentError("Not confirmed, so no code was replaced. Without a terminal, add --yes")
     fleet, file = rollbook.warehouse.fleet, rollbook.listener(Pseudonymous)
     is_shared = fleet is not None and FleetFile(fleet, pseudonymous=True).path.exists()
@@ -451,7 +455,7 @@ def erase(
         log.note(root, "erase", students=int(found.anything))
         if not yes:
             _show(found, "Will be erased")
-        return yes or (sys.stdin.isatty() and typer.confirm("This cannot be undone. Go on?", default=False))
+        return yes or confirmed("This cannot be undone. Go on?")
 
     with progress() as rollbook.progress:
         if dry_run:

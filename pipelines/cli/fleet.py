@@ -16,7 +16,7 @@ from pipelines.cli.app import Panel, app, err, out, parse_day, print_json, progr
 from pipelines.cli.data import LEVELS, show_answer, write_export
 from pipelines.cli.serve import show_app, stopping_on_signals
 from pipelines.errors import ArgumentError, HeldError, NothingLandedError, RollbookError, SettingError
-from pipelines.export import Format
+from pipelines.export import Format, check_target
 from pipelines.institutions import FILE, Registry
 from pipelines.settings import FLEET, check_registry, common_path, for_all, is_of_all, registry, registry_path
 from pipelines.store.published import fleet_file
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pipelines.fleet.build import Difference
     from pipelines.fleet.nights import Fleet, NightOutcome
     from pipelines.fleet.overview import FleetStatus
-    from pipelines.institutions import Registry
 
 # Of more institutions than this, only those that need attention are listed.
 LISTED = 30
@@ -241,10 +240,7 @@ def _print_outcomes(found: Mapping[str, NightOutcome]) -> None:
             why = fetched if outcome.asked else "was already synced, and not fetched again"
         _line(name, str(outcome.kind), why, max(map(len, shown)))
     counts = Counter(str(outcome.kind) for outcome in found.values())
-    seconds = sum(outcome.seconds for outcome in found.values())
-    asked = sum(outcome.requests for outcome in found.values())
-    work = f"{count_of(asked, 'request')}, {seconds:.0f} s of work"
-    out.print(f"[bold]{_counted(counts)}[/] of {count_of(len(found), 'institution')}; {work}.")
+    out.print(f"[bold]{_counted(counts)}[/] of {count_of(len(found), 'institution')}.")
 
 
 def _line(name: str, mark: str, says: str, width: int) -> None:
@@ -258,12 +254,11 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 def _print_status(known: FleetStatus) -> None:
     shown = [s for s in known.institutions if len(known.institutions) <= LISTED or not s.is_fine]
-    columns = ("institution", "", "day", "since", "readers see", "records", "requests", "seconds")
+    columns = ("institution", "", "day", "readers see", "records", "requests", "seconds")
     rows = []
     for s in shown:
-        since = f"{s.since.astimezone(UTC):%Y-%m-%d}" if s.since else ""
         last = s.last and (sum(s.last.received.values()), s.last.requests, s.last.seconds)
-        rows.append((s.institution, s.shown, s.last and s.last.day, since, s.readers_see, *(last or ("", "", ""))))
+        rows.append((s.institution, s.shown, s.last and s.last.day, s.readers_see, *(last or ("", "", ""))))
     if shown:
         out.print(table("", columns, rows))
     for s in shown:
@@ -374,8 +369,7 @@ def report(
     from pipelines.fleet import overview
 
     out_file = (target or for_all().common_path / overview.FILE).expanduser()
-    if not out_file.parent.is_dir():
-        raise ArgumentError(f"{out_file.parent} is not a folder: make it first, or write elsewhere with --out")
+    check_target(out_file)
     out.print(overview.write(open_fleet(), out_file))
     out.print(f"Wrote {safe(str(out_file))}.")
 
@@ -387,9 +381,8 @@ def _build(known: Registry, engine: str | None = None) -> bool:
 
     built = build_files(fleet_folder(), known, engine=engine or for_all().fleet_engine)
     warnings = []
-    for file, found in ((fleet_file.FILE, built), (fleet_file.PSEUDONYMOUS, built.pseudonymous)):
-        if found is None:
-            continue
+    both = {fleet_file.FILE: built} | ({fleet_file.PSEUDONYMOUS: built.pseudonymous} if built.pseudonymous else {})
+    for file, found in both.items():
         out.print(
             f"[bold green]Built.[/] {file} holds {count_of(found.institutions, 'institution')} and"
             f" {count_of(found.students, 'student')}, up to {found.newest_day}."

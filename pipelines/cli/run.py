@@ -20,6 +20,7 @@ from rich.markup import escape
 from pipelines.cli.app import (
     Panel,
     app,
+    confirmed,
     err,
     home,
     open_rollbook,
@@ -46,10 +47,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 JOB = "nightly_sync"
-# Without these the UI lists the run, but not on its job's page.
-IN_THE_UI = {".dagster/repository": "__repository__@rollbook", "dagster/code_location": "rollbook"}
-# The user saw how the run ended: the daemon must not retry it behind their back.
-NO_RETRY = {"dagster/max_retries": "0"}
+TAGS = {
+    # Without these the UI lists the run, but not on its job's page.
+    ".dagster/repository": "__repository__@rollbook",
+    "dagster/code_location": "rollbook",
+    # The user saw how the run ended: the daemon must not retry it behind their back.
+    "dagster/max_retries": "0",
+}
 
 Day = Annotated[date, typer.Argument(parser=parse_day, metavar="DAY")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Publish without asking.")]
@@ -182,12 +186,11 @@ def rebuild(
     """
     from pipelines.sync import within_hold
 
-    def confirm(hold: Hold) -> bool:
-        return yes or within_hold(hold) or _confirmed_hold(hold)
-
     rollbook = open_rollbook()
     with progress() as rollbook.progress:
-        done = rollbook.rebuild(confirm=confirm, accept_loss=accept_loss)
+        done = rollbook.rebuild(
+            confirm=lambda hold: yes or within_hold(hold) or _confirmed_hold(hold), accept_loss=accept_loss
+        )
     _print_backfill(done)
 
 
@@ -224,8 +227,9 @@ def discard(
     if not reason.strip():
         raise ArgumentError('Say why: add --reason "...", which is kept with the landing')
     gone = discards.discard(rollbook, day, landing, reason=reason.strip(), confirm=confirm)
-    advice = f"`rollbook discard {day} --undo` puts it back."
-    out.print(f"[bold green]Discarded[/] landing {gone.landing} of {day}. {advice}")
+    out.print(
+        f"[bold green]Discarded[/] landing {gone.landing} of {day}. `rollbook discard {day} --undo` puts it back."
+    )
 
 
 @app.command(rich_help_panel=Panel.SYNC)
@@ -288,7 +292,6 @@ def prune(
     With --dry-run, shows the days and the bytes and deletes nothing.
     """
     from pipelines.operations import capacity
-    from pipelines.operations.capacity import prune as prune_now
 
     rollbook = open_rollbook()
     keep = rollbook.settings.keep_days
@@ -301,7 +304,7 @@ def prune(
         what = f"{count_of(len(days), 'day')} ({days[0]} to {days[-1]}): {in_bytes(size)} of raw bodies and snapshots"
         out.print(f"{'Would delete' if dry_run else 'Deleting'} {what}. Their content stays in the history.")
         if not dry_run:
-            prune_now(rollbook)
+            capacity.prune(rollbook)
     if home() is None:
         err.print("[yellow]Warning:[/] DAGSTER_HOME is not a folder, so Dagster's runs were not pruned.")
         return
@@ -321,12 +324,10 @@ def _confirmed_hold(hold: Hold) -> bool:
 
 
 def _confirmed(why: str) -> bool:
-    """Ask whether to go on. Without a terminal nobody can answer, so the answer is no."""
-    if not sys.stdin.isatty():
-        return False
-    if why:
+    """Say why, and ask whether to go on."""
+    if why and sys.stdin.isatty():
         err.print(f"[bold yellow]{escape(why)}[/]")
-    return typer.confirm("Go on?", default=False)
+    return confirmed()
 
 
 def _print_backfill(done: Backfilled) -> None:
@@ -367,7 +368,6 @@ def run_job(first: date, last: date | None = None, *, institution: str = "", **o
     from pipelines.defs.partitions import BY_COMMAND, INSTITUTION_TAG, RANGE_END, RANGE_START, SYNC_TAG
 
     days = {RANGE_START: str(first), RANGE_END: str(last)} if last else {SYNC_TAG: BY_COMMAND}
-    tags = {**days, **({INSTITUTION_TAG: institution} if institution else {})}
     run_id = str(uuid4())
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     with progress() as night.progress, dg.DagsterInstance.get() as instance:
@@ -377,7 +377,7 @@ def run_job(first: date, last: date | None = None, *, institution: str = "", **o
             instance=instance,
             raise_on_error=False,
             run_id=run_id,
-            tags={**tags, **IN_THE_UI, **NO_RETRY},
+            tags={**TAGS, **days, **({INSTITUTION_TAG: institution} if institution else {})},
             run_config={
                 "ops": {"sync": {"config": options}},
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},

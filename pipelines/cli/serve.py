@@ -23,7 +23,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -65,9 +64,8 @@ def serve(
 
             prepare(stack.enter_context(Sandbox(api_key=KEY)).url)
         names, runs = _what_is_served()
-        workspace = ["-w", str(ROOT / "workspace.yaml")]
         web = [sys.executable, "-m", "pipelines.guard", host, str(port), *names]
-        daemon = [sys.executable, "-m", "dagster._daemon", "run", *workspace]
+        daemon = [sys.executable, "-m", "dagster._daemon", "run", "-w", str(ROOT / "workspace.yaml")]
         listening(host, port, "serve").close()
         stack.enter_context(stopping_on_signals())
         _create_dagster_tables()
@@ -86,8 +84,7 @@ def _what_is_served() -> tuple[list[str], str]:
     if wrong := [name for name in registry.institutions if name not in sources]:
         err.print(f"[yellow]Warning:[/] wrong settings, so not synced: {', '.join(wrong)}; see `rollbook fleet check`")
     times = {(source.cron, source.timezone) for source in sources.values()}
-    of = count_of(len(sources), "institution")
-    return settings.ui_names(), f"the nightly syncs of {of} run at {count_of(len(times), 'different time')}"
+    return settings.ui_names(), f"nightly syncs run at {count_of(len(times), 'different time')}"
 
 
 def _create_dagster_tables() -> None:
@@ -100,21 +97,13 @@ def _create_dagster_tables() -> None:
             )
 
 
-class _Stop(Exception):  # noqa: N818 - not an error: a request to stop
-    """SIGTERM or Ctrl-C was received."""
-
-
 @contextmanager
 def stopping_on_signals(exit_code: int = 0) -> Iterator[None]:
     """End the block on SIGTERM or Ctrl-C, and the command with this exit code if it is not 0."""
-
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the handler's signature
-        raise _Stop
-
-    before = {s: signal.signal(s, stop) for s in (signal.SIGTERM, signal.SIGINT)}
+    before = {s: signal.signal(s, signal.default_int_handler) for s in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
-    except _Stop:
+    except KeyboardInterrupt:
         err.print("Stopping." if not exit_code else "Stopped. The next run continues where this one stopped.")
         if exit_code:
             raise typer.Exit(exit_code) from None
@@ -344,8 +333,7 @@ def _play_schools(names: tuple[str, ...], students: int, days: int) -> None:
 
 def _say_where(file: Path) -> None:
     shown = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
-    size = f"{file.stat().st_size / 1e6:.1f} MB"
-    out.print(f"\n[bold]The file[/]  {safe(str(shown))} ({size}): open it with anything that speaks DuckDB.")
+    out.print(f"\n[bold]The file[/]  {safe(str(shown))}: open it with anything that speaks DuckDB.")
 
 
 @app.command(rich_help_panel=Panel.TRY)

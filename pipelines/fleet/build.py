@@ -126,7 +126,7 @@ def gather(
             continue
         try:
             given[name] = _copy(con, file, name, versions.target(own / link, own / folder))
-        except (DamagedError, BusyError, FileNotFoundError, duckdb.Error):
+        except (DamagedError, BusyError, FileNotFoundError, ValueError, duckdb.Error):
             left_out[name] = DAMAGED
     return given, left_out
 
@@ -194,18 +194,19 @@ def _described(
     rows = []
     for status in sorted(load_overview(Fleet(registry)).institutions, key=lambda s: s.institution):
         own, last = given.get(status.institution, {}), status.last
-        row = {
-            **own,
-            "institution": status.institution,
-            "days_behind": (newest - own["newest_day"]).days if newest and own.get("newest_day") else None,
-            "last_outcome": status.outcome,
-            "last_day": last.day if last else None,
-            "last_at": last.at.astimezone(UTC).replace(tzinfo=None) if last else None,
-            "said": (last.message if last else "") or None,
-            "paused": status.paused or None,
-            "left_out": left_out.get(status.institution),
-        }
-        rows.append(row)
+        rows.append(
+            {
+                **own,
+                "institution": status.institution,
+                "days_behind": (newest - own["newest_day"]).days if newest and own.get("newest_day") else None,
+                "last_outcome": status.outcome,
+                "last_day": last.day if last else None,
+                "last_at": last.at.astimezone(UTC).replace(tzinfo=None) if last else None,
+                "said": (last.message if last else "") or None,
+                "paused": status.paused or None,
+                "left_out": left_out.get(status.institution),
+            }
+        )
     return rows
 
 
@@ -217,20 +218,18 @@ def _copy(con: duckdb.DuckDBPyConnection, file: FleetFile, name: str, path: Path
     with translate_errors(path, file.scratch):
         con.execute(f"ATTACH {literal(path)} AS given (READ_ONLY)")
         try:
-            about = con.execute("""
+            ((*about,),) = con.execute("""
                 SELECT
                     v.id, v.published_at, (SELECT MAX(snapshot_date) FROM given.spans.days), i.school_id, i.school_name
                 FROM given.spans.version AS v CROSS JOIN given.main.institution AS i
-            """).fetchone()
-            if about is None:
-                raise DamagedError(f"{path.name} does not say what it is")
+            """).fetchall()
             with transaction(con):
                 for relation in relations(file):
                     con.execute(_rows(file, name, relation))
         finally:
             con.execute("DETACH given")
-    keys = ("version", "published_at", "newest_day", "school_id", "school_name")
-    return {**dict(zip(keys, about, strict=True)), "mode": mode}
+    said = zip(("version", "published_at", "newest_day", "school_id", "school_name"), about, strict=True)
+    return {**dict(said), "mode": mode}
 
 
 def _rows(file: FleetFile, name: str, relation: Relation) -> str:

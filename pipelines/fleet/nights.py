@@ -114,23 +114,19 @@ def outcome_of(manifest: Manifest, *, asked: bool = True) -> NightOutcome:
 class FleetState(msgspec.Struct, frozen=True, kw_only=True):
     """An institution's state between two nights.
 
-    `since` is when its nights began to end as the last one did. `refused` are the last nights in a row on which its key
-    was refused; `paused` is why a person paused it.
+    `refused` are the last nights in a row on which its key was refused; `paused` is why a person paused it.
     """
 
     last: NightOutcome | None = None
-    since: datetime | None = None
     refused: tuple[date, ...] = ()
     paused: str = ""
 
     def after(self, outcome: NightOutcome) -> FleetState:
         """The state after another night."""
-        same = self.last is not None and self.last.kind is outcome.kind
         refused: tuple[date, ...] = ()
         if outcome.refused and outcome.day is not None:
             refused = tuple(dict.fromkeys((*self.refused, outcome.day)))[-REFUSED_NIGHTS:]
-        since = self.since if same else outcome.at
-        return msgspec.structs.replace(self, last=outcome, since=since, refused=refused)
+        return msgspec.structs.replace(self, last=outcome, refused=refused)
 
     def why_paused(self, name: str) -> str:
         """Why the institution of this name is left out; empty if it is not."""
@@ -275,8 +271,9 @@ class Fleet:
             outcome = msgspec.structs.replace(outcome, message=message)
         try:
             if own is not None:
-                kind = alerts.Kind[outcome.kind.name]
-                own.report(alerts.Outcome(f"fleet {uuid4()}", kind, outcome.day, outcome.message))
+                own.report(
+                    alerts.Outcome(f"fleet {uuid4()}", alerts.Kind[outcome.kind.name], outcome.day, outcome.message)
+                )
             record(self.path, name, outcome)
         except Exception as error:  # noqa: BLE001 - it costs neither this night nor the others
             log.warning("%s: its outcome could not be noted (%s)", name, type(error).__name__)

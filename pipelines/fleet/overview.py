@@ -36,14 +36,13 @@ NEVER = "never"
 class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One institution. Times are UTC; unknown values are null.
 
-    `last` is its last sync, by a fleet's run or by itself; null before the first. `since` is when its syncs began to
-    end that way. `paused` says why it is paused, and is empty if it is not. `readers_see` is the newest day that was
-    synced, at `synced_at`. `late_by` is the seconds since a missed night was due.
+    `last` is its last sync, by a fleet's run or by itself; null before the first. `paused` says why it is paused, and
+    is empty if it is not. `readers_see` is the newest day that was synced, at `synced_at`. `late_by` is the seconds
+    since a missed night was due.
     """
 
     institution: str
     last: NightOutcome | None = None
-    since: datetime | None = None
     paused: str = ""
     readers_see: date | None = None
     synced_at: datetime | None = None
@@ -99,9 +98,7 @@ def _look(fleet: Fleet, name: str) -> InstitutionStatus:
     except (RollbookError, OSError) as error:
         message = naming(name, error.message) if isinstance(error, RollbookError) else type(error).__name__
         return replace(known, last=NightOutcome(kind=NightKind.FAILED, at=fleet.clock(), message=message))
-    if last is not None:
-        same = state.last is not None and state.last.kind is last.kind
-        known = replace(known, last=last, since=state.since if same else last.at)
+    known = replace(known, last=last)
     if good is not None:
         known = replace(known, readers_see=good.snapshot_date, synced_at=good.finished_at)
     # One that was added only recently is not late.
@@ -141,11 +138,6 @@ _METRICS: tuple[tuple[str, str, Callable[[InstitutionStatus], Mapping[str, float
         "sync_ended_timestamp_seconds",
         "When the last sync ended, whatever its outcome.",
         lambda s: {"": s.last.at.timestamp() if s.last else None},
-    ),
-    (
-        "sync_outcome_since_timestamp_seconds",
-        "Since when syncs have the last outcome.",
-        lambda s: {"": s.since.timestamp() if s.since else None},
     ),
     (
         "good_sync_timestamp_seconds",

@@ -111,7 +111,7 @@ class Alerts:
         message was queued.
         """
         with self._locked():
-            state = self._load()
+            state = self.load()
             if outcome.id in state.reported:
                 return False
             outcomes = [outcome]
@@ -133,10 +133,6 @@ class Alerts:
             )
             return bool(told)
 
-    def waiting(self) -> tuple[Message, ...]:
-        """The messages that are not delivered yet."""
-        return self._load().outbox
-
     def take(self, message: Message) -> Message | None:
         """Lease a message, to send it; None if another process has it."""
         taken = msgspec.structs.replace(message, next_at=self.clock() + TAKEN)
@@ -153,7 +149,7 @@ class Alerts:
 
     def _exchange(self, message: Message, *by: Message) -> bool:
         with self._locked():
-            state = self._load()
+            state = self.load()
             if message not in state.outbox:
                 return False
             others = tuple(m for m in state.outbox if m != message)
@@ -167,7 +163,7 @@ class Alerts:
         night = cron.due(self.settings.cron)
         tick = cron.last_tick(self.settings.cron, self.settings.zone, self.clock() - night.grace)
         with self._locked():
-            state = self._load()
+            state = self.load()
             if not state.reported and not self._path.exists():
                 self._save(state)  # records when alerts were turned on
             return tick if tick >= state.since else None
@@ -180,7 +176,7 @@ class Alerts:
         if night is None:
             return None
         outcome_id = f"late {night.astimezone(UTC):%Y-%m-%dT%H:%M}Z"
-        if outcome_id in self._load().reported or has_ended_since(night - cron.due(self.settings.cron).slack):
+        if outcome_id in self.load().reported or has_ended_since(night - cron.due(self.settings.cron).slack):
             return None
         text = (
             f"It was due at {night:%H:%M} ({self.settings.timezone}), and no sync has ended since. If the UI shows none"
@@ -234,7 +230,8 @@ class Alerts:
                 log.warning("The alerts go on without their lock (%s)", type(error).__name__)
             yield
 
-    def _load(self) -> State:
+    def load(self) -> State:
+        """What was reported, and which messages are not delivered yet."""
         try:
             return self._unwritten.get(self._path) or msgspec.json.decode(self._path.read_bytes(), type=State)
         except (OSError, msgspec.DecodeError) as error:
@@ -286,24 +283,20 @@ def deliver(alerts: Mapping[str, Alerts], *, wait: bool = False) -> None:
     groups: dict[tuple[str, tuple[str, ...]], list[News]] = {}
     for name, own in alerts.items():
         notify = own.settings.notify
-        for message in own.waiting():
+        for message in own.load().outbox:
             channels = tuple(c for c in message.channels if c in own.channels)  # others are no longer set
             group = groups.setdefault((notify.get_secret_value() if notify else "", channels), [])
             group.append(News(name, own, message))
     for (_, channels), found in groups.items():
         if any(news.is_due(wait=wait) for news in found):
             now = [news for news in found if not news.message.tries or news.is_due(wait=False)]
-            _send([news._replace(message=taken) for news in now if (taken := news.alerts.take(news.message))], channels)
-
-
-def _send(taken: Sequence[News], channels: Sequence[str]) -> None:
-    """Send one message about all that was taken."""
-    notify = taken[0].alerts.settings.notify if taken else None
-    failed = send(notify, channels, *_written(taken)) if notify and channels else {}
-    for error in failed.values():
-        log.warning("An alert was not delivered: %s", error.message)
-    for news in taken:
-        news.alerts.settle(news.message, failed)
+            taken = [news._replace(message=mine) for news in now if (mine := news.alerts.take(news.message))]
+            notify = taken[0].alerts.settings.notify if taken else None
+            failed = send(notify, channels, *_written(taken)) if notify and channels else {}
+            for error in failed.values():
+                log.warning("An alert was not delivered: %s", error.message)
+            for news in taken:
+                news.alerts.settle(news.message, failed)
 
 
 def _written(found: Sequence[News]) -> tuple[str, str]:

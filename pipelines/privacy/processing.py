@@ -51,15 +51,12 @@ def _about(table: Table | Relation, column: Column) -> str:
     """Whether a column identifies a person, or is about one; empty if neither."""
     if column.personal:
         return "identifies"
-    if isinstance(table, Table):
-        of_student = table.parent_key == "student_id"
-        # In an object with a name, such as the teacher, the other fields are about that person.
-        persons = {c.path[:-1] for c in table.columns if c.personal} - {()}
-        of_person = column.path[:-1] in persons
-    else:
-        names = {c.name for c in table.columns}
-        of_student, of_person = "student_id" in names or {"id", "set_name"} <= names, False
-    return "about a student" if of_student else "about a person" if of_person else ""
+    names = {c.name for c in table.columns}
+    if "student_id" in names or {"id", "set_name"} <= names:
+        return "about a student"
+    # In an object with a name, such as the teacher, the other fields are about that person.
+    persons = {c.path[:-1] for c in table.columns if c.personal} - {()}
+    return "about a person" if column.path[:-1] in persons else ""
 
 
 def _readers(mode: int) -> str:

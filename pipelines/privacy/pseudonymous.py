@@ -228,12 +228,13 @@ class Pseudonymous(Listener):
         """A student's latest name in the published file, or that there is none. Raises DamagedError."""
         row = None
         if self.warehouse.published.is_file():
+            query = """
+                SELECT name || IF(valid_to IS NULL, '', ', who is no longer listed')
+                FROM history.students WHERE student_id = $1 ORDER BY valid_from DESC LIMIT 1
+            """
             with connect(self.warehouse.published, scratch=self.warehouse.scratch, read_only=True) as con:
-                of = "FROM history.students WHERE student_id = $1 ORDER BY valid_from DESC LIMIT 1"
-                row = con.execute(f"SELECT name, valid_to {of}", [student]).fetchone()
-        if row is None:
-            return "no published file names this student"
-        return str(row[0]) if row[1] is None else f"{row[0]}, who is no longer listed"
+                row = con.execute(query, [student]).fetchone()
+        return str(row[0]) if row else "no published file names this student"
 
     # -- making it -------------------------------------------------------------------------------------------------
 

@@ -140,16 +140,24 @@ def gather(root: Path, student: int, progress: Callable[[int, int], None] = lamb
     school, published = _published(root, student) if is_published else ("", [])
     release = Codes(root).load()
     codes: list[Row] = [(code,) for s, code in release.codes.items() if s == student] if release else []
-    coded = "The code that stands for the student in the pseudonymous file."
-    sections = [*received, *published, _section(INTERNAL, "private.code", coded, {"code": "BIGINT"}, codes)]
+    sections = [
+        *received,
+        *published,
+        _section(
+            INTERNAL,
+            "private.code",
+            "The code that stands for the student in the pseudonymous file.",
+            {"code": "BIGINT"},
+            codes,
+        ),
+    ]
     if not any(section.rows for section in sections):
         raise ArgumentError(
             f"Nothing is held about a student {student}: neither the published file nor raw/ has that id. Give the"
             f" {KEY} of the table students, not the institution's own reference"
         )
     sections += _copies(root)
-    parts = list(PARTS)
-    sections.sort(key=lambda section: (parts.index(section.part), section.name not in _FIRST, section.name))
+    sections.sort(key=lambda section: (list(PARTS).index(section.part), section.name not in _FIRST, section.name))
     remarks = [] if is_published else ["Nothing is published yet, so this holds only what was landed."]
     remarks += [
         "Records are matched by the student's id alone. What the school keeps elsewhere, what people exported with"

@@ -171,12 +171,7 @@ def test_only_a_key_refused_on_three_nights_in_a_row_pauses(
     assert bool(after(*((n, NightKind.FAILED, key) for n, key in nights)).why_paused("ash")) is paused
 
 
-def test_a_state_says_since_when_nights_end_so_and_a_damaged_one_is_begun_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert after((1, NightKind.SYNCED, False), (2, NightKind.SYNCED, False)).since == AT
-    held = [(n, NightKind.HELD, False) for n in (2, 3)]
-    assert after((1, NightKind.SYNCED, False), *held).since == AT + timedelta(days=1)
+def test_a_damaged_state_is_begun_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     record(tmp_path, "ash", NightOutcome(kind=NightKind.SYNCED, at=AT))
     (tmp_path / "state" / "ash.json").write_bytes(b"\x00half")
     assert load_state(tmp_path, "ash") == FleetState()
