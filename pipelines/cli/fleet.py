@@ -24,8 +24,7 @@ from pipelines.text import count_of, listed
 
 if TYPE_CHECKING:
     from pipelines.fleet.build import Difference
-    from pipelines.fleet.nights import Fleet, NightOutcome
-    from pipelines.fleet.overview import FleetStatus
+    from pipelines.fleet.nights import Fleet, FleetStatus, NightOutcome
 
 # Of more institutions than this, only those that need attention are listed.
 LISTED = 30
@@ -102,7 +101,7 @@ def status(
 
     Nothing is fetched or changed. Always exits 0. With --json, times are UTC, and unknown values are null.
     """
-    from pipelines.fleet.overview import load_overview, write_prometheus
+    from pipelines.fleet.nights import load_overview, write_prometheus
 
     known = load_overview(open_fleet(only))
     if prometheus is not None:
@@ -366,11 +365,11 @@ def report(
 
     It names institutions but no pupils.
     """
-    from pipelines.fleet import overview
+    from pipelines.fleet import nights
 
-    out_file = (target or for_all().common_path / overview.FILE).expanduser()
+    out_file = (target or for_all().common_path / nights.PAGE).expanduser()
     check_target(out_file)
-    out.print(overview.write(open_fleet(), out_file))
+    out.print(nights.write_page(open_fleet(), out_file))
     out.print(f"Wrote {safe(str(out_file))}.")
 
 

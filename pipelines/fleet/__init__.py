@@ -1,8 +1,8 @@
 """The institutions of a registry, each with a warehouse of its own.
 
-nights.py      runs over all institutions: processes, alerts, pauses, and the last outcomes, in `fleet/state/`
+nights.py      runs over all institutions: processes, alerts, pauses, and the last outcomes, in `fleet/state/`; how all
+               stand, for a monitoring system and as a page (`page.html`)
 warm.py        imported once, before the processes are forked
 build.py       builds `fleet.duckdb`, one file with all institutions; recomputes the histories from the lakes
 engine/        the engines that compute over all institutions: DuckDB, Sail or Spark
-overview.py    all institutions at a glance: for a monitoring system, and as a page, of the template `page.html`
 """

@@ -32,8 +32,7 @@ from pipelines.compose import compose
 from pipelines.errors import BusyError, DamagedError, NothingLandedError, RollbookError
 from pipelines.flatten import schema
 from pipelines.fleet import engine as engines
-from pipelines.fleet.nights import Fleet
-from pipelines.fleet.overview import load_overview
+from pipelines.fleet.nights import Fleet, load_overview
 from pipelines.institutions import Registry
 from pipelines.settings import DUCKDB, load
 from pipelines.source.fetch import utc_now

@@ -29,7 +29,7 @@ import duckdb
 import msgspec
 from filelock import FileLock, Timeout
 
-from pipelines import __version__, files
+from pipelines import files
 from pipelines.errors import BusyError, MachineError
 from pipelines.settings import FLEET, for_all, place
 from pipelines.store.schema import SCHEMAS, declared
@@ -64,7 +64,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     students: int | None = None
     what: str = ""
-    rollbook: str = ""
 
 
 def note(root: Path, kind: str, *, students: int | None = None, what: str = "") -> None:
@@ -77,7 +76,6 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
     user, login = _name_of(os.geteuid()), _login()
     entry = Entry(
         at=datetime.now(UTC), user=user, login="" if login == user else login, kind=kind, students=students, what=what,
-        rollbook=__version__,
     )  # fmt: skip
     folder = root / PRIVATE
     path = folder / entry.at.strftime(_NAME)

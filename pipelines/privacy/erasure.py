@@ -95,7 +95,6 @@ class Holdings:
     all landings, also those without the student.
     """
 
-    student: int
     counts: dict[str, int]
     exports: list[Path]
     names: list[Name]
@@ -127,8 +126,6 @@ class Erasure(Listener):
         self.memory = self.raw.memory
         self.clock = erasures.clock
         self.certificate: Certificate | None = None
-
-    # -- before anything is written -----------------------------------------------------------------------------------
 
     def holdings(self, student: int) -> Holdings:
         """Count what holds a student. Reads every body of every landing; raises DamagedError."""
@@ -162,28 +159,7 @@ class Erasure(Listener):
             "exports": len(exports),
             "recognised": recognised,
         }
-        return Holdings(student, counts, exports, self.names(student), landings)
-
-    # -- the erasure --------------------------------------------------------------------------------------------------
-
-    def begin(self, holdings: Holdings, reason: str, home: Path | None = None) -> None:
-        """Record a student as erased, and the erasure as under way. From here on it can only be finished.
-
-        `home` is Dagster's folder. Raises ArgumentError for a reason that identifies the student.
-        """
-        _check_reason(reason, holdings.student, holdings.names)
-        found, now = self.memory.begun(), self.clock()
-        key = bytes.fromhex(found.key)
-        names = {
-            name_hash(key, of, value)
-            for name in holdings.names
-            for of, value in zip(SETS["students"].names, name, strict=False)
-            if value
-        }
-        erased = Erased(id=keyed(key, "id", str(holdings.student)), names=tuple(sorted(names)), erased_at=now)
-        pending = Pending(reason=reason, began_at=now, found=holdings.counts, home=str(home or ""))
-        self.memory.write(msgspec.structs.replace(found, erased=(*found.erased, erased), pending=pending))
-        self.erasures.found = holdings.landings
+        return Holdings(counts, exports, self.names(student), landings)
 
     def erased(self, erased: ErasureUnderWay) -> None:
         """Delete the exports, clean the alerts and Dagster's records, and write the certificate; composed last."""
@@ -252,8 +228,9 @@ def erase(
         erasure = rollbook.listener(Erasure)
         rollbook.erasures.progress = rollbook.progress
         found = erasure.holdings(student)
-        register = erasure.memory.read()
-        ident = keyed(bytes.fromhex(register.key), "id", str(student))
+        register = erasure.memory.begun()
+        key = bytes.fromhex(register.key)
+        ident = keyed(key, "id", str(student))
         if held := [hold for hold in register.holds if hold.id == ident]:
             raise ArgumentError(
                 f"This student has been under a legal hold since {held[0].since:%Y-%m-%d} ({held[0].reason}), so"
@@ -263,7 +240,19 @@ def erase(
             raise ArgumentError("This student was erased before, and nothing holds them now: there is nothing to do")
         if not confirm(found):
             raise HeldError("Held: it was not confirmed. Nothing was changed", Hold(reason="", counts=()))
-        erasure.begin(found, reason.strip(), home)
+        _check_reason(reason, student, found.names)
+        now = rollbook.clock()
+        names = {
+            name_hash(key, of, value)
+            for name in found.names
+            for of, value in zip(SETS["students"].names, name, strict=False)
+            if value
+        }
+        erased = Erased(id=ident, names=tuple(sorted(names)), erased_at=now)
+        pending = Pending(reason=reason.strip(), began_at=now, found=found.counts, home=str(home or ""))
+        # From here on it can only be finished.
+        erasure.memory.write(msgspec.structs.replace(register, erased=(*register.erased, erased), pending=pending))
+        rollbook.erasures.found = found.landings
         rollbook.recover()  # as the next writer would after a kill at this point
         if erasure.certificate is None:
             raise AssertionError("an erasure that was begun is not finished")

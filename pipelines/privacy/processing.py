@@ -26,9 +26,9 @@ def render(settings: Settings, *, at: datetime, home: Path | None = None, run_da
     # S701 wants HTML escaping; this is Markdown, and outside values are escaped for it.
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # noqa: S701
     environment.filters |= {"markdown": markdown, "readers": _readers, "days": lambda days: count_of(days, "day")}
-    template = environment.from_string(resources("pipelines.privacy").joinpath("processing.md").read_text("utf-8"))
     service = urlsplit(settings.base_url)
-    text = template.render(
+    template = resources("pipelines.privacy").joinpath("processing.md").read_text("utf-8")
+    text = environment.from_string(template).render(
         version=__version__,
         made=f"{at:%Y-%m-%d}",
         settings=settings,

@@ -143,18 +143,19 @@ class Rollbook:
         Raises RollbookError; readers then keep the last published file.
         """
         with self.writer():
-            done = self._finish(self.land(day, details=details, fresh=fresh))
+            done = self.finish(self.land(day, details=details, fresh=fresh))
         self.check_listeners()
         return done
 
     def approve(self, day: date | None = None) -> Synced:
         """Merge and publish a day's held landing (default: the newest), without a fetch (G3). Raises ArgumentError."""
         with self.writer():
-            done = self._finish(self.landings.to_approve(day), approve=True)
+            done = self.finish(self.landings.to_approve(day), approve=True)
         self.check_listeners()
         return done
 
-    def _finish(self, manifest: Manifest, *, approve: bool = False) -> Synced:
+    def finish(self, manifest: Manifest, *, approve: bool = False) -> Synced:
+        """Decide on a landing, merge and publish it: the rest of a night. Raises as these stages do."""
         manifest, record = self.snapshot(manifest, approve=approve)
         counts = self.merge()
         self.publish()

@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fleet.nights import NightKind, NightOutcome, record
-from pipelines.fleet.overview import FleetStatus, InstitutionStatus, load_overview, write_prometheus
+from pipelines.fleet.nights import (
+    FleetStatus,
+    InstitutionStatus,
+    NightKind,
+    NightOutcome,
+    load_overview,
+    record,
+    write_prometheus,
+)
 from tests.support.nights import night
 from tests.support.processes.clocks import At
 from tests.support.records import students

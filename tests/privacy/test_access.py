@@ -16,7 +16,6 @@ import pytest
 import time_machine
 from filelock import FileLock
 
-from pipelines import __version__
 from pipelines.errors import BusyError, MachineError
 from pipelines.explore import pages
 from pipelines.explore.pages import Book, Selection, find
@@ -61,7 +60,6 @@ def test_a_reading_is_one_line(tmp_path: Path, clock: time_machine.Traveller) ->
     first, second = lines(tmp_path)
     assert first | {"login": ""} == {
         "at": "2026-11-22T02:15:00Z", "user": user, "login": "", "kind": "sql", "students": 3, "what": "FROM roster",
-        "rollbook": __version__,
     }  # fmt: skip
     assert (second["kind"], second["students"], second["what"]) == ("export", None, "")
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "private", *(tmp_path / "private").iterdir())}
