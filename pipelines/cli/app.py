@@ -80,14 +80,10 @@ class Terminal(Console):
 class LogLines(logging.Handler):
     """Prints log records like other output: one soft-wrapped line each."""
 
-    def __init__(self, terminal: Terminal) -> None:
-        super().__init__()
-        self.terminal = terminal
-
     def emit(self, record: logging.LogRecord) -> None:
         """Print one record."""
         level = "[bold red]Error" if record.levelno >= logging.ERROR else "[yellow]Warning"
-        self.terminal.print(f"{level}:[/] {escape(printable(self.format(record), lines=True))}")
+        err.print(f"{level}:[/] {escape(printable(self.format(record), lines=True))}")
 
 
 out = Terminal()
@@ -124,7 +120,7 @@ def main() -> None:
     A traceback is shown only for an unexpected error when ROLLBOOK_DEBUG is set: it may quote records.
     """
     files.keep_private(os.environ.setdefault("DAGSTER_HOME", str(ROOT / "dagster_home")))
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[LogLines(err)])
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[LogLines()])
     try:
         app()
     except RollbookError as error:

@@ -485,8 +485,8 @@ def _show(found: Holdings, title: str) -> None:
     else:
         out.print("Nothing here is about this student. An erasure still drops the student from all future syncs.")
     if found.exports:
-        names = "\n".join(f"  {safe(path.name)}" for path in found.exports)
-        out.print(f"These exports may hold the student and would be deleted; move away what you must keep:\n{names}")
+        out.print("These exports may hold the student and would be deleted; move away what you must keep:")
+        out.print("\n".join(f"  {safe(path.name)}" for path in found.exports))
 
 
 @app.command(rich_help_panel=Panel.PRIVACY)

@@ -253,13 +253,12 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 def _print_status(known: FleetStatus) -> None:
     shown = [s for s in known.institutions if len(known.institutions) <= LISTED or not s.is_fine]
-    columns = ("institution", "", "day", "readers see", "records", "requests", "seconds")
     rows = []
     for s in shown:
         last = s.last and (sum(s.last.received.values()), s.last.requests, s.last.seconds)
         rows.append((s.institution, s.shown, s.last and s.last.day, s.readers_see, *(last or ("", "", ""))))
     if shown:
-        out.print(table("", columns, rows))
+        out.print(table("", ("institution", "", "day", "readers see", "records", "requests", "seconds"), rows))
     for s in shown:
         if s.why:
             _line(s.institution, s.shown, s.why, max(len(s.institution) for s in shown))

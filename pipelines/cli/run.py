@@ -122,8 +122,10 @@ def sync(
         err.print(f"[yellow]Warning:[/] {refused}; see ops.rejects.")
     print_counts(synced.counts)
     if not approve and before and before[-1].landing == synced.landing:
-        at = synced.finished_at.astimezone(rollbook.settings.zone)
-        out.print(f"This was fetched at {at:%H:%M}, and is used again. To fetch it anew: rollbook sync --fresh")
+        out.print(
+            f"This was fetched at {synced.finished_at.astimezone(rollbook.settings.zone):%H:%M}, and is used again. To"
+            " fetch it anew: rollbook sync --fresh"
+        )
 
 
 def _print_preview(rollbook: Rollbook) -> None:

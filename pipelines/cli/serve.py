@@ -302,8 +302,9 @@ def _play_schools(names: tuple[str, ...], students: int, days: int) -> None:
         sandboxes = {}
         lines = ["[defaults]", f'first_date = "{played[0]}"', "hold_changed_percent = 100"]
         for number, name in enumerate(names, start=1):
-            school = {"id": number, "name": name.title(), "key": name}
-            sandboxes[name] = stack.enter_context(Sandbox(students, seed=number, api_key=KEY, school=school))
+            sandboxes[name] = stack.enter_context(
+                Sandbox(students, seed=number, api_key=KEY, school={"id": number, "name": name.title(), "key": name})
+            )
             lines += [f"[{name}]", f'base_url = "{sandboxes[name].url}"', f'api_key = {{ env = "{KEY_VARIABLE}" }}']
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         os.environ.pop(INSTITUTION, None)

@@ -360,11 +360,9 @@ class Fleet:
 
     def _answer(self, ended: _Worker, answers: Connection, day: date | None) -> Answer:
         """A process's answer, or how it ended without one. The process has ended when this returns."""
-        with answers:
-            try:
-                answer: Answer | None = answers.recv()
-            except (EOFError, OSError):
-                answer = None
+        answer: Answer | None = None
+        with answers, suppress(EOFError, OSError):
+            answer = answers.recv()
         code = _end(ended.process)
         if answer is not None:
             return answer
@@ -476,9 +474,8 @@ def backfill(book: Rollbook, *, day: date, last: date, confirmed: bool) -> Night
 
 def check(book: Rollbook) -> list[Finding]:
     """Check whether the institution could be synced here and now."""
-    name = book.settings.institution
     with machine.translate_errors(book.warehouse.root):
-        return [replace(found, says=naming(name, found.says)) for found in Doctor(book).examine()]
+        return [replace(f, says=naming(book.settings.institution, f.says)) for f in Doctor(book).examine()]
 
 
 def _end_with_the_run() -> None:

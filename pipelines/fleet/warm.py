@@ -17,15 +17,13 @@ from pipelines.store.statements import environment
 from pipelines.views import catalog
 
 # The statements that a night renders; compiling them takes a third of a second.
-_STATEMENTS = (
+for _place in (
     ("pipelines.store", "sql"),
     ("pipelines.store.history", "sql"),
     ("pipelines.views", "sql"),
     ("pipelines.views", "macros"),
     ("pipelines.report", "sql"),
-)
-
-for _place in _STATEMENTS:
+):
     _made = environment(*_place)
     for _name in _made.list_templates():
         _made.get_template(_name)

@@ -442,13 +442,11 @@ class Bucket:
 
     def create(self, name: str, content: bytes) -> bool:
         """Create an object atomically, in one request; returns whether it is ours: no other one exists already."""
-        taken = False
-        with self._translated("take an object"):
-            try:
-                self._obstore.put(self._store, name, content, mode="create", use_multipart=False)
-            except (self._obstore.exceptions.AlreadyExistsError, self._obstore.exceptions.PreconditionError):
-                taken = True
-        return not taken or self.read(name) == content  # if equal, the response to an earlier try was lost
+        errors = self._obstore.exceptions
+        with self._translated("take an object"), suppress(errors.AlreadyExistsError, errors.PreconditionError):
+            self._obstore.put(self._store, name, content, mode="create", use_multipart=False)
+            return True
+        return self.read(name) == content  # if equal, the response to an earlier try was lost
 
     def read(self, name: str) -> bytes:
         """An object's content. Raises FileNotFoundError, too."""

@@ -189,7 +189,9 @@ class Alerts:
     def _message(self, outcome: Outcome) -> Message:
         published: list[tuple[object, ...]] = []
         with suppress(RollbookError, OSError):  # no file yet, or another process has it open for writing
-            query = """
+            published = run_query(
+                self.rollbook.warehouse.published,
+                """
                 SELECT
                     ANY_VALUE(i.school_name), s.snapshot_date,
                     STRING_AGG(FORMAT('{} {}', c.received, c.set_name), ', ' ORDER BY c.set_name DESC)
@@ -198,8 +200,8 @@ class Alerts:
                 WHERE s.outcome = 'synced'
                 GROUP BY s.snapshot_date, s.landing
                 ORDER BY s.snapshot_date DESC, s.landing DESC LIMIT 1
-            """
-            published = run_query(self.rollbook.warehouse.published, query).rows
+                """,
+            ).rows
         school, day, counts = published[0] if published else (None, None, None)
         # Without the characters that chat services read as a mention, a link or markup.
         name = " ".join(str(school or "").translate(dict.fromkeys(map(ord, "<>`*_@"), " ")).split())[:NAME_MOST]

@@ -123,8 +123,6 @@ class Erasure(Listener):
         self.erasures = erasures
         self.raw = erasures.raw
         self.warehouse = erasures.warehouse
-        self.memory = self.raw.memory
-        self.clock = erasures.clock
         self.certificate: Certificate | None = None
 
     def holdings(self, student: int) -> Holdings:
@@ -135,7 +133,7 @@ class Erasure(Listener):
             with self._published() as con:
                 recognised = count(con, sql("same_names"), {"student": student})
         key = b"only in memory"
-        gone = Matcher(key, [Erased(id=keyed(key, "id", str(student)), erased_at=self.clock())])
+        gone = Matcher(key, [Erased(id=keyed(key, "id", str(student)), erased_at=self.erasures.clock())])
         folders = list(self.raw.folders())
         landings = {}
         for number, folder in enumerate(folders, start=1):
@@ -177,8 +175,8 @@ class Erasure(Listener):
                     " student's id in them."
                 )
         names = [str(path.relative_to(warehouse.root)) for path in exports]
-        text = _certificate(erased.number, pending, self.clock(), counts, names, left_open)
-        path = self.memory.folder / f"certificate-{erased.number}.md"
+        text = _certificate(erased.number, pending, self.erasures.clock(), counts, names, left_open)
+        path = self.raw.memory.folder / f"certificate-{erased.number}.md"
         files.write(path, text.encode())
         self.certificate = Certificate(path, text, counts)
 
@@ -228,7 +226,7 @@ def erase(
         erasure = rollbook.listener(Erasure)
         rollbook.erasures.progress = rollbook.progress
         found = erasure.holdings(student)
-        register = erasure.memory.begun()
+        register = rollbook.raw.memory.begun()
         key = bytes.fromhex(register.key)
         ident = keyed(key, "id", str(student))
         if held := [hold for hold in register.holds if hold.id == ident]:
@@ -236,7 +234,7 @@ def erase(
                 f"This student has been under a legal hold since {held[0].since:%Y-%m-%d} ({held[0].reason}), so"
                 " nothing was erased. Once it is over, lift it with `rollbook erase STUDENT --lift`"
             )
-        if student in erasure.memory.matcher() and not found.anything:
+        if student in rollbook.raw.memory.matcher() and not found.anything:
             raise ArgumentError("This student was erased before, and nothing holds them now: there is nothing to do")
         if not confirm(found):
             raise HeldError("Held: it was not confirmed. Nothing was changed", Hold(reason="", counts=()))
@@ -251,7 +249,7 @@ def erase(
         erased = Erased(id=ident, names=tuple(sorted(names)), erased_at=now)
         pending = Pending(reason=reason.strip(), began_at=now, found=found.counts, home=str(home or ""))
         # From here on it can only be finished.
-        erasure.memory.write(msgspec.structs.replace(register, erased=(*register.erased, erased), pending=pending))
+        rollbook.raw.memory.write(msgspec.structs.replace(register, erased=(*register.erased, erased), pending=pending))
         rollbook.erasures.found = found.landings
         rollbook.recover()  # as the next writer would after a kill at this point
         if erasure.certificate is None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -215,14 +215,13 @@ class Pseudonymous(Listener):
 
         Raises DamagedError when the published file or the table of codes cannot be read.
         """
-        try:
+        made = None
+        with suppress(DamagedError):
             made = self.made_from()
-        except DamagedError:
-            return False
         release = self.codes.load()
-        if made is None or release is None:
-            return False
-        return bool(made["version"] == self.warehouse.version() and made["release"] == release.name)
+        return bool(
+            made and release and made["version"] == self.warehouse.version() and made["release"] == release.name
+        )
 
     def describe(self, student: int) -> str:
         """A student's latest name in the published file, or that there is none. Raises DamagedError."""

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,14 +50,15 @@ def test_a_cell_and_a_heading_are_one_line_each_and_no_markup() -> None:
     assert len(lines) == 5
 
 
-def test_all_that_is_printed_passes_through_the_same_place() -> None:
+def test_all_that_is_printed_passes_through_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Text, messages with markup of ours, the log, a progress bar's description; on a terminal, in colours."""
     file = io.StringIO()
     terminal = Terminal(file=file, force_terminal=True, width=200, color_system=None, legacy_windows=False)
     terminal.print(f"[bold]Why:[/] {EVIL}")
     terminal.print(Text(EVIL))
     record = logging.LogRecord("x", logging.WARNING, "f", 1, "%s", (EVIL,), None)
-    LogLines(terminal).handle(record)
+    monkeypatch.setattr(sys.modules["pipelines.cli.app"], "err", terminal)
+    LogLines().handle(record)
     assert "owned" in file.getvalue()
     assert not any(obeyed in file.getvalue() for obeyed in ("\x1b]0;", "\x1b[31m", "\x1b[2K", "\x9b", "\u202e", "\x07"))
     output = io.StringIO()
