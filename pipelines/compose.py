@@ -13,7 +13,7 @@ from pipelines.report import MorningPage
 from pipelines.settings import Settings
 from pipelines.source.fetch import utc_now
 from pipelines.source.pagination import Progress
-from pipelines.store.published import fleet_file
+from pipelines.store.published import remove_fleet_files
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import Rollbook
 from pipelines.sync.listeners import ErasureUnderWay, Listener
@@ -63,4 +63,4 @@ class FleetFiles(Listener):
     def erased(self, erased: ErasureUnderWay) -> None:
         """Remove them; counts the versions."""
         if self.fleet is not None:
-            erased.counts["fleet"] = fleet_file.remove_all(self.fleet)
+            erased.counts["fleet"] = remove_fleet_files(self.fleet)

@@ -13,9 +13,8 @@ from pathlib import Path
 import sqlglot
 
 from pipelines.settings import ROOT
-from pipelines.store.relations import CHANGE_KEYS
-from pipelines.store.scope import MANY, ONE
-from pipelines.store.statements import environment
+from pipelines.store.schema import CHANGE_KEYS
+from pipelines.store.statements import MANY, ONE, environment
 from pipelines.tables import TABLES
 from pipelines.views import catalog
 from tests import lint_shared_sql

@@ -19,7 +19,7 @@ import pytest
 from pipelines import files
 from pipelines.errors import MachineError
 from pipelines.settings import ROOT
-from pipelines.store.published.clean_copy import clean
+from pipelines.store.published import clean
 from pipelines.store.warehouse import Warehouse
 from tests.support.nights import House, new_house
 from tests.support.processes.commands import dagster_home

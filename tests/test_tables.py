@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from pipelines.settings import ROOT
-from pipelines.store import relations, schema
+from pipelines.store import schema
 from pipelines.tables import TABLES, Table, fingerprint
 
 # Column by column: the contract's fields, flattened.
@@ -33,7 +33,7 @@ COLUMNS = {
 
 def test_every_column_of_text_says_whether_it_is_personal() -> None:
     """Somebody must decide, since what is personal is left out of the pseudonymous file."""
-    declared = [*schema.declared(), relations.OBSERVED]
+    declared = [*schema.declared(), schema.OBSERVED]
     texts = [(f"{r.schema}.{r.name}", c) for r in declared for c in r.columns if c.is_text]
     assert len(texts) > 60
     assert [(name, c.name) for name, c in texts if c.personal is None] == []

@@ -37,8 +37,7 @@ from pipelines.export import EXPORTS, Format, check_target, students_in
 from pipelines.privacy import access as log
 from pipelines.records import MAX_ID
 from pipelines.settings import ROOT, load, place
-from pipelines.store.published.fleet_file import FleetFile
-from pipelines.store.published.versions import PSEUDONYMOUS, PUBLISHED
+from pipelines.store.published import PSEUDONYMOUS, PUBLISHED, FleetFile
 from pipelines.text import count_of
 
 if TYPE_CHECKING:
@@ -163,13 +162,13 @@ def docs(
     With --dbt, write the same for dbt: sources with descriptions, data types and tests. With --processing, write the
     record of processing that a data-protection officer keeps: what is held, why, where, how long, and who may read it.
     """
-    from pipelines.views import dbt, dictionary
+    from pipelines.views import dictionary
 
     written = target or ROOT / DICTIONARY
     if dbt_folder is not None:
         if processing or target is not None:
             raise ArgumentError("--dbt writes a file of its own: give it without --out and --processing")
-        written = dbt.write(dbt_folder)
+        written = dictionary.write_dbt(dbt_folder)
     elif processing:
         from pipelines.defs.runs import KEEP_DAYS
         from pipelines.privacy.processing import render
@@ -271,11 +270,11 @@ def doctor() -> None:
     Exits 0 when a sync could run, with or without warnings, and 1 when it could not. If a setting is missing or
     malformed, names it and exits 2.
     """
-    from pipelines.operations.doctor import Doctor, Level
+    from pipelines.operations.doctor import Level, examine
 
     rollbook = open_rollbook(fetches=True)
     levels = set()
-    for finding in (*_examine_dagster(home()), *Doctor(rollbook).examine()):
+    for finding in (*_examine_dagster(home()), *examine(rollbook)):
         levels.add(finding.level)
         out.print(f"{LEVELS[finding.level]:>8}  [bold]{finding.what}[/]: {safe(finding.says)}")
     if Level.FAILED in levels:

@@ -19,7 +19,7 @@ from pipelines.errors import ArgumentError, HeldError, NothingLandedError, Rollb
 from pipelines.export import Format, check_target
 from pipelines.institutions import FILE, Registry
 from pipelines.settings import FLEET, check_registry, common_path, for_all, is_of_all, registry, registry_path
-from pipelines.store.published import fleet_file
+from pipelines.store.published import FLEET_BUILD, FLEET_FILE, FLEET_PSEUDONYMOUS
 from pipelines.text import count_of, listed
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ def build_again() -> None:
         if known is not None:
             _build(known)
     except RollbookError as error:
-        err.print(f"[yellow]Warning:[/] {fleet_file.FILE} was not built again: {safe(error.message)}")
+        err.print(f"[yellow]Warning:[/] {FLEET_FILE} was not built again: {safe(error.message)}")
 
 
 @fleet_app.command()
@@ -332,7 +332,7 @@ def export(
     The file may hold pupils' records of all institutions and is readable by its owner only. An erasure does not find
     it: delete it when it is no longer needed.
     """
-    file, within = _file(pseudonymous), files.folder(fleet_folder() / fleet_file.BUILD)
+    file, within = _file(pseudonymous), files.folder(fleet_folder() / FLEET_BUILD)
     write_export(
         fleet_folder(), file, question, target, form, within, kind="export --pseudonymous" if pseudonymous else "export"
     )
@@ -379,7 +379,7 @@ def _build(known: Registry, engine: str | None = None) -> bool:
 
     built = build_files(fleet_folder(), known, engine=engine or for_all().fleet_engine)
     warnings = []
-    both = {fleet_file.FILE: built} | ({fleet_file.PSEUDONYMOUS: built.pseudonymous} if built.pseudonymous else {})
+    both = {FLEET_FILE: built} | ({FLEET_PSEUDONYMOUS: built.pseudonymous} if built.pseudonymous else {})
     for file, found in both.items():
         out.print(
             f"[bold green]Built.[/] {file} holds {count_of(found.institutions, 'institution')} and"
@@ -389,7 +389,7 @@ def _build(known: Registry, engine: str | None = None) -> bool:
             out.print(f"Not included, for lack of a pseudonymous file: {safe(listed(none))}.")
         warnings += [f"{name} was left out: {why}" for name, why in found.left_out.items() if name not in none]
     if built.failed:
-        warnings.append(f"{fleet_file.PSEUDONYMOUS} was not built: {built.failed}. Its readers keep the last one")
+        warnings.append(f"{FLEET_PSEUDONYMOUS} was not built: {built.failed}. Its readers keep the last one")
     for warning in warnings:
         err.print(f"[yellow]Warning:[/] {safe(warning.removesuffix('.'))}.")
     return not warnings
@@ -403,7 +403,7 @@ def fleet_folder() -> Path:
 def _file(pseudonymous: bool = False) -> Path:
     """One of the two files. Raises SettingError without a registry."""
     fleet_registry()
-    return for_all().common_path / (fleet_file.PSEUDONYMOUS if pseudonymous else fleet_file.FILE)
+    return for_all().common_path / (FLEET_PSEUDONYMOUS if pseudonymous else FLEET_FILE)
 
 
 @fleet_app.command()

@@ -293,11 +293,11 @@ def prune(
 
     With --dry-run, shows the days and the bytes and deletes nothing.
     """
-    from pipelines.operations import capacity
+    from pipelines.operations import status
 
     rollbook = open_rollbook()
     keep = rollbook.settings.keep_days
-    days, size = capacity.expiry(rollbook)
+    days, size = status.expiry(rollbook)
     if keep is None:
         out.print("ROLLBOOK_KEEP_DAYS is not set: raw bodies and snapshots of all days are kept.")
     elif not days:
@@ -306,7 +306,7 @@ def prune(
         what = f"{count_of(len(days), 'day')} ({days[0]} to {days[-1]}): {in_bytes(size)} of raw bodies and snapshots"
         out.print(f"{'Would delete' if dry_run else 'Deleting'} {what}. Their content stays in the history.")
         if not dry_run:
-            capacity.prune(rollbook)
+            status.prune(rollbook)
     if home() is None:
         err.print("[yellow]Warning:[/] DAGSTER_HOME is not a folder, so Dagster's runs were not pruned.")
         return

@@ -33,7 +33,7 @@ from pipelines.cli.run import run_job
 from pipelines.errors import CheckError, NothingLandedError, RollbookError
 from pipelines.machine import listening
 from pipelines.settings import DEMO, DUCKDB, FLEET, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, SAIL, common_path
-from pipelines.store.published.versions import PUBLISHED
+from pipelines.store.published import PUBLISHED
 from pipelines.store.statements import statements
 from pipelines.text import count_of
 
@@ -231,7 +231,7 @@ def _play(students: int, days: int) -> None:
     from pipelines.export.query import run_query
     from pipelines.sandbox import Sandbox
     from pipelines.sandbox.calendar import terms as terms_between
-    from pipelines.views import terms
+    from pipelines.views import editable
 
     with Sandbox(students, api_key=KEY) as sandbox:
         prepare(sandbox.url, days)
@@ -241,8 +241,8 @@ def _play(students: int, days: int) -> None:
                 rollbook.recovery.clear()
         last = rollbook.today()
         played = [last - timedelta(days=n) for n in reversed(range(days))]
-        known = [terms.Term(*term) for term in terms_between(played[0], last + timedelta(days=365))]
-        terms.ensure(rollbook.warehouse.root / terms.FILE, known=known)
+        known = [editable.Term(*term) for term in terms_between(played[0], last + timedelta(days=365))]
+        editable.ensure(rollbook.warehouse.root, known=known)
         out.print(f"A made-up school of {students} students, on {sandbox.url}; {days} nights, each a run of the job.")
         for day in played:
             sandbox.day = day
@@ -291,7 +291,7 @@ def _play_schools(names: tuple[str, ...], students: int, days: int) -> None:
     from pipelines.fleet.build import build
     from pipelines.fleet.nights import Fleet
     from pipelines.sandbox import Sandbox
-    from pipelines.store.published.fleet_file import FILE
+    from pipelines.store.published import FLEET_FILE
     from pipelines.views.fleet import ROLLUPS
 
     root = common_path() / "demo-schools"
@@ -321,15 +321,17 @@ def _play_schools(names: tuple[str, ...], students: int, days: int) -> None:
     rows = {}
     for engine in (DUCKDB, SAIL):
         build(root / FLEET, known, engine=engine)
-        rows[engine] = {name: run_query(root / FILE, f"FROM {name} ORDER BY ALL").rows for name in ROLLUPS}
-    compared = run_query(root / FILE, sql("schools"))
+        rows[engine] = {name: run_query(root / FLEET_FILE, f"FROM {name} ORDER BY ALL").rows for name in ROLLUPS}
+    compared = run_query(root / FLEET_FILE, sql("schools"))
     out.print(table("The schools, side by side", compared.columns, compared.rows))
     for name, computed in rows[DUCKDB].items():
         if rows[SAIL][name] != computed:
             raise CheckError(f"DuckDB and Sail computed {name} differently: this is a bug in Rollbook")
     count, tables = sum(map(len, rows[DUCKDB].values())), count_of(len(rows[DUCKDB]), "table")
-    out.print(f"\n{FILE} was built twice, by DuckDB and by Sail. They agree: {count} rows of {tables} are the same.")
-    _say_where(root / FILE)
+    out.print(
+        f"\n{FLEET_FILE} was built twice, by DuckDB and by Sail. They agree: {count} rows of {tables} are the same."
+    )
+    _say_where(root / FLEET_FILE)
 
 
 def _say_where(file: Path) -> None:

@@ -148,10 +148,10 @@ SPECS = (
         for name in WALKED
     ),
     dg.AssetCheckSpec("nothing_held", asset=PUBLISHED, description="No sync waits for a person's approval."),
-    *(dg.AssetCheckSpec(rule.name, asset=PUBLISHED, description=rule.sentence) for rule in RULES),
+    *(dg.AssetCheckSpec(name, asset=PUBLISHED, description=says) for name, says in RULES.items()),
     *(dg.AssetCheckSpec(c.name, asset=["history", c.table], description=c.sentence) for c in QUALITY_CHECKS),
 )
-_SEVERITY_OF_OWN = {rule.name: dg.AssetCheckSeverity.ERROR for rule in RULES}
+_SEVERITY_OF_OWN = dict.fromkeys(RULES, dg.AssetCheckSeverity.ERROR)
 
 
 def look(rollbook: Rollbook, broken: Mapping[str, Sequence[str]]) -> Found:
@@ -166,7 +166,7 @@ def look(rollbook: Rollbook, broken: Mapping[str, Sequence[str]]) -> Found:
         dg.AssetCheckKey(dg.AssetKey(["history", check.table]), check.name): rows
         for check, rows in run_quality_checks(rollbook.warehouse.published)
     }
-    found |= {dg.AssetCheckKey(PUBLISHED, rule.name): "; ".join(broken.get(rule.name, ())) for rule in RULES}
+    found |= {dg.AssetCheckKey(PUBLISHED, name): "; ".join(broken.get(name, ())) for name in RULES}
     found[dg.AssetCheckKey(PUBLISHED, "nothing_held")] = ", ".join(waiting)
     for newest in [m for m in manifests if m.counts_for_its_day][-1:]:
         for name in WALKED:

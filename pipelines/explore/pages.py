@@ -26,8 +26,7 @@ from pipelines.pages import environment
 from pipelines.privacy import access
 from pipelines.settings import FLEET, for_all, is_of_all, place
 from pipelines.store.database import connect
-from pipelines.store.published import fleet_file
-from pipelines.store.published.versions import PUBLISHED
+from pipelines.store.published import FLEET_BUILD, FLEET_FILE, PUBLISHED
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import BUILD
 from pipelines.text import cell as text_of
@@ -718,8 +717,8 @@ class FleetBook(Book):
     def __init__(self) -> None:
         common = for_all().common_path
         super().__init__(common / FLEET)  # the folder of its access log
-        self.published = common / fleet_file.FILE
-        self.within = self.warehouse / fleet_file.BUILD
+        self.published = common / FLEET_FILE
+        self.within = self.warehouse / FLEET_BUILD
 
 
 def open_book() -> Book:

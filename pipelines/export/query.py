@@ -31,7 +31,7 @@ from pipelines import files
 from pipelines.errors import ArgumentError, NothingLandedError
 from pipelines.export import Format, check_target
 from pipelines.store.database import MEMORY_LIMIT, literal, translate_errors
-from pipelines.store.published import fleet_file
+from pipelines.store.published import FLEET_FILE, FLEET_PSEUDONYMOUS
 from pipelines.views.catalog import macros
 
 # The query nodes of a syntax tree that only read. A CTE may also be a COPY_QUERY_NODE, a DELETE_QUERY_NODE, ...
@@ -44,8 +44,8 @@ READING_FUNCTIONS = {
 
 # How to create each file.
 _MAKING = {
-    fleet_file.FILE: "run `rollbook fleet build` first",
-    fleet_file.PSEUDONYMOUS: "set ROLLBOOK_PSEUDONYMOUS=1 for an institution, sync it, and run `rollbook fleet build`",
+    FLEET_FILE: "run `rollbook fleet build` first",
+    FLEET_PSEUDONYMOUS: "set ROLLBOOK_PSEUDONYMOUS=1 for an institution, sync it, and run `rollbook fleet build`",
 }
 
 _NAME = re.compile(r"(\w+\.)?\w+")

@@ -8,7 +8,7 @@ more than one value (a class listed twice) are checked afterwards.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cache, cached_property
@@ -140,7 +140,11 @@ class Flattener:
 
     def add(self, body: Landed) -> Batch | None:
         """Add the records of one body; returns a batch when enough records are collected."""
-        self._add(body)
+        self.size += len(body.content)
+        if self.shape is None:
+            self._add_details(body)
+        else:
+            self._add_records(body, self.shape)
         return self._batch() if self.records >= BATCH or self.size >= BATCH_BYTES else None
 
     def last(self) -> Batch:
@@ -156,21 +160,24 @@ class Flattener:
         self.rejected: list[tuple[int, int]] = []
         self.kept: list[Any] = []
         self.seqs: list[int] = []
-        self.payloads: list[tuple[int | None, str, Any]] = []
+        self.payloads: list[tuple[int | None, str, datetime | None]] = []
 
-    def _add(self, body: Landed) -> None:
-        self.size += len(body.content)
-        if self.shape is None:
-            if len(body.content) > DETAIL_BYTES:
-                too_long = f"it is longer than {DETAIL_BYTES // 2**20} MB"
-                self._reject(body, 0, body.sought, too_long, msgspec.Raw(body.content))
-                return
-            self.payloads.append(_payload(body))
+    def _add_details(self, body: Landed) -> None:
+        """Add a student's details: the student's id, the record as JSON, when it was received (UTC)."""
+        if len(body.content) > DETAIL_BYTES:
+            too_long = f"it is longer than {DETAIL_BYTES // 2**20} MB"
+            self._reject(body, 0, body.sought, too_long, msgspec.Raw(body.content))
+        else:
+            value = msgspec.json.decode(body.content, type=dict[str, msgspec.Raw])
+            payload = bytes(value.get("data", msgspec.Raw(body.content))).decode()
+            received_at = body.received_at.replace(tzinfo=None) if body.received_at else None
+            self.payloads.append((body.sought, payload, received_at))
             self._number(1)
-            return
-        positions, records = self._valid_records(self.shape, body)
+
+    def _add_records(self, body: Landed, shape: Shape) -> None:
+        positions, records = self._valid_records(shape, body)
         if duplicates := self._duplicates(records):
-            raws, ids = self.shape.raws(body.content), _Objects(records).at(self.shape.id_path)
+            raws, ids = shape.raws(body.content), _Objects(records).at(shape.id_path)
             for i, reason in duplicates.items():
                 self._reject(body, positions[i], ids[i], reason, raws[positions[i]])
             records = [record for i, record in enumerate(records) if i not in duplicates]
@@ -258,13 +265,6 @@ class Flattener:
                 unstated = ~_present(records.at([table.field]))
                 found.append(rows("silent", ids[unstated], seqs[unstated], table.name))
         return pa.concat_tables(found)
-
-
-def _payload(body: Landed) -> tuple[int | None, str, datetime | None]:
-    """Return a student's details: the student's id, the record as JSON, when it was received (UTC)."""
-    value = msgspec.json.decode(body.content, type=dict[str, msgspec.Raw])
-    payload = bytes(value.get("data", msgspec.Raw(body.content))).decode()
-    return body.sought, payload, body.received_at.replace(tzinfo=None) if body.received_at else None
 
 
 def _rows(table: Table, records: _Objects, ids: Integers, seqs: Integers) -> pa.Table:
@@ -419,16 +419,15 @@ class Shape:
                     except msgspec.ValidationError:
                         value[key] = None
             elif (child := node.objects.get(key)) is not None:
-                for inner in _objects(item, is_list=child.is_list):
+                items = item if child.is_list and isinstance(item, list) else [item]
+                for inner in (i for i in items if isinstance(i, dict)):
                     self._normalise(inner, child, f"{path}{key}{'[]' if child.is_list else ''}.", drift)
             elif key not in node.unkept:
                 drift[path + shortened(key, MAX_FIELD_NAME), json_type(item)] += 1
 
 
-@cache
-def shape(set_name: str) -> Shape:
-    """Return the shape of a set, made once."""
-    return Shape(set_name)
+# The shape of a set, made once.
+shape = cache(Shape)
 
 
 def json_type(value: object) -> str:
@@ -449,11 +448,6 @@ def _envelope(data: Any) -> Any:
 def _kind(column: Column) -> Any:
     """Return the type of a column's value if it is not null."""
     return Id if column.id else _PERCENT if column.percent else _TYPES[column.type]
-
-
-def _objects(item: object, *, is_list: bool) -> Iterable[dict[str, Any]]:
-    items = item if is_list and isinstance(item, list) else [item]
-    return (i for i in items if isinstance(i, dict))
 
 
 def _reason(error: str) -> str:

@@ -39,12 +39,17 @@ from pipelines.source.fetch import utc_now
 from pipelines.store.database import connect, count, literal, names, transaction, translate_errors
 from pipelines.store.history import engine as statements
 from pipelines.store.lake import DAYS, OBSERVED, DayRecord, Lake
-from pipelines.store.published import versions
-from pipelines.store.published.clean_copy import clean
-from pipelines.store.published.fleet_file import FleetFile
-from pipelines.store.published.versions import FOLDER, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED
-from pipelines.store.relations import CHANGES, SNAPSHOT_DATE, SPAN, VALID
-from pipelines.store.scope import INSTITUTION, MANY
+from pipelines.store.published import (
+    FOLDER,
+    PSEUDONYMOUS,
+    PSEUDONYMOUS_FOLDER,
+    PUBLISHED,
+    FleetFile,
+    clean,
+    target,
+)
+from pipelines.store.schema import CHANGES, SNAPSHOT_DATE, SPAN, VALID
+from pipelines.store.statements import INSTITUTION, MANY
 from pipelines.sync import Confirm, Rollbook, within_hold
 from pipelines.tables import TABLES, Column, Relation, Table
 from pipelines.views import catalog
@@ -124,7 +129,7 @@ def gather(
                 left_out[name] = MAKES_NONE
             continue
         try:
-            given[name] = _copy(con, file, name, versions.target(own / link, own / folder))
+            given[name] = _copy(con, file, name, target(own / link, own / folder))
         except (DamagedError, BusyError, FileNotFoundError, ValueError, duckdb.Error):
             left_out[name] = DAMAGED
     return given, left_out
@@ -134,8 +139,8 @@ def export(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation], into: 
     """Write the tables of the open file as Parquet for an engine, one folder each."""
     for relation in relations:
         full = f"{relation.schema}.{relation.name}"
-        target = files.folder(into / full) / "part-0.parquet"
-        con.execute(f"COPY (FROM {full}) TO {literal(target)} (FORMAT parquet)")
+        part = files.folder(into / full) / "part-0.parquet"
+        con.execute(f"COPY (FROM {full}) TO {literal(part)} (FORMAT parquet)")
 
 
 def compute_rollups(engine: engines.Engine, tables: Path, into: Path) -> None:

@@ -52,10 +52,10 @@ from pipelines.landing.manifest import Manifest
 from pipelines.landing.raw import RawStore
 from pipelines.notify import alerts
 from pipelines.notify.alerts import Alerts
-from pipelines.operations.doctor import Doctor, Finding, Level
+from pipelines.operations.doctor import Finding, Level, examine
 from pipelines.operations.status import freshness
 from pipelines.source.fetch import utc_now
-from pipelines.store.published.fleet_file import FleetFile
+from pipelines.store.published import FleetFile
 from pipelines.store.statements import statements
 from pipelines.sync import Rollbook, always, within_hold
 from pipelines.text import count_of, naming, printable
@@ -475,7 +475,7 @@ def backfill(book: Rollbook, *, day: date, last: date, confirmed: bool) -> Night
 def check(book: Rollbook) -> list[Finding]:
     """Check whether the institution could be synced here and now."""
     with machine.translate_errors(book.warehouse.root):
-        return [replace(f, says=naming(book.settings.institution, f.says)) for f in Doctor(book).examine()]
+        return [replace(f, says=naming(book.settings.institution, f.says)) for f in examine(book)]
 
 
 def _end_with_the_run() -> None:

@@ -4,7 +4,7 @@
                                           the erasure in progress, if any
 
 Only the warehouse's owner may read it. An id is a small number: with the key, all of them can be tried, so the key is
-as private as the records. It also marks the published files (`store.published.own_files`). The file is always written
+as private as the records. It also marks the published files (`store.published`). The file is always written
 whole, so that the key and the hashes stay consistent. Each landing records how many erasures it reflects
 (`Manifest.erasures`), which reveals a landing from an old backup.
 

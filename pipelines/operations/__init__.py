@@ -1,7 +1,7 @@
 """Answers to an operator's questions about a warehouse.
 
-    status.py        what was synced last, whether it is fresh, how much disk it uses
-    capacity.py      how much disk a sync and a year need; expires days without a sync
+    status.py        what was synced last, whether it is fresh, how much disk it uses, a sync and a year need; expires
+                     days without a sync
     data_quality.py  where the source contradicts itself
     diff.py          what a sync would do now (dry run)
     doctor.py        whether a sync could run

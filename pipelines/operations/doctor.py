@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ from pipelines import machine
 from pipelines.errors import RollbookError
 from pipelines.flatten import Flattener
 from pipelines.landing.manifest import Landed
-from pipelines.operations import capacity, status
+from pipelines.operations import status
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.settings import ROOT
 from pipelines.source.client import LIMIT, Client
@@ -51,121 +51,110 @@ class Finding:
     says: str
 
 
-class Doctor:
-    """All checks of one warehouse and its service, in order; a later one may use what an earlier one found."""
+def examine(rollbook: Rollbook) -> Iterator[Finding]:
+    """Run all checks of a warehouse and its service. An error in one becomes its finding, and the others still run."""
+    for what, check in CHECKS.items():
+        try:
+            with machine.translate_errors(rollbook.warehouse.root):
+                yield from check(rollbook)
+        except RollbookError as error:
+            yield Finding(what, Level.FAILED, error.message)
 
-    def __init__(self, rollbook: Rollbook) -> None:
-        self.rollbook = rollbook
-        self.settings = rollbook.settings
-        self.root = rollbook.warehouse.root
 
-    def examine(self) -> Iterator[Finding]:
-        """Run all checks. An error in one becomes its finding, and the others still run."""
-        checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
-            ("settings", self._check_settings),
-            ("files", self._check_files),
-            ("warehouse", self._check_warehouse),
-            ("service", self._check_service),
-            ("disk space", self._check_disk_space),
-        )
-        for what, check in checks:
-            try:
-                with machine.translate_errors(self.root):
-                    yield from check()
-            except RollbookError as error:
-                yield Finding(what, Level.FAILED, error.message)
+def _check_settings(rollbook: Rollbook) -> Iterator[Finding]:
+    settings, root = rollbook.settings, rollbook.warehouse.root
+    keep = "all days" if settings.keep_days is None else count_of(settings.keep_days, "day")
+    says = f"{settings.base_url}, warehouse {root}, {settings.cron} in {settings.timezone}, keeping {keep}"
+    yield Finding("settings", Level.OK, says)
+    names = ", ".join(settings.notify_names)
+    says = f"go to {names}; none was sent anything now" if names else "go to nobody: ROLLBOOK_NOTIFY is not set"
+    yield Finding("alerts", Level.OK, says)
+    env = ROOT / ".env"
+    if _is_open(env):
+        says = f"{env} holds the key and others may read it: chmod 600 {env}"
+        yield Finding("settings", Level.WARNING, says)
 
-    # -- this machine ----------------------------------------------------------------------------------------------
 
-    def _check_settings(self) -> Iterator[Finding]:
-        settings = self.settings
-        keep = "all days" if settings.keep_days is None else count_of(settings.keep_days, "day")
-        yield Finding(
-            "settings",
-            Level.OK,
-            f"{settings.base_url}, warehouse {self.root}, {settings.cron} in {settings.timezone}, keeping {keep}",
-        )
-        names = ", ".join(settings.notify_names)
-        says = f"go to {names}; none was sent anything now" if names else "go to nobody: ROLLBOOK_NOTIFY is not set"
-        yield Finding("alerts", Level.OK, says)
-        env = ROOT / ".env"
-        with suppress(OSError):
-            if env.stat().st_mode & 0o077:
-                says = f"{env} holds the key and others may read it: chmod 600 {env}"
-                yield Finding("settings", Level.WARNING, says)
+def _check_files(rollbook: Rollbook) -> Iterator[Finding]:
+    root = rollbook.warehouse.root
+    found = machine.existing(root)
+    if not found.is_dir():
+        says = f"{found} is not a folder: set ROLLBOOK_WAREHOUSE to a folder, or move the file"
+        yield Finding("files", Level.FAILED, says)
+        return
+    if (refused := _inaccessible(found, inside=found == root)) is not None:
+        read_only = os.statvfs(refused).f_flag & os.ST_RDONLY
+        raise OSError(errno.EROFS if read_only else errno.EACCES, "", str(refused))  # as writing there would
+    private = rollbook.listener(Pseudonymous).codes.path.parent
+    for path in filter(_is_open, (rollbook.raw.root, rollbook.warehouse.build, private)):
+        says = f"{path} holds pupils' records and others may enter or read it: chmod -R go= {path}"
+        yield Finding("files", Level.WARNING, says)
+    access = "can be written to" if found == root else "can be made"
+    yield Finding("files", Level.OK, f"{root} {access} by this account ({machine.account()})")
 
-    def _check_files(self) -> Iterator[Finding]:
-        found = machine.existing(self.root)
-        if not found.is_dir():
-            says = f"{found} is not a folder: set ROLLBOOK_WAREHOUSE to a folder, or move the file"
-            yield Finding("files", Level.FAILED, says)
-            return
-        if (refused := _inaccessible(found, inside=found == self.root)) is not None:
-            read_only = os.statvfs(refused).f_flag & os.ST_RDONLY
-            raise OSError(errno.EROFS if read_only else errno.EACCES, "", str(refused))  # as writing there would
-        private = self.rollbook.listener(Pseudonymous).codes.path.parent
-        for path in (self.rollbook.raw.root, self.rollbook.warehouse.build, private):
-            with suppress(OSError):
-                if path.stat().st_mode & 0o077:
-                    says = f"{path} holds pupils' records and others may enter or read it: chmod -R go= {path}"
-                    yield Finding("files", Level.WARNING, says)
-        account = machine.account()
-        access = f"{self.root} can be written to" if found == self.root else f"{self.root} can be made"
-        yield Finding("files", Level.OK, f"{access} by this account ({account})")
 
-    def _check_warehouse(self) -> Iterator[Finding]:
-        """Report what is damaged, held, late or expired."""
-        known = status.load_status(self.rollbook)
-        for problem in known.problems:
-            yield Finding("warehouse", Level.FAILED, problem)
-        for hold in known.holds:
-            says = f"{hold.snapshot_date} is held ({hold.reason}); if it is right: {hold.command}"
-            yield Finding("warehouse", Level.WARNING, says)
-        if known.last_good is None:
-            yield Finding("warehouse", Level.OK, "empty: the first sync will fill it")
-            return
-        if known.late_by is not None:
-            says = f"the night of {known.due:%Y-%m-%d %H:%M} was not synced: run `rollbook sync`, and see what it says"
-            yield Finding("warehouse", Level.WARNING, says)
+def _check_warehouse(rollbook: Rollbook) -> Iterator[Finding]:
+    """Report what is damaged, held, late or expired."""
+    known = status.load_status(rollbook)
+    for problem in known.problems:
+        yield Finding("warehouse", Level.FAILED, problem)
+    for hold in known.holds:
+        says = f"{hold.snapshot_date} is held ({hold.reason}); if it is right: {hold.command}"
+        yield Finding("warehouse", Level.WARNING, says)
+    if known.last_good is None:
+        yield Finding("warehouse", Level.OK, "empty: the first sync will fill it")
+        return
+    if known.late_by is not None:
+        says = f"the night of {known.due:%Y-%m-%d %H:%M} was not synced: run `rollbook sync`, and see what it says"
+        yield Finding("warehouse", Level.WARNING, says)
+    if not known.problems:
         days, count = known.history, known.expired.count
         expired = f", {count} of them only in the history" if count else ""
-        if not known.problems:
-            span = f"{count_of(days.count, 'day')} from {days.first} to {days.last}"
-            says = f"institution {known.school_id}, {span}{expired}"
-            yield Finding("warehouse", Level.OK, says)
+        says = f"institution {known.school_id}, {count_of(days.count, 'day')} from {days.first} to {days.last}{expired}"
+        yield Finding("warehouse", Level.OK, says)
 
-    def _check_disk_space(self) -> Iterator[Finding]:
-        night = capacity.last_night(self.rollbook)
-        if night is None:
-            yield Finding("disk space", Level.OK, "what a sync and a year need is estimated from the first sync on")
-            return
-        need, free = capacity.predict(self.rollbook, night), machine.free(self.root)
-        size = machine.in_bytes
-        says = f"a sync needs {size(need.sync)} and leaves {size(need.night)}; {size(free)} are free"
-        if free < need.sync:
-            advice = "make room, or delete old days (`rollbook prune --dry-run`, ROLLBOOK_KEEP_DAYS)"
-            yield Finding("disk space", Level.FAILED, f"{says}: {advice}")
-            return
-        used = machine.size(self.root)
-        year = f"in a year the warehouse takes {size(need.year)} at most, from {size(used)} now"
-        too_much = need.year - used > free
-        advice = ", more than there is: set ROLLBOOK_KEEP_DAYS, or add room" if too_much else ""
-        yield Finding("disk space", Level.WARNING if too_much else Level.OK, f"{says}; {year}{advice}")
 
-    # -- the service -----------------------------------------------------------------------------------------------
+def _check_service(rollbook: Rollbook) -> Iterator[Finding]:
+    settings = rollbook.settings
+    retry_seconds = min(RETRY_SECONDS, settings.retry_seconds)
+    with closing(Client(settings.model_copy(update={"retry_seconds": retry_seconds}))) as client:
+        auth = client.get(SETS["auth"].endpoint, read=institution)
+        owner = auth.said.school_id
+        accepted = f"accepted by {settings.base_url}: institution {owner}"
+        refused = why_refused(settings, owner, rollbook.bound_to())
+        yield Finding("key", Level.FAILED if refused else Level.OK, refused or accepted)
+        yield _check_clock(auth.said.timestamp, auth.received_at, rollbook)
+        for name in WALKED:
+            page = client.get(name, {"page": 1, "limit": LIMIT}, read=page_of(SETS[name]))
+            yield _check_page(name, page.content, page.said.total_count)
 
-    def _check_service(self) -> Iterator[Finding]:
-        retry_seconds = min(RETRY_SECONDS, self.settings.retry_seconds)
-        with closing(Client(self.settings.model_copy(update={"retry_seconds": retry_seconds}))) as client:
-            auth = client.get(SETS["auth"].endpoint, read=institution)
-            owner = auth.said.school_id
-            accepted = f"accepted by {self.settings.base_url}: institution {owner}"
-            refused = why_refused(self.settings, owner, self.rollbook.bound_to())
-            yield Finding("key", Level.FAILED if refused else Level.OK, refused or accepted)
-            yield _check_clock(auth.said.timestamp, auth.received_at, self.rollbook)
-            for name in WALKED:
-                page = client.get(name, {"page": 1, "limit": LIMIT}, read=page_of(SETS[name]))
-                yield _check_page(name, page.content, page.said.total_count)
+
+def _check_disk_space(rollbook: Rollbook) -> Iterator[Finding]:
+    night, root, size = status.last_night(rollbook), rollbook.warehouse.root, machine.in_bytes
+    if night is None:
+        yield Finding("disk space", Level.OK, "what a sync and a year need is estimated from the first sync on")
+        return
+    need, free = status.predict(rollbook, night), machine.free(root)
+    says = f"a sync needs {size(need.sync)} and leaves {size(need.night)}; {size(free)} are free"
+    if free < need.sync:
+        advice = "make room, or delete old days (`rollbook prune --dry-run`, ROLLBOOK_KEEP_DAYS)"
+        yield Finding("disk space", Level.FAILED, f"{says}: {advice}")
+        return
+    used = machine.size(root)
+    year = f"in a year the warehouse takes {size(need.year)} at most, from {size(used)} now"
+    too_much = need.year - used > free
+    advice = ", more than there is: set ROLLBOOK_KEEP_DAYS, or add room" if too_much else ""
+    yield Finding("disk space", Level.WARNING if too_much else Level.OK, f"{says}; {year}{advice}")
+
+
+# In the order in which they run; each is named as its error is shown.
+CHECKS = {
+    "settings": _check_settings,
+    "files": _check_files,
+    "warehouse": _check_warehouse,
+    "service": _check_service,
+    "disk space": _check_disk_space,
+}
 
 
 def _check_clock(theirs: datetime, now: datetime, rollbook: Rollbook) -> Finding:
@@ -203,8 +192,13 @@ def _check_page(name: str, content: bytes, total: int) -> Finding:
 
 def _inaccessible(folder: Path, *, inside: bool) -> Path | None:
     """The first path that a sync needs but this account may not write to (folders) or read (files)."""
-    paths: list[Path] = sorted(folder.rglob("*")) if inside else []
-    for path in (folder, *paths):
-        if not os.access(path, os.R_OK | os.W_OK | os.X_OK if path.is_dir() else os.R_OK):
-            return path
-    return None
+    paths = (folder, *sorted(folder.rglob("*"))) if inside else (folder,)
+    writable = os.R_OK | os.W_OK | os.X_OK
+    return next((p for p in paths if not os.access(p, writable if p.is_dir() else os.R_OK)), None)
+
+
+def _is_open(path: Path) -> bool:
+    """Whether other accounts may read or enter a path; False if it is missing or cannot be looked at."""
+    with suppress(OSError):
+        return bool(path.stat().st_mode & 0o077)
+    return False

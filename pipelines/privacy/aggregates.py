@@ -24,11 +24,11 @@ from pipelines import files
 from pipelines.errors import ArgumentError, NothingLandedError
 from pipelines.export.query import disarmed
 from pipelines.store.database import connect
-from pipelines.store.published.versions import PUBLISHED
+from pipelines.store.published import PUBLISHED
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import BUILD
-from pipelines.views import terms
 from pipelines.views.catalog import PARTS
+from pipelines.views.editable import TERMS, Term, read_terms
 
 sql = statements("pipelines.privacy")
 
@@ -79,7 +79,7 @@ def release(root: Path, day: date | None, *, today: date, mode: int) -> tuple[li
     published, folder = root / PUBLISHED, root / FOLDER
     if not published.exists():
         raise NothingLandedError(f"{published} does not exist yet: run `rollbook sync` first")
-    wanted = [terms.Term("", day, day)] if day else [t for t in terms.read(root / terms.FILE) if t.last_day < today]
+    wanted = [Term("", day, day)] if day else [t for t in read_terms(root / TERMS) if t.last_day < today]
     released: list[date] = []
     too_close: list[str] = []
     with files.aside(root / BUILD) as scratch, connect(published, scratch=scratch, read_only=True) as con:

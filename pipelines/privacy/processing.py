@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from pipelines import __version__, files
 from pipelines.settings import Settings
-from pipelines.store.published.versions import KEPT as VERSIONS_KEPT
-from pipelines.store.relations import KEPT, OBSERVED
+from pipelines.store.published import KEPT as VERSIONS_KEPT
+from pipelines.store.schema import KEPT, OBSERVED
 from pipelines.tables import SETS, TABLES, Column, Relation, Table
 from pipelines.text import count_of, markdown
 

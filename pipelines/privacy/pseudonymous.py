@@ -5,7 +5,7 @@ the id, and nothing shows that a personal value changed: versions that differ in
 out are raw records (rejects, undeclared fields, bodies) and the lake, which has names.
 
 It is always written into an empty file, never by deleting from a copy: deleted data would stay in DuckDB's free pages.
-That file is then copied by a process that never saw a name (`store.published.clean_copy`).
+That file is then copied by a process that never saw a name (`store.published`).
 Students' rows are ordered by code, not in their original order.
 
 A student's code is drawn once and never changes, even after the student has left. It is random, not derived from the
@@ -31,10 +31,8 @@ from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.store import schema
 from pipelines.store.database import connect, each, literal, transaction
-from pipelines.store.published.clean_copy import clean, remove
-from pipelines.store.published.fleet_file import WAIT_FOR_BUILD, FleetFile
-from pipelines.store.published.versions import PSEUDONYMOUS
-from pipelines.store.relations import CHANGE_KEYS, CHANGES, SYNCS
+from pipelines.store.published import PSEUDONYMOUS, WAIT_FOR_BUILD, FleetFile, clean, remove
+from pipelines.store.schema import CHANGE_KEYS, CHANGES, SYNCS
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync.listeners import ErasureUnderWay, Listener
@@ -316,8 +314,8 @@ def _statement(relation: Relation) -> str:
         "order": [column for name, column in _ORDER.items() if name in names and STUDENT in names],
         "only": "",
     }
-    if table is not None and relation.schema == "history" and any(contents.is_left_out(c) for c in table.columns):
-        kept = [c for c in table.tracked if not contents.is_left_out(c)]
+    if table is not None and relation.schema == "history" and any(c.personal for c in table.columns):
+        kept = [c for c in table.tracked if not c.personal]
         return sql("versions", key=table.key, kept=kept, **parts)
     if table is not None and relation.schema == "spans" and not table.is_list:
         # No view reads `stated` spans, and they are split where a name changed. Views do read those of lists.

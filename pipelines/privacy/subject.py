@@ -39,7 +39,7 @@ from pipelines.privacy import access
 from pipelines.privacy.pseudonymous import Codes
 from pipelines.records import REPLACEMENT, UNREADABLE, as_id, cut_nesting, replace_lone_surrogates
 from pipelines.store.database import connect
-from pipelines.store.published.versions import FOLDER, PSEUDONYMOUS, PUBLISHED
+from pipelines.store.published import FOLDER, PSEUDONYMOUS, PUBLISHED
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import BUILD
 from pipelines.tables import SETS, of_set

@@ -28,6 +28,8 @@ THREADS = 2
 # Bytes. DuckDB spills to disk: with more than this left on it, memory ran out and not the disk.
 ROOM_TO_SPILL = 1_000_000_000
 
+_WRITING = f"STORAGE_VERSION '{STORAGE_VERSION}', ROW_GROUP_SIZE {ROW_GROUP_SIZE}"
+
 # The name of an opened file within DuckDB, whatever the file is called.
 CATALOG = "rollbook"
 
@@ -61,7 +63,12 @@ def connect(
         instance.cursor() as connection,
     ):
         if path is not None:
-            _attach(connection, path, read_only=read_only)
+            is_new = not path.exists()
+            how = "READ_ONLY" if read_only else _WRITING
+            connection.execute(f"ATTACH {literal(path)} AS {CATALOG} ({how})")
+            connection.execute(f"USE {CATALOG}")
+            if is_new:
+                path.chmod(PRIVATE_FILE)
         else:
             connection.execute("ATTACH ':memory:' AS work")
             connection.execute("USE work")
@@ -163,16 +170,11 @@ def each(
             mine.execute(f"USE {catalog}")
             return work(mine, item)
 
-    with _threads(con, 1), ThreadPoolExecutor(THREADS) as threads:
-        done = {item: threads.submit(piece, item) for item in items}
-        return {item: future.result() for item, future in done.items()}
-
-
-@contextmanager
-def _threads(con: duckdb.DuckDBPyConnection, number: int) -> Iterator[None]:
-    con.execute(f"SET threads = {number}")
+    con.execute("SET threads = 1")
     try:
-        yield
+        with ThreadPoolExecutor(THREADS) as threads:
+            done = {item: threads.submit(piece, item) for item in items}
+            return {item: future.result() for item, future in done.items()}
     finally:
         con.execute(f"SET threads = {THREADS}")
 
@@ -256,12 +258,3 @@ def _translated(error: duckdb.Error, path: Path | None, root: Path) -> MachineEr
             " what was landed"
         )
     return DamagedError(f"{file} cannot be read: run `rollbook rebuild`, which makes it again from raw/")
-
-
-def _attach(connection: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool) -> None:
-    is_new = not path.exists()
-    how = "READ_ONLY" if read_only else f"STORAGE_VERSION {literal(STORAGE_VERSION)}, ROW_GROUP_SIZE {ROW_GROUP_SIZE}"
-    connection.execute(f"ATTACH {literal(path)} AS {CATALOG} ({how})")
-    connection.execute(f"USE {CATALOG}")
-    if is_new:
-        path.chmod(PRIVATE_FILE)

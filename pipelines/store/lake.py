@@ -2,6 +2,9 @@
 
 A day is composed from its landings in the build folder (G7), evaluated there, and only then moved in; `_day.json`,
 written last, records what the day was made of and marks it as complete. `history` folds days into history.
+
+`compare` counts per table what a composed day would add, change and remove in the published tables (G3). It changes
+nothing; `sync.policy` decides whether the counts are held.
 """
 
 from __future__ import annotations
@@ -22,11 +25,11 @@ import pyarrow.parquet as pq
 
 from pipelines import files
 from pipelines.errors import DamagedError
-from pipelines.landing.manifest import Proof
+from pipelines.landing.manifest import Proof, TableCounts
 from pipelines.store.database import each, each_table, literal, names
 from pipelines.store.staging import staged_file
 from pipelines.store.statements import statements
-from pipelines.tables import SETS, TABLES, Table, fingerprint, of_set
+from pipelines.tables import SETS, TABLES, Column, Table, fingerprint, of_set
 
 sql = statements("pipelines.store")
 
@@ -127,7 +130,8 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
         else:
             _compose_overlaid(con, candidate, part)
         if (proof := next(iter(part.proofs.values()), None)) is not None:
-            _state_absences(con, proof)
+            # All other records of the set are absent on the day (G1).
+            con.execute("INSERT INTO observed VALUES ($set_name, NULL, 'proven', NULL)", {"set_name": proof.set})
     queries = {
         table.name: f"SELECT {names(table.columns)} FROM ({part.scan(table.name)}) ORDER BY {names(table.key)}"
         for part in parts
@@ -150,11 +154,6 @@ def _compose_overlaid(con: duckdb.DuckDBPyConnection, candidate: Candidate, part
         _copy(con, sql("compose", table=table, rows=part.scan(table.name)), candidate, table.name)
 
     each_table(con, compose, of_set(part.set))
-
-
-def _state_absences(con: duckdb.DuckDBPyConnection, proof: Proof) -> None:
-    """State that all other records of a set are absent on the day. Requires a proof (G1)."""
-    con.execute("INSERT INTO observed VALUES ($set_name, NULL, 'proven', NULL)", {"set_name": proof.set})
 
 
 def _copy(con: duckdb.DuckDBPyConnection, query: str, candidate: Candidate, name: str) -> None:
@@ -218,10 +217,6 @@ class Lake:
         self.put(record, paths)
         shutil.rmtree(candidate.folder, ignore_errors=True)
         return record
-
-    def take(self, record: DayRecord, root: Path) -> None:
-        """Move a complete day in from another lake."""
-        self.put(record, {name: root / name / _day_folder(record.snapshot_date) / PART for name in record.sizes})
 
     def put(self, record: DayRecord, paths: Mapping[str, Path]) -> None:
         """Replace a day's record and these of its files."""
@@ -336,7 +331,7 @@ class StagedLake(Lake):
         """Move the days that were made here into the lake below, and remove the hidden ones from it."""
         for day, record in super().days().items():
             if day not in self.hidden:
-                self.below.take(record, self.root)
+                self.below.put(record, {name: self.own(name, day) for name in record.sizes})
         self.below.drop(self.hidden & self.below.days().keys())
         shutil.rmtree(self.root, ignore_errors=True)
 
@@ -372,3 +367,65 @@ def _schema(path: Path) -> pa.Schema:
             f"snapshots/{path.relative_to(path.parents[2])} cannot be read: run `rollbook backfill {day} {day}`, which"
             " makes it again from what was landed"
         ) from error
+
+
+def compare(con: duckdb.DuckDBPyConnection, candidate: Candidate, current: str | None) -> tuple[TableCounts, ...]:
+    """Count per table what a candidate would change in the database `current` (None: everything is added).
+
+    `con` is the connection that composed it and still has the table `observed`.
+    """
+    if current is None:
+        rows = candidate.rows()
+        return tuple(TableCounts(table=t, before=0, added=rows[t], changed=0, removed=0) for t in TABLES)
+
+    def count(con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
+        new, columns = _rows_of(candidate, table), _alike(con, current, table)
+        # A column declared since the last publish, or with another type, is new for all records: it changes none.
+        tracked = [c for c in table.tracked if c in columns]
+        old = f"{current}.main.{table.name}" if columns else f"(FROM {new} LIMIT 0)"
+        return _counts(
+            table, con.execute(sql("compare", table=table, tracked=tracked, new=new, current=old)).fetchone()
+        )
+
+    return tuple(each_table(con, count, TABLES.values()))
+
+
+def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: str, current: str) -> list[int]:
+    """The sorted ids of a set's records whose statements differ from a database's current rows; `con` as above."""
+    found: set[int] = set()
+    for table in of_set(set_name):
+        columns = _alike(con, current, table)
+        if columns:
+            new, old = _rows_of(candidate, table), f"{current}.main.{table.name}"
+            query = sql("changed_ids", table=table, columns=columns, new=new, current=old)
+            found.update(r[0] for r in con.execute(query).fetchall())
+    return sorted(found)
+
+
+def lost(con: duckdb.DuckDBPyConnection, before: str, after: str) -> tuple[TableCounts, ...]:
+    """Count per table how many current rows the database `after` adds, changes and lacks compared with `before`."""
+    found = []
+    for table in TABLES.values():
+        columns = _alike(con, before, table)
+        if columns:
+            query = sql("lost", table=table, columns=columns, before=f"{before}.main", after=f"{after}.main")
+            found.append(_counts(table, con.execute(query).fetchone()))
+    return tuple(found)
+
+
+def _counts(table: Table, row: tuple[int, int, int, int] | None) -> TableCounts:
+    before, added, changed, removed = row or (0, 0, 0, 0)
+    return TableCounts(table=table.name, before=before, added=added, changed=changed, removed=removed)
+
+
+def _rows_of(candidate: Candidate, table: Table) -> str:
+    return f"read_parquet({literal(candidate.path(table.name))})"
+
+
+def _alike(con: duckdb.DuckDBPyConnection, database: str, table: Table) -> list[Column]:
+    """The versioned columns that a database's table has with their declared types; none if it has no such table."""
+    try:  # not duckdb_columns(), which binds every view first
+        there = {row[:2] for row in con.execute(f"DESCRIBE {database}.main.{table.name}").fetchall()}
+    except duckdb.CatalogException:
+        return []
+    return [c for c in table.versioned if (c.name, c.type) in there]

@@ -10,12 +10,13 @@ from datetime import date, datetime
 from uuid import uuid4
 
 import duckdb
+import msgspec
 import pyarrow as pa
 
-from pipelines.landing.manifest import Body, Drift, Manifest, Reject, Verdict
+from pipelines.landing.manifest import Body, Drift, Manifest, Reject
 from pipelines.landing.raw import RawStore
 from pipelines.store.database import count, transaction
-from pipelines.store.relations import DRIFT, PAGES, REJECTS, SYNC_SETS, SYNCS
+from pipelines.store.schema import DRIFT, PAGES, REJECTS, SYNC_SETS, SYNCS
 from pipelines.tables import Relation
 
 Row = dict[str, object]
@@ -30,21 +31,19 @@ def record(con: duckdb.DuckDBPyConnection, raw: RawStore, *, full_refresh: bool 
     Rows of landings that `raw/` no longer holds stay.
     """
     recorded = set() if full_refresh else set(con.execute(f"SELECT {_KEY} FROM ops.syncs").fetchall())
-    fresh = [m for m in raw.manifests() if m.verdict and _key(m, _outcome(m)) not in recorded]
-    discarded = [(m, d) for m, d in raw.discarded() if _key(m, DISCARDED) not in recorded]
+    landings = [(m, m.verdict.outcome, m.reason) for m in raw.manifests() if m.verdict]
+    landings += [(m, DISCARDED, discard.reason) for m, discard in raw.discarded()]
+    fresh = [(m, o, why) for m, o, why in landings if (m.snapshot_date, m.landing, o, str(m.verdict)) not in recorded]
     with transaction(con):
-        for manifest in fresh:
+        for manifest, outcome, reason in fresh:
             _forget(con, manifest)
-            _insert(con, SYNCS, manifest, [_sync(manifest, _outcome(manifest), manifest.reason)])
+            _insert(con, SYNCS, manifest, [_sync(manifest, outcome, reason)])
             _insert(con, SYNC_SETS, manifest, _sync_sets(manifest))
-            _insert(con, PAGES, manifest, map(_page, raw.open(manifest).pages()))
-            _insert(con, REJECTS, manifest, map(_reject, raw.open(manifest).rejects()))
-            _insert(con, DRIFT, manifest, map(_drift, manifest.drift))
-        for manifest, discard in discarded:
-            _forget(con, manifest)
-            _insert(con, SYNCS, manifest, [_sync(manifest, DISCARDED, discard.reason)])
-            _insert(con, SYNC_SETS, manifest, _sync_sets(manifest))
-    return len(fresh) + len(discarded)
+            if outcome != DISCARDED:
+                _insert(con, PAGES, manifest, map(_page, raw.open(manifest).pages()))
+                _insert(con, REJECTS, manifest, map(_row, raw.open(manifest).rejects()))
+                _insert(con, DRIFT, manifest, map(_row, manifest.drift))
+    return len(fresh)
 
 
 def stamp(con: duckdb.DuckDBPyConnection, at: datetime) -> str:
@@ -77,14 +76,6 @@ def _insert(con: duckdb.DuckDBPyConnection, relation: Relation, manifest: Manife
         con.register("fresh", fresh)
         con.execute(f"INSERT INTO {relation.schema}.{relation.name} BY NAME SELECT * FROM fresh")
         con.unregister("fresh")
-
-
-def _key(m: Manifest, outcome: str) -> tuple[object, ...]:
-    return (m.snapshot_date, m.landing, outcome, str(m.verdict))
-
-
-def _outcome(m: Manifest) -> str:
-    return (m.verdict or Verdict.FAILED).outcome
 
 
 def _sync(m: Manifest, outcome: str, reason: str) -> Row:
@@ -130,31 +121,11 @@ def _sync_sets(m: Manifest) -> Iterator[Row]:
 
 
 def _page(b: Body) -> Row:
-    return {
-        "set_name": b.set,
-        "kind": b.kind,
-        "walk": b.walk,
-        "page": b.page,
-        "received_at": _utc(b.received_at),
-        "records": b.records,
-        "size": b.size,
-        "sha256": b.sha256,
-    }
+    return msgspec.structs.asdict(b) | {"set_name": b.set, "received_at": _utc(b.received_at)}
 
 
-def _reject(r: Reject) -> Row:
-    return {
-        "set_name": r.set,
-        "page": r.page,
-        "position": r.position,
-        "id": r.id,
-        "reason": r.reason,
-        "record": r.record,
-    }
-
-
-def _drift(d: Drift) -> Row:
-    return {"set_name": d.set, "field": d.field, "type": d.type, "count": d.count}
+def _row(of: Reject | Drift) -> Row:
+    return vars(of) | {"set_name": of.set}
 
 
 def _utc(moment: datetime) -> datetime:

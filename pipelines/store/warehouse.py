@@ -1,6 +1,6 @@
 """The database that analysts open, and the one being built: copy, write, check, swap (G10).
 
-The next file starts as a copy of an unchanged file that this warehouse wrote (`own_files`). Readers do not see it until
+The next file starts as a copy of an unchanged file that this warehouse wrote (`published`). Readers do not see it until
 the swap, and the next writer removes one that a crash left. `history` and `ops` write its content.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -19,13 +20,20 @@ from pipelines import files
 from pipelines.errors import BusyError, DamagedError
 from pipelines.landing.erased import ERASURES, PRIVATE, Memory
 from pipelines.landing.manifest import TableCounts
-from pipelines.store import compare, ops, schema
-from pipelines.store.database import connect, count, literal, transaction
+from pipelines.store import lake, ops, schema
+from pipelines.store.database import connect, literal, transaction
 from pipelines.store.lake import Lake
-from pipelines.store.published import versions
-from pipelines.store.published.clean_copy import remove
-from pipelines.store.published.own_files import OwnFiles
-from pipelines.store.published.versions import KEPT, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED, Versions
+from pipelines.store.published import (
+    KEPT,
+    PSEUDONYMOUS,
+    PSEUDONYMOUS_FOLDER,
+    PUBLISHED,
+    OwnFiles,
+    Versions,
+    remove,
+    set_aside,
+    target,
+)
 from pipelines.tables import SETS, of_set
 
 log = logging.getLogger(__name__)
@@ -59,6 +67,9 @@ class Warehouse:
         self.next = self.build / "next.duckdb"
         self.next_pseudonymous = self.build / "next-pseudonymous.duckdb"
         self.altered = self.build / "altered"
+        # Where DuckDB spills to, and the staged days, which are not in the lake yet.
+        self.scratch = self.build / "spill"
+        self.staged_lake = self.build / "lake"
         self.own = OwnFiles(Memory(root / PRIVATE / ERASURES))
         self.lake = Lake(root / "snapshots", mode)
         self.versions = Versions(root, mode, self.lake.folder_mode)
@@ -66,16 +77,6 @@ class Warehouse:
         self.pseudonymous = Versions(
             root, shared, files.folder_mode(shared), name=PSEUDONYMOUS, folder=PSEUDONYMOUS_FOLDER
         )
-
-    @property
-    def scratch(self) -> Path:
-        """The folder that DuckDB spills to."""
-        return self.build / "spill"
-
-    @property
-    def staged_lake(self) -> Path:
-        """The folder of staged days, which are not in the lake yet."""
-        return self.build / "lake"
 
     def prepare(self) -> None:
         """Make the folders; everybody who may read a published file may enter the warehouse's folder."""
@@ -155,24 +156,27 @@ class Warehouse:
 
     def merged_days(self, path: Path | None = None) -> dict[date, str]:
         """The merged days of the published file, or of another, each with its digest. Raises DamagedError."""
-        path = path or self.published
-        if not path.is_file():
-            return {}
-        with connect(path, scratch=self.scratch, read_only=True) as con:
-            return dict(con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall())
+        return dict(self._rows("SELECT snapshot_date, digest FROM spans.days ORDER BY 1", path))
 
     def recorded(self, path: Path) -> set[tuple[date, int]]:
         """The landings in a file's record of the syncs, as day and number. Raises DamagedError."""
-        with connect(path, scratch=self.scratch, read_only=True) as con:
-            return set(con.execute("SELECT snapshot_date, landing FROM ops.syncs").fetchall())
+        return set(self._rows("SELECT snapshot_date, landing FROM ops.syncs", path))
 
     def version(self) -> str | None:
         """The published file's version id; None without a file. Raises DamagedError."""
-        if not self.published.is_file():
-            return None
-        with connect(self.published, scratch=self.scratch, read_only=True) as con:
-            row = con.execute("SELECT id FROM spans.version").fetchone()
-            return str(row[0]) if row else None
+        return next((str(row[0]) for row in self._rows("SELECT id FROM spans.version")), None)
+
+    def bound_to(self) -> int | None:
+        """The published file's institution id; None without a file. Raises DamagedError."""
+        return next((int(row[0]) for row in self._rows("SELECT school_id FROM main.institution")), None)
+
+    def _rows(self, query: str, path: Path | None = None) -> list[tuple[Any, ...]]:
+        """The rows that a query selects in the published file, or in another; none without the file."""
+        path = path or self.published
+        if not path.is_file():
+            return []
+        with connect(path, scratch=self.scratch, read_only=True) as con:
+            return con.execute(query).fetchall()
 
     def merged_everywhere(self) -> dict[date, str]:
         """The merged days, with digests, that the published file and all kept older files have in common.
@@ -187,17 +191,11 @@ class Warehouse:
 
     def expire_rejects(self, before: date) -> None:
         """Remove rejected records of earlier days from the kept older files."""
-        query = "SELECT COUNT(*) FROM ops.rejects WHERE snapshot_date < $before"
         for kept in filter(self.own.is_unmodified, self.kept()):
-            with connect(kept, scratch=self.scratch, read_only=True) as con:
-                if not count(con, query, {"before": before}):
-                    continue
-            with files.replacing(kept) as aside:
-                self.own.copy(kept, aside)
-                with connect(aside, scratch=self.scratch) as con:
+            if self._rows(f"SELECT 1 FROM ops.rejects WHERE snapshot_date < DATE '{before}' LIMIT 1", kept):
+                with self.finishing(kept) as con:
                     ops.expire_rejects(con, before)
-                    con.execute("CHECKPOINT")
-                self.own.mark(aside)
+                self.replace(kept)
 
     def is_sound(self, path: Path | None = None, *, thoroughly: bool = False) -> bool:
         """Whether the published file, or another, can be read: its catalog, or if `thoroughly` every value in it."""
@@ -215,8 +213,14 @@ class Warehouse:
         return True
 
     @contextmanager
-    def finishing(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The next file, open for its last changes. Ends with a checkpoint, so that it is ready for `swap`."""
+    def finishing(self, copy_of: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The next file, open for its last changes; it is first made again as a copy of the file `copy_of`, if given.
+
+        Ends with a checkpoint, so that it is ready for `swap` or `replace`.
+        """
+        if copy_of is not None:
+            remove(self.next)  # not the one without names, which may be waiting to be published
+            self.own.copy(copy_of, self.next)
         with connect(self.next, scratch=self.scratch) as con:
             yield con
             con.execute("CHECKPOINT")
@@ -248,27 +252,22 @@ class Warehouse:
         """
         if not self.is_sound(kept, thoroughly=True):
             raise DamagedError(f"{kept.name} cannot be read: restore another one (`rollbook restore` lists them)")
-        file = kept if amend is None else self._amended(kept, amend)
+        if amend is not None:
+            with self.finishing(kept) as con:
+                amend(con)
+            if self.own.is_unmodified(kept):
+                self.own.mark(self.next)
+            kept = self.next
         altered = self._set_aside_altered()
-        self._show(self.versions.again(file), instead_of=altered)
+        self._show(self.versions.again(kept), instead_of=altered)
         self.drop_next()
-
-    def _amended(self, kept: Path, amend: Amend) -> Path:
-        """A changed copy of a kept file, as the next file; recognised if the kept one is."""
-        self.drop_next()
-        self.own.copy(kept, self.next)
-        with self.finishing() as con:
-            amend(con)
-        if self.own.is_unmodified(kept):
-            self.own.mark(self.next)
-        return self.next
 
     def _show(self, version: Path, *, instead_of: Path | None) -> None:
         # The write-ahead log of an analyst's changes to the old file does not belong to the new one.
         self.published.with_name(f"{PUBLISHED}.wal").unlink(missing_ok=True)
         self.versions.show(version)
         if instead_of is not None:
-            versions.remove(instead_of)
+            remove(instead_of)
         self.versions.retire()
 
     def _set_aside_altered(self) -> Path | None:
@@ -277,15 +276,16 @@ class Warehouse:
         Returns the altered version, if it was one; the caller removes it once readers have another. Only the last KEPT
         altered files are kept.
         """
-        found = versions.target(self.published)
+        found = target(self.published)
         if self.own.is_unmodified(self.published):
             if self.versions.newest() is None:  # not a link: a copy from a backup
                 self.versions.again(self.published)
             return None
         if not self.published.exists():  # missing, or a dangling link
             return None
-        aside = files.folder(self.altered) / f"{PUBLISHED}-{_taken(self.published)}"
-        versions.set_aside(self.published, aside)
+        written = datetime.fromtimestamp(self.published.lstat().st_mtime, UTC)
+        aside = files.folder(self.altered) / f"{PUBLISHED}-{written:%Y-%m-%dT%H-%M-%S.%f}"
+        set_aside(self.published, aside)
         log.warning("%s is not as Rollbook wrote it; kept as %s", PUBLISHED, aside.relative_to(self.root))
         for old in sorted(p for p in self.altered.glob("*") if p.is_file())[:-KEPT]:
             old.unlink()
@@ -296,20 +296,12 @@ class Warehouse:
         with connect(scratch=self.scratch, about=path) as con:
             con.execute(f"ATTACH {literal(path)} AS published (READ_ONLY)")
             con.execute(f"ATTACH {literal(self.next)} AS next (READ_ONLY)")
-            return compare.lost(con, "published", "next")
+            return lake.lost(con, "published", "next")
 
     def drop_next(self) -> None:
         """Remove the next files, unpublished."""
         for leftover in (self.next, self.next_pseudonymous):
             remove(leftover)
-
-    def bound_to(self) -> int | None:
-        """The published file's institution id; None without a file."""
-        if not self.published.is_file():
-            return None
-        with self.reading() as con:
-            row = con.execute("SELECT school_id FROM published.main.institution").fetchone()
-            return int(row[0]) if row else None
 
     def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, tuple[tuple[str, str], ...]]:
         """The current published records of a set that were not received.
@@ -328,8 +320,3 @@ class Warehouse:
             row[0]: tuple((field, value) for field, value in zip(of.names, row[1:], strict=True) if value)
             for row in rows
         }
-
-
-def _taken(path: Path) -> str:
-    """When a file was written (UTC), as part of a file name."""
-    return datetime.fromtimestamp(path.lstat().st_mtime, UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")

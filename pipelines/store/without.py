@@ -1,7 +1,7 @@
 """Removes students from days of the lake, whose files are rewritten, and from database files.
 
 A row that is deleted from a database leaves its bytes in the file until the space is reused: the caller copies the file
-afterwards (`published.clean_copy`).
+afterwards (`published.clean`).
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def gone_on_day(con: duckdb.DuckDBPyConnection, lake: Lake, record: DayRecord, g
 
 def day_without(
     con: duckdb.DuckDBPyConnection, lake: Lake, record: DayRecord, students: Collection[int], aside: Path
-) -> tuple[DayRecord, dict[str, Path], int]:
+) -> tuple[DayRecord, dict[str, Path]]:
     """Rewrite the files of a day that hold these students into the folder `aside`, without them.
 
-    Returns the day's new record, the replacement files by table, and how many rows were left out.
+    Returns the day's new record, and the replacement files by table.
     """
-    day, changed, left_out, rows = record.snapshot_date, {}, 0, dict(record.rows)
+    day, changed, rows = record.snapshot_date, {}, dict(record.rows)
     for name in (*ABOUT_STUDENTS, OBSERVED):
         source, kept = _read(literal(lake.own(name, day))), f"NOT ({_about(name, students)})"
         left = count(con, f"SELECT COUNT(*) FILTER ({kept}) FROM {source}")
@@ -52,12 +52,11 @@ def day_without(
         target = files.folder(aside / name / str(day)) / "part-0.parquet"
         con.execute(f"COPY (SELECT * FROM {source} WHERE {kept}) TO {literal(target)} {COPY}")
         changed[name] = target
-        left_out += rows[name] - left
         rows[name] = left
     digest = digest_of({n: files.digest(changed.get(n, lake.own(n, day))) for n in (*TABLES, OBSERVED)})
     sizes = record.sizes | {name: path.stat().st_size for name, path in changed.items()}
     made = msgspec.structs.replace(record, digest=digest, was=record.digest, sizes=sizes, rows=rows)
-    return made, changed, left_out
+    return made, changed
 
 
 def may_hold(path: Path, scratch: Path, gone: Gone) -> bool:

@@ -18,8 +18,7 @@ from pipelines.ingest import Flattened, Intake, stage
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
 from pipelines.source.fetch import Draft
-from pipelines.store import compare
-from pipelines.store.lake import Candidate, DayRecord, Lake, Part, Staged, compose
+from pipelines.store.lake import Candidate, DayRecord, Lake, Part, Staged, changed_ids, compare, compose
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import policy
 from pipelines.sync.policy import Unproven, check_reject_rate, counted, is_reusable, long_unproven, open_hold
@@ -196,7 +195,7 @@ class Composer:
         published = "published" if self.warehouse.published.is_file() else None
         with self.warehouse.reading() as con:
             candidate = compose(con, manifests[0].snapshot_date, parts, self._day_aside)
-            counts = compare.compare(con, candidate, published)
+            counts = compare(con, candidate, published)
         return Composed(candidate, parts, _numbers(manifests), _erasures(manifests)), counts
 
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
@@ -239,7 +238,7 @@ class Composer:
         part = Part("students", (Staged(Path(staged.folder), draft.manifest.landing),))
         with self.warehouse.reading() as con:
             candidate = compose(con, draft.manifest.snapshot_date, [part], self._day_aside)
-            return compare.changed_ids(con, candidate, "students", "published")
+            return changed_ids(con, candidate, "students", "published")
 
     def _parts(self, manifests: Sequence[Manifest], flattened: dict[int, Flattened]) -> list[Part]:
         """Return each set's part of these landings' day, flattening the landings that are not flattened yet."""

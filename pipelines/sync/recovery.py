@@ -27,8 +27,7 @@ from pipelines.landing.manifest import TableCounts
 from pipelines.landing.raw import RawStore
 from pipelines.source.pagination import Progress
 from pipelines.store import ops, without
-from pipelines.store.published import versions
-from pipelines.store.published.clean_copy import clean
+from pipelines.store.published import clean, remove
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import policy
 from pipelines.sync.landings import Composer, Landings
@@ -311,7 +310,7 @@ class Erasures:
                 left = record
                 try:
                     if students := without.gone_on_day(con, lake, record, gone.__contains__):
-                        left, paths, _ = without.day_without(con, lake, record, students, aside)
+                        left, paths = without.day_without(con, lake, record, students, aside)
                 except DamagedError:
                     lake.drop([record.snapshot_date])  # recovery recomposes it from the landings
                     continue
@@ -325,9 +324,7 @@ class Erasures:
         behind = [path for path in there if warehouse.own.lacks_erasures(path)]
         digests = {r.was: r.digest for r in warehouse.lake.days().values() if r.was}
         for number, path in enumerate(behind, start=1):
-            warehouse.drop_next()
-            warehouse.own.copy(path, warehouse.next)
-            with warehouse.finishing() as con:
+            with warehouse.finishing(path) as con:
                 without.remove_from_file(con, gone.__contains__, digests)
                 ops.record(con, self.raw, full_refresh=True)
                 # A new version: the files beside it are made again. The macros answer for this version only.
@@ -347,7 +344,7 @@ class Erasures:
         if remembered.pending is not None:
             for path in self.warehouse.kept():
                 if not self.warehouse.own.is_unmodified(path):
-                    versions.remove(path)
+                    remove(path)
 
     def close(self) -> None:
         """Record that the erasure under way is done."""

@@ -41,7 +41,7 @@ from pipelines.sync.landings import Backfilled, Composed, Composer, Landings, da
 from pipelines.sync.listeners import ErasureUnderWay, Listener, tell
 from pipelines.sync.policy import Confirm, always, within_hold
 from pipelines.sync.recovery import Base, Erasures, Recovery
-from pipelines.views import catalog, terms, thresholds
+from pipelines.views import catalog, editable
 
 log = logging.getLogger(__name__)
 
@@ -481,12 +481,11 @@ class Rollbook:
         Its views show the lake from the day `shown_from` on (None: all of it).
         """
         root, mode, days = self.warehouse.root, self.warehouse.mode, self.lake.days()
-        thresholds.ensure(root / thresholds.FILE, mode)
-        terms.ensure(root / terms.FILE, mode)
+        editable.ensure(root, mode)
         with self.warehouse.finishing() as con:
             with transaction(con):  # a few hundred comments would else be written one by one
-                thresholds.fill(con, thresholds.read(root / thresholds.FILE))
-                terms.fill(con, terms.read(root / terms.FILE))
+                thresholds = editable.read_thresholds(root / editable.THRESHOLDS)
+                editable.fill(con, thresholds, editable.read_terms(root / editable.TERMS))
                 if shown_from is not None:
                     ops.expire_rejects(con, shown_from)
                 shown = [r for d, r in days.items() if shown_from is None or d >= shown_from]

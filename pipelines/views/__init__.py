@@ -6,12 +6,9 @@
     fleet.py        the file of many institutions; its rollups are in rollups/, its part of the dictionary in fleet.md
     pseudonymous.py  what the pseudonymous files leave out, and their comments
     metrics.py      measures that several views share, each defined once
-    thresholds.py   thresholds.csv, which students_to_watch uses
-    terms.py        terms.csv, which calendar uses
-    editable.py     reads both, as spreadsheet programs save them
-    dictionary.py   the data dictionary, warehouse/README.md
+    editable.py     thresholds.csv and terms.csv, which students_to_watch and calendar use
+    dictionary.py   the data dictionary, warehouse/README.md, and sources.yml for dbt
     dictionary.md.jinja    its template; dictionary.md, connect.md, privacy.md, cookbook.sql are its parts by hand
-    dbt.py          the data dictionary for dbt, sources.yml
 
 Tables and their comments belong to `store.schema`.
 """

@@ -24,11 +24,10 @@ import duckdb
 from pipelines.store import schema
 from pipelines.store.database import connect, literal, names, transaction
 from pipelines.store.lake import LAKE, DayRecord, Lake
-from pipelines.store.relations import OBSERVED, SNAPSHOT_DATE
-from pipelines.store.scope import ONE, Scope
-from pipelines.store.statements import statements
-from pipelines.tables import TABLES, WALKED, Column, Table
-from pipelines.views import metrics, thresholds
+from pipelines.store.schema import OBSERVED
+from pipelines.store.statements import ONE, Scope, statements
+from pipelines.tables import TABLES, WALKED, Column
+from pipelines.views import editable, metrics
 
 sql = statements("pipelines.views", "macros")
 query = statements("pipelines.views")
@@ -69,7 +68,7 @@ MOVED = f"If the lake was moved: SET VARIABLE {LAKE} = '/new/place/snapshots'."
 PARTS: dict[str, object] = {
     "metric": metrics.SQL,
     "metrics": metrics.METRICS,
-    "thresholds": tuple(t.name for t in thresholds.DEFAULTS),
+    "thresholds": tuple(t.name for t in editable.DEFAULTS),
     "active_days": metrics.ACTIVE_DAYS,
     "unstated": tuple(t for t in TABLES.values() if t.may_be_unstated),
     "walked": WALKED,
@@ -175,43 +174,44 @@ def types() -> dict[tuple[str, str], str]:
 def macros(version: str = "", scope: Scope = ONE) -> tuple[Macro, ...]:
     """Return all macros, for one version of the file."""
     parts = PARTS | {"scope": scope}
-    as_of = (
+    made = (
+        *(
+            Macro(
+                f"{t.name}_as_of",
+                ("day",),
+                f"The rows of {t.name} on the last landed day on or before a day, without untracked columns; none"
+                " before the first landed day (see as_of_day).",
+                sql("as_of", table=t, version=version, scope=scope),
+            )
+            for t in TABLES.values()
+        ),
         Macro(
-            f"{t.name}_as_of",
+            "students_to_watch_as_of",
             ("day",),
-            f"The rows of {t.name} on the last landed day on or before a day, without untracked columns; none before"
-            " the first landed day (see as_of_day).",
-            sql("as_of", table=t, version=version, scope=scope),
-        )
-        for t in TABLES.values()
+            "The rows of students_to_watch on the last landed day on or before a day, by the current thresholds; none"
+            " before the first landed day.",
+            sql("students_to_watch_as_of", version=version, **parts),
+        ),
+        Macro(
+            "watch_daily_of_class",
+            ("class",),
+            "The rows of watch_daily for the students who are now in a class, given by its class_id.",
+            sql("watch_daily_of_class", version=version, **parts),
+        ),
+        Macro(
+            "changes_between",
+            ("from_day", "to_day"),
+            "The rows of changes after from_day, up to and including to_day.",
+            sql("changes_between", version=version),
+        ),
+        Macro(
+            "as_of_day",
+            ("day",),
+            "The landed day whose state the macros above return for a day; NULL before the first one.",
+            sql("as_of_day", version=version),
+            kind="MACRO",
+        ),
     )
-    between = Macro(
-        "changes_between",
-        ("from_day", "to_day"),
-        "The rows of changes after from_day, up to and including to_day.",
-        sql("changes_between", version=version),
-    )
-    day = Macro(
-        "as_of_day",
-        ("day",),
-        "The landed day whose state the macros above return for a day; NULL before the first one.",
-        sql("as_of_day", version=version),
-        kind="MACRO",
-    )
-    watch = Macro(
-        "students_to_watch_as_of",
-        ("day",),
-        "The rows of students_to_watch on the last landed day on or before a day, by the current thresholds; none"
-        " before the first landed day.",
-        sql("students_to_watch_as_of", version=version, **parts),
-    )
-    of_class = Macro(
-        "watch_daily_of_class",
-        ("class",),
-        "The rows of watch_daily for the students who are now in a class, given by its class_id.",
-        sql("watch_daily_of_class", version=version, **parts),
-    )
-    made = (*as_of, watch, of_class, between, day)
     return tuple(m for m in made if scope == ONE or m.name not in OF_ONE_SCHOOL)
 
 
@@ -267,22 +267,16 @@ def create_snapshots(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collectio
     """Create the views of the lake. They name the files of these days, below the lake's present folder or the folder in
     a connection's variable (LAKE).
     """
-    for table in TABLES.values():
-        columns = snapshot_columns(table)
-        query = lake.scan(table, days, movable=True) if days else _no_rows(columns)
+    for relation in schema.snapshots():
+        columns = relation.columns
+        if not days:
+            query = _no_rows(columns)
+        elif relation is OBSERVED:
+            query = f"SELECT {names(columns)} FROM ({lake.scan_observed(days, movable=True)})"
+        else:
+            query = lake.scan(TABLES[relation.name], days, movable=True)
         comments = ((c.name, c.comment) for c in columns)
-        comment = f"Every landed day: {table.comment} {MOVED}"
-        create_view(con, "snapshots", table.name, query, comment, comments)
-    listed = OBSERVED.columns
-    query = f"SELECT {names(listed)} FROM ({lake.scan_observed(days, movable=True)})" if days else _no_rows(listed)
-    create_view(
-        con, "snapshots", "observed", query, f"{OBSERVED.comment} {MOVED}", ((c.name, c.comment) for c in listed)
-    )
-
-
-def snapshot_columns(table: Table) -> tuple[Column, ...]:
-    """Return the columns of `snapshots.<table>`."""
-    return (*table.columns, SNAPSHOT_DATE)
+        create_view(con, "snapshots", relation.name, query, f"{relation.comment} {MOVED}", comments)
 
 
 def _no_rows(columns: tuple[Column, ...]) -> str:

@@ -2,6 +2,11 @@
 
 Each table, view, macro and column is described by its COMMENT in the file. The cookbook's questions are in
 `cookbook.sql`. `rollbook docs` writes the dictionary; a test fails when it is stale.
+
+For dbt it is a `sources.yml` with descriptions, data types and tests: one source per schema, for a file that the
+profile attaches as `rollbook`. Keys become `not_null` and `unique` tests, references between tables `relationships`. A
+composite key is one `unique` over a row, `(student_id, class_id)`, which needs no package. For dbt 1.10.5 and later,
+which support a test's `arguments`.
 """
 
 from __future__ import annotations
@@ -11,12 +16,26 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+import yaml
 from jinja2 import Environment, StrictUndefined
 
-from pipelines.store import relations, schema
-from pipelines.tables import SETS, TABLES, Relation, Table, owner, references
-from pipelines.views import catalog, fleet, metrics, thresholds
+from pipelines.errors import ArgumentError
+from pipelines.files import write as write_file
+from pipelines.store import schema
+from pipelines.tables import SETS, TABLES, Column, Relation, Table, owner, references
+from pipelines.views import catalog, editable, fleet, metrics
+
+DBT_FILE = "sources.yml"
+# The first line of a file that may be overwritten.
+MARK = "# Made by `rollbook docs --dbt`: it is written again each time, so keep your own sources in another file."
+
+# Each schema's source. `spans` is bookkeeping, not for analysis.
+SOURCES = {"main": "rollbook", "history": "rollbook_history", "snapshots": "rollbook_snapshots", "ops": "rollbook_ops"}
+DATABASE = "rollbook"
+
+Entry = dict[str, Any]
 
 _PAIR = re.compile(r"-- (?P<question>[^\n]+)\n(?P<sql>[^;]+;)")
 
@@ -50,9 +69,7 @@ def render() -> str:
         "of": lambda columns: [(f"`{c.name}`", c.type, c.comment) for c in columns],
         "typed": lambda view, types: [(f"`{name}`", types[view.name, name], meaning) for name, meaning in view.columns],
         "listed": _listed,
-        "kept": lambda of: [
-            (r.name if of == "main" else f"{of}.{r.name}", r) for r in relations.KEPT if r.schema == of
-        ],
+        "kept": lambda of: [(r.name if of == "main" else f"{of}.{r.name}", r) for r in schema.KEPT if r.schema == of],
         "references": list(_references()),
         "tables": TABLES.values(),
         "views": catalog.views(),
@@ -61,12 +78,12 @@ def render() -> str:
             (f"`{m.name}`", ", ".join(m.grain), m.definition, f"`{m.shown_in}`" if m.shown_in else "")
             for m in metrics.METRICS
         ],
-        "thresholds": [(f"`{t.name}`", f"{t.value:g}", t.meaning) for t in thresholds.DEFAULTS],
+        "thresholds": [(f"`{t.name}`", f"{t.value:g}", t.meaning) for t in editable.DEFAULTS],
         "schemas": schema.SCHEMAS,
         "macros": [(f"`{m.call}`", m.comment) for m in catalog.macros()],
-        "valid": relations.VALID,
-        "span": relations.SPAN,
-        "observed": relations.OBSERVED,
+        "valid": schema.VALID,
+        "span": schema.SPAN,
+        "observed": schema.OBSERVED,
         "institutions": fleet.INSTITUTIONS,
         "rollups": fleet.rollups(),
         "rollup_types": fleet.types(),
@@ -93,21 +110,16 @@ def describe(name: str, key: Collection[str], nullable: Collection[str], columns
 
 def _listed(of: str) -> list[tuple[str, str]]:
     """The tables of a schema that has one for each table, with their columns."""
-    columns = catalog.snapshot_columns if of == "snapshots" else lambda table: table.versioned
-    return [(f"`{of}.{t.name}`", ", ".join(c.name for c in columns(t))) for t in TABLES.values()]
-
-
-def _kept(of: str) -> list[tuple[str, Relation]]:
-    """The tables of a schema that do not come from a set, by name."""
-    return [(r.name if of == "main" else f"{of}.{r.name}", r) for r in relations.KEPT if r.schema == of]
+    listed = {t.name: (*t.columns, schema.SNAPSHOT_DATE) if of == "snapshots" else t.versioned for t in TABLES.values()}
+    return [(f"`{of}.{name}`", ", ".join(c.name for c in columns)) for name, columns in listed.items()]
 
 
 def _references() -> Iterator[str]:
     """Yield the lines between the tables of a Mermaid diagram."""
     for table, other, column in references():
         yield f"{other.name} {_line(table, is_about=column == table.parent_key)} {table.name} : {column}"
-    for key in relations.CHANGE_KEYS:
-        yield f"{owner(key).name} |o--o{{ {relations.CHANGES.name} : {key}"
+    for key in schema.CHANGE_KEYS:
+        yield f"{owner(key).name} |o--o{{ {schema.CHANGES.name} : {key}"
 
 
 def _line(table: Table, *, is_about: bool) -> str:
@@ -122,3 +134,84 @@ def _line(table: Table, *, is_about: bool) -> str:
 def write(path: Path) -> None:
     """Write the dictionary to a file."""
     path.write_text(render(), encoding="utf-8")
+
+
+def write_dbt(folder: Path) -> Path:
+    """Write `sources.yml` into a folder and return its path.
+
+    Raises ArgumentError if the folder is missing, or holds a file of that name that Rollbook did not write.
+    """
+    path = folder / DBT_FILE
+    if not folder.is_dir():
+        raise ArgumentError(f"{folder} is not a folder: make it first, for example models/rollbook in your dbt project")
+    if path.is_symlink() or (path.exists() and not _is_ours(path)):
+        raise ArgumentError(f"{path} was not written by Rollbook, so it is kept: move it, or name another folder")
+    write_file(path, render_dbt().encode(), mode=0o644)  # it holds no records, and is meant to be committed
+    return path
+
+
+def _is_ours(path: Path) -> bool:
+    return path.is_file() and path.read_bytes().startswith(MARK.encode())
+
+
+def render_dbt() -> str:
+    """Return the text of `sources.yml`."""
+    document = {"version": 2, "sources": [_source(name) for name in SOURCES]}
+    dumped: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+    return f"{MARK}\n{dumped}"
+
+
+def _source(of: str) -> Entry:
+    about = schema.SCHEMAS[of]
+    if of == "snapshots":
+        about += " It has no tests here: each would read every landed day."
+    tables = [_table(r) for r in _relations() if r.schema == of]
+    return {"name": SOURCES[of], "description": about, "database": DATABASE, "schema": of, "tables": tables}
+
+
+def _relations() -> Iterator[Relation]:
+    """Yield every table and view of the sources."""
+    yield from schema.declared()
+    types = catalog.types()
+    for v in catalog.views():
+        # A view's columns may have any type of DuckDB's, not only the declared ones.
+        listed = tuple(Column(name, types[v.name, name], meaning) for name, meaning in v.columns)  # type: ignore[arg-type]
+        yield Relation("main", v.name, v.comment, listed, v.key, v.nullable)
+    yield from schema.snapshots()
+
+
+def _table(r: Relation) -> Entry:
+    about = describe(r.name, r.key, r.nullable, (c.name for c in r.columns))
+    entry: Entry = {"name": r.name, "description": f"{r.comment} {about}".rstrip()}
+    is_tested = r.schema != "snapshots"
+    if is_tested and len(r.key) > 1:
+        entry["data_tests"] = [{"unique": {"arguments": {"column_name": f"({', '.join(r.key)})"}}}]
+    entry["columns"] = [_column(r, c, is_tested=is_tested) for c in r.columns]
+    return entry
+
+
+def _column(r: Relation, c: Column, *, is_tested: bool) -> Entry:
+    entry: Entry = {"name": c.name, "description": c.comment, "data_type": c.type.lower()}
+    if is_tested and (tests := [*_of_key(r, c), *_relationships(r, c)]):
+        entry["data_tests"] = tests
+    return entry
+
+
+def _of_key(r: Relation, c: Column) -> Iterator[Any]:
+    # In history, a column that is required today may be NULL on days before it was declared.
+    if (c.required and r.schema == "main") or (c.name in r.key and c.name not in r.nullable):
+        yield "not_null"
+    if r.key == (c.name,):
+        yield "unique"
+
+
+def _relationships(r: Relation, c: Column) -> Iterator[Entry]:
+    """Yield a column's `relationships` tests. They only warn unless both rows come from the same record."""
+    if r.schema not in {"main", "history"}:
+        return
+    for table, other, column in references():
+        if (table.name, column) == (r.name, c.name):
+            test: Entry = {"arguments": {"to": f"source('{SOURCES[r.schema]}', '{other.name}')", "field": column}}
+            if not (table.set == other.set and column == table.parent_key):
+                test["config"] = {"severity": "warn"}
+            yield {"relationships": test}

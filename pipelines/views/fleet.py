@@ -17,9 +17,8 @@ from typing import Any
 import duckdb
 
 from pipelines.store import schema
-from pipelines.store.relations import PAGES, SYNCS, VERSION
-from pipelines.store.scope import INSTITUTION, MANY
-from pipelines.store.statements import statements
+from pipelines.store.schema import PAGES, SYNCS, VERSION
+from pipelines.store.statements import INSTITUTION, MANY, statements
 from pipelines.tables import Column, Relation
 from pipelines.views import catalog
 

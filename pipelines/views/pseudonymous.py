@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import duckdb
 
 from pipelines.store.database import literal
-from pipelines.store.relations import CHANGES, DRIFT, PAGES, REJECTS, SYNCS
+from pipelines.store.schema import CHANGES, DRIFT, PAGES, REJECTS, SYNCS
 from pipelines.tables import SETS, TABLES, Column, Relation, Table
 from pipelines.views.catalog import View
 
@@ -40,14 +40,9 @@ RELEASE = Relation(
 )
 
 
-def is_left_out(column: Column) -> bool:
-    """Whether a column is always NULL in the file."""
-    return bool(column.personal)
-
-
 def is_emptied(table: Table) -> bool:
     """Whether a table has no rows in the file: with only personal columns tracked, rows would only show changes."""
-    return all(is_left_out(c) for c in table.tracked) and any(is_left_out(c) for c in table.columns)
+    return all(c.personal for c in table.tracked) and any(c.personal for c in table.columns)
 
 
 def is_empty(relation: Relation) -> bool:
@@ -58,12 +53,12 @@ def is_empty(relation: Relation) -> bool:
 
 def shown(relation: Relation) -> tuple[Column, ...]:
     """Return the columns that have values; changes and syncs are filtered by rows and texts, not by columns."""
-    return tuple(c for c in relation.columns if relation in (CHANGES, SYNCS) or not is_left_out(c))
+    return tuple(c for c in relation.columns if relation in (CHANGES, SYNCS) or not c.personal)
 
 
 def personal_changes() -> tuple[list[str], str]:
     """Return which rows of `changes` are about personal columns: the tables as SQL literals, and a condition."""
-    pairs = [(t.name, c.name) for t in TABLES.values() for c in t.columns if is_left_out(c)]
+    pairs = [(t.name, c.name) for t in TABLES.values() for c in t.columns if c.personal]
     listed = ", ".join(f"({literal(table)}, {literal(column)})" for table, column in pairs)
     tables = list(dict.fromkeys(literal(table) for table, _ in pairs))
     return tables, f"column_name IS NOT NULL AND (table_name, column_name) IN ({listed})"
@@ -100,8 +95,5 @@ def _meaning(name: str, comment: str, *, left_out: bool) -> str:
 
 def _personal_of(names: set[str]) -> set[str]:
     """Return the names of a view's personal columns: those of the students and teachers whose ids it has."""
-    found = set()
-    for table in TABLES.values():
-        ids = {c.name for c in table.columns if c.id}
-        found |= {c.name for c in table.columns if is_left_out(c) and ids & names}
-    return found & names
+    about = [t for t in TABLES.values() if any(c.id and c.name in names for c in t.columns)]
+    return {c.name for t in about for c in t.columns if c.personal} & names

@@ -8,8 +8,8 @@ from datetime import timedelta
 import stamina
 
 from pipelines.errors import ExpiredError, NothingLandedError
-from pipelines.operations.capacity import prune
 from pipelines.operations.diff import diff
+from pipelines.operations.status import prune
 from tests.campaign import damage
 from tests.campaign.campaign import KEEP_DAYS, Campaign, event
 from tests.campaign.discards import call, change

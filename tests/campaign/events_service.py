@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipelines.errors import ArgumentError
-from pipelines.operations.capacity import prune
+from pipelines.operations.status import prune
 from tests.campaign.campaign import Campaign, event
 from tests.campaign.discards import change
 from tests.campaign.ledger import Showing

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.views import dbt, dictionary
+from pipelines.views import dictionary
 from tests.support.processes.commands import run_at
 from tests.support.tiers import daily
 from tests.support.warehouses.school import KEY, School
@@ -106,7 +106,7 @@ def test_docs_writes_the_data_dictionary_and_sources_for_dbt(tmp_path: Path) -> 
     done = run_at(tmp_path, "docs", "--out", str(tmp_path / "README.md"))
     assert (done.returncode, (tmp_path / "README.md").read_text()) == (0, dictionary.render())
     done = run_at(tmp_path, "docs", "--dbt", str(tmp_path))
-    assert (done.returncode, (tmp_path / "sources.yml").read_text()) == (0, dbt.render())
+    assert (done.returncode, (tmp_path / "sources.yml").read_text()) == (0, dictionary.render_dbt())
     assert "is not a folder" in error(run_at(tmp_path, "docs", "--out", str(tmp_path / "no" / "f")), 2)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from pipelines.errors import HeldError
 from pipelines.fleet.build import Built
-from pipelines.store.scope import MANY
+from pipelines.store.statements import MANY
 from pipelines.tables import TABLES
 from pipelines.views import catalog
 from pipelines.views import fleet as fleet_views

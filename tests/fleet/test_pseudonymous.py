@@ -15,7 +15,7 @@ from pipelines.errors import NothingLandedError
 from pipelines.fleet.build import MAKES_NONE, Built
 from pipelines.privacy import access
 from pipelines.privacy.pseudonymous import Pseudonymous
-from pipelines.store.scope import MANY
+from pipelines.store.statements import MANY
 from pipelines.views import catalog
 from pipelines.views import fleet as fleet_views
 from pipelines.views.pseudonymous import RELEASE

@@ -16,7 +16,7 @@ from pipelines.fleet import build as building
 from pipelines.fleet.build import OTHER_DAYS, RETYPED, Difference, Histories
 from pipelines.settings import DUCKDB, SAIL
 from pipelines.store.history import Computed
-from pipelines.store.published.fleet_file import FleetFile
+from pipelines.store.published import FleetFile
 from pipelines.sync import Rollbook
 from pipelines.views.fleet import shared
 from tests.fleet.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played

@@ -14,7 +14,7 @@ from pipelines import machine
 from pipelines.cli import app
 from pipelines.compose import compose
 from pipelines.errors import HeldError
-from pipelines.operations.doctor import Doctor, Finding, Level
+from pipelines.operations.doctor import Finding, Level, examine
 from tests.support.nights import House, new_house
 from tests.support.records import classes, students
 
@@ -29,7 +29,7 @@ def house() -> Iterator[House]:
 
 
 def examined(house: House, **over: Any) -> list[Finding]:
-    return list(Doctor(house.rollbook(**over)).examine())
+    return list(examine(house.rollbook(**over)))
 
 
 def wrong(found: list[Finding]) -> list[tuple[str, Level]]:

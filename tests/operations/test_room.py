@@ -16,7 +16,7 @@ from pipelines.cli import app
 from pipelines.cli.run import run_job
 from pipelines.compose import compose
 from pipelines.defs import runs
-from pipelines.operations import capacity
+from pipelines.operations import status
 from pipelines.sandbox import Sandbox
 from pipelines.settings import load
 from pipelines.sync import Rollbook
@@ -72,7 +72,7 @@ def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatc
             sandbox.day = now.date() - timedelta(days=days)
             made.append(run_job(sandbox.day))
             sizes.append(machine.size(home))
-        assert sizes[2] - sizes[1] <= capacity.RUN_BYTES
+        assert sizes[2] - sizes[1] <= status.RUN_BYTES
         with dg.DagsterInstance.get() as instance:
             assert runs.delete_old_runs(instance, now=now + timedelta(days=399)) == 0
             files = {p for p in home.rglob("*") if any(run in str(p) for run in made)}
@@ -105,11 +105,11 @@ def test_the_nights_stay_within_what_the_doctor_predicted(keep: int | None) -> N
             return book
 
         *_, book = map(synced, range(3))
-        last = capacity.last_night(book)
+        last = status.last_night(book)
         assert last is not None
-        predicted = capacity.predict(book, last, nights=20)
+        predicted = status.predict(book, last, nights=20)
         *_, book = map(synced, range(3, 23))
         assert machine.size(warehouse) <= predicted.year
         landed_now = machine.size(book.raw.root) + machine.size(book.lake.root)
         assert landed_now >= (23 if keep is None else keep) * (last.raw + last.lake) / 2
-        assert book.warehouse.published.stat().st_size <= capacity.FILE_LEAST + 20 * last.growth
+        assert book.warehouse.published.stat().st_size <= status.FILE_LEAST + 20 * last.growth

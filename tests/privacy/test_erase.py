@@ -18,7 +18,7 @@ from pipelines.landing.manifest import Verdict
 from pipelines.operations import discard as discards
 from pipelines.privacy import erasure as erasing
 from pipelines.privacy.erasure import Holdings
-from pipelines.store.published import clean_copy
+from pipelines.store import published
 from pipelines.sync import always
 from tests.support.nights import House, asked, folder, new_house, night
 from tests.support.processes import canary
@@ -84,11 +84,11 @@ def assert_gone(house: House) -> None:
 
 
 def test_the_published_files_are_clean_copies_byte_for_byte(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a gap among what is written after the copy could hold a piece of a name (`store.published.clean_copy`)."""
+    """Else a gap among what is written after the copy could hold a piece of a name (`store.published.clean`)."""
     copies = []
 
     def copied(path: Path, scratch: Path) -> None:
-        clean_copy.clean(path, scratch)
+        published.clean(path, scratch)
         copies.append(path.read_bytes())
 
     monkeypatch.setattr("pipelines.sync.recovery.clean", copied)

@@ -9,7 +9,7 @@ import pytest
 from pipelines.store import schema
 from pipelines.tables import TABLES
 from pipelines.views import catalog
-from pipelines.views.pseudonymous import CODE, LEFT_OUT, STUDENT, is_emptied, is_left_out
+from pipelines.views.pseudonymous import CODE, LEFT_OUT, STUDENT, is_emptied
 from tests.support.nights import House, night
 from tests.support.warehouses.pseudonyms import STUDENTS, WORDS, Secrets, codes, ident, lived, pseudonymous, rows
 
@@ -43,7 +43,7 @@ def test_personal_columns_are_there_and_empty_and_say_so(house: House) -> None:
     for relation in schema.declared():
         for column in relation.columns:
             name = f"{relation.schema}.{relation.name}"
-            if is_left_out(column) and name not in ("main.changes", "ops.syncs"):
+            if column.personal and name not in ("main.changes", "ops.syncs"):
                 assert rows(house, f"SELECT COUNT({column.name}) FROM {name}") == [(0,)], (name, column.name)
                 place = f"schema_name || '.' || table_name = '{name}' AND column_name = '{column.name}'"
                 said = rows(house, f"SELECT comment FROM duckdb_columns() WHERE {place}")
@@ -80,7 +80,7 @@ def test_the_lake_and_what_quotes_records_are_not_in_it(house: House) -> None:
 def without_names(table: str, schema_name: str) -> str:
     """The columns of a table that are not personal, the id left out."""
     declared = next(r for r in schema.declared() if (r.schema, r.name) == (schema_name, table))
-    return ", ".join(c.name for c in declared.columns if not is_left_out(c) and c.name != STUDENT)
+    return ", ".join(c.name for c in declared.columns if not c.personal and c.name != STUDENT)
 
 
 def assert_same_rows(house: House, name: str, schema_name: str) -> None:

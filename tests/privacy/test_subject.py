@@ -20,7 +20,7 @@ from pipelines.operations.discard import discard
 from pipelines.privacy import access
 from pipelines.privacy.pseudonymous import Codes, begin
 from pipelines.privacy.subject import LEFT_OUT, Subject, contents, gather, write
-from pipelines.store.relations import KEPT, OBSERVED
+from pipelines.store.schema import KEPT, OBSERVED
 from pipelines.tables import TABLES
 from pipelines.views import catalog
 from tests.support.nights import House, new_house, night

@@ -15,7 +15,7 @@ import yaml
 
 from pipelines.errors import ArgumentError
 from pipelines.settings import ROOT
-from pipelines.views import dbt
+from pipelines.views import dictionary
 from tests.support.recipes import block
 from tests.support.warehouses.school import School
 from tests.support.wire import environments
@@ -37,10 +37,10 @@ FEW = ("students", "student_classes", "student_summaries")
 
 
 def test_it_is_written_again_over_itself_and_over_nothing_else(tmp_path: Path) -> None:
-    path = dbt.write(tmp_path)
+    path = dictionary.write_dbt(tmp_path)
     assert path == tmp_path / "sources.yml"
-    path.write_text(f"{dbt.MARK}\nas an earlier version wrote it")
-    assert dbt.write(tmp_path).read_text() == dbt.render()
+    path.write_text(f"{dictionary.MARK}\nas an earlier version wrote it")
+    assert dictionary.write_dbt(tmp_path).read_text() == dictionary.render_dbt()
     path.write_text("sources: []  # somebody's own\n")
     is_kept(path)
     assert path.read_text() == "sources: []  # somebody's own\n"
@@ -54,7 +54,7 @@ def test_it_is_written_again_over_itself_and_over_nothing_else(tmp_path: Path) -
 
 def is_kept(path: Path) -> None:
     with pytest.raises(ArgumentError) as refused:
-        dbt.write(path.parent)
+        dictionary.write_dbt(path.parent)
     assert refused.value.message == (
         f"{path} was not written by Rollbook, so it is kept: move it, or name another folder"
     )
@@ -84,7 +84,7 @@ class Project:
         attached["path"] = str(self.attached)
         (folder / "dbt_project.yml").write_text(yaml.safe_dump(PROJECT))
         (folder / "profiles.yml").write_text(yaml.safe_dump(profile))
-        dbt.write(folder / "models")
+        dictionary.write_dbt(folder / "models")
 
     def attach(self, published: Path) -> None:
         """Attach another file from now on. The project stays the same, which dbt does not parse again."""

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 
 from pipelines.store import schema
-from pipelines.store.relations import OBSERVED
+from pipelines.store.schema import OBSERVED
 from pipelines.tables import Relation
 from pipelines.views import catalog
 from tests.support.warehouses.school import School

@@ -10,8 +10,8 @@ import pytest
 
 from pipelines.errors import SettingError
 from pipelines.settings import ROOT
-from pipelines.views import terms
-from pipelines.views.terms import Term
+from pipelines.views import editable
+from pipelines.views.editable import Term
 from tests.support.warehouses.school import School
 
 HEADING = "name,first_day,last_day\n"
@@ -25,15 +25,15 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_the_committed_file_holds_no_term() -> None:
-    assert (ROOT / "warehouse" / "terms.csv").read_text() == terms.render() == HEADING
+    assert (ROOT / "warehouse" / "terms.csv").read_text() == editable.render_terms() == HEADING
 
 
 def test_a_file_that_is_not_there_is_written_and_one_that_is_stays(file: Path) -> None:
-    terms.ensure(file)
-    assert terms.read(file) == ()
-    file.write_text(terms.render([AUTUMN]))
-    terms.ensure(file)
-    assert terms.read(file) == (AUTUMN,)
+    editable.ensure(file.parent)
+    assert editable.read_terms(file) == ()
+    file.write_text(editable.render_terms([AUTUMN]))
+    editable.ensure(file.parent)
+    assert editable.read_terms(file) == (AUTUMN,)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_file_that_is_not_there_is_written_and_one_that_is_stays(file: Path) -
 )
 def test_what_spreadsheet_programs_save_is_understood_in_any_order(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
-    assert terms.read(file) == (AUTUMN, SPRING)
+    assert editable.read_terms(file) == (AUTUMN, SPRING)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_spreadsheet_programs_save_is_understood_in_any_order(file: Path, t
         (HEADING + "Autumn,2026-09-01\n", "line 2: last_day is ''; write a date"),
         (HEADING + "Autumn,2026-02-30,2026-12-18\n", "line 2: first_day is '2026-02-30'"),
         (HEADING + "Autumn,2026-12-18,2026-09-01\n", "line 2: 'Autumn' ends before it begins"),
-        (terms.render([AUTUMN, AUTUMN]), "line 3: 'Autumn' is listed twice; give each term its own name"),
+        (editable.render_terms([AUTUMN, AUTUMN]), "line 3: 'Autumn' is listed twice; give each term its own name"),
         (
             HEADING + "Spring,2026-12-18,2027-03-26\nAutumn,2026-09-01,2026-12-18\n",
             "line 2: 'Spring' begins on 2026-12-18, before 'Autumn' is over: a day is in one term at most",
@@ -69,7 +69,7 @@ def test_a_malformed_file_is_a_sentence_that_names_the_line_and_what_to_write(
 ) -> None:
     file.write_text(text)
     with pytest.raises(SettingError, match=re.escape(f"{file}, {message}")):
-        terms.read(file)
+        editable.read_terms(file)
 
 
 def test_they_are_read_at_each_publish_and_the_calendar_counts_their_weeks(fortnight: School, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_they_are_read_at_each_publish_and_the_calendar_counts_their_weeks(fortn
     assert school.rows("SELECT COUNT(term), COUNT(term_week) FROM calendar") == [(0, 0)]
     days = [r[0] for r in school.rows("SELECT day FROM calendar")]
     thursday = next(day for day in days[1:] if day.isoweekday() == 4)
-    (school.warehouse / "terms.csv").write_text(terms.render([Term("Harvest", thursday, days[-2])]))
+    (school.warehouse / "terms.csv").write_text(editable.render_terms([Term("Harvest", thursday, days[-2])]))
     rollbook = school.rollbook()
     with rollbook.writer():
         rollbook.publish()

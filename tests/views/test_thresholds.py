@@ -9,17 +9,17 @@ import pytest
 
 from pipelines.errors import SettingError
 from pipelines.settings import ROOT
-from pipelines.views import thresholds
+from pipelines.views import editable
 from tests.support.warehouses.school import School
 
 HEADING = "name,value,meaning\n"
 
 
 def values(path: Path) -> dict[str, float]:
-    return {t.name: t.value for t in thresholds.read(path)}
+    return {t.name: t.value for t in editable.read_thresholds(path)}
 
 
-DEFAULTS = {t.name: t.value for t in thresholds.DEFAULTS}
+DEFAULTS = {t.name: t.value for t in editable.DEFAULTS}
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_the_committed_file_holds_the_defaults() -> None:
-    assert (ROOT / "warehouse" / "thresholds.csv").read_text() == thresholds.render()
+    assert (ROOT / "warehouse" / "thresholds.csv").read_text() == editable.render_thresholds()
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_malformed_file_is_a_sentence_that_names_the_line_and_what_to_write(
 ) -> None:
     file.write_text(text)
     with pytest.raises(SettingError) as raised:
-        thresholds.read(file)
+        editable.read_thresholds(file)
     assert f"{file}, {message}" in raised.value.message
     assert "nothing is lost; correct the line" in raised.value.message
 

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from pipelines.store import schema
-from pipelines.views import catalog, thresholds
+from pipelines.views import catalog, editable
 
 D = [date(2026, 11, 1) + timedelta(days=n) for n in range(12)]
 Row = tuple[Any, ...]
@@ -22,7 +22,7 @@ class Hand:
     def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         self.con = con
         schema.ensure(con)
-        thresholds.fill(con, thresholds.DEFAULTS)
+        editable.fill(con, editable.DEFAULTS, ())
         catalog.create_views(con)
 
     def put(self, table: str, **values: Any) -> None:

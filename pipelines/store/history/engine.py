@@ -30,9 +30,8 @@ import duckdb
 from pipelines.landing.manifest import TableCounts
 from pipelines.store.database import count, each_table, literal, names, transaction
 from pipelines.store.lake import DayRecord, Lake
-from pipelines.store.relations import CHANGE_KEYS, SPAN, VALID
-from pipelines.store.scope import ONE, Scope
-from pipelines.store.statements import statements
+from pipelines.store.schema import CHANGE_KEYS, SPAN, VALID
+from pipelines.store.statements import ONE, Scope, statements
 from pipelines.tables import TABLES, Column, Table
 
 # Merging a day costs about as much as reading two; from this share of all days, folding the whole lake is cheaper.
@@ -109,10 +108,6 @@ class History:
                 self._note(record)
         return self._each(lambda table: table.rebuild(computed))
 
-    def definition(self, table: Table) -> str:
-        """The history of one table as SQL over the lake's days, and nothing else."""
-        return TableHistory(self.con, self.lake, self.records, table).definition()
-
     def _each(self, work: Callable[[TableHistory], TableCounts]) -> list[TableCounts]:
         """Do a piece of work for every table, two at a time, each in a transaction."""
 
@@ -170,15 +165,8 @@ class Computed:
     folders: Mapping[str, Path]
     days: Mapping[date, str]
 
-    def runs(self, table: Table) -> str:
-        """The runs of a table, as SQL."""
-        return self._rows(f"spans.{table.name}", (*table.versioned, *SPAN))
-
-    def versions(self, table: Table) -> str:
-        """The versions of a table, as SQL."""
-        return self._rows(f"history.{table.name}", (*table.versioned, *VALID))
-
-    def _rows(self, name: str, columns: Sequence[Column]) -> str:
+    def rows(self, name: str, columns: Sequence[Column]) -> str:
+        """The rows of a table, as SQL."""
         folder = self.folders.get(name)
         if folder is None:
             return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {c.name}' for c in columns)} WHERE FALSE"
@@ -264,21 +252,21 @@ class TableHistory:
             # Directly on the lake's days, the definition gives the same rows (`definition`) for four times the work:
             # its window functions would read a wide row per day instead of per change.
             everything = self.observations(self.records.values())
-            runs = computed.runs(self.table) if computed else runs_from_lake(self.table, everything)
+            runs = (
+                computed.rows(f"spans.{name}", (*self.table.versioned, *SPAN))
+                if computed
+                else runs_from_lake(self.table, everything)
+            )
             con.execute(f"INSERT INTO spans.{name} {runs}")
-            versions = computed.versions(self.table) if computed else definition(self.table)
+            versions = (
+                computed.rows(f"history.{name}", (*self.table.versioned, *VALID))
+                if computed
+                else definition(self.table)
+            )
             con.execute(f"INSERT INTO history.{name} {versions}")
         con.execute(f"INSERT INTO touched {everyone}")
         con.execute(f"INSERT INTO main.changes {changes(self.table)}")
-        counts = self._refresh_current()
-        self._refresh_untracked()
-        return counts
-
-    def definition(self) -> str:
-        """The history as SQL over the lake's days alone."""
-        days = self.records.values()
-        rows = self.lake.scan(self.table, days)
-        return definition(self.table, observations=self.observations(days), rows=rows)
+        return self._refresh_current()
 
     def observations(self, days: Collection[DayRecord]) -> str:
         """What each record stated on these days, as SQL: its rows, an empty list, or nothing."""
@@ -330,14 +318,12 @@ class TableHistory:
                 f"DELETE FROM main.changes WHERE table_name = '{name}' AND snapshot_date >= $since{theirs}", day
             )
             con.execute(f"INSERT INTO main.changes {changes(self.table, touched=True)}", day)
-        counts = self._refresh_current()
-        self._refresh_untracked()
-        return counts
+        return self._refresh_current()
 
     def _refresh_current(self) -> TableCounts:
         """Update the touched records' current rows from their open versions, leaving equal rows alone.
 
-        New and changed rows get their untracked values afterwards.
+        Then all current rows get their untracked values.
         """
         con, name = self.con, self.name
         before = count(con, f"SELECT COUNT(*) FROM main.{name}")
@@ -348,6 +334,7 @@ class TableHistory:
         con.execute(
             f"INSERT INTO main.{name} BY NAME SELECT {self.columns} FROM current_changes WHERE change <> 'removed'"
         )
+        self._refresh_untracked()
         counts = {change: found.get(change, 0) for change in ("added", "changed", "removed")}
         return TableCounts(table=name, before=before, **counts)
 

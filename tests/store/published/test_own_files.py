@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.landing.erased import Memory
-from pipelines.store.published.own_files import OwnFiles
+from pipelines.store.published import OwnFiles
 
 CONTENT = b"as Rollbook wrote it"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import time_machine
 
-from pipelines.store.published.versions import KEPT, Versions, target
+from pipelines.store.published import KEPT, Versions, target
 
 
 @pytest.fixture

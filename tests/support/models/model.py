@@ -28,9 +28,9 @@ def only(watched: Mapping[str, Table], patch: pytest.MonkeyPatch) -> None:
     """Give Rollbook these tables only: the others run the same code and take as much time again."""
     for name in SETS.keys() - {"details"}:
         shape(name)  # kept from now on, and it must know all tables
-    for module in ("history.engine", "lake", "schema", "compare"):
+    for module in ("history.engine", "lake", "schema"):
         patch.setattr(f"pipelines.store.{module}.TABLES", watched)
-    for module in ("store.lake", "store.compare", "store.warehouse", "flatten.rows"):
+    for module in ("store.lake", "store.warehouse", "flatten.rows"):
         patch.setattr(f"pipelines.{module}.of_set", lambda name: tuple(t for t in watched.values() if t.set == name))
 
 

@@ -36,7 +36,6 @@ _IMPORTED = (
     "pipelines.operations.discard",
     "pipelines.operations.doctor",
     "pipelines.privacy.erasure",
-    "pipelines.operations.capacity",
     "dagster",
 )
 _SECONDS = 200

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from pipelines.errors import BusyError, MachineError
-from pipelines.operations.doctor import Doctor, Level
+from pipelines.operations.doctor import Level, examine
 from pipelines.sync import Rollbook
 from tests.support.nights import Expected, House, night
 from tests.support.processes.machines import (
@@ -87,7 +87,7 @@ def test_a_warehouse_of_another_account_is_said(house: House, expected: Expected
     assert "This account (nobody) may not use" in refused.message
     assert f"chown -R nobody {house.warehouse}" in refused.message
     (finding,) = in_another_process(
-        lambda: [f for f in Doctor(house.rollbook()).examine() if f.what == "files"], first=as_nobody
+        lambda: [f for f in examine(house.rollbook()) if f.what == "files"], first=as_nobody
     )
     assert finding.level is Level.FAILED
     recovered(house, expected)  # root may

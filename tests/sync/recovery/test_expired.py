@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import ExpiredError
-from pipelines.operations.capacity import prune as prune_now
+from pipelines.operations.status import prune as prune_now
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import Records, classes, student
 from tests.support.tiers import daily

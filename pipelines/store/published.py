@@ -1,0 +1,405 @@
+"""The database files that readers open (G10): their versions, whether somebody changed them, copies without remains.
+
+Each version is stored under its own name in `published/`, and `rollbook.duckdb` is a symlink to the newest. A process
+that still has a file open gets the same file from DuckDB when it connects by the same path, so reusing a path would
+keep a notebook or a dashboard on an old night. Therefore no name is ever reused, not even by `restore`.
+
+If the disk does not support symlinks, `rollbook.duckdb` is a copy, and `published/newest.txt` names the version.
+
+An analyst may open the published file for writing, a restore may replace it, a disk may truncate it. The writer never
+builds on such a file. Each file ends with a mark, after what DuckDB reads: how many students had been erased when the
+file was written, and a keyed digest of everything before it. So a file of any age is recognised wherever it was copied
+to, and one that was edited, cut short or written by another warehouse is not. The key is the warehouse's own, in
+`private/erasures/` (`landing.erased`). Without it, no file can be proven to be ours.
+
+The fleet's own files, `fleet.duckdb` and `fleet-pseudonymous.duckdb`, are stored beside the institutions' folders, in
+the same way. `fleet` makes their content; here it is ensured that there is one builder at a time, and that an erasure
+can remove every version.
+
+This module is also a program, which copies a file in a process that handles nothing else: the copy holds the file's
+rows, and no remains (G12). DuckDB aligns what it writes and leaves the gaps as they are in memory: up to seven bytes
+each, of anything that the process handled before, such as a name. In the process that copies, DuckDB's allocator clears
+all memory. In every process, that would make a night a third slower, so only two kinds of files are copied this way:
+those without names, and the published file after an erasure.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+from filelock import FileLock, Timeout
+
+from pipelines import files
+from pipelines.errors import BusyError, MachineError
+from pipelines.landing.erased import Memory
+from pipelines.settings import keyless_environment
+from pipelines.store.database import STORAGE_VERSION, new_instance
+
+PUBLISHED, FOLDER, POINTER = "rollbook.duckdb", "published", "newest.txt"
+# The file without names has its own folder, which others may enter.
+PSEUDONYMOUS, PSEUDONYMOUS_FOLDER = "rollbook-pseudonymous.duckdb", "pseudonymous"
+# Versions kept besides the newest.
+KEPT = 3
+# The errors of a disk without symlinks.
+_WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+# DuckDB names a database by its file up to the first dot: `rollbook.main.students` works for every version.
+_TIME = "%Y-%m-%dT%H-%M-%S-%f.duckdb"
+
+# The mark: the number of erasures (big-endian), and the HMAC-SHA-256.
+_NUMBER, _DIGEST = 8, 32
+_MARK = _NUMBER + _DIGEST
+_CHUNK = 1 << 20
+
+FLEET_FILE, FLEET_PSEUDONYMOUS = "fleet.duckdb", "fleet-pseudonymous.duckdb"
+FLEET_BUILD, LOCK = "_build", "lock"
+# Seconds. A build of a large fleet takes minutes; an erasure waits for it, so that none of its versions is missed.
+WAIT_FOR_BUILD = 900.0
+
+# Of jemalloc, in DuckDB's wheels for Linux on x86-64. Elsewhere the gaps hold what this process handled: no names.
+_CLEARED = {"DUCKDB_JE_MALLOC_CONF": "zero:true"}
+_COPY_SECONDS = 3600.0
+# The ending of a copy that is not finished.
+COPY = ".copy"
+
+
+class Versions:
+    """A folder of versions and the link beside it: by default `published/` and `rollbook.duckdb`."""
+
+    def __init__(self, root: Path, mode: int, folder_mode: int, *, name: str = PUBLISHED, folder: str = FOLDER) -> None:
+        self.link = root / name
+        self.folder = root / folder
+        self.stem = name.removesuffix(".duckdb")
+        self.pointer = self.folder / POINTER
+        self.mode = mode
+        self.folder_mode = folder_mode
+
+    def prepare(self) -> None:
+        """Make the folder, and apply the current modes."""
+        files.folder(self.folder, self.folder_mode)
+        self.folder.chmod(self.folder_mode)
+        for version in self.all():
+            version.chmod(self.mode)
+        if self.link.is_file() and not self.link.is_symlink():  # a copy on a disk without symlinks
+            self.link.chmod(self.mode)
+
+    def all(self) -> list[Path]:
+        """Every version, the newest first."""
+        return sorted(self.folder.glob(f"{self.stem}.*.duckdb"), reverse=True)
+
+    def newest(self) -> Path | None:
+        """The version that readers get; None if the link does not point to a version."""
+        if self.link.is_symlink():
+            return target(self.link, self.folder)
+        with suppress(OSError, ValueError):
+            version = self.folder / self.pointer.read_text(encoding="utf-8").strip()
+            if self.link.is_file() and version in self.all():
+                return version
+        return None
+
+    def kept(self) -> list[Path]:
+        """The versions before the newest, in descending order."""
+        newest = self.newest()
+        return [version for version in self.all() if newest is None or version.name < newest.name]
+
+    def add(self, file: Path) -> Path:
+        """Move a finished file in, under a new name. `show` then points readers to it."""
+        version = self._new_name()
+        self.replace(version, file)
+        return version
+
+    def replace(self, version: Path, file: Path) -> None:
+        """Move a finished file in, in the place of a kept version."""
+        file.chmod(self.mode)
+        files.sync(file)
+        file.replace(version)
+        files.sync(self.folder)
+
+    def again(self, file: Path) -> Path:
+        """Add a copy or hard link of a version that is here already, under a new name."""
+        version = self._new_name()
+        _same_file(file, version)
+        version.chmod(self.mode)
+        files.sync(self.folder)
+        return version
+
+    def show(self, version: Path) -> None:
+        """Point readers to a version, atomically and durably."""
+        aside = self.link.with_name(f".{self.link.name}{files.PARTIAL}")
+        aside.unlink(missing_ok=True)
+        try:
+            aside.symlink_to(Path(self.folder.name, version.name))  # relative, so that the warehouse can be moved
+        except OSError as error:
+            if error.errno not in _WITHOUT_LINKS:
+                raise
+            shutil.copyfile(version, aside)
+            aside.chmod(self.mode)
+            files.sync(aside)
+            files.write(self.pointer, f"{version.name}\n".encode(), self.mode)
+        aside.replace(self.link)
+        files.sync(self.link.parent)
+
+    def sweep(self) -> None:
+        """Remove versions that a killed writer added but did not show."""
+        if (newest := self.newest()) is not None:
+            for version in self.all():
+                if version.name > newest.name:
+                    remove(version)
+
+    def retire(self, leaving: int = KEPT) -> None:
+        """Remove all kept versions except the last `leaving`; readers that have one of them open keep it."""
+        for version in self.kept()[leaving:]:
+            with suppress(PermissionError):  # some systems cannot remove a file in use: retried the next night
+                remove(version)
+
+    def clear(self) -> None:
+        """Remove the link first, then every version and the folder."""
+        self.link.unlink(missing_ok=True)
+        for version in self.all():
+            remove(version)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _new_name(self) -> Path:
+        """A name that sorts after all others, even if the clock was set back."""
+        name, now = f"{self.stem}.{_TIME}", datetime.now(UTC)
+        for version in self.all()[:1]:
+            with suppress(ValueError):
+                now = max(now, datetime.strptime(version.name, name).replace(tzinfo=UTC) + timedelta(microseconds=1))
+        return self.folder / now.strftime(name)
+
+
+def target(path: Path, folder: Path | None = None) -> Path | None:
+    """The file at a path, or the target of a link that points into the folder of versions (default: `published/`
+    beside it); None for anything else.
+    """
+    if path.is_symlink():
+        found = path.parent / path.readlink()
+        is_version = found.parent == (folder or path.parent / FOLDER) and not found.is_symlink()
+        return found if is_version and found.is_file() else None
+    return path if path.is_file() else None
+
+
+def set_aside(path: Path, aside: Path) -> None:
+    """Link or copy the file at a path to `aside`; move anything that is not a file there."""
+    found = target(path)
+    if found is not None:
+        if not aside.exists():
+            _same_file(found, aside)
+    else:
+        path.rename(aside)
+
+
+def remove(path: Path) -> None:
+    """Remove a database file, if it is there, and what a killed writer or an analyst's changes left beside it."""
+    for ending in ("", ".wal", COPY):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+
+
+def _same_file(file: Path, name: Path) -> None:
+    """Hard-link a file; copy it if the disk does not support that."""
+    try:
+        os.link(file, name)
+    except OSError:
+        with files.replacing(name) as aside:
+            shutil.copyfile(file, aside)
+
+
+class OwnFiles:
+    """The files of one warehouse."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        # Whether a file is ours, by its inode, modification time and size: a large file takes a while to read.
+        self._known: dict[tuple[int, int, int], bool] = {}
+
+    def mark(self, file: Path) -> None:
+        """Mark a finished file that has no mark yet. The first time, this makes the warehouse's key."""
+        if not self.memory.read().key:
+            self.memory.write(self.memory.begun())
+        remembered = self.memory.read()
+        with file.open("ab") as opened:
+            opened.write(len(remembered.erased).to_bytes(_NUMBER, "big"))
+        with file.open("ab") as opened:
+            opened.write(_digest(file, bytes.fromhex(remembered.key), file.stat().st_size))
+
+    def is_unmodified(self, path: Path) -> bool:
+        """Whether a file is there and is what this warehouse wrote, byte for byte."""
+        file = target(path)
+        if file is None or _has_wal(path) or _has_wal(file):
+            return False
+        stat = file.stat()
+        seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        if seen not in self._known:
+            self._known[seen] = self._is_marked(file, stat.st_size)
+        return self._known[seen]
+
+    def lacks_erasures(self, path: Path) -> bool:
+        """Whether a file is ours and was written before the last erasure, so that it may hold an erased student."""
+        erasures = self.memory.count
+        if not erasures or (file := target(path)) is None or file.stat().st_size < _MARK:
+            return False
+        with file.open("rb") as opened:
+            opened.seek(-_MARK, os.SEEK_END)
+            number = int.from_bytes(opened.read(_NUMBER), "big")
+        return number < erasures and self.is_unmodified(path)
+
+    def copy(self, source: Path, copy: Path) -> None:
+        """Copy a file, to be changed: without its mark, if it is ours."""
+        shutil.copyfile(source, copy)
+        if self.is_unmodified(source):
+            os.truncate(copy, copy.stat().st_size - _MARK)
+
+    def forget(self) -> None:
+        """Read each file again before it is recognised: one of them is damaged."""
+        self._known.clear()
+
+    def _is_marked(self, file: Path, size: int) -> bool:
+        key = bytes.fromhex(self.memory.read().key)
+        if not key or size < _MARK:
+            return False
+        with file.open("rb") as opened:
+            opened.seek(-_DIGEST, os.SEEK_END)
+            mark = opened.read()
+        return hmac.compare_digest(mark, _digest(file, key, size - _DIGEST))
+
+
+def _digest(file: Path, key: bytes, length: int) -> bytes:
+    """The keyed digest of a file's first `length` bytes."""
+    digest = hmac.new(key, b"database file:", "sha256")
+    with file.open("rb") as opened:
+        while length > 0 and (piece := opened.read(min(length, _CHUNK))):
+            digest.update(piece)
+            length -= len(piece)
+    return digest.digest()
+
+
+def _has_wal(path: Path) -> bool:
+    """Whether a database has a non-empty write-ahead log: changes that are not in its file yet."""
+    wal = path.with_name(f"{path.name}.wal")
+    return wal.is_file() and wal.stat().st_size > 0
+
+
+class FleetFile:
+    """One file of a fleet: `fleet` is the fleet's folder."""
+
+    def __init__(self, fleet: Path, *, pseudonymous: bool = False) -> None:
+        name, folder = (FLEET_PSEUDONYMOUS, PSEUDONYMOUS_FOLDER) if pseudonymous else (FLEET_FILE, FOLDER)
+        self.is_pseudonymous = pseudonymous
+        self.root = fleet.parent
+        self.path = self.root / name
+        self.build = fleet / FLEET_BUILD
+        self.next = self.build / ("next-pseudonymous.duckdb" if pseudonymous else "next.duckdb")
+        self.scratch = self.build / "spill"
+        # What an engine reads and writes: one folder per table.
+        self.work = self.build / ("work-pseudonymous" if pseudonymous else "work")
+        self.sources, self.rollups = self.work / "tables", self.work / "rollups"
+        self.versions = Versions(self.root, files.PRIVATE_FILE, files.PRIVATE_FOLDER, name=name, folder=folder)
+
+    @contextmanager
+    def building(self, timeout: float = 0.0) -> Iterator[None]:
+        """Hold the fleet's build lock. Raises BusyError if another process holds it for `timeout` seconds."""
+        files.folder(self.build)
+        try:
+            with FileLock(self.build / LOCK, timeout=timeout, mode=files.PRIVATE_FILE):
+                yield
+        except Timeout:
+            raise BusyError(
+                f"Another process is making {FLEET_FILE}: wait until it is done, then run this again. Readers keep the"
+                " present file"
+            ) from None
+
+    def sweep(self) -> None:
+        """Remove what a killed build left half-done."""
+        remove(self.next)
+        for folder in (self.work, self.scratch):
+            files.empty(folder)
+        self.versions.sweep()
+
+    def publish(self, mode: int) -> None:
+        """Point readers to the next version, with the file mode `mode`.
+
+        The version before it stays until the next build, for readers that are just opening it.
+        """
+        self.versions.mode, self.versions.folder_mode = mode, files.folder_mode(mode)
+        self.versions.prepare()
+        self.versions.retire(leaving=0)
+        self.versions.show(self.versions.add(self.next))
+
+    def clear(self) -> int:
+        """Remove every version; returns how many there were. Requires the build lock."""
+        found = self.versions.all()
+        if found or self.path.is_symlink() or self.path.exists():
+            self.versions.clear()
+        return len(found)
+
+    def remove(self) -> int:
+        """Remove every version, and the inputs of an unfinished build; returns how many versions there were.
+
+        Raises BusyError if a build does not end within WAIT_FOR_BUILD.
+        """
+        if not self.path.is_symlink() and not self.path.exists() and not self.build.exists():
+            return 0
+        with self.building(timeout=WAIT_FOR_BUILD):
+            self.sweep()
+            return self.clear()
+
+
+def remove_fleet_files(fleet: Path) -> int:
+    """Remove every version of both files of a fleet; returns how many there were. Raises BusyError."""
+    return sum(FleetFile(fleet, pseudonymous=p).remove() for p in (False, True))
+
+
+def clean(path: Path, scratch: Path) -> None:
+    """Replace a database file that nobody has open by a clean copy; DuckDB spills to `scratch`.
+
+    Raises MachineError; the file is then as before.
+    """
+    copy = path.with_name(path.name + COPY)
+    copy.unlink(missing_ok=True)
+    command = [sys.executable, "-P", "-m", __name__, str(path), str(copy), str(files.folder(scratch))]
+    try:
+        # S603: this Python, and paths of ours.
+        done = subprocess.run(  # noqa: S603
+            command,
+            env=keyless_environment() | _CLEARED,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_COPY_SECONDS,
+            check=False,
+        )
+        # Only the error's kind: DuckDB's message may quote a value.
+        kind = done.stdout.decode(errors="replace").strip() or f"it ended with {done.returncode}"
+    except subprocess.TimeoutExpired:
+        done, kind = None, f"not done within {_COPY_SECONDS:,.0f} s"
+    if done is None or done.returncode:
+        copy.unlink(missing_ok=True)
+        raise MachineError(
+            f"{path.name} could not be copied ({kind}): check the room on its disk, and run the command again"
+        )
+    copy.replace(path)
+
+
+def _copy(source: str, target: str, scratch: str) -> None:
+    with new_instance(Path(scratch)) as con:
+        con.execute("ATTACH $1 AS rollbook (READ_ONLY)", [source])
+        con.execute(f"ATTACH $1 AS clean (STORAGE_VERSION '{STORAGE_VERSION}')", [target])
+        con.execute("COPY FROM DATABASE rollbook TO clean")
+        con.execute("CHECKPOINT clean")
+
+
+if __name__ == "__main__":
+    try:
+        _copy(*sys.argv[1:])
+    except (duckdb.Error, OSError) as error:
+        sys.stdout.write(type(error).__name__)
+        sys.exit(1)
