@@ -11,7 +11,9 @@ import pytest
 
 from pipelines.errors import ExpiredError
 from pipelines.operations.status import prune as prune_now
+from pipelines.privacy.pseudonymous import Pseudonymous
 from tests.support.nights import Expected, House, new_house, night
+from tests.support.reading import rows
 from tests.support.records import Records, classes, student
 from tests.support.tiers import daily
 from tests.sync.recovery.losses import LISTED, change_rows, delete, lose_only_the_build_folder
@@ -95,3 +97,16 @@ def test_retention_counts_back_from_the_newest_counted_day_not_from_a_clock(hous
     house.now = datetime(2027, 12, 1, 2, 15, tzinfo=house.now.tzinfo)
     prune_now(house.rollbook())
     assert house.rollbook().raw.days() == [night(1), night(2), night(3)]
+
+
+def test_refused_records_expire_in_the_kept_files_too_and_the_file_without_names_is_made_as_ever() -> None:
+    with new_house(classes=classes(4), keep_days=2, pseudonymous=True) as made:
+        made.night(1, [*LISTED, student(50) | {"email": None}])
+        for number in range(2, 5):
+            made.night(number, LISTED)
+            assert made.rollbook().listener(Pseudonymous).is_current()
+        warehouse = made.rollbook().warehouse
+        assert len(warehouse.kept()) == 3
+        for file in (made.published, *warehouse.kept()):
+            assert rows(file, "FROM ops.rejects") == []
+            assert warehouse.own.is_unmodified(file)
