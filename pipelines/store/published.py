@@ -35,15 +35,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 from filelock import FileLock, Timeout
 
 from pipelines import files
 from pipelines.errors import BusyError, MachineError
-from pipelines.landing.erased import Memory
 from pipelines.settings import keyless_environment
 from pipelines.store.database import STORAGE_VERSION, new_instance
+
+if TYPE_CHECKING:  # `rollbook --help` reads the names here: it need not load pyarrow
+    from pipelines.landing.erased import Memory
 
 PUBLISHED, FOLDER, POINTER = "rollbook.duckdb", "published", "newest.txt"
 # The file without names has its own folder, which others may enter.
