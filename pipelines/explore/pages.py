@@ -35,7 +35,6 @@ from pipelines.text import printable
 SCHOOL, CLASS, STUDENT, WATCH, COMPARE, TABLES = (
     "School today", "A class", "A student", "Newly to watch", "Two dates", "Any table",
 )  # fmt: skip
-MEANINGS = "column", "type", "meaning"
 DAYS = 62  # of a trend
 MOST_CHANGES = 62  # kinds of changes between two dates
 INSTITUTIONS = "All institutions"

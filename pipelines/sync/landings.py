@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from pipelines import files
-from pipelines.errors import ArgumentError, ContractChangedError, NothingLandedError
+from pipelines.errors import ArgumentError, ContractChangedError
 from pipelines.ingest import Flattened, Intake, stage
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
@@ -21,7 +21,7 @@ from pipelines.source.fetch import Draft
 from pipelines.store.lake import Candidate, DayRecord, Lake, Part, Staged, changed_ids, compare, compose
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import policy
-from pipelines.sync.policy import Unproven, check_reject_rate, counted, is_reusable, long_unproven, open_hold
+from pipelines.sync.policy import Unproven, check_reject_rate, counted, long_unproven, open_hold
 from pipelines.tables import SETS
 
 
@@ -87,17 +87,6 @@ class Landings:
             )
         return found
 
-    def pending(self, day: date) -> Manifest:
-        """The day's last landing that did not fail: the input of a stage that runs by itself.
-
-        Raises NothingLandedError if there is none.
-        """
-        manifests = self.raw.manifests(day)
-        waiting = [m for m in manifests if m.verdict is not Verdict.FAILED]
-        if not waiting:
-            raise NothingLandedError(policy.nothing_counts(day, manifests, self.raw.expired()), [day])
-        return waiting[-1]
-
     def undecided(self) -> list[Manifest]:
         """The landings without a verdict, in order: their sync was killed, or could not compare them with anything."""
         return [m for m in self.raw.manifests() if m.verdict is None]
@@ -113,9 +102,12 @@ class Landings:
         return long_unproven(landings for landings in nights if landings)
 
     def reusable(self, day: date, now: datetime, minutes: float) -> Manifest | None:
-        """The day's last landing, if it may replace another fetch (`policy.is_reusable`)."""
-        manifests = self.raw.manifests(day)
-        return manifests[-1] if manifests and is_reusable(manifests[-1], now, minutes) else None
+        """The day's last landing, if it may replace another fetch: it counts, is proven, and is only minutes old.
+
+        Contract: "Caching".
+        """
+        proven = [m for m in self.raw.manifests(day)[-1:] if m.counts_for_its_day and m.proven]
+        return next((m for m in proven if timedelta(0) <= now - m.finished_at < timedelta(minutes=minutes)), None)
 
     def details_since(self, day: date, moment: datetime) -> frozenset[int]:
         """The students whose details a day's counted landings fetched after `moment`."""
@@ -196,7 +188,7 @@ class Composer:
         with self.warehouse.reading() as con:
             candidate = compose(con, manifests[0].snapshot_date, parts, self._day_aside)
             counts = compare(con, candidate, published)
-        return Composed(candidate, parts, _numbers(manifests), _erasures(manifests)), counts
+        return _composed(candidate, parts, manifests), counts
 
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
         """Move a day into `lake` (default: the warehouse's)."""
@@ -228,7 +220,7 @@ class Composer:
         parts = self._parts(counted, flattened)
         with self.warehouse.computing() as con:
             candidate = compose(con, counted[-1].snapshot_date, parts, self._day_aside)
-        return self.commit(Composed(candidate, parts, _numbers(counted), _erasures(counted)), lake)
+        return self.commit(_composed(candidate, parts, counted), lake)
 
     def changed_students(self, draft: Draft) -> list[int]:
         """Return the students of an unfinished landing whose rows differ from the published ones (or all, if none)."""
@@ -259,10 +251,6 @@ def _came_once(set_name: str, manifests: Sequence[Manifest]) -> bool:
     return not (later or first.found(set_name)) and walk is not None and len(walk.counted) == 1 and walk.repeated == 0
 
 
-def _numbers(manifests: Iterable[Manifest]) -> tuple[int, ...]:
-    return tuple(m.landing for m in manifests)
-
-
-def _erasures(manifests: Iterable[Manifest]) -> int:
-    """Return how many erasures a day made of these landings reflects."""
-    return min(m.erasures for m in manifests)
+def _composed(candidate: Candidate, parts: list[Part], manifests: Sequence[Manifest]) -> Composed:
+    """Return a day made of these landings; it reflects the erasures that all of them reflect."""
+    return Composed(candidate, parts, tuple(m.landing for m in manifests), min(m.erasures for m in manifests))

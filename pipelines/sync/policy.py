@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from enum import StrEnum
 
 from pipelines.errors import ArgumentError
@@ -199,15 +199,6 @@ def partition(day: date, first: date, today: date, timezone: str) -> date:
     if day > today:
         raise ArgumentError(f"{day} has not begun: it is {today} in {timezone}; days run from {first} to today")
     return day
-
-
-def is_reusable(last: Manifest, now: datetime, minutes: float) -> bool:
-    """Whether a day's last landing may replace another fetch: it counts, it is proven, and it is only minutes old.
-
-    Contract: "Caching".
-    """
-    age = now - last.finished_at
-    return last.counts_for_its_day and last.proven and timedelta(0) <= age < timedelta(minutes=minutes)
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
