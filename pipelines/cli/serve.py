@@ -230,7 +230,7 @@ def _play(students: int, days: int) -> None:
 
     from pipelines.export.query import run_query
     from pipelines.sandbox import Sandbox
-    from pipelines.sandbox.calendar import terms as terms_between
+    from pipelines.sandbox.institution import terms as terms_between
     from pipelines.views import editable
 
     with Sandbox(students, api_key=KEY) as sandbox:
