@@ -4,8 +4,8 @@ import os
 
 import dagster as dg
 
-from pipelines import files
 from pipelines.defs import assets, partitions, runs
+from pipelines.util import files
 
 
 def load() -> dg.Definitions:

@@ -20,9 +20,9 @@ from typing import Any
 
 from dotenv import dotenv_values
 
-from pipelines import files
 from pipelines.errors import SettingError
-from pipelines.text import listed
+from pipelines.util import files
+from pipelines.util.text import listed
 
 FILE = "institutions.toml"
 DEFAULTS = "defaults"

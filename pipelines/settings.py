@@ -28,9 +28,10 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from pipelines import cron, institutions
+from pipelines import institutions
 from pipelines.errors import SettingError
 from pipelines.institutions import Registry, Secret
+from pipelines.util import cron
 
 if TYPE_CHECKING:
     from apprise import NotifyBase

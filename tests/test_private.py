@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import files
 from pipelines.errors import MachineError
 from pipelines.settings import ROOT
 from pipelines.store.published import clean
 from pipelines.store.warehouse import Warehouse
+from pipelines.util import files
 from tests.support.nights import House, new_house
 from tests.support.processes.commands import dagster_home
 from tests.support.processes.servers import until

@@ -20,11 +20,12 @@ from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
 
-from pipelines import __version__, files
+from pipelines import __version__
 from pipelines.errors import RollbookError, unexpected_error
 from pipelines.settings import INSTITUTION, ROOT, load
 from pipelines.tables import SETS
-from pipelines.text import cell, naming, printable
+from pipelines.util import files
+from pipelines.util.text import cell, naming, printable
 
 if TYPE_CHECKING:
     from pipelines.landing.manifest import TableCounts

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines import files, machine
 from pipelines.cli.app import (
     Panel,
     app,
@@ -34,11 +33,12 @@ from pipelines.cli.app import (
 from pipelines.cli.serve import choose_warehouse
 from pipelines.errors import ArgumentError
 from pipelines.export import EXPORTS, Format, check_target, students_in
+from pipelines.landing.records import MAX_ID
 from pipelines.privacy import access as log
-from pipelines.records import MAX_ID
 from pipelines.settings import ROOT, load, place
 from pipelines.store.published import PSEUDONYMOUS, PUBLISHED, FleetFile
-from pipelines.text import count_of
+from pipelines.util import files, machine
+from pipelines.util.text import count_of
 
 if TYPE_CHECKING:
     from pipelines.operations.doctor import Finding

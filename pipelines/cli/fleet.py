@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines import files, institutions
+from pipelines import institutions
 from pipelines.cli.app import Panel, app, err, out, parse_day, print_json, progress, received, safe, table
 from pipelines.cli.data import LEVELS, show_answer, write_export
 from pipelines.cli.serve import show_app, stopping_on_signals
@@ -20,7 +20,8 @@ from pipelines.export import Format, check_target
 from pipelines.institutions import FILE, Registry
 from pipelines.settings import FLEET, check_registry, common_path, for_all, is_of_all, registry, registry_path
 from pipelines.store.published import FLEET_BUILD, FLEET_FILE, FLEET_PSEUDONYMOUS
-from pipelines.text import count_of, listed
+from pipelines.util import files
+from pipelines.util.text import count_of, listed
 
 if TYPE_CHECKING:
     from pipelines.fleet.build import Difference

@@ -33,9 +33,9 @@ from pipelines.cli.app import (
     table,
 )
 from pipelines.errors import ArgumentError, HeldError, MirrorError, NothingLandedError, RollbookError, SettingError
-from pipelines.machine import in_bytes
 from pipelines.settings import Details
-from pipelines.text import count_of
+from pipelines.util.machine import in_bytes
+from pipelines.util.text import count_of
 
 if TYPE_CHECKING:
     import dagster as dg

@@ -27,15 +27,16 @@ from typing import Annotated
 
 import typer
 
-from pipelines import files, settings
+from pipelines import settings
 from pipelines.cli.app import Panel, app, err, open_rollbook, out, parse_day, safe, table
 from pipelines.cli.run import run_job
 from pipelines.errors import CheckError, NothingLandedError, RollbookError
-from pipelines.machine import listening
 from pipelines.settings import DEMO, DUCKDB, FLEET, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, SAIL, common_path
 from pipelines.store.published import PUBLISHED
 from pipelines.store.statements import statements
-from pipelines.text import count_of
+from pipelines.util import files
+from pipelines.util.machine import listening
+from pipelines.util.text import count_of
 
 STOP_WITHIN = 20.0  # seconds
 LAST_QUERIES = 5  # seconds
@@ -64,7 +65,7 @@ def serve(
 
             prepare(stack.enter_context(Sandbox(api_key=KEY)).url)
         names, runs = _what_is_served()
-        web = [sys.executable, "-m", "pipelines.guard", host, str(port), *names]
+        web = [sys.executable, "-m", "pipelines.defs.ui_server", host, str(port), *names]
         daemon = [sys.executable, "-m", "dagster._daemon", "run", "-w", str(ROOT / "workspace.yaml")]
         listening(host, port, "serve").close()
         stack.enter_context(stopping_on_signals())

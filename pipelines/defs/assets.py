@@ -17,7 +17,6 @@ import dagster as dg
 
 from pipelines import settings
 from pipelines.compose import compose
-from pipelines.cron import due
 from pipelines.defs import night, partitions, runs
 from pipelines.defs.partitions import PUBLISHED
 from pipelines.errors import CheckError, RollbookError
@@ -27,7 +26,8 @@ from pipelines.store.checks import RULES
 from pipelines.sync import Rollbook
 from pipelines.sync.policy import open_holds, overtaken
 from pipelines.tables import SETS, TABLES, WALKED, Column
-from pipelines.text import count_of, listed
+from pipelines.util.cron import due
+from pipelines.util.text import count_of, listed
 
 
 def _columns(declared: Iterable[Column], key: Sequence[str]) -> dict[str, Any]:

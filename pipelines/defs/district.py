@@ -23,7 +23,7 @@ from pipelines.errors import ArgumentError, HeldError, KeyRefusedError, NothingL
 from pipelines.fleet.nights import Fleet, NightKind, NightOutcome, outcome_of, record
 from pipelines.institutions import Registry
 from pipelines.settings import Details
-from pipelines.text import count_of, listed, markdown, naming
+from pipelines.util.text import count_of, listed, markdown, naming
 
 ROOT_TAG = "dagster/root_run_id"
 

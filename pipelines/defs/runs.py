@@ -23,7 +23,7 @@ from pipelines.errors import HeldError, RollbookError, unexpected_error
 from pipelines.institutions import Registry
 from pipelines.landing.manifest import Hold
 from pipelines.notify.alerts import Alerts, Kind, Outcome, deliver
-from pipelines.text import naming
+from pipelines.util.text import naming
 
 # A year, and a month more to compare with the year before.
 KEEP_DAYS = 400

@@ -1,6 +1,6 @@
 """`rollbook explore`: a small web app on loopback over the published file, for people who do not write SQL.
 
-    server.py      serves it behind the guard of `door`
+    server.py      serves it behind the guard of `util.request_guard`
     notebook.py    the app itself, a marimo notebook: menu, controls and pages
     pages.py       reads the published file and renders each page; long queries are in `sql/`
 

@@ -18,7 +18,6 @@ from urllib.parse import urlencode
 
 import duckdb
 
-from pipelines import files
 from pipelines.errors import NothingLandedError, RollbookError
 from pipelines.export import Format, students_in
 from pipelines.export.query import export
@@ -29,8 +28,9 @@ from pipelines.store.database import connect
 from pipelines.store.published import FLEET_BUILD, FLEET_FILE, PUBLISHED
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import BUILD
-from pipelines.text import cell as text_of
-from pipelines.text import printable
+from pipelines.util import files
+from pipelines.util.text import cell as text_of
+from pipelines.util.text import printable
 
 SCHOOL, CLASS, STUDENT, WATCH, COMPARE, TABLES = (
     "School today", "A class", "A student", "Newly to watch", "Two dates", "Any table",

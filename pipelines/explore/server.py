@@ -1,4 +1,4 @@
-"""Serves the app behind the guard of `door`.
+"""Serves the app behind the guard of `util.request_guard`.
 
 It listens on loopback only and requires a token: the pages name pupils, and every account of the machine can reach a
 port on loopback.
@@ -13,9 +13,9 @@ from typing import Any
 
 import uvicorn
 
-from pipelines.door import Guard, allowed_hosts
 from pipelines.errors import ArgumentError
-from pipelines.machine import listening
+from pipelines.util.machine import listening
+from pipelines.util.request_guard import Guard, allowed_hosts
 
 HOST = "127.0.0.1"
 STOP_WITHIN = 3  # seconds, for open pages

@@ -27,11 +27,11 @@ from typing import IO, Any
 
 import duckdb
 
-from pipelines import files
 from pipelines.errors import ArgumentError, NothingLandedError
 from pipelines.export import Format, check_target
 from pipelines.store.database import MEMORY_LIMIT, literal, translate_errors
 from pipelines.store.published import FLEET_FILE, FLEET_PSEUDONYMOUS
+from pipelines.util import files
 from pipelines.views.catalog import macros
 
 # The query nodes of a syntax tree that only read. A CTE may also be a COPY_QUERY_NODE, a DELETE_QUERY_NODE, ...

@@ -23,7 +23,7 @@ from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from pipelines.landing.manifest import Drift, Landed, Reject
-from pipelines.records import (
+from pipelines.landing.records import (
     MAX_DEPTH,
     MAX_NUMBER,
     MAX_TEXT,

@@ -27,7 +27,6 @@ from uuid import uuid4
 import duckdb
 import pyarrow as pa
 
-from pipelines import files, machine
 from pipelines.compose import compose
 from pipelines.errors import BusyError, DamagedError, NothingLandedError, RollbookError
 from pipelines.flatten import schema
@@ -52,6 +51,7 @@ from pipelines.store.schema import CHANGES, SNAPSHOT_DATE, SPAN, VALID
 from pipelines.store.statements import INSTITUTION, MANY
 from pipelines.sync import Confirm, Rollbook, within_hold
 from pipelines.tables import TABLES, Column, Relation, Table
+from pipelines.util import files, machine
 from pipelines.views import catalog
 from pipelines.views import fleet as views
 from pipelines.views import pseudonymous as contents

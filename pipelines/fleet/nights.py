@@ -36,7 +36,7 @@ from uuid import uuid4
 
 import msgspec
 
-from pipelines import files, machine, pages, settings
+from pipelines import pages, settings
 from pipelines.compose import compose
 from pipelines.errors import (
     ArgumentError,
@@ -58,7 +58,8 @@ from pipelines.source.fetch import utc_now
 from pipelines.store.published import FleetFile
 from pipelines.store.statements import statements
 from pipelines.sync import Rollbook, always, within_hold
-from pipelines.text import count_of, naming, printable
+from pipelines.util import files, machine
+from pipelines.util.text import count_of, naming, printable
 
 log = logging.getLogger(__name__)
 sql = statements("pipelines.fleet")

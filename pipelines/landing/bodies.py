@@ -14,10 +14,10 @@ from typing import BinaryIO
 import msgspec
 import pyarrow as pa
 
-from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.landing.manifest import Body, Kind, Landed, Manifest, Received, Reject
-from pipelines.records import REPLACEMENT, make_readable, replace_lone_surrogates
+from pipelines.landing.records import REPLACEMENT, make_readable, replace_lone_surrogates
+from pipelines.util import files
 
 BODIES, PAGES, MANIFEST = "bodies.zst", "pages.jsonl", "manifest.json"
 REJECTS, DISCARD = "rejects.jsonl", "discard.json"
@@ -32,9 +32,8 @@ _READABLE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def _codec() -> pa.Codec:
-    # Level 1 compresses these bodies within a few percent of level 3, in two thirds of the time.
-    return pa.Codec("zstd", compression_level=1)
+# Level 1 compresses these bodies within a few percent of level 3, in two thirds of the time.
+_CODEC = pa.Codec("zstd", compression_level=1)
 
 
 class BodyWriter:
@@ -42,14 +41,13 @@ class BodyWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._codec = _codec()
         self._offset = 0
         self._bodies = _create(folder / BODIES)
         self._pages = _create(folder / PAGES)
 
     def add(self, received: Received, content: bytes) -> None:
         """Write one body."""
-        frame = self._codec.compress(content, asbytes=True)
+        frame = _CODEC.compress(content, asbytes=True)
         body = Body(
             **{field: getattr(received, field) for field in Received.__struct_fields__},
             offset=self._offset,
@@ -116,12 +114,11 @@ class LandingFolder:
 
     def contents(self, pages: Iterable[Body]) -> Iterator[tuple[Body, bytes]]:
         """Yield bodies as they were received, each with its index entry. Raises DamagedError."""
-        codec = _codec()
         try:
             with (self.path / BODIES).open("rb") as file:
                 for body in pages:
                     file.seek(body.offset)
-                    content = codec.decompress(file.read(body.length), decompressed_size=body.size, asbytes=True)
+                    content = _CODEC.decompress(file.read(body.length), decompressed_size=body.size, asbytes=True)
                     if sha256(content).hexdigest() != body.sha256:
                         raise damaged(self.path, BODIES, f"{body.set} page {body.page} is not what was landed")
                     yield body, content

@@ -28,7 +28,6 @@ from typing import Any
 
 import msgspec
 
-from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.landing.bodies import (
     BODIES,
@@ -43,8 +42,9 @@ from pipelines.landing.bodies import (
     swap,
 )
 from pipelines.landing.manifest import Absence, Body, Manifest, Received, Reject, Walk
-from pipelines.records import UNREADABLE, decode_page, id_reader, replace_lone_surrogates
+from pipelines.landing.records import UNREADABLE, decode_page, id_reader, replace_lone_surrogates
 from pipelines.tables import SETS
+from pipelines.util import files
 
 PRIVATE, ERASURES, MEMORY = "private", "erasures", "memory.json"
 STUDENTS, DETAILS = "students", "details"

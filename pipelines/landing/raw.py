@@ -24,11 +24,11 @@ from pathlib import Path
 
 import msgspec
 
-from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.landing.bodies import DISCARD, MANIFEST, OLD, REJECTS, LandingFolder, damaged, decode, encode, name
 from pipelines.landing.erased import ERASURES, PRIVATE, Memory
 from pipelines.landing.manifest import Discard, Drift, Manifest, Reject, TableCounts, Verdict
+from pipelines.util import files
 
 EXPIRED = "expired.json"
 _DAY, _LANDING, _DISCARDED = "snapshot_date=", "landing=", "discarded="

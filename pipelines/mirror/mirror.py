@@ -32,17 +32,17 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from pipelines import files
 from pipelines.errors import ArgumentError, LostError, MirrorError, RollbookError, SettingError
 from pipelines.landing.bodies import BODIES, DISCARD, MANIFEST, PAGES
 from pipelines.landing.erased import ERASURES, MEMORY, PRIVATE, Remembered
 from pipelines.landing.manifest import Manifest
 from pipelines.landing.raw import RawStore
-from pipelines.machine import in_bytes
 from pipelines.settings import Settings
 from pipelines.sync.listeners import Listener
-from pipelines.text import count_of
-from pipelines.text import listed as listed_names
+from pipelines.util import files
+from pipelines.util.machine import in_bytes
+from pipelines.util.text import count_of
+from pipelines.util.text import listed as listed_names
 
 STATE = "private/mirror.json"
 # Marks an unfinished restore.

@@ -21,14 +21,15 @@ from typing import ClassVar, NamedTuple
 import msgspec
 from filelock import FileLock, Timeout
 
-from pipelines import cron, files, settings
+from pipelines import settings
 from pipelines.compose import compose
 from pipelines.errors import RollbookError, UndeliveredError
 from pipelines.export.query import run_query
 from pipelines.notify.channels import send
 from pipelines.source.fetch import utc_now
 from pipelines.sync import Rollbook
-from pipelines.text import count_of, listed, naming
+from pipelines.util import cron, files
+from pipelines.util.text import count_of, listed, naming
 
 log = logging.getLogger(__name__)
 

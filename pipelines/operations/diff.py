@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines import files, machine
 from pipelines.errors import BehindError, ContractChangedError
 from pipelines.landing.manifest import Manifest, TableCounts
 from pipelines.landing.raw import RawStore
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import Rollbook
+from pipelines.util import files, machine
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 
-from pipelines import machine
 from pipelines.errors import RollbookError
 from pipelines.flatten import Flattener
 from pipelines.landing.manifest import Landed
@@ -27,7 +26,8 @@ from pipelines.source.envelope import institution, page_of
 from pipelines.source.fetch import apart, why_refused
 from pipelines.sync import Rollbook, too_many_rejected
 from pipelines.tables import SETS, WALKED
-from pipelines.text import count_of
+from pipelines.util import machine
+from pipelines.util.text import count_of
 
 # Fails fast: retries are capped at 10 s (a sync retries for ROLLBOOK_RETRY_SECONDS).
 RETRY_SECONDS = 10.0

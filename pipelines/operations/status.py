@@ -19,7 +19,6 @@ from pathlib import Path
 
 import msgspec
 
-from pipelines import cron, machine
 from pipelines.errors import RollbookError
 from pipelines.landing.manifest import Manifest, Verdict
 from pipelines.privacy.pseudonymous import Pseudonymous
@@ -27,7 +26,8 @@ from pipelines.settings import Settings
 from pipelines.store.published import KEPT
 from pipelines.sync import Rollbook
 from pipelines.sync.policy import open_holds
-from pipelines.text import naming
+from pipelines.util import cron, machine
+from pipelines.util.text import naming
 
 YEAR = 365
 # How much the published file grows in a night, as a share of a day's snapshots; and the least it grows by, in bytes.

@@ -13,7 +13,7 @@ from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from pipelines.text import printable
+from pipelines.util.text import printable
 
 
 def environment(package: str, **filters: Callable[..., str]) -> Environment:

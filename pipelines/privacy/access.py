@@ -29,10 +29,10 @@ import duckdb
 import msgspec
 from filelock import FileLock, Timeout
 
-from pipelines import files
 from pipelines.errors import BusyError, MachineError
 from pipelines.settings import FLEET, for_all, place
 from pipelines.store.schema import SCHEMAS, declared
+from pipelines.util import files
 
 log = logging.getLogger(__name__)
 

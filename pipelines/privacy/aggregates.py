@@ -20,13 +20,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pipelines import files
 from pipelines.errors import ArgumentError, NothingLandedError
 from pipelines.export.query import disarmed
 from pipelines.store.database import connect
 from pipelines.store.published import PUBLISHED
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import BUILD
+from pipelines.util import files
 from pipelines.views.catalog import PARTS
 from pipelines.views.editable import TERMS, Term, read_terms
 

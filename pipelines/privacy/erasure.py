@@ -25,12 +25,12 @@ from typing import NamedTuple
 import duckdb
 import msgspec
 
-from pipelines import __version__, files
+from pipelines import __version__
 from pipelines.errors import ArgumentError, HeldError
 from pipelines.export import exported
 from pipelines.landing.erased import Erased, Found, LegalHold, Matcher, Pending, find, keyed, name_hash
 from pipelines.landing.manifest import Hold
-from pipelines.records import as_id
+from pipelines.landing.records import as_id
 from pipelines.store import without
 from pipelines.store.database import connect, count
 from pipelines.store.statements import statements
@@ -38,6 +38,7 @@ from pipelines.sync import Rollbook
 from pipelines.sync.listeners import ErasureUnderWay, Listener
 from pipelines.sync.recovery import Erasures
 from pipelines.tables import SETS
+from pipelines.util import files
 
 sql = statements("pipelines.privacy")
 

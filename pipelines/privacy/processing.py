@@ -11,12 +11,13 @@ from importlib.resources import files as resources
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pipelines import __version__, files
+from pipelines import __version__
 from pipelines.settings import Settings
 from pipelines.store.published import KEPT as VERSIONS_KEPT
 from pipelines.store.schema import KEPT, OBSERVED
 from pipelines.tables import SETS, TABLES, Column, Relation, Table
-from pipelines.text import count_of, markdown
+from pipelines.util import files
+from pipelines.util.text import count_of, markdown
 
 
 def render(settings: Settings, *, at: datetime, home: Path | None = None, run_days: int = 0) -> str:

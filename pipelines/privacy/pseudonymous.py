@@ -27,7 +27,6 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.store import schema
 from pipelines.store.database import connect, each, literal, transaction
@@ -37,6 +36,7 @@ from pipelines.store.statements import statements
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync.listeners import ErasureUnderWay, Listener
 from pipelines.tables import TABLES, Relation
+from pipelines.util import files
 from pipelines.views import catalog
 from pipelines.views import pseudonymous as contents
 from pipelines.views.pseudonymous import STUDENT

@@ -28,22 +28,22 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import msgspec
 
-from pipelines import files
 from pipelines.errors import ArgumentError
 from pipelines.export import check_target, exported
 from pipelines.export.query import disarmed
 from pipelines.flatten.rows import shape
 from pipelines.landing.manifest import Body
 from pipelines.landing.raw import RawStore
+from pipelines.landing.records import REPLACEMENT, UNREADABLE, as_id, cut_nesting, replace_lone_surrogates
 from pipelines.privacy import access
 from pipelines.privacy.pseudonymous import Codes
-from pipelines.records import REPLACEMENT, UNREADABLE, as_id, cut_nesting, replace_lone_surrogates
 from pipelines.store.database import connect
 from pipelines.store.published import FOLDER, PSEUDONYMOUS, PUBLISHED
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import BUILD
 from pipelines.tables import SETS, of_set
-from pipelines.text import cell, printable
+from pipelines.util import files
+from pipelines.util.text import cell, printable
 
 sql = statements("pipelines.privacy")
 

@@ -11,13 +11,13 @@ from datetime import datetime
 
 import duckdb
 
-from pipelines import files
 from pipelines.errors import ArgumentError, BusyError, HeldError, RollbookError
 from pipelines.landing.manifest import Hold
 from pipelines.store.database import connect
 from pipelines.sync.listeners import ErasureUnderWay, Listener
 from pipelines.sync.rollbook import Rollbook
 from pipelines.tables import TABLES, WALKED
+from pipelines.util import files
 
 FILE = "report.html"
 

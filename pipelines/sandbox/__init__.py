@@ -2,11 +2,8 @@
 
 It serves the whole contract, and any faults that a test gives it (`Service.on`).
 
-    service.py      the endpoints, over lists of records or over a made-up school's day; the foreground server
-    server.py       HTTP on loopback
-    institution.py  a day of the institution: pupils, classes and work as the contract's records
-    names.py        the pools of names
-    calendar.py     terms and holidays, school days, moments
+    service.py      HTTP on loopback, and the endpoints over lists of records or over a made-up school's day
+    institution.py  a day of the institution: its calendar, pupils, classes and work as the contract's records
 
 **The institution changes daily**, as schools do. In term nine students in ten are active every week; four in ten change
 overnight in something other than `days_since_last_activity`, at weekends two, in the holidays fewer than one
@@ -50,11 +47,13 @@ of the roster). The same seed, size, opening and day always give the same record
 """
 
 from pipelines.sandbox.institution import Day, Institution
-from pipelines.sandbox.server import Asked, Reply, Server
 from pipelines.sandbox.service import (
     DEFAULT_KEY,
+    Asked,
     Bend,
+    Reply,
     Sandbox,
+    Server,
     Service,
     error_reply,
     school_of,

@@ -38,7 +38,7 @@ import stamina
 import stamina.instrumentation
 from filelock import FileLock
 
-from pipelines import __version__, files
+from pipelines import __version__
 from pipelines.errors import (
     KeyRefusedError,
     NotTheContractError,
@@ -50,6 +50,7 @@ from pipelines.errors import (
 )
 from pipelines.settings import Settings
 from pipelines.source.envelope import refused_status
+from pipelines.util import files
 
 PREFIX = "/svcapi/v1/"
 LIMIT = 100

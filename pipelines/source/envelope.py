@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from pipelines.records import (
+from pipelines.landing.records import (
     MAX_ID,
     MAX_TEXT,
     REPLACEMENT,

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import duckdb
 
-from pipelines import machine
 from pipelines.errors import BusyError, DamagedError, DeclarationError, MachineError
-from pipelines.files import PRIVATE_FILE, folder
 from pipelines.tables import Column, Table
+from pipelines.util import machine
+from pipelines.util.files import PRIVATE_FILE, folder
 
 # Analysts' DuckDB must open our files: this is the oldest version still supported upstream.
 STORAGE_VERSION = "v1.4.0"

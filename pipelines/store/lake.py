@@ -23,13 +23,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines import files
 from pipelines.errors import DamagedError
 from pipelines.landing.manifest import Proof, TableCounts
 from pipelines.store.database import each, each_table, literal, names
 from pipelines.store.staging import staged_file
 from pipelines.store.statements import statements
 from pipelines.tables import SETS, TABLES, Column, Table, fingerprint, of_set
+from pipelines.util import files
 
 sql = statements("pipelines.store")
 

@@ -40,10 +40,10 @@ from typing import TYPE_CHECKING
 import duckdb
 from filelock import FileLock, Timeout
 
-from pipelines import files
 from pipelines.errors import BusyError, MachineError
 from pipelines.settings import keyless_environment
 from pipelines.store.database import STORAGE_VERSION, new_instance
+from pipelines.util import files
 
 if TYPE_CHECKING:  # `rollbook --help` reads the names here: it need not load pyarrow
     from pipelines.landing.erased import Memory

@@ -16,7 +16,6 @@ from typing import Any
 
 import duckdb
 
-from pipelines import files
 from pipelines.errors import BusyError, DamagedError
 from pipelines.landing.erased import ERASURES, PRIVATE, Memory
 from pipelines.landing.manifest import TableCounts
@@ -35,6 +34,7 @@ from pipelines.store.published import (
     target,
 )
 from pipelines.tables import SETS, of_set
+from pipelines.util import files
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import duckdb
 import msgspec
 
-from pipelines import files
 from pipelines.errors import RollbookError
 from pipelines.store import schema as schemas
 from pipelines.store.database import connect, count, literal, transaction
 from pipelines.store.lake import COPY, OBSERVED, DayRecord, Lake, digest_of
 from pipelines.tables import SETS, TABLES
+from pipelines.util import files
 
 STUDENT_ID = SETS["students"].key
 # The sets with one student per record, and their tables.

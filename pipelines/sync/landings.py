@@ -12,17 +12,17 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
-from pipelines import files
 from pipelines.errors import ArgumentError, ContractChangedError
-from pipelines.ingest import Flattened, Intake, stage
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
 from pipelines.source.fetch import Draft
 from pipelines.store.lake import Candidate, DayRecord, Lake, Part, Staged, changed_ids, compare, compose
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import policy
+from pipelines.sync.ingest import Flattened, Intake, stage
 from pipelines.sync.policy import Unproven, check_reject_rate, counted, long_unproven, open_hold
 from pipelines.tables import SETS
+from pipelines.util import files
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Backfilled:
         if held:
             self.held[day] = held
         if not landings:
-            self.skipped[day] = policy.nothing_counts(day, manifests, expired)
+            self.skipped[day] = policy.skipped(day, policy.why_skipped(day, manifests, expired))
         return landings
 
 

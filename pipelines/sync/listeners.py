@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pipelines import machine
 from pipelines.errors import RollbookError
 from pipelines.landing.erased import Matcher, Pending
+from pipelines.util import machine
 
 log = logging.getLogger(__name__)
 

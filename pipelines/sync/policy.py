@@ -272,11 +272,6 @@ def skipped(day: date, why: Skip) -> str:
             return f"nothing was landed on {day}, and the service keeps no history"
 
 
-def nothing_counts(day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> str:
-    """As `skipped`, from the day's manifests."""
-    return skipped(day, why_skipped(day, manifests, expired))
-
-
 def skipped_days(days: Mapping[date, Skip], asked: int) -> str:
     """One line: how many of the `asked` days are skipped, which, and why."""
     told = [

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import msgspec
 
-from pipelines import files
 from pipelines.errors import DamagedError, ExpiredError, LostError
 from pipelines.landing.erased import Found, Matcher, find, rewrite
 from pipelines.landing.manifest import TableCounts
@@ -31,7 +30,8 @@ from pipelines.store.published import clean, remove
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import policy
 from pipelines.sync.landings import Composer, Landings
-from pipelines.text import count_of
+from pipelines.util import files
+from pipelines.util.text import count_of
 from pipelines.views import catalog
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from filelock import FileLock, Timeout
 
-from pipelines import files, flatten, machine
+from pipelines import flatten
 from pipelines.errors import (
     BehindError,
     BusyError,
@@ -25,7 +25,6 @@ from pipelines.errors import (
     NothingLandedError,
     RollbookError,
 )
-from pipelines.ingest import Flattened
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
 from pipelines.settings import Details, Settings
@@ -37,10 +36,12 @@ from pipelines.store.history import Computed, History
 from pipelines.store.lake import DayRecord, Lake, StagedLake
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import policy
+from pipelines.sync.ingest import Flattened
 from pipelines.sync.landings import Backfilled, Composed, Composer, Landings, days_between
 from pipelines.sync.listeners import ErasureUnderWay, Listener, tell
 from pipelines.sync.policy import Confirm, always, within_hold
 from pipelines.sync.recovery import Base, Erasures, Recovery
+from pipelines.util import files, machine
 from pipelines.views import catalog, editable
 
 log = logging.getLogger(__name__)

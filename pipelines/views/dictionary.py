@@ -22,9 +22,9 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 
 from pipelines.errors import ArgumentError
-from pipelines.files import write as write_file
 from pipelines.store import schema
 from pipelines.tables import SETS, TABLES, Column, Relation, Table, owner, references
+from pipelines.util.files import write as write_file
 from pipelines.views import catalog, editable, fleet, metrics
 
 DBT_FILE = "sources.yml"

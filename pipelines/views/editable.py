@@ -18,8 +18,8 @@ from pathlib import Path
 
 import duckdb
 
-from pipelines import files
 from pipelines.errors import SettingError
+from pipelines.util import files
 
 THRESHOLDS, TERMS = "thresholds.csv", "terms.csv"
 THRESHOLDS_HEADER, TERMS_HEADER = ("name", "value", "meaning"), ("name", "first_day", "last_day")

@@ -75,7 +75,7 @@ def event(ready: Callable[[Campaign], bool] = lambda c: True, *, rare: bool = Fa
 def second_process(*, wanted: bool) -> Iterator[None]:
     """Let a second process take what comes, as in a large school, or not."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipelines.ingest.LARGE", 0 if wanted else 10**9)
+        patch.setattr("pipelines.sync.ingest.LARGE", 0 if wanted else 10**9)
         yield
 
 

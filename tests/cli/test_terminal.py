@@ -17,7 +17,7 @@ from rich.progress import Progress
 from rich.text import Text
 
 from pipelines.cli.app import LogLines, Terminal, table
-from pipelines.text import markdown, printable
+from pipelines.util.text import markdown, printable
 from tests.support.nights import House, folder
 from tests.support.processes.commands import COMMAND
 from tests.support.records import classes, students

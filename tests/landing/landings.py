@@ -6,10 +6,10 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pipelines.ingest import Intake, StagingWriter
 from pipelines.landing.manifest import Absence, Manifest, Proof, Received, Walk
 from pipelines.landing.raw import RawStore
 from pipelines.source.pagination import Sink
+from pipelines.sync.ingest import Intake, StagingWriter
 
 DAY = date(2026, 11, 20)
 AT = datetime(2026, 11, 20, 2, 15, 1, 123456, tzinfo=UTC)

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.errors import MachineError
-from pipelines.ingest import Flattened, IngestProcess, Intake, StagingWriter, stage
 from pipelines.landing.manifest import Absence, Manifest, Proof, Received, Verdict, Walk
 from pipelines.landing.raw import RawStore
+from pipelines.sync.ingest import Flattened, IngestProcess, Intake, StagingWriter, stage
 from pipelines.tables import SETS, of_set
 from tests.landing.landings import AT, DAY, add, manifest
 from tests.support.records import MISSING, school_class, student
@@ -29,7 +29,7 @@ HALF_A_PAIR = "half a pair"
 
 @pytest.fixture(params=["in the same process", "in a second process"])
 def _where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.ingest.LARGE", 0 if "second" in request.param else 10**9)
+    monkeypatch.setattr("pipelines.sync.ingest.LARGE", 0 if "second" in request.param else 10**9)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 import time_machine
 from typer.testing import CliRunner
 
-from pipelines import machine
 from pipelines.cli import app
 from pipelines.cli.run import run_job
 from pipelines.compose import compose
@@ -20,6 +19,7 @@ from pipelines.operations import status
 from pipelines.sandbox import Sandbox
 from pipelines.settings import load
 from pipelines.sync import Rollbook
+from pipelines.util import machine
 from tests.support.nights import ChangingNights, House, folder, night
 from tests.support.wire.service import KEY
 

@@ -126,7 +126,7 @@ def test_the_student_stays_out_of_all_that_comes_after(house: House, monkeypatch
     assert_gone(house)
     house.service.requests.clear()
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.ingest.LARGE", 1)  # a second process files what comes
+        patch.setattr("pipelines.sync.ingest.LARGE", 1)  # a second process files what comes
         house.night(7, everybody(7), details="all")
     assert_gone(house)
     manifest = house.landings(night(7))[-1]

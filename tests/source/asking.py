@@ -13,13 +13,13 @@ import msgspec
 import pytest
 
 from pipelines.errors import RollbookError
-from pipelines.ingest import Intake
 from pipelines.landing.manifest import Manifest, Proof, Received, Walk
 from pipelines.landing.raw import RawStore
 from pipelines.settings import Settings
 from pipelines.source.client import Answer, Client
 from pipelines.source.envelope import Page, page_of
 from pipelines.source.fetch import fetch
+from pipelines.sync.ingest import Intake
 from pipelines.tables import SETS
 from tests.support.wire.service import KEY, Service
 

@@ -8,9 +8,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines import machine
 from pipelines.errors import MachineError
 from pipelines.store.database import translate_errors
+from pipelines.util import machine
 
 
 def refused_memory(tmp_path: Path) -> str:

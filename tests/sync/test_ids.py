@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.json import encode
 
 from pipelines.landing.manifest import Landed
-from pipelines.records import replace_lone_surrogates
+from pipelines.landing.records import replace_lone_surrogates
 from pipelines.source.envelope import page_of
 from pipelines.tables import SETS
 from tests.support.flattening import flatten

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from pipelines.door import FOREIGN, ONLY_POST, WRONG_HOST, Guard, allowed_hosts
 from pipelines.errors import SettingError
 from pipelines.settings import load
+from pipelines.util.request_guard import FOREIGN, ONLY_POST, WRONG_HOST, Guard, allowed_hosts
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a name, and nothing listens
 OWN = "127.0.0.1:3000"

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import duckdb
 
-from pipelines import files, machine
 from pipelines.errors import SettingError
 from pipelines.settings import DUCKDB, SAIL
 from pipelines.store.database import connect, literal
 from pipelines.tables import Column
+from pipelines.util import files, machine
 
 if TYPE_CHECKING:
     from pipelines.fleet.engine.spark import Spark

@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipelines import machine
 from pipelines.errors import EngineError
 from pipelines.tables import Column
+from pipelines.util import machine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -35,17 +35,18 @@ from typing import Any
 
 import msgspec
 
-from pipelines import files, flatten
+from pipelines import flatten
 from pipelines.errors import MachineError
 from pipelines.flatten import Batch, Flattener
 from pipelines.landing.bodies import BodyWriter, LandingFolder, landed
 from pipelines.landing.erased import Gate
 from pipelines.landing.manifest import Drift, Landed, Manifest, Received, Reject, Verdict
 from pipelines.landing.raw import RawStore
-from pipelines.machine import NOTHING_LOST
 from pipelines.settings import keyless_environment
 from pipelines.store.staging import Staging
 from pipelines.tables import SETS
+from pipelines.util import files
+from pipelines.util.machine import NOTHING_LOST
 
 log = logging.getLogger(__name__)
 

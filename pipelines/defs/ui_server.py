@@ -1,6 +1,6 @@
-"""Serves Dagster's UI behind the guard of `door`: the UI has no login, and checks neither `Host` nor `Origin`.
+"""Serves Dagster's UI behind `util.request_guard`: the UI has no login, and checks neither `Host` nor `Origin`.
 
-`python -m pipelines.guard HOST PORT [NAME ...]` is how `rollbook serve` starts it. The names imported from
+`python -m pipelines.defs.ui_server HOST PORT [NAME ...]` is how `rollbook serve` starts it. The names imported from
 `dagster_webserver` and `dagster._core` are not public; they were checked against 1.13.27, the version that
 pyproject.toml pins.
 """
@@ -23,12 +23,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from pipelines import files, report, settings
-from pipelines.door import Guard, allowed_hosts
+from pipelines import report, settings
 from pipelines.errors import RollbookError
 from pipelines.institutions import Registry
 from pipelines.settings import ROOT
-from pipelines.text import naming
+from pipelines.util import files
+from pipelines.util.request_guard import Guard, allowed_hosts
+from pipelines.util.text import naming
 
 # The morning page may run its own script, but has no access to the UI served on the same origin.
 REPORT_HEADERS = {"Content-Security-Policy": "sandbox allow-scripts"}
