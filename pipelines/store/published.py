@@ -153,11 +153,11 @@ class Versions:
         files.sync(self.link.parent)
 
     def sweep(self) -> None:
-        """Remove versions that a killed writer added but did not show."""
-        if (newest := self.newest()) is not None:
-            for version in self.all():
-                if version.name > newest.name:
-                    remove(version)
+        """Remove versions that a killed writer added but did not show, and copies that it left half-done."""
+        newest = self.newest()
+        added = [version for version in self.all() if newest is not None and version.name > newest.name]
+        for left in (*added, *self.folder.glob(f".*{files.PARTIAL}")):
+            remove(left)
 
     def retire(self, leaving: int = KEPT) -> None:
         """Remove all kept versions except the last `leaving`; readers that have one of them open keep it."""

@@ -69,6 +69,16 @@ def test_a_version_that_a_killed_writer_did_not_show_is_removed(versions: Versio
     assert versions.all() == [shown]
 
 
+def test_a_copy_that_a_killed_writer_left_half_done_is_removed(versions: Versions) -> None:
+    """Where the disk knows no hard links, an earlier version is copied: killed then, pupils' records would stay."""
+    shown = publish(versions, "shown")
+    half_done = [versions.folder / f".{name}.partial" for name in (shown.name, "newest.txt")]
+    for left in half_done:
+        left.write_text("half")
+    versions.sweep()
+    assert list(versions.folder.iterdir()) == [shown]
+
+
 def test_where_the_disk_knows_no_links_readers_get_a_copy_and_a_pointer_names_the_version(
     versions: Versions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
