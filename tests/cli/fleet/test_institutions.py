@@ -154,7 +154,9 @@ def test_a_night_from_the_command_line(district: District) -> None:
     assert re.search(
         r"^synced  birch  \d{4}-\d\d-\d\d: 60 students, 1 classes, in [\d.]+ s$", first.stdout, re.MULTILINE
     )
-    assert "3 synced of 3 institutions; 9 requests" in first.stdout
+    assert "3 synced of 3 institutions." in first.stdout
+    asked = json.loads(run("status", "--json").stdout)["institutions"]
+    assert [i["last"]["requests"] for i in asked] == [3, 3, 3]
     district["birch"].students = students(20)
     held = run("sync", "--fresh")
     assert held.returncode == 3
