@@ -124,7 +124,7 @@ def sync(
     if not approve and before and before[-1].landing == synced.landing:
         out.print(
             f"This was fetched at {synced.finished_at.astimezone(rollbook.settings.zone):%H:%M}, and is used again. To"
-            " fetch it anew: rollbook sync --fresh"
+            " fetch it once more: rollbook sync --fresh"
         )
 
 

@@ -222,18 +222,18 @@ def _copy(con: duckdb.DuckDBPyConnection, file: FleetFile, name: str, path: Path
     with translate_errors(path, file.scratch):
         con.execute(f"ATTACH {literal(path)} AS given (READ_ONLY)")
         try:
-            ((*about,),) = con.execute("""
+            about = con.execute("""
                 SELECT
                     v.id, v.published_at, (SELECT MAX(snapshot_date) FROM given.spans.days), i.school_id, i.school_name
                 FROM given.spans.version AS v CROSS JOIN given.main.institution AS i
-            """).fetchall()
+            """).fetchone()
             with transaction(con):
                 for relation in relations(file):
                     con.execute(_rows(file, name, relation))
         finally:
             con.execute("DETACH given")
-    said = zip(("version", "published_at", "newest_day", "school_id", "school_name"), about, strict=True)
-    return {**dict(said), "mode": mode}
+    keys = ("version", "published_at", "newest_day", "school_id", "school_name")
+    return {**dict(zip(keys, about or (), strict=True)), "mode": mode}
 
 
 def _rows(file: FleetFile, name: str, relation: Relation) -> str:
