@@ -134,7 +134,7 @@ def test_a_sync_again_within_minutes_says_what_it_used_again(rollbook: Run, serv
     service.requests.clear()
     again = rollbook("sync", **settings)
     assert again.returncode == 0
-    assert "and is used again. To fetch it anew: rollbook sync --fresh" in again.stdout
+    assert "and is used again. To fetch it once more: rollbook sync --fresh" in again.stdout
     assert [r.path for r in service.requests] == ["auth"]
     fresh = rollbook("sync", "--fresh", **settings)
     assert (fresh.returncode, "is used again" in fresh.stdout) == (0, False)
