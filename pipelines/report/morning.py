@@ -15,7 +15,7 @@ from datetime import date, datetime, timedelta
 from functools import cache
 from itertools import groupby
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import duckdb
 from jinja2 import Environment
@@ -241,6 +241,8 @@ class Label(NamedTuple):
 class Chart:
     """One chart: its name, title, alternative text and shapes. `legend` entries are mark, colour, words."""
 
+    per_line: ClassVar = KEYS
+
     name: str
     title: str
     alt: str
@@ -258,7 +260,7 @@ def draw(morning: Row) -> tuple[Chart, ...]:
     charts = (
         _watch(morning.watched[:CLASSES_TO_WATCH]) if morning.watched else None,
         _compare(compared) if compared else None,
-        _trend(morning.trend) if len(morning.trend) > 1 else None,
+        trend(morning.trend) if len(morning.trend) > 1 else None,
         _syncs(morning.nights) if morning.nights else None,
     )
     return tuple(chart for chart in charts if chart)
@@ -312,24 +314,27 @@ def _compare(shown: tuple[Row, ...]) -> Chart:
     return chart
 
 
-_VALUES: tuple[tuple[str, Callable[[Row], float | None]], ...] = (
+VALUES: tuple[tuple[str, Callable[[Row], float | None]], ...] = (
     ("Completion, %", lambda d: d.completion),
     ("Score", lambda d: d.score),
     ("Active within 7 days, %", lambda d: d.active),
 )
 
 
-def _trend(days: tuple[Row, ...]) -> Chart:
+def trend(days: Sequence[Row], values: Sequence[tuple[str, Callable[[Row], float | None]]] = VALUES) -> Chart:
+    """Lay out a line for each value, by its heading, below one another. There must be two days or more."""
     first, last = days[0].day, days[-1].day
     span = (last - first).days
     across = _scale(first.toordinal(), last.toordinal(), 14, 86)
     # As many dates as fit on the narrowest phone.
     weeks = [last - timedelta(days=n) for n in range(0, span + 1, min(span, 7 if span < 21 else 14))]
-    bottom = PANEL * len(_VALUES)
-    chart = Chart("trend", last_days(days), f"Three lines from {_short(first)} to {_short(last)}. ", bottom + 12)
+    bottom = PANEL * len(values)
+    chart = Chart(
+        "trend", last_days(days), f"{len(values)} lines from {_short(first)} to {_short(last)}. ", bottom + 12
+    )
     chart.labels = [Label(_short(day), across(day.toordinal()), bottom + 4, anchor="middle") for day in weeks]
     described = []
-    for top, (heading, value) in zip(range(0, bottom, PANEL), _VALUES, strict=True):
+    for top, (heading, value) in zip(range(0, bottom, PANEL), values, strict=True):
         high, low = top + 24, top + PANEL - 12
         chart.labels.append(Label(heading, 0, top + 13))
         chart.lines += [(((x, high), (x, low)), "grid", 1) for x in (across(day.toordinal()) for day in weeks)]
@@ -341,13 +346,13 @@ def _trend(days: tuple[Row, ...]) -> Chart:
         chart.lines.append((tuple((x, up(v)) for x, v in known), "strong", 2))
         for (x, v), anchor, dx, bold in ((known[0], "end", -7, False), (known[-1], "start", 7, True)):
             chart.lines.append((((x, up(v)), (x, up(v))), "strong", DOT))
-            chart.labels.append(Label(f"{v:.1f}", x, up(v) + 4.5, "ink", anchor, dx, bold))
-        described.append(f"{heading.lower()}: {known[0][1]:.1f} to {known[-1][1]:.1f}")
+            chart.labels.append(Label(_number(v), x, up(v) + 4.5, "ink", anchor, dx, bold))
+        described.append(f"{heading.lower()}: {_number(known[0][1])} to {_number(known[-1][1])}")
     chart.alt += f"{'; '.join(described)}."
     return chart
 
 
-def last_days(days: tuple[Row, ...]) -> str:
+def last_days(days: Sequence[Row]) -> str:
     """A title for a trend's days: how many, and how many have records."""
     span = (days[-1].day - days[0].day).days + 1
     return f"The last {span} days" + (f", {len(days)} of them with records" if len(days) < span else "")
@@ -387,6 +392,10 @@ def _scale(low: float, high: float, start: float, end: float) -> Callable[[float
     return lambda value: round(start + (value - low) / (high - low) * (end - start), 2)
 
 
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.1f}"
+
+
 def _signed(compared: Row) -> str:
     return f"{compared.points:+.1f}".replace("-", "\N{MINUS SIGN}")
 
@@ -403,9 +412,7 @@ STALE_HOURS = 36
 
 @cache
 def _environment() -> Environment:
-    environment = pages.environment("pipelines.report", number=lambda n: f"{n:,}", day=_day)
-    environment.globals["per_line"] = KEYS
-    return environment
+    return pages.environment("pipelines.report", number=lambda n: f"{n:,}", day=_day)
 
 
 def render(

@@ -81,14 +81,14 @@ def test_classes_are_compared_from_the_furthest_ahead_to_the_furthest_behind() -
 
 
 def test_a_line_is_labelled_at_both_ends_and_a_missing_day_is_passed_over() -> None:
-    chart = drawn(trend=month(None, 60, None, 62))
+    chart = drawn(trend=month(None, 60.0, None, 62.0))
     assert texts(chart) == [
         *("26 Oct", "23 Oct", "Completion, %", "no values"),
         *("Score", "60.0", "62.0", "Active within 7 days, %", "no values"),
     ]
     (points,) = [points for points, _, width in chart.lines if width == 2]
     assert [x for x, _ in points] == [38, 86]
-    assert chart.alt == "Three lines from 23 Oct to 26 Oct. score: 60.0 to 62.0."
+    assert chart.alt == "3 lines from 23 Oct to 26 Oct. score: 60.0 to 62.0."
 
 
 def test_the_outcomes_of_nights_are_drawn_and_told() -> None:
