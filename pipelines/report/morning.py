@@ -412,7 +412,7 @@ STALE_HOURS = 36
 
 @cache
 def _environment() -> Environment:
-    return pages.environment("pipelines.report", number=lambda n: f"{n:,}", day=_day)
+    return pages.environment("pipelines.report", number=lambda n: f"{n:,}", day=in_words)
 
 
 def render(
@@ -427,10 +427,10 @@ def render(
         .render(
             morning=morning,
             charts={chart.name: chart for chart in charts},
-            figures=_figures(morning),
-            verdict=_verdict(morning),
-            sentence=_last_night(morning, is_old=bool(trouble)),
-            trouble=trouble or _trouble(morning),
+            figures=figures(morning),
+            verdict=verdict(morning),
+            sentence=last_night(morning, is_old=bool(trouble)),
+            trouble=trouble or trouble_of(morning),
             unproven=unproven,
             syncs=_outcomes(morning.nights),
             at=f"{at:%Y-%m-%d %H:%M} UTC",
@@ -445,7 +445,7 @@ def render(
     )
 
 
-def _verdict(morning: Row) -> str:
+def verdict(morning: Row) -> str:
     """The page's headline: how many students are newly to watch."""
     turned = morning.turned
     if turned is None:
@@ -455,12 +455,12 @@ def _verdict(morning: Row) -> str:
     return f"{_students(turned.newly)} newly to watch, of {morning.to_watch:,} in all."
 
 
-def _last_night(morning: Row, *, is_old: bool) -> str:
+def last_night(morning: Row, *, is_old: bool) -> str:
     """How the newest night went, in a sentence; if the page shows older records (`is_old`), only their day."""
     counted = f"{morning.students:,} students and {morning.active_classes:,} active classes"
     last = morning.nights[-1] if morning.nights else None
     if is_old or (last and last.outcome not in ("synced", "unproven")):
-        return f"These are the records of {_day(morning.day)}: {counted}."
+        return f"These are the records of {in_words(morning.day)}: {counted}."
     if last and last.outcome == "unproven":
         return f"Last night's sync could not be proven complete, so nobody was removed from the lists: {counted}."
     return f"Last night's sync is complete: {counted}."
@@ -475,13 +475,13 @@ _NOTHING_NEW = {
 }
 
 
-def _trouble(morning: Row) -> str:
+def trouble_of(morning: Row) -> str:
     """Why the page does not show the newest night, in a sentence; empty if it does."""
     last = morning.nights[-1] if morning.nights else None
     if last is None or last.outcome not in _NOTHING_NEW:
         return ""
     came = f" It brought {last.students:,} students and {last.classes:,} classes." if last.students else ""
-    return f"The sync of {_day(last.day)} {_NOTHING_NEW[last.outcome]}{came}"
+    return f"The sync of {in_words(last.day)} {_NOTHING_NEW[last.outcome]}{came}"
 
 
 def _outcomes(nights: Sequence[Row]) -> str:
@@ -491,7 +491,7 @@ def _outcomes(nights: Sequence[Row]) -> str:
     return "; ".join([f"{synced} of {len(nights)} nights synced", *others]) + "."
 
 
-def _figures(morning: Row) -> list[tuple[str, str, str]]:
+def figures(morning: Row) -> list[tuple[str, str, str]]:
     """The key figures: name, value, and comparison with one day about a week ago, the same for all."""
     now = morning.trend[-1] if morning.trend else Row(completion=None, score=None, active=None)
     # The day a week ago, give or take a day.
@@ -524,5 +524,5 @@ def _since(today: Row, day: Row | None, measure: str) -> str:
     return f"{abs(now - then):.1f} points {'up' if now > then else 'down'} since {since}"
 
 
-def _day(day: date) -> str:
+def in_words(day: date) -> str:
     return f"{day:%A}, {day.day} {day:%B %Y}"
