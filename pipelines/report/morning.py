@@ -525,4 +525,5 @@ def _since(today: Row, day: Row | None, measure: str) -> str:
 
 
 def in_words(day: date) -> str:
+    """A day as people write it: Monday, 23 November 2026."""
     return f"{day:%A}, {day.day} {day:%B %Y}"
