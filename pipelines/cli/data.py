@@ -38,7 +38,7 @@ from pipelines.privacy import access as log
 from pipelines.settings import ROOT, load, place
 from pipelines.store.published import PSEUDONYMOUS, PUBLISHED, FleetFile
 from pipelines.util import files, machine
-from pipelines.util.text import count_of
+from pipelines.util.text import count_of, printable
 
 if TYPE_CHECKING:
     from pipelines.operations.doctor import Finding
@@ -141,6 +141,37 @@ def _format_of(target: Path) -> Format:
         raise ArgumentError(
             f"{target.name} does not end in .csv, .xlsx or .parquet: rename it, or give the format with --format"
         ) from None
+
+
+@app.command(rich_help_panel=Panel.READ)
+def why(
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="A current table, such as student_summaries.")],
+    key: Annotated[str, typer.Argument(help="The row's id; for student_classes the student's and the class's: 7,501.")],
+    column: Annotated[str | None, typer.Argument(help="One column; without it, the whole row.")] = None,
+    on: Annotated[
+        date | None,
+        typer.Option("--on", parser=parse_day, metavar="DAY", help="As it was on this day; now by default."),
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Show the record as received, and names.")] = False,
+) -> None:
+    """Show where a row or a value comes from: the landing, the request and the record as received, and what changed it.
+
+    For a removed row, shows the searches that were made for it, and their answers. Says who approved or discarded what.
+    The record is named by its bytes in the body, and the body by its SHA-256; if its source has expired, it says so.
+    Without --show, no names and no record appear. Each use is a line in the access log.
+    """
+    from pipelines.operations.provenance import trace
+
+    root = place().warehouse_path
+    try:
+        ids = tuple(int(part) for part in key.split(","))
+    except ValueError:
+        raise ArgumentError(f"{printable(key)} is not a key: write an id such as 7, or two such as 7,501") from None
+    found = trace(root, name, ids, column, on, show=show)
+    log.note(root, "why --show" if show else "why", students=found.students, what=name)
+    for what, says in found.lines:
+        out.print(f"[bold]{what:<9}[/] {safe(says)}")
+    print_table(table("What changed it", ("day", "change", "column", "before", "since"), found.changes))
 
 
 @app.command(rich_help_panel=Panel.READ)

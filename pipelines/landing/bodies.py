@@ -98,11 +98,18 @@ class LandingFolder:
     def bodies(self, set_name: str, kind: Kind | None = None) -> Iterator[Landed]:
         """Return one set's bodies that count (of one `kind`, if given), in the order received, one at a time.
 
+        Raises DamagedError.
+        """
+        return (landed(body, content) for body, content in self.contents(self.counted(set_name, kind)))
+
+    def counted(self, set_name: str, kind: Kind | None = None) -> list[Body]:
+        """Return the index entries of one set's bodies that count (of one `kind`, if given), in the order received.
+
         For a walked set these are the pages of the counted walks, then those of the searches that found their record
         (a search that found nothing is kept as evidence, but states nothing). Raises DamagedError.
         """
         walk, found = self.manifest.walk(set_name), self.manifest.found(set_name)
-        pages = [
+        return [
             body
             for body in self.pages()
             if body.set == set_name
@@ -110,7 +117,6 @@ class LandingFolder:
             and (body.kind != "walk" or (walk is not None and body.walk in walk.counted))
             and (body.kind != "search" or body.sought in found)
         ]
-        return (landed(body, content) for body, content in self.contents(pages))
 
     def contents(self, pages: Iterable[Body]) -> Iterator[tuple[Body, bytes]]:
         """Yield bodies as they were received, each with its index entry. Raises DamagedError."""

@@ -143,13 +143,22 @@ class Drift:
     count: int
 
 
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """Who approved a held landing (the account that logged in), and why and since when (UTC) it had been held."""
+
+    by: str
+    held: str
+    held_at: datetime
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The record of one landing, kept beside its bodies as `manifest.json`.
 
     `walks` holds each walked set's proof; `unasked` counts, per set, vanished records that were too many to search for;
-    `verdict` comes with its `reason`, the `counts` per table and the time. `deferred` says why the landing could not be
-    evaluated when it was fetched; it was compared with nothing then, so it proves nothing. `erasures` is how many
-    students had been erased when it was last written: it holds none of them (see `erased`). Times are UTC.
+    `verdict` comes with its `reason`, the `counts` per table and the time; `approval` says who approved what was held.
+    `deferred` says why the landing could not be evaluated when it was fetched; it was compared with nothing then, so it
+    proves nothing. `erasures` is how many students had been erased when it was last written: it holds none of them
+    (see `erased`). Times are UTC.
     """
 
     snapshot_date: date
@@ -172,6 +181,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     reason: str = ""
     judged_at: datetime | None = None
+    approval: Approval | None = None
     counts: tuple[TableCounts, ...] = ()
     rejected: dict[str, int] = {}
     drift: tuple[Drift, ...] = ()
@@ -216,10 +226,16 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Discard(msgspec.Struct, frozen=True, kw_only=True):
-    """Why and when (UTC) a landing was moved aside; kept beside its bodies as `discard.json`."""
+    """Why, when (UTC) and by whom (the account that logged in) a landing was moved aside, and since when it is back.
+
+    `discard.json` beside its bodies lists all of them, in order: what is put back keeps it.
+    """
 
     reason: str
     discarded_at: datetime
+    by: str
+    undone_at: datetime | None = None
+    undone_by: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
                                   pages.jsonl    the index of the bodies, one `manifest.Body` per line
                                   manifest.json  `manifest.Manifest`
                                   rejects.jsonl  the records that flattening refused, if any
-    raw/snapshot_date=D/discarded=N/             a discarded landing: as above, and discard.json says why
+    raw/snapshot_date=D/discarded=N/             a discarded landing: as above, and discard.json says why and by whom
     raw/expired.json                             the expired days, and whether the history still holds each
 
 A landing is written in a hidden folder beside its final name, fsynced, and renamed: a half-written one never looks
@@ -27,8 +27,8 @@ import msgspec
 from pipelines.errors import DamagedError
 from pipelines.landing.bodies import DISCARD, MANIFEST, OLD, REJECTS, LandingFolder, damaged, decode, encode, name
 from pipelines.landing.erased import ERASURES, PRIVATE, Memory
-from pipelines.landing.manifest import Discard, Drift, Manifest, Reject, TableCounts, Verdict
-from pipelines.util import files
+from pipelines.landing.manifest import Approval, Discard, Drift, Manifest, Reject, TableCounts, Verdict
+from pipelines.util import files, machine
 
 EXPIRED = "expired.json"
 _DAY, _LANDING, _DISCARDED = "snapshot_date=", "landing=", "discarded="
@@ -133,8 +133,10 @@ class RawStore:
         approving = found.verdict is Verdict.HELD and verdict is Verdict.APPROVED
         if found.verdict is not None and not approving:
             raise ValueError(f"{name(folder)} already has a verdict: {found.verdict}, not {verdict}")
+        held = Approval(by=_person(), held=found.reason, held_at=found.judged_at or found.finished_at)
         updated = msgspec.structs.replace(
             found,
+            approval=held if approving else None,
             verdict=verdict,
             reason=reason,
             counts=tuple(counts),
@@ -153,20 +155,27 @@ class RawStore:
     def discard(self, manifest: Manifest, reason: str, at: datetime) -> None:
         """Move a landing aside: it stays readable but no longer counts. The reason is written first."""
         folder = self._folder(manifest)
-        files.write(folder / DISCARD, msgspec.json.encode(Discard(reason=reason, discarded_at=at)))
+        discard = Discard(reason=reason, discarded_at=at, by=_person())
+        files.write(folder / DISCARD, msgspec.json.encode([*_discards(folder), discard]))
         folder.rename(folder.with_name(f"{_DISCARDED}{manifest.landing}"))
         files.sync(folder.parent)
 
-    def undo_discard(self, manifest: Manifest) -> None:
-        """Restore a discarded landing with its verdict."""
+    def undo_discard(self, manifest: Manifest, at: datetime) -> None:
+        """Restore a discarded landing with its verdict. Its `discard.json` stays, and says since when it is back."""
         aside = self._folder(manifest)
-        folder = aside.rename(aside.with_name(f"{_LANDING}{manifest.landing}"))
-        files.sync(folder.parent)
-        (folder / DISCARD).unlink(missing_ok=True)
+        *earlier, last = _discards(aside)
+        back = msgspec.structs.replace(last, undone_at=at, undone_by=_person())
+        files.write(aside / DISCARD, msgspec.json.encode([*earlier, back]))
+        aside.rename(aside.with_name(f"{_LANDING}{manifest.landing}"))
+        files.sync(aside.parent)
 
     def discarded(self, day: date | None = None) -> list[tuple[Manifest, Discard]]:
         """Return the discarded landings of all days, or of one, each with its reason. Raises DamagedError."""
-        return [(self._manifest(folder), _discard(folder)) for _, _, folder in self._each(_DISCARDED, day=day)]
+        return [(self._manifest(folder), _discards(folder)[-1]) for _, _, folder in self._each(_DISCARDED, day=day)]
+
+    def discards(self, manifest: Manifest) -> list[Discard]:
+        """Return how a landing was discarded, in order, also when it was put back. Raises DamagedError."""
+        return _discards(self._folder(manifest))
 
     def keep_rejects(self, manifest: Manifest, refused: Iterable[Reject]) -> None:
         """Write a landing's refused records into its folder, replacing any earlier ones."""
@@ -262,8 +271,15 @@ def _drop_if_empty(day: Path) -> None:
         day.rmdir()
 
 
-def _discard(folder: Path) -> Discard:
+def _discards(folder: Path) -> list[Discard]:
     try:
-        return msgspec.json.decode((folder / DISCARD).read_bytes(), type=Discard)
+        return msgspec.json.decode((folder / DISCARD).read_bytes(), type=list[Discard])
     except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError) and folder.name.startswith(_LANDING):
+            return []
         raise damaged(folder, DISCARD, type(error).__name__) from None
+
+
+def _person() -> str:
+    """Return who decides: the account that logged in, if it is known, else the one that runs this."""
+    return machine.login() or machine.account()

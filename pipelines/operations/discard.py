@@ -51,7 +51,7 @@ def undo_discard(
                 f" institution {bound}: it stays discarded, or two schools would be mixed"
             )
         back = sorted([*manifests, found], key=lambda m: m.landing)
-        rollbook.change_day(day, back, lambda: rollbook.raw.undo_discard(found), confirm)
+        rollbook.change_day(day, back, lambda: rollbook.raw.undo_discard(found, rollbook.clock()), confirm)
         return found
 
 

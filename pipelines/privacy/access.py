@@ -18,7 +18,6 @@ import errno
 import logging
 import os
 import re
-from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from itertools import pairwise
@@ -32,7 +31,7 @@ from filelock import FileLock, Timeout
 from pipelines.errors import BusyError, MachineError
 from pipelines.settings import FLEET, for_all, place
 from pipelines.store.schema import SCHEMAS, declared
-from pipelines.util import files
+from pipelines.util import files, machine
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +39,6 @@ PRIVATE, LOCK = "private", ".access.lock"
 _NAME = "access-%Y-%m.jsonl"
 # Seconds to wait for another process to write its line, which takes milliseconds.
 LOCK_SECONDS = 10.0
-
-# Linux: the user who logged in, even under `sudo`; this number when nobody did.
-_LOGIN_UID, _NOBODY = Path("/proc/self/loginuid"), 2**32 - 1
 
 # The most characters kept of a query.
 MOST = 2_000
@@ -73,7 +69,7 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
     then shows nothing. An account that does not own the warehouse and may not write there gets a warning instead.
     """
     # From the operating system: environment variables can be set to anything.
-    user, login = _name_of(os.geteuid()), _login()
+    user, login = machine.account(), machine.login()
     entry = Entry(
         at=datetime.now(UTC), user=user, login="" if login == user else login, kind=kind, students=students, what=what,
     )  # fmt: skip
@@ -168,22 +164,6 @@ def _paths(folder: Path) -> list[Path]:
 @cache
 def _warn(root: Path) -> None:  # once per process: the app runs a dozen queries per page
     log.warning("Only its owner can write the access log in %s: what this account reads is not logged", root / PRIVATE)
-
-
-def _name_of(uid: int) -> str:
-    with suppress(ImportError, KeyError):  # there is no `pwd` on Windows, and a container may lack a name for the id
-        import pwd
-
-        return pwd.getpwuid(uid).pw_name
-    return str(uid)
-
-
-def _login() -> str:
-    """The account that logged in, from the kernel's record or else from sudo; empty if neither says."""
-    with suppress(OSError, ValueError):
-        if (uid := int(_LOGIN_UID.read_text(encoding="ascii"))) != _NOBODY:
-            return _name_of(uid)
-    return os.environ.get("SUDO_USER", "")[:64]
 
 
 # -- what is kept of a query -------------------------------------------------------------------------------------------

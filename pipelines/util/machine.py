@@ -6,7 +6,6 @@ Nothing here knows what a file is for, or reads a setting.
 from __future__ import annotations
 
 import errno
-import getpass
 import os
 import shutil
 import socket
@@ -17,6 +16,8 @@ from pathlib import Path
 from pipelines.errors import ArgumentError, MachineError
 
 MB = 10**6
+# Linux: the user who logged in, even under `sudo`; this number when nobody did.
+_LOGIN_UID, _NOBODY = Path("/proc/self/loginuid"), 2**32 - 1
 NOTHING_LOST = "Readers keep what was published, and the next sync goes on from there."
 
 
@@ -104,11 +105,24 @@ def listening(host: str, port: int, command: str) -> socket.socket:
 
 
 def account() -> str:
-    """Return the name of the account that runs this, for messages."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user without a name, as in containers
-        return f"user {os.getuid()}"
+    """Return the name of the account that runs this. From the system: environment variables can be set to anything."""
+    return _name_of(os.geteuid())
+
+
+def login() -> str:
+    """Return the account that logged in, from the kernel's record or else from sudo; empty if neither says."""
+    with suppress(OSError, ValueError):
+        if (uid := int(_LOGIN_UID.read_text(encoding="ascii"))) != _NOBODY:
+            return _name_of(uid)
+    return os.environ.get("SUDO_USER", "")[:64]
+
+
+def _name_of(uid: int) -> str:
+    with suppress(ImportError, KeyError):  # there is no `pwd` on Windows, and a container may lack a name for the id
+        import pwd
+
+        return pwd.getpwuid(uid).pw_name
+    return str(uid)
 
 
 _NOT_ALLOWED = (

@@ -20,6 +20,7 @@ from pipelines.errors import BusyError, MachineError
 from pipelines.explore import pages
 from pipelines.explore.pages import Book, Selection, find
 from pipelines.privacy import access
+from pipelines.util import machine
 from tests.support.processes.commands import run_at
 from tests.support.warehouses.school import FIRST, School
 
@@ -68,12 +69,12 @@ def test_a_reading_is_one_line(tmp_path: Path, clock: time_machine.Traveller) ->
 
 def test_who_became_this_account_is_named_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "uid").write_text("4294967295")
-    monkeypatch.setattr(access, "_LOGIN_UID", tmp_path / "uid")
+    monkeypatch.setattr(machine, "_LOGIN_UID", tmp_path / "uid")
     monkeypatch.setenv("SUDO_USER", "counsellor")
     monkeypatch.setenv("LOGNAME", "somebody-else")
     access.note(tmp_path, "sql")
     (tmp_path / "uid").write_text("0")
-    monkeypatch.setattr(access, "_name_of", lambda uid: "rollbook" if uid else "root")
+    monkeypatch.setattr(machine, "_name_of", lambda uid: "rollbook" if uid else "root")
     monkeypatch.setattr(os, "geteuid", lambda: 1)
     access.note(tmp_path, "sql")
     assert [line["login"] for line in lines(tmp_path)] == ["counsellor", "root"]
