@@ -56,6 +56,8 @@ ALWAYS: dict[str, object] = {
     "order": ["c.code", "t.valid_from"],
     "only": "t.span_state <> 'stated'",
     "key": ("student_id",),
+    "keys": ("student_id",),
+    "column": "student_id",
     "kept": TABLES["student_summaries"].tracked,
     "tables": ("'students'",),
     "personal": "column_name = 'name'",
