@@ -15,6 +15,7 @@ import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
@@ -46,8 +47,9 @@ COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 1
 
 
 class DayRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What one day of the lake was made of, stored as `_day.json`; `digest` covers the day's whole content.
-    It reflects the first `erasures` erasures; `was` is the digest before the last of these.
+    """What one day of the lake was made of, stored as `_day.json`; `digest` covers the day's whole content, and
+    `digests` has that of each file. It reflects the first `erasures` erasures; `was` is the digest before the last of
+    these.
     """
 
     snapshot_date: date
@@ -55,6 +57,7 @@ class DayRecord(msgspec.Struct, frozen=True, kw_only=True):
     proven: tuple[str, ...]
     fingerprint: str
     digest: str
+    digests: dict[str, str]
     sizes: dict[str, int]
     rows: dict[str, int]
     erasures: int = 0
@@ -106,6 +109,11 @@ class Candidate:
     def rows(self) -> dict[str, int]:
         """The number of rows per table."""
         return {name: pq.read_metadata(self.path(name)).num_rows for name in (*TABLES, OBSERVED)}
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """The digest of each file."""
+        return {name: files.digest(self.path(name)) for name in (*TABLES, OBSERVED)}
 
 
 def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], folder: Path) -> Candidate:
@@ -201,7 +209,6 @@ class Lake:
     ) -> DayRecord:
         """Move a composed day in. Until `_day.json` is written again, the day is not complete."""
         paths = {name: candidate.path(name) for name in (*TABLES, OBSERVED)}
-        digest = digest_of({name: files.digest(path) for name, path in paths.items()})
         proven = tuple(sorted(p.set for p in parts if p.proofs))
         paths[DAYS] = _write_proven(candidate.path(DAYS), proven)
         record = DayRecord(
@@ -209,7 +216,8 @@ class Lake:
             landings=tuple(landings),
             proven=proven,
             fingerprint=fingerprint(),
-            digest=digest,
+            digest=digest_of(candidate.digests),
+            digests=candidate.digests,
             sizes={name: path.stat().st_size for name, path in paths.items()},
             rows=candidate.rows(),
             erasures=erased,
@@ -349,6 +357,21 @@ def _write_proven(path: Path, proven: Collection[str], mode: int = files.PRIVATE
     return path
 
 
+def unchanged(
+    records: Mapping[date, DayRecord], merged: Mapping[date, str], day: date, digests: Mapping[str, str]
+) -> frozenset[str]:
+    """The tables in which merging a day changes nothing: it is later than every `merged` day (with its digest), and its
+    files are those of the newest one, byte for byte, as what was observed is.
+    """
+    newest = max(merged, default=day)
+    before = records.get(newest)
+    if newest >= day or before is None or before.digest != merged[newest]:
+        return frozenset()
+    if before.digests[OBSERVED] != digests[OBSERVED]:
+        return frozenset()
+    return frozenset(name for name in TABLES if before.digests[name] == digests[name])
+
+
 def digest_of(digests: Mapping[str, str]) -> str:
     """Return the digest of a day from those of its files by table."""
     return sha256(msgspec.json.encode(sorted(digests.items()))).hexdigest()
@@ -369,16 +392,23 @@ def _schema(path: Path) -> pa.Schema:
         ) from error
 
 
-def compare(con: duckdb.DuckDBPyConnection, candidate: Candidate, current: str | None) -> tuple[TableCounts, ...]:
+def compare(
+    con: duckdb.DuckDBPyConnection, candidate: Candidate, current: str | None, records: Mapping[date, DayRecord]
+) -> tuple[TableCounts, ...]:
     """Count per table what a candidate would change in the database `current` (None: everything is added).
 
-    `con` is the connection that composed it and still has the table `observed`.
+    `con` is the connection that composed it and still has the table `observed`; `records` are the lake's days.
     """
     if current is None:
         rows = candidate.rows()
         return tuple(TableCounts(table=t, before=0, added=rows[t], changed=0, removed=0) for t in TABLES)
 
+    merged = dict(con.execute(f"SELECT snapshot_date, digest FROM {current}.spans.days").fetchall())
+    same = unchanged(records, merged, candidate.day, candidate.digests)
+
     def count(con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
+        if table.name in same:
+            return unchanged_counts(con, table, f"{current}.main")
         new, columns = _rows_of(candidate, table), _alike(con, current, table)
         # A column declared since the last publish, or with another type, is new for all records: it changes none.
         tracked = [c for c in table.tracked if c in columns]
@@ -411,6 +441,12 @@ def lost(con: duckdb.DuckDBPyConnection, before: str, after: str) -> tuple[Table
             query = sql("lost", table=table, columns=columns, before=f"{before}.main", after=f"{after}.main")
             found.append(_counts(table, con.execute(query).fetchone()))
     return tuple(found)
+
+
+def unchanged_counts(con: duckdb.DuckDBPyConnection, table: Table, schema: str = "main") -> TableCounts:
+    """The counts of a table in which nothing changes."""
+    row = con.execute(f"SELECT COUNT(*), 0, 0, 0 FROM {schema}.{table.name}").fetchone()
+    return _counts(table, row)
 
 
 def _counts(table: Table, row: tuple[int, int, int, int] | None) -> TableCounts:

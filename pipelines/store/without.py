@@ -53,9 +53,11 @@ def day_without(
         con.execute(f"COPY (SELECT * FROM {source} WHERE {kept}) TO {literal(target)} {COPY}")
         changed[name] = target
         rows[name] = left
-    digest = digest_of({n: files.digest(changed.get(n, lake.own(n, day))) for n in (*TABLES, OBSERVED)})
+    digests = {n: files.digest(changed.get(n, lake.own(n, day))) for n in (*TABLES, OBSERVED)}
     sizes = record.sizes | {name: path.stat().st_size for name, path in changed.items()}
-    made = msgspec.structs.replace(record, digest=digest, was=record.digest, sizes=sizes, rows=rows)
+    made = msgspec.structs.replace(
+        record, digest=digest_of(digests), digests=digests, was=record.digest, sizes=sizes, rows=rows
+    )
     return made, changed
 
 

@@ -187,7 +187,7 @@ class Composer:
         published = "published" if self.warehouse.published.is_file() else None
         with self.warehouse.reading() as con:
             candidate = compose(con, manifests[0].snapshot_date, parts, self._day_aside)
-            counts = compare(con, candidate, published)
+            counts = compare(con, candidate, published, self.warehouse.lake.days())
         return _composed(candidate, parts, manifests), counts
 
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:

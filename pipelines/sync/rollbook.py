@@ -133,10 +133,11 @@ class Rollbook:
         self.erasures = Erasures(self.raw, self.warehouse, clock)
         self.listeners: tuple[Listener, ...] = ()
         # The writer's state: recomposed days that are not in the lake yet; the error that stopped recovery; the first
-        # day that the next file's merge changed (None: everything).
+        # day that the next file's merge changed (None: everything), and the tables that it left alone.
         self.staged: StagedLake | None = None
         self._blocked: RollbookError | None = None
         self._merged_since: date | None = None
+        self._unchanged: frozenset[str] = frozenset()
         self.is_writer = False
 
     def sync(self, day: date | None = None, *, details: Details = Details.none, fresh: bool = False) -> Synced:
@@ -417,7 +418,7 @@ class Rollbook:
         discarded ones). A full refresh uses histories that were `computed` elsewhere, if given.
         """
         gone = self.landings.discarded_days() if gone is None else gone
-        self._merged_since = None
+        self._merged_since, self._unchanged = None, frozenset()
         with self.warehouse.writing(base.file, b"" if base.file else catalog.prepared()) as (con, changed):
             redeclared = bool(changed - {"ops"})
             history = History(con, lake or self.staged or self.lake)
@@ -432,6 +433,7 @@ class Rollbook:
                 behind = history.behind()
                 self._merged_since = min(behind) if behind and base.file and not forgotten else None
                 counts = history.catch_up(behind) or counts
+                self._unchanged = history.unchanged if self._merged_since else frozenset()
             ops.record(con, self.raw, full_refresh=full_refresh or bool(changed))
         return counts
 
@@ -491,7 +493,7 @@ class Rollbook:
                     ops.expire_rejects(con, shown_from)
                 shown = [r for d, r in days.items() if shown_from is None or d >= shown_from]
                 catalog.create(con, self.lake, shown, ops.stamp(con, self.clock()))
-            found = checks.examine(con, self.lake, days, self._merged_since)
+            found = checks.examine(con, self.lake, days, self._merged_since, self._unchanged)
             if broken := [sentence for sentences in found.values() for sentence in sentences]:
                 raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
 

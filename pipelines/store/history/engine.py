@@ -29,7 +29,7 @@ import duckdb
 
 from pipelines.landing.manifest import TableCounts
 from pipelines.store.database import count, each_table, literal, names, transaction
-from pipelines.store.lake import DayRecord, Lake
+from pipelines.store.lake import DayRecord, Lake, unchanged, unchanged_counts
 from pipelines.store.schema import CHANGE_KEYS, SPAN, VALID
 from pipelines.store.statements import ONE, Scope, statements
 from pipelines.tables import TABLES, Column, Table
@@ -46,6 +46,8 @@ class History:
         self.con = con
         self.lake = lake
         self.records = lake.days()
+        # The tables that no work here has changed.
+        self.unchanged: frozenset[str] = frozenset(TABLES)
 
     def merged_days(self) -> dict[date, str]:
         """The landed days that the history holds, with the content digest of each."""
@@ -82,7 +84,8 @@ class History:
             return self.rebuild()
         with transaction(self.con):
             places = [self._place(self.records[day]) for day in days]
-        return self._each(lambda table: table.merge(places))
+        alike = frozenset.intersection(*(place.unchanged for place in places))
+        return self._each(lambda table: table.merge(places), alike)
 
     def forget(self, days: Iterable[date]) -> list[TableCounts]:
         """Remove days whose landings were discarded from the history, as if nothing had ever been landed on them.
@@ -108,10 +111,15 @@ class History:
                 self._note(record)
         return self._each(lambda table: table.rebuild(computed))
 
-    def _each(self, work: Callable[[TableHistory], TableCounts]) -> list[TableCounts]:
-        """Do a piece of work for every table, two at a time, each in a transaction."""
+    def _each(
+        self, work: Callable[[TableHistory], TableCounts], alike: frozenset[str] = frozenset()
+    ) -> list[TableCounts]:
+        """Do a piece of work for every table but those that stay `alike`, two at a time, each in a transaction."""
+        self.unchanged &= alike
 
         def piece(con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
+            if table.name in alike:
+                return unchanged_counts(con, table)
             with transaction(con):
                 return work(TableHistory(con, self.lake, self.records, table))
 
@@ -120,8 +128,9 @@ class History:
     def _place(self, record: DayRecord) -> Place:
         """Record a day as merged; returns its place among the others."""
         was = self._around(record.snapshot_date)
+        same = unchanged(self.records, self.merged_days(), record.snapshot_date, record.digests)
         self._note(record)
-        return replace(was, turned=was.turned ^ set(record.proven))
+        return replace(was, turned=was.turned ^ set(record.proven), unchanged=same)
 
     def _around(self, day: date) -> Place:
         """A day's merged neighbours, and the sets that it proves complete, if it is merged itself."""
@@ -176,12 +185,13 @@ class Computed:
 
 @dataclass(frozen=True)
 class Place:
-    """A day's merged neighbours, and the sets whose completeness changes on this day."""
+    """A day's merged neighbours, the sets whose completeness changes on this day, and the `unchanged` tables."""
 
     day: date
     before: date | None
     after: date | None
     turned: frozenset[str]
+    unchanged: frozenset[str] = frozenset()
 
     @property
     def around(self) -> dict[str, date | None]:
@@ -221,6 +231,8 @@ class TableHistory:
         """Merge days one after the other; recompute the touched records' history from the first of them on."""
         self._keep("touched", "SELECT CAST(NULL AS BIGINT) AS id WHERE FALSE")
         for place in places:
+            if self.name in place.unchanged:
+                continue
             self._merge_day(place)
             if self.table.set in place.turned:
                 self._run("touch_unseen", {"day": place.day})
