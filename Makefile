@@ -17,16 +17,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 NEEDS := pyproject.toml constraints.txt
 
-# uv if installed (seconds instead of half a minute), else pip. Both use constraints.txt.
+# A machine may forbid compiled files; then each process of a test or demo would compile all that it imports again.
+unexport PYTHONDONTWRITEBYTECODE
+
+# uv installs in seconds what takes pip a minute. The environment gets one if the machine has none; where that fails, or
+# uv cannot reach the index that pip is set up for, pip does it. All use constraints.txt.
 UV := $(shell command -v uv 2>/dev/null)
 ifdef UV
 MAKE_VENV = uv venv --quiet --clear --python "$$found" $(VENV)
-INSTALL := VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip install -qq --constraint constraints.txt --editable
 else
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --constraint constraints.txt
+UV := $(BIN)/uv
 MAKE_VENV = "$$found" -m venv --clear $(VENV) || { rm -rf $(VENV); \
-	  echo "$$found cannot make a virtual environment. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --constraint constraints.txt --editable
+	  echo "$$found cannot make a virtual environment. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }; \
+	$(PIP) uv 2>/dev/null || true
+OR_PIP = 2>/dev/null || $(PIP) --editable '.[$(EXTRAS)]'
 endif
+INSTALL = VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install -qq --constraint constraints.txt --editable '.[$(EXTRAS)]' $(OR_PIP)
 
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
@@ -113,18 +120,20 @@ $(VENV)/.created:
 	  echo 'Rollbook needs Python 3.11 or newer; none among: $(PYTHON).' >&2; \
 	  echo 'Install one, or say where it is: make PYTHON=/path/to/python3.12 …' >&2; exit 1; \
 	fi; \
-	echo 'Setting up $(VENV) (once; about a minute with pip) …'; \
+	echo 'Setting up $(VENV) (once; a minute if uv cannot be had) …'; \
 	$(MAKE_VENV)
 	@touch $@
 
 # What `make demo` needs.
+$(VENV)/.runtime: EXTRAS := excel,explore,mirror
 $(VENV)/.runtime: $(NEEDS) | $(VENV)/.created
-	@$(INSTALL) '.[excel,explore,mirror]'
+	@$(INSTALL)
 	@touch $@
 
 # What the checks and tests need; it includes the runtime.
+$(VENV)/.dev: EXTRAS := all,dev
 $(VENV)/.dev: $(NEEDS) | $(VENV)/.created
-	@$(INSTALL) '.[all,dev]'
+	@$(INSTALL)
 	@touch $(VENV)/.runtime $@
 
 # One slow test runs real Spark, which needs Java. Installed or skipped as Chromium is, below.

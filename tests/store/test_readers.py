@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from contextlib import AbstractContextManager
@@ -18,6 +17,7 @@ from pipelines.views import catalog
 from pipelines.views.dictionary import cookbook
 from tests.support.processes.commands import Program, program
 from tests.support.warehouses.school import DAYS, School
+from tests.support.wire import environments
 
 # What a reader could see change: the newest day of the work, of students and of classes, and how many there are.
 STATE = """
@@ -122,8 +122,7 @@ def oldest() -> Path:
     """A folder with the oldest DuckDB that must open the file: installed once, beside this environment's own."""
     folder = Path(sys.prefix) / f"duckdb-{OLDEST}"
     if not (folder / "done").exists():
-        uv = shutil.which("uv")  # an environment that it made has no pip
-        pip = [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
+        pip = [environments.uv(), "pip", "install", "--python", sys.executable]
         command = [*pip, "--quiet", "--target", str(folder), "--no-deps", f"duckdb=={OLDEST}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
         if done.returncode:

@@ -31,12 +31,14 @@ def interpreter(pins: Path, folder: Path) -> Path:
     return python
 
 
+def uv() -> str:
+    """Return the path of this environment's uv, which the `dev` extra installs."""
+    return str(Path(sys.executable).with_name("uv"))
+
+
 def _commands(folder: Path, python: Path, pins: Path) -> list[list[str]]:
-    """Return how to make it: with uv where there is one, else with pip."""
-    if uv := shutil.which("uv"):
-        return [
-            [uv, "venv", "--quiet", "--python", sys.executable, str(folder)],
-            [uv, "pip", "install", "-qq", "--python", str(python), "--requirement", str(pins)],
-        ]
-    pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-input"]
-    return [[sys.executable, "-m", "venv", str(folder)], [*pip, "--requirement", str(pins)]]
+    """Return how to make it."""
+    return [
+        [uv(), "venv", "--quiet", "--python", sys.executable, str(folder)],
+        [uv(), "pip", "install", "-qq", "--python", str(python), "--requirement", str(pins)],
+    ]
