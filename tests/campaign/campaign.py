@@ -340,6 +340,7 @@ class Campaign:
         self.reader.disturb()
         self.fresh, before = False, damage.digest(self.published)
         work()
+        self.forget_lost_notes()
         self.spoiled |= {damage.digest(self.published)} - {before}
 
     def back_up(self) -> None:

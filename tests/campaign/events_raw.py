@@ -94,7 +94,6 @@ def the_warehouse_is_set_back(c: Campaign) -> None:
         shutil.copytree(c.older, c.warehouse, symlinks=True)
 
     c.damage("the whole warehouse is an older one", set_back)
-    c.forget_lost_notes()
     c.ledger.know(c.landed_then)
     if c.copy and landed.keys() - c.landed_then.keys():
         assert not c.sync_in_trouble("mirror restore"), "the copy holds days that are lost here, and the sync is green"
