@@ -118,7 +118,7 @@ def live(story: Story) -> None:
     service.on(faults.refused(404, KEY, ECHO), path="student/7", times=None)
     service.on(echo, path="student/8", times=None)
     story.night(details="all")
-    # A landslide, and its approval.
+    # A mass change, and its approval.
     service.students = [PUPIL]
     story.night(HeldError)
     story.house.approve()

@@ -29,7 +29,7 @@ def lived() -> Iterator[House]:
     with new_house(students(40), classes(3)) as house:
         service, everybody = house.service, students(40)
         house.at(1).sync()
-        # Somebody leaves, somebody changes, somebody falls silent, somebody is refused.
+        # Somebody leaves, somebody changes, somebody leaves parts out, somebody is refused.
         service.students = everybody[1:]
         service.students[0] = student(2, name="Pupil Other")
         service.students[1] = student(3, classes=MISSING, activity_tracking=None)
@@ -42,7 +42,7 @@ def lived() -> Iterator[House]:
         house.at(3).sync()
         service.mend()
         house.sync()
-        # The one who left is back, silent; an empty list; a class is gone.
+        # The one who left is back, without these parts; an empty list; a class is gone.
         service.students = [student(1, classes=MISSING), student(2, classes=[]), *everybody[2:]]
         service.classes = service.classes[:2]
         house.at(4).sync()

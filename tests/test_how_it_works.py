@@ -49,7 +49,7 @@ def seven(completed: str, submitted: str) -> dict[str, Any]:
     """The example's student on a day that lists it."""
     plain = student(7)
     summary = plain["summary"] | {"completed_assignments": int(completed)}
-    if submitted == "unstated":
+    if submitted == "not stated":
         return student(7, summary=summary, activity_tracking=MISSING)
     activity = plain["activity_tracking"] | {"assignment_submission_count": int(submitted)}
     return student(7, summary=summary, activity_tracking=activity)

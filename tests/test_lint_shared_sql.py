@@ -9,7 +9,7 @@ from tests.lint_shared_sql import faults
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ("SELECT ROW_NUMBER() OVER (PARTITION BY institution) FROM t", "rownumber has no order"),
         ("SELECT RANK() OVER (ORDER BY average_score DESC) FROM t", "ORDER BY average_score does not say where NULLs"),
@@ -20,8 +20,8 @@ from tests.lint_shared_sql import faults
         ("SELECT x FROM t WHERE day = CURRENT_DATE", "CURRENT_DATE is not the same"),
     ],
 )
-def test_a_statement_that_engines_read_otherwise_is_found(query: str, said: str) -> None:
-    assert any(said in fault for fault in faults(query, sqlglot.parse_one(query, dialect="duckdb")))
+def test_a_statement_that_engines_read_otherwise_is_found(query: str, message: str) -> None:
+    assert any(message in fault for fault in faults(query, sqlglot.parse_one(query, dialect="duckdb")))
 
 
 def test_a_statement_that_leaves_nothing_open_passes() -> None:

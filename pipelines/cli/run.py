@@ -457,8 +457,8 @@ def mirror_sync(
     rollbook, copy = _mirrored()
     rollbook.warehouse.prepare()
     with writer_lock(rollbook.warehouse.build, rollbook.clock()), progress() as show:
-        said = copy.update(rollbook.clock(), adopt=adopt, accept_loss=accept_loss, progress=show)
-    out.print(said)
+        message = copy.update(rollbook.clock(), adopt=adopt, accept_loss=accept_loss, progress=show)
+    out.print(message)
 
 
 @mirror_app.command("verify")

@@ -56,7 +56,7 @@ def work(
         night.mark_as_sync(context)
         # A run that repeats another one finishes it, and asks nobody again who is done.
         fresh = options.fresh or (tags.get(SYNC_TAG) == NIGHTLY and ROOT_TAG not in tags)
-        ended = Fleet(registry, names, tells=False).sync(days[0], fresh=fresh)
+        ended = Fleet(registry, names, sends_alerts=False).sync(days[0], fresh=fresh)
     else:
         ended = dict(Fleet(registry, names).backfill(days[0], days[-1], confirmed=options.approve))
     yield from _outcomes(ended, days)

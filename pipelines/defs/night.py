@@ -145,7 +145,7 @@ def _landing(manifest: Manifest, name: str) -> Metadata:
             "repeated": walk.repeated,
             "proven": manifest.proof(name) is not None,
             "verified absent": sum(a.set == name and a.answer == "removed" for a in manifest.absences),
-            "slipped": len(manifest.found(name)),
+            "found_by_search": len(manifest.found(name)),
         }
     return metadata
 

@@ -102,7 +102,7 @@ def school(book: Book) -> list[str]:
     night = book.rows(
         "night",
         """
-        SELECT CASE WHEN outcome = 'synced' AND NOT proven THEN 'unproven' ELSE outcome END, said
+        SELECT CASE WHEN outcome = 'synced' AND NOT proven THEN 'unproven' ELSE outcome END, description
         FROM main.sync_log ORDER BY snapshot_date DESC LIMIT 1
         """,
     )
@@ -131,7 +131,7 @@ def school(book: Book) -> list[str]:
         ("active within 7 days, %", active, since(active, then[6], then[0])),
     ]
     return [
-        *(verdict(VERDICTS.get(outcome, ""), said, outcome == "synced") for outcome, said in night),
+        *(verdict(VERDICTS.get(outcome, ""), description, outcome == "synced") for outcome, description in night),
         figures(keys),
         lines(
             line("Average completion, %", [(row[0], row[4]) for row in trend]),
@@ -337,8 +337,8 @@ def timeline(book: Book, student_id: int) -> Listing:
         book,
         "student_timeline",
         """
-        SELECT snapshot_date AS day, said AS "what changed", COUNT(*) OVER () AS total
-        FROM main.student_timeline WHERE student_id = $student_id ORDER BY snapshot_date DESC, what, said
+        SELECT snapshot_date AS day, description AS "what changed", COUNT(*) OVER () AS total
+        FROM main.student_timeline WHERE student_id = $student_id ORDER BY snapshot_date DESC, what, description
         """,
         student_id=student_id,
     )

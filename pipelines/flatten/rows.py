@@ -78,7 +78,7 @@ class Batch:
     """Some landed records, flattened.
 
     `tables` holds the rows per table name. Its table `observed` has one row per record seen, with the `state` `stated`
-    or `rejected`; a further row with the state `silent` and a `table_name` per table that a record left unstated.
+    or `rejected`; a further row with the state `not_stated` and a `table_name` per table that a record left unstated.
     """
 
     tables: dict[str, pa.Table]
@@ -263,7 +263,7 @@ class Flattener:
         for table in self.tables:
             if table.may_be_unstated:
                 unstated = ~_present(records.at([table.field]))
-                found.append(rows("silent", ids[unstated], seqs[unstated], table.name))
+                found.append(rows("not_stated", ids[unstated], seqs[unstated], table.name))
         return pa.concat_tables(found)
 
 

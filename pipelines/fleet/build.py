@@ -206,7 +206,7 @@ def _described(
                 "last_outcome": status.outcome,
                 "last_day": last.day if last else None,
                 "last_at": last.at.astimezone(UTC).replace(tzinfo=None) if last else None,
-                "said": (last.message if last else "") or None,
+                "description": (last.message if last else "") or None,
                 "paused": status.paused or None,
                 "left_out": left_out.get(status.institution),
             }

@@ -206,8 +206,8 @@ class Fleet:
     """Runs jobs for the institutions of a registry, or for those named by `only`.
 
     `jobs` run at a time (default: two per processor, since one computes while another waits for its service), each for
-    `most_seconds` at most. `tells` is whether a sync sends alerts and looks for late nights; under Dagster the sensor
-    does both. Raises SettingError for an unknown name.
+    `most_seconds` at most. `sends_alerts` is whether a sync sends alerts and looks for late nights; under Dagster the
+    sensor does both. Raises SettingError for an unknown name.
     """
 
     registry: Registry
@@ -215,7 +215,7 @@ class Fleet:
     jobs: int | None = None
     clock: Callable[[], datetime] = utc_now
     most_seconds: float = MOST_SECONDS
-    tells: bool = True
+    sends_alerts: bool = True
 
     def __post_init__(self) -> None:
         self.institutions = {name: self.registry[name] for name in self.only or self.registry.institutions}
@@ -237,7 +237,7 @@ class Fleet:
         with machine.translate_errors(self.path):
             files.folder(self.path / STATES)
         told = alerts.alerts_of(self.institutions, self.clock)
-        if self.tells:
+        if self.sends_alerts:
             self._report_late(told)
         why = {name: load_state(self.path, name).why_paused(name) for name in self.institutions}
         found = {
@@ -249,7 +249,7 @@ class Fleet:
         for name, outcome in self._run(sync, syncing, day=day, fresh=fresh):
             found[name] = self._record(name, outcome, told.get(name))
             done(name, found[name])
-        if self.tells:
+        if self.sends_alerts:
             alerts.deliver(told)
         return {name: found[name] for name in self.institutions}
 

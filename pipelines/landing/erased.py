@@ -1,6 +1,6 @@
 """The erased students, recorded without their names, and the gate that keeps them out of every landing.
 
-    private/erasures/memory.json          the warehouse's key, the keyed hashes of the erased ids, the legal holds, and
+    private/erasures/register.json        the warehouse's key, the keyed hashes of the erased ids, the legal holds, and
                                           the erasure in progress, if any
 
 Only the warehouse's owner may read it. An id is a small number: with the key, all of them can be tried, so the key is
@@ -46,7 +46,7 @@ from pipelines.landing.records import UNREADABLE, decode_page, id_reader, replac
 from pipelines.tables import SETS
 from pipelines.util import files
 
-PRIVATE, ERASURES, MEMORY = "private", "erasures", "memory.json"
+PRIVATE, ERASURES, REGISTER = "private", "erasures", "register.json"
 STUDENTS, DETAILS = "students", "details"
 # Replaces an erased student's id: the service's ids begin at 1.
 NOBODY = 0
@@ -74,7 +74,7 @@ class LegalHold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """The erasure in progress. It holds no name: the student is the last one in `Remembered.erased`.
+    """The erasure in progress. It holds no name: the student is the last one in `RegisterContent.erased`.
 
     `found` counts the places that held the student before the erasure; `home` is Dagster's folder, if there is one.
     """
@@ -85,8 +85,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     home: str = ""
 
 
-class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of `memory.json`. The n-th erasure is the n-th entry of `erased`."""
+class RegisterContent(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `register.json`. The n-th erasure is the n-th entry of `erased`."""
 
     key: str
     erased: tuple[Erased, ...] = ()
@@ -124,30 +124,30 @@ class Matcher:
         return any(isinstance(v, str) and name_hash(self.key, f, v) in self._names for f, v in values)
 
 
-class Memory:
-    """The file `memory.json` of one warehouse. Only the holder of the writer lock may write."""
+class ErasureRegister:
+    """The file `register.json` of one warehouse. Only the holder of the writer lock may write."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.path = folder / MEMORY
-        self._file = files.Decoded(msgspec.json.Decoder(Remembered).decode)
+        self.path = folder / REGISTER
+        self._file = files.Decoded(msgspec.json.Decoder(RegisterContent).decode)
 
-    def read(self) -> Remembered:
+    def read(self) -> RegisterContent:
         """Return the content, which is empty before the first publish, erasure or hold. Raises DamagedError."""
         try:
             return self._file.read(str(self.path))
         except FileNotFoundError:
-            return Remembered(key="")
+            return RegisterContent(key="")
         except (OSError, ValueError) as error:
             raise _damaged(f"cannot be read ({type(error).__name__})") from None
 
-    def write(self, remembered: Remembered) -> None:
+    def write(self, content: RegisterContent) -> None:
         """Replace the file, durably."""
         for above in (self.folder.parent, self.folder):
             files.folder(above)
-        files.write(self.path, msgspec.json.encode(remembered))
+        files.write(self.path, msgspec.json.encode(content))
 
-    def begun(self) -> Remembered:
+    def begun(self) -> RegisterContent:
         """Return the content with a key, which is created for the first publish, erasure or hold."""
         found = self.read()
         return found if found.key else msgspec.structs.replace(found, key=secrets.token_hex(32))
@@ -341,6 +341,6 @@ def name_hash(key: bytes, field: str, value: str) -> str:
 
 def _damaged(problem: str) -> DamagedError:
     return DamagedError(
-        f"{PRIVATE}/{ERASURES}/{MEMORY} {problem}. It lists the erased students, who must not come back, so nothing is"
-        f" fetched or made without it: restore {PRIVATE}/{ERASURES}/ from its newest backup"
+        f"{PRIVATE}/{ERASURES}/{REGISTER} {problem}. It lists the erased students, who must not come back, so nothing"
+        f" is fetched or made without it: restore {PRIVATE}/{ERASURES}/ from its newest backup"
     )

@@ -81,7 +81,7 @@ class Absence(msgspec.Struct, frozen=True, kw_only=True):
 
     set: str
     id: int
-    answer: Literal["removed", "slipped", "unclear"]
+    answer: Literal["removed", "found_by_search", "unclear"]
     asked_by: tuple[str, ...] = ()
 
 
@@ -154,11 +154,11 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The record of one landing, kept beside its bodies as `manifest.json`.
 
-    `walks` holds each walked set's proof; `unasked` counts, per set, vanished records that were too many to search for;
-    `verdict` comes with its `reason`, the `counts` per table and the time; `approval` says who approved what was held.
-    `deferred` says why the landing could not be evaluated when it was fetched; it was compared with nothing then, so it
-    proves nothing. `erasures` is how many students had been erased when it was last written: it holds none of them
-    (see `erased`). Times are UTC.
+    `walks` holds each walked set's proof; `unverified` counts, per set, vanished records that were too many to search
+    for; `verdict` comes with its `reason`, the `counts` per table and the time; `approval` says who approved what was
+    held. `deferred` says why the landing could not be evaluated when it was fetched; it was compared with nothing then,
+    so it proves nothing. `erasures` is how many students had been erased when it was last written: it holds none of
+    them (see `erased`). Times are UTC.
     """
 
     snapshot_date: date
@@ -169,7 +169,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     school_name: str | None = None
     walks: tuple[Walk, ...] = ()
     absences: tuple[Absence, ...] = ()
-    unasked: dict[str, int] = {}
+    unverified: dict[str, int] = {}
     requests: int = 0
     retries: int = 0
     bytes_received: int = 0
@@ -193,7 +193,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def found(self, set_name: str) -> frozenset[int]:
         """Return the ids of one set's vanished records that a search found after all."""
-        return frozenset(a.id for a in self.absences if a.set == set_name and a.answer == "slipped")
+        return frozenset(a.id for a in self.absences if a.set == set_name and a.answer == "found_by_search")
 
     @property
     def received(self) -> dict[str, int]:

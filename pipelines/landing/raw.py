@@ -26,7 +26,7 @@ import msgspec
 
 from pipelines.errors import DamagedError
 from pipelines.landing.bodies import DISCARD, MANIFEST, OLD, REJECTS, LandingFolder, damaged, decode, encode, name
-from pipelines.landing.erased import ERASURES, PRIVATE, Memory
+from pipelines.landing.erased import ERASURES, PRIVATE, ErasureRegister
 from pipelines.landing.manifest import Approval, Discard, Drift, Manifest, Reject, TableCounts, Verdict
 from pipelines.util import files, machine
 
@@ -40,12 +40,12 @@ _NUMBERED = re.compile(rf"\.?(?:{_LANDING}|{_DISCARDED})(\d+)")
 class RawStore:
     """All landings of a warehouse. Only the holder of the writer lock may write."""
 
-    def __init__(self, root: Path, memory: Memory | None = None) -> None:
-        """`memory` lists the erased students (default: that of the warehouse which owns `root`)."""
+    def __init__(self, root: Path, erasure_register: ErasureRegister | None = None) -> None:
+        """`erasure_register` lists the erased students (default: that of the warehouse which owns `root`)."""
         self.root = root
         # A night reads every manifest several times.
         self._manifests = files.Decoded(decode)
-        self.memory = memory or Memory(root.parent / PRIVATE / ERASURES)
+        self.erasure_register = erasure_register or ErasureRegister(root.parent / PRIVATE / ERASURES)
 
     def reserve(self, snapshot_date: date) -> tuple[int, Path]:
         """Return the number of the day's next landing, and a new folder where it will be written."""

@@ -34,7 +34,7 @@ import msgspec
 
 from pipelines.errors import ArgumentError, LostError, MirrorError, RollbookError, SettingError
 from pipelines.landing.bodies import BODIES, DISCARD, MANIFEST, PAGES
-from pipelines.landing.erased import ERASURES, MEMORY, PRIVATE, Remembered
+from pipelines.landing.erased import ERASURES, PRIVATE, REGISTER, RegisterContent
 from pipelines.landing.manifest import Manifest
 from pipelines.landing.raw import RawStore
 from pipelines.settings import Settings
@@ -200,10 +200,10 @@ class Mirror(Listener):
             return True
         changed = {each for each in there.keys() & here.keys() if here[each][1] != there[each][1]}
         bodies_changed = not changed.isdisjoint({BODIES, PAGES})
-        record = MEMORY if day is None else MANIFEST
+        record = REGISTER if day is None else MANIFEST
         if record not in changed:
             return bodies_changed
-        kind: Any = Remembered if day is None else Manifest
+        kind: Any = RegisterContent if day is None else Manifest
         try:
             before = msgspec.json.decode(bucket.read(stored_as(*there[record])), type=kind)
             after = msgspec.json.decode((self.root / here[record][0]).read_bytes(), type=kind)

@@ -207,8 +207,8 @@ class Alerts:
         # Without the characters that chat services read as a mention, a link or markup.
         name = " ".join(str(school or "").translate(dict.fromkeys(map(ord, "<>`*_@"), " ")).split())[:NAME_MOST]
         name = name or self.settings.base_url.partition("://")[2] or "this warehouse"
-        said = outcome.text.strip() or "Nothing is left to do"
-        stop = "" if said.endswith((".", "!", "?")) else "."
+        text = outcome.text.strip() or "Nothing is left to do"
+        stop = "" if text.endswith((".", "!", "?")) else "."
         readers = f"Readers have what was published last: {day}, {counts}." if day else "Nothing was published yet."
         of = f" of {outcome.day}" if outcome.day else ""
         is_ = "" if outcome.kind is Kind.FAILED else "is "
@@ -216,7 +216,7 @@ class Alerts:
             kind=outcome.kind,
             day=outcome.day,
             subject=f"Rollbook, {name}: the sync{of} {is_}{outcome.kind}",
-            text=f"{said}{stop}\n{readers}",
+            text=f"{text}{stop}\n{readers}",
             channels=self.channels,
             next_at=self.clock(),
         )
@@ -311,9 +311,9 @@ def _written(found: Sequence[News]) -> tuple[str, str]:
         return last.subject, "\n\n".join([last.text, *earlier])
     by_cause: dict[tuple[Kind, date | None, str], list[News]] = {}
     for news in found:
-        said = news.message.text.partition("\n")[0]
+        first_line = news.message.text.partition("\n")[0]
         # The institution's name is replaced, to group equal causes.
-        cause = re.sub(rf"(?<![\w-]){re.escape(news.name)}(?![\w-])", "NAME", said)
+        cause = re.sub(rf"(?<![\w-]){re.escape(news.name)}(?![\w-])", "NAME", first_line)
         by_cause.setdefault((news.message.kind, news.message.day, cause), []).append(news)
     kinds = list(Kind)
     causes = sorted(by_cause.items(), key=lambda item: (kinds.index(item[0][0]), -len(item[1]), item[0][1] or date.min))

@@ -50,10 +50,12 @@ def send(addresses: SecretStr, names: Sequence[str], subject: str, text: str) ->
             timeout=SECONDS + START_SECONDS,
             check=True,
         )
-        said: dict[str, tuple[str, bool]] = json.loads(done.stdout)
+        failures: dict[str, tuple[str, bool]] = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        said = dict.fromkeys(names, (f"could not be sent to ({type(error).__name__})", True))
-    return {name: UndeliveredError(f"{name} of ROLLBOOK_NOTIFY {why}", retryable=r) for name, (why, r) in said.items()}
+        failures = dict.fromkeys(names, (f"could not be sent to ({type(error).__name__})", True))
+    return {
+        name: UndeliveredError(f"{name} of ROLLBOOK_NOTIFY {why}", retryable=r) for name, (why, r) in failures.items()
+    }
 
 
 def main() -> None:

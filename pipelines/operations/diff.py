@@ -69,7 +69,7 @@ class _TrialRollbook(Rollbook):
             clock=original.clock,
             progress=original.progress,
             warehouse=Warehouse(original.warehouse.root, original.warehouse.mode, folder / "build"),
-            raw=RawStore(folder / "raw", original.raw.memory),
+            raw=RawStore(folder / "raw", original.raw.erasure_register),
         )
         self.original = original
 

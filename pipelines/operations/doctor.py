@@ -119,14 +119,14 @@ def _check_service(rollbook: Rollbook) -> Iterator[Finding]:
     retry_seconds = min(RETRY_SECONDS, settings.retry_seconds)
     with closing(Client(settings.model_copy(update={"retry_seconds": retry_seconds}))) as client:
         auth = client.get(SETS["auth"].endpoint, read=institution)
-        owner = auth.said.school_id
+        owner = auth.parsed.school_id
         accepted = f"accepted by {settings.base_url}: institution {owner}"
         refused = why_refused(settings, owner, rollbook.bound_to())
         yield Finding("key", Level.FAILED if refused else Level.OK, refused or accepted)
-        yield _check_clock(auth.said.timestamp, auth.received_at, rollbook)
+        yield _check_clock(auth.parsed.timestamp, auth.received_at, rollbook)
         for name in WALKED:
             page = client.get(name, {"page": 1, "limit": LIMIT}, read=page_of(SETS[name]))
-            yield _check_page(name, page.content, page.said.total_count)
+            yield _check_page(name, page.content, page.parsed.total_count)
 
 
 def _check_disk_space(rollbook: Rollbook) -> Iterator[Finding]:

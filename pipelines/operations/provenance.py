@@ -71,7 +71,7 @@ def trace(
     if column not in (None, *table.names) or len(key) != len(table.key):
         raise ArgumentError(f"The key of {of} is {','.join(table.key)}; its columns are {', '.join(table.names)}")
     raw, student = RawStore(root / "raw"), table.parent_key == SETS["students"].key
-    if student and key[0] in raw.memory.matcher():
+    if student and key[0] in raw.erasure_register.matcher():
         raise ArgumentError(f"Student {key[0]} was erased: neither the values nor their source are kept")
     hidden = [c.name for c in table.columns if c.personal and not show]
     values: dict[str, Any] = {"on": on or date.max, "key": list(key)}
@@ -98,7 +98,7 @@ def _source(
         records = _records(folder, table, key[0])
         stating = [(record, rows) for record in records if (rows := _read(table, key, record)) is not None]
         if not stating and (records or proof is None):
-            continue  # refused, silent or not read: what an earlier landing of the day stated stays
+            continue  # refused, not stated or not read: what an earlier landing of the day stated stays
         yield "landing", f"{name(folder.path)}, {manifest.verdict} at {manifest.judged_at:%Y-%m-%d %H:%M} UTC"
         if proof is not None:
             whole = f"{proof.unique_ids:,} ids on {count_of(proof.pages, 'page')}, as total_count said"
@@ -153,12 +153,12 @@ def _records(folder: LandingFolder, table: Table, ident: int) -> list[Record]:
 
 
 def _read(table: Table, key: tuple[int, ...], record: Record) -> list[dict[str, Any]] | None:
-    """The row that a record states for a key, if it lists it; None if it was refused or is silent about the table."""
+    """The row that a record states for a key, if it lists it; None if it was refused or does not state the table."""
     flattener = Flattener(table.set)
     whole = b'{"data":[%s]}' % record.content if SETS[table.set].walked else record.content
     batch = flattener.add(landed(record.body, whole)) or flattener.last()
     states = [(seen["state"], seen["table_name"]) for seen in batch.tables["observed"].to_pylist()]
-    if ("stated", None) not in states or ("silent", table.name) in states:
+    if ("stated", None) not in states or ("not_stated", table.name) in states:
         return None
     return [row for row in batch.tables[table.name].to_pylist() if tuple(row[k] for k in table.key) == key]
 

@@ -177,7 +177,7 @@ class Erasure(Listener):
                 )
         names = [str(path.relative_to(warehouse.root)) for path in exports]
         text = _certificate(erased.number, pending, self.erasures.clock(), counts, names, left_open)
-        path = self.raw.memory.folder / f"certificate-{erased.number}.md"
+        path = self.raw.erasure_register.folder / f"certificate-{erased.number}.md"
         files.write(path, text.encode())
         self.certificate = Certificate(path, text, counts)
 
@@ -227,15 +227,15 @@ def erase(
         erasure = rollbook.listener(Erasure)
         rollbook.erasures.progress = rollbook.progress
         found = erasure.holdings(student)
-        register = rollbook.raw.memory.begun()
-        key = bytes.fromhex(register.key)
+        content = rollbook.raw.erasure_register.begun()
+        key = bytes.fromhex(content.key)
         ident = keyed(key, "id", str(student))
-        if held := [hold for hold in register.holds if hold.id == ident]:
+        if held := [hold for hold in content.holds if hold.id == ident]:
             raise ArgumentError(
                 f"This student has been under a legal hold since {held[0].since:%Y-%m-%d} ({held[0].reason}), so"
                 " nothing was erased. Once it is over, lift it with `rollbook erase STUDENT --lift`"
             )
-        if student in rollbook.raw.memory.matcher() and not found.anything:
+        if student in rollbook.raw.erasure_register.matcher() and not found.anything:
             raise ArgumentError("This student was erased before, and nothing holds them now: there is nothing to do")
         if not confirm(found):
             raise HeldError("Held: it was not confirmed. Nothing was changed", Hold(reason="", counts=()))
@@ -250,7 +250,9 @@ def erase(
         erased = Erased(id=ident, names=tuple(sorted(names)), erased_at=now)
         pending = Pending(reason=reason.strip(), began_at=now, found=found.counts, home=str(home or ""))
         # From here on it can only be finished.
-        rollbook.raw.memory.write(msgspec.structs.replace(register, erased=(*register.erased, erased), pending=pending))
+        rollbook.raw.erasure_register.write(
+            msgspec.structs.replace(content, erased=(*content.erased, erased), pending=pending)
+        )
         rollbook.erasures.found = found.landings
         rollbook.recover()  # as the next writer would after a kill at this point
         if erasure.certificate is None:
@@ -263,29 +265,29 @@ def hold(rollbook: Rollbook, student: int, *, reason: str) -> None:
     reason that identifies the student.
     """
     _check(student, reason)
-    memory = rollbook.raw.memory
+    register = rollbook.raw.erasure_register
     with rollbook.writer():
-        if student in memory.matcher():
+        if student in register.matcher():
             raise ArgumentError("This student was erased already: there is nothing left to hold")
         _check_reason(reason, student, rollbook.listener(Erasure).names(student))
-        found = memory.begun()
-        ident = keyed(bytes.fromhex(found.key), "id", str(student))
-        others = tuple(hold for hold in found.holds if hold.id != ident)
+        content = register.begun()
+        ident = keyed(bytes.fromhex(content.key), "id", str(student))
+        others = tuple(hold for hold in content.holds if hold.id != ident)
         added = LegalHold(id=ident, reason=reason.strip(), since=rollbook.clock())
-        memory.write(msgspec.structs.replace(found, holds=(*others, added)))
+        register.write(msgspec.structs.replace(content, holds=(*others, added)))
 
 
 def lift(rollbook: Rollbook, student: int) -> None:
     """Lift the legal hold on a student. Raises ArgumentError if there is none."""
     _check(student)
-    memory = rollbook.raw.memory
+    register = rollbook.raw.erasure_register
     with rollbook.writer():
-        found = memory.read()
-        ident = keyed(bytes.fromhex(found.key), "id", str(student))
-        left = tuple(hold for hold in found.holds if hold.id != ident)
-        if left == found.holds:
+        content = register.read()
+        ident = keyed(bytes.fromhex(content.key), "id", str(student))
+        left = tuple(hold for hold in content.holds if hold.id != ident)
+        if left == content.holds:
             raise ArgumentError("This student is not under a legal hold: there is nothing to lift")
-        memory.write(msgspec.structs.replace(found, holds=left))
+        register.write(msgspec.structs.replace(content, holds=left))
 
 
 def _check(student: int, reason: str = "given") -> None:

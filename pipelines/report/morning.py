@@ -51,12 +51,13 @@ Row = SimpleNamespace
 def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
     """Query the page's data; students' names only if `names`. Rows have the columns of their queries.
 
-    `turned` is how many students are newly and no longer to watch `since` a landed day, and the new ones by reason;
-    None on the first night. `by_severity` has, for each group in SEVERITIES with students: its bound, those to watch,
-    the new ones. `watched` are classes with students to watch, `ahead` and `behind` classes against the average class
-    of their course, in points of completion. `trend` is the institution on each landed day; percentages and scores are
-    from 0 to 100, None if unknown. `nights` are synced, unproven, held, failed, missing or discarded. `named` has
-    classes with their students to watch, the new ones first, then by severity; empty unless names were requested.
+    `watch_changes` is how many students are newly and no longer to watch `since` a landed day, and the new ones by
+    reason; None on the first night. `by_severity` has, for each group in SEVERITIES with students: its bound, those to
+    watch, the new ones. `watched` are classes with students to watch, `ahead` and `behind` classes against the average
+    class of their course, in points of completion. `trend` is the institution on each landed day; percentages and
+    scores are from 0 to 100, None if unknown. `nights` are synced, unproven, held, failed, missing or discarded.
+    `named` has classes with their students to watch, the new ones first, then by severity; empty unless names were
+    requested.
     """
     # A temporary table, because several queries use it. Names and texts cost most, so only if requested.
     day = _one(con, "SELECT MAX(snapshot_date) FROM spans.days")
@@ -126,7 +127,7 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
         changes=tuple(_changes(con, day)),
         to_watch=to_watch,
         several_reasons=several,
-        turned=_turned(con, day),
+        watch_changes=_watch_changes(con, day),
         by_reason=_reasons(by_reason),
         by_severity=by_severity,
         watched=tuple(watched[:CLASSES_LISTED]),
@@ -150,7 +151,7 @@ def _reasons(counts: Iterable[int]) -> tuple[tuple[str, int], ...]:
     return tuple((reason, n) for (_, reason), n in zip(REASONS, counts, strict=True))
 
 
-def _turned(con: duckdb.DuckDBPyConnection, day: date) -> Row | None:
+def _watch_changes(con: duckdb.DuckDBPyConnection, day: date) -> Row | None:
     since = _one(con, f"SELECT MAX(snapshot_date) FROM spans.days WHERE snapshot_date < DATE '{day}'")
     if since is None:
         return None
@@ -447,12 +448,12 @@ def render(
 
 def verdict(morning: Row) -> str:
     """The page's headline: how many students are newly to watch."""
-    turned = morning.turned
-    if turned is None:
+    watch_changes = morning.watch_changes
+    if watch_changes is None:
         return f"{_students(morning.to_watch)} to watch on this first night."
-    if not turned.newly:
+    if not watch_changes.newly:
         return f"Nobody is newly to watch; {_students(morning.to_watch)} to watch as before."
-    return f"{_students(turned.newly)} newly to watch, of {morning.to_watch:,} in all."
+    return f"{_students(watch_changes.newly)} newly to watch, of {morning.to_watch:,} in all."
 
 
 def last_night(morning: Row, *, is_old: bool) -> str:

@@ -77,7 +77,7 @@ class Answer(Generic[T]):
     """One answer: the body (decompressed), what its reader returned for it, and when it was complete (UTC)."""
 
     content: bytes
-    said: T
+    parsed: T
     received_at: datetime
 
 

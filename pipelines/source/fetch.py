@@ -194,7 +194,7 @@ class _Fetch:
         answer = self.client.get(SETS["auth"].endpoint, read=institution)
         received = Received(set="auth", kind="auth", page=1, received_at=answer.received_at, records=1)
         self.writer.add(received, answer.content)
-        auth, day = answer.said, self.writer.snapshot_date
+        auth, day = answer.parsed, self.writer.snapshot_date
         there = auth.timestamp.date()
         started = self.manifest.started_at
         was_set_back = newest is not None and started < newest.started_at and today < newest.snapshot_date <= there
@@ -232,7 +232,7 @@ class _Fetch:
         began = time.monotonic()
         for name in WALKED:
             if published is not None and self.manifest.proof(name) is not None:
-                found, unasked = verify(
+                found, unverified = verify(
                     self.client,
                     name,
                     self.ids[name],
@@ -244,7 +244,7 @@ class _Fetch:
                 self.manifest = replace(
                     self.manifest,
                     absences=(*self.manifest.absences, *found),
-                    unasked=self.manifest.unasked | ({name: unasked} if unasked else {}),
+                    unverified=self.manifest.unverified | ({name: unverified} if unverified else {}),
                     search_seconds=time.monotonic() - began,
                 )
                 self.ids[name] |= self.manifest.found(name)

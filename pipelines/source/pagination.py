@@ -203,10 +203,10 @@ def _read(
             walk=check.number,
             sought=sought,
             received_at=answer.received_at,
-            records=len(answer.said.ids),
+            records=len(answer.parsed.ids),
         )
         sink.add(received, answer.content)
-        check.add(answer.said)
+        check.add(answer.parsed)
         if progress is not None:
             progress(set_.name, page, check.end)
     return check
@@ -292,6 +292,6 @@ def search_by_names(client: Client, set_: Set, sought: int, names: Names, sink: 
         except ServiceError as error:
             log.warning("%s %d: the search by %s failed (%s)", set_.name, sought, field, type(error).__name__)
         if "found" in answers:
-            return Absence(set=set_.name, id=sought, answer="slipped", asked_by=tuple(searched))
+            return Absence(set=set_.name, id=sought, answer="found_by_search", asked_by=tuple(searched))
     clean = "not found" in answers
     return Absence(set=set_.name, id=sought, answer="removed" if clean else "unclear", asked_by=tuple(searched))

@@ -91,7 +91,7 @@ def _landed(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sequence[DayReco
         day, landings = record.snapshot_date, record.landings
         row = con.execute(
             """
-            SELECT SUM(received - repeated + slipped) FROM ops.sync_sets
+            SELECT SUM(received - repeated + found_by_search) FROM ops.sync_sets
             WHERE snapshot_date = $day AND landing = $landing
             HAVING BOOL_AND(proven)
         """,

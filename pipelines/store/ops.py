@@ -91,7 +91,7 @@ def _sync(m: Manifest, outcome: str, reason: str) -> Row:
         "repeated": sum(w.repeated for w in m.walks),
         "rejected": sum(m.rejected.values()),
         "verified": len(answers),
-        "slipped": answers.count("slipped"),
+        "found_by_search": answers.count("found_by_search"),
         "removed": answers.count("removed"),
         "rows_added": sum(c.added for c in m.counts),
         "rows_changed": sum(c.changed for c in m.counts),
@@ -115,7 +115,7 @@ def _sync_sets(m: Manifest) -> Iterator[Row]:
             "repeated": w.repeated,
             "rejected": m.rejected.get(w.set, 0),
             "verified": len(answers),
-            "slipped": answers.count("slipped"),
+            "found_by_search": answers.count("found_by_search"),
             "removed": answers.count("removed"),
         }
 

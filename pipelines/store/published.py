@@ -46,7 +46,7 @@ from pipelines.store.database import STORAGE_VERSION, new_instance
 from pipelines.util import files
 
 if TYPE_CHECKING:  # `rollbook --help` reads the names here: it need not load pyarrow
-    from pipelines.landing.erased import Memory
+    from pipelines.landing.erased import ErasureRegister
 
 PUBLISHED, FOLDER, POINTER = "rollbook.duckdb", "published", "newest.txt"
 # The file without names has its own folder, which others may enter.
@@ -220,20 +220,20 @@ def _same_file(file: Path, name: Path) -> None:
 class OwnFiles:
     """The files of one warehouse."""
 
-    def __init__(self, memory: Memory) -> None:
-        self.memory = memory
+    def __init__(self, erasure_register: ErasureRegister) -> None:
+        self.erasure_register = erasure_register
         # Whether a file is ours, by its inode, modification time and size: a large file takes a while to read.
         self._known: dict[tuple[int, int, int], bool] = {}
 
     def mark(self, file: Path) -> None:
         """Mark a finished file that has no mark yet. The first time, this makes the warehouse's key."""
-        if not self.memory.read().key:
-            self.memory.write(self.memory.begun())
-        remembered = self.memory.read()
+        if not self.erasure_register.read().key:
+            self.erasure_register.write(self.erasure_register.begun())
+        content = self.erasure_register.read()
         with file.open("ab") as opened:
-            opened.write(len(remembered.erased).to_bytes(_NUMBER, "big"))
+            opened.write(len(content.erased).to_bytes(_NUMBER, "big"))
         with file.open("ab") as opened:
-            opened.write(_digest(file, bytes.fromhex(remembered.key), file.stat().st_size))
+            opened.write(_digest(file, bytes.fromhex(content.key), file.stat().st_size))
 
     def is_unmodified(self, path: Path) -> bool:
         """Whether a file is there and is what this warehouse wrote, byte for byte."""
@@ -248,7 +248,7 @@ class OwnFiles:
 
     def lacks_erasures(self, path: Path) -> bool:
         """Whether a file is ours and was written before the last erasure, so that it may hold an erased student."""
-        erasures = self.memory.count
+        erasures = self.erasure_register.count
         if not erasures or (file := target(path)) is None or file.stat().st_size < _MARK:
             return False
         with file.open("rb") as opened:
@@ -267,7 +267,7 @@ class OwnFiles:
         self._known.clear()
 
     def _is_marked(self, file: Path, size: int) -> bool:
-        key = bytes.fromhex(self.memory.read().key)
+        key = bytes.fromhex(self.erasure_register.read().key)
         if not key or size < _MARK:
             return False
         with file.open("rb") as opened:

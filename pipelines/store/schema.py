@@ -23,7 +23,9 @@ VALID = (
     Column("valid_to", "DATE", "First snapshot that did not; NULL = current."),
 )
 SPAN = (
-    Column("span_state", "VARCHAR", "stated, empty (an empty list), or mute (silent or refused).", personal=False),
+    Column(
+        "span_state", "VARCHAR", "stated, empty (an empty list), or not_stated (left out or refused).", personal=False
+    ),
     Column("first_day", "DATE", "First landed day of the run."),
     Column("last_day", "DATE", "Last landed day of the run; NULL = the newest landed day."),
 )
@@ -101,7 +103,7 @@ SYNCS = Relation(
         Column("repeated", "BIGINT", "Records received more than once."),
         Column("rejected", "BIGINT", "Records refused; see ops.rejects."),
         Column("verified", "BIGINT", "Vanished records the service was asked about."),
-        Column("slipped", "BIGINT", "Of these, found after all."),
+        Column("found_by_search", "BIGINT", "Of these, found after all."),
         Column("removed", "BIGINT", "Of these, not found under any name: removed."),
         Column("rows_added", "BIGINT", "Rows added, over all tables."),
         Column("rows_changed", "BIGINT", "Rows changed in a tracked column, over all tables."),
@@ -129,7 +131,7 @@ SYNC_SETS = Relation(
         Column("repeated", "BIGINT", "Records received more than once."),
         Column("rejected", "BIGINT", "Records refused; see ops.rejects."),
         Column("verified", "BIGINT", "Vanished records the service was asked about."),
-        Column("slipped", "BIGINT", "Of these, found after all."),
+        Column("found_by_search", "BIGINT", "Of these, found after all."),
         Column("removed", "BIGINT", "Of these, not found under any name: removed."),
     ),
     key=("snapshot_date", "landing", "set_name"),
@@ -235,10 +237,10 @@ OBSERVED = Relation(
         Column(
             "state",
             "VARCHAR",
-            "stated, silent (about table_name), rejected; proven: the set was complete.",
+            "stated, not_stated (table_name), rejected; proven: the set was complete.",
             personal=False,
         ),
-        Column("table_name", "VARCHAR", "The table that a silent record did not state.", personal=False),
+        Column("table_name", "VARCHAR", "For not_stated: the table that the record left out.", personal=False),
     ),
     key=("snapshot_date", "set_name", "id", "state", "table_name"),
     nullable=("id", "table_name"),

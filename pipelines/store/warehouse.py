@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 
 from pipelines.errors import BusyError, DamagedError
-from pipelines.landing.erased import ERASURES, PRIVATE, Memory
+from pipelines.landing.erased import ERASURES, PRIVATE, ErasureRegister
 from pipelines.landing.manifest import TableCounts
 from pipelines.store import lake, ops, schema
 from pipelines.store.database import connect, literal, transaction
@@ -70,7 +70,7 @@ class Warehouse:
         # Where DuckDB spills to, and the staged days, which are not in the lake yet.
         self.scratch = self.build / "spill"
         self.staged_lake = self.build / "lake"
-        self.own = OwnFiles(Memory(root / PRIVATE / ERASURES))
+        self.own = OwnFiles(ErasureRegister(root / PRIVATE / ERASURES))
         self.lake = Lake(root / "snapshots", mode)
         self.versions = Versions(root, mode, self.lake.folder_mode)
         shared = files.PRIVATE_FILE if shared_mode is None else shared_mode

@@ -1,17 +1,17 @@
 """Lands a fetch's bodies: writes each to `raw/` as it arrives, and flattens and stages its rows at the same time.
 
-    Intake          begins landings, and keeps the last one's staged rows
-    StagingWriter   a landing in progress
-    Ingest          writes and stages its bodies, in this process
-    IngestProcess   the same in a second process, while the next page of a large set is fetched
+    LandingSession     begins landings, and keeps the last one's staged rows
+    StagingWriter      a landing in progress
+    StagingBodyWriter  writes and stages its bodies, in this process
+    BodyWriterProcess  the same in a second process, while the next page of a large set is fetched
 
 Staging is only a head start: staged rows do not count until the bodies are durable and the landing has its verdict.
 Without staged rows, the landing is flattened from `raw/`. Each walk's rows are staged separately, since only the end of
 the fetch shows which walks count.
 
-A message to the second process is the name of one of `Ingest`'s methods and its arguments; all except `add` are
-answered. The second process knows neither the key nor the service, holds no lock and decides nothing. It ends when its
-pipe closes; the process that holds the writer lock owns the files it has written.
+A message to the second process is the name of one of `StagingBodyWriter`'s methods and its arguments; all except `add`
+are answered. The second process knows neither the key nor the service, holds no lock and decides nothing. It ends when
+its pipe closes; the process that holds the writer lock owns the files it has written.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def stage(set_name: str, bodies: Iterable[Landed], folder: Path) -> StagedPart:
         return part.finish()
 
 
-class Ingest:
+class StagingBodyWriter:
     """Writes the bodies of a landing in progress, and stages their rows.
 
     `partial` is the landing's folder while it is written, `aside` an empty folder for staged rows.
@@ -197,8 +197,8 @@ class Ingest:
         return self._parts[set_name, walk]
 
 
-class IngestProcess:
-    """An `Ingest` in a process of its own."""
+class BodyWriterProcess:
+    """An `StagingBodyWriter` in a process of its own."""
 
     def __init__(self, partial: Path, aside: Path) -> None:
         """Start the process; bodies may be added at once."""
@@ -280,10 +280,10 @@ def main() -> None:
     gc.disable()  # the millions of values never form cycles
     with Connection(int(sys.argv[1])) as pipe, suppress(EOFError, ConnectionError):
         try:
-            with closing(Ingest(*pipe.recv())) as ingest:
+            with closing(StagingBodyWriter(*pipe.recv())) as writer:
                 while True:
                     method, *arguments = pipe.recv()
-                    answer = getattr(ingest, method)(*arguments)
+                    answer = getattr(writer, method)(*arguments)
                     if method != "add":
                         pipe.send(answer)
         except (EOFError, ConnectionError):
@@ -298,7 +298,7 @@ def main() -> None:
     os._exit(0)  # all files are closed; a normal exit takes a tenth of a second, for which the first process waits
 
 
-class Intake:
+class LandingSession:
     """Begins landings in `raw/`, and keeps the last one's staged rows in `aside` until they are cleared.
 
     `staged` has them by the landing's day and number.
@@ -327,45 +327,45 @@ class Intake:
 class StagingWriter:
     """A landing in progress, which also stages the rows of its bodies. `finish` or `abandon` ends it."""
 
-    def __init__(self, intake: Intake, day: date, *, in_second_process: bool) -> None:
+    def __init__(self, session: LandingSession, day: date, *, in_second_process: bool) -> None:
         self.snapshot_date = day
-        self.landing, self._partial = intake.raw.reserve(day)
-        self._intake = intake
-        self._gate = Gate(intake.raw.memory.matcher())
-        self._erasures = intake.raw.memory.count
+        self.landing, self._partial = session.raw.reserve(day)
+        self._session = session
+        self._gate = Gate(session.raw.erasure_register.matcher())
+        self._erasures = session.raw.erasure_register.count
         # A folder per process: a killed sync's second process may live a moment longer and must not write here.
-        aside = files.empty(intake.aside / f"landing={self.landing}-{os.getpid()}")
-        self._ingest = (IngestProcess if in_second_process else Ingest)(self._partial, aside)
+        aside = files.empty(session.aside / f"landing={self.landing}-{os.getpid()}")
+        self._writer = (BodyWriterProcess if in_second_process else StagingBodyWriter)(self._partial, aside)
 
     def add(self, received: Received, content: bytes) -> None:
         """Take one body, without erased students."""
         if (admitted := self._gate.admit(received, content)) is not None:
-            self._ingest.add(*admitted)
+            self._writer.add(*admitted)
 
     def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
         """Yield the bodies that would count if the landing were finished now with this manifest."""
-        self._ingest.flush()
+        self._writer.flush()
         return LandingFolder(self._partial, self._stamped(draft)).bodies(set_name)
 
     def finish(self, manifest: Manifest) -> Manifest:
         """Make everything durable and turn the folder into a landing; returns the manifest as written."""
-        self._ingest.seal()
-        landing = self._intake.raw.commit(self._partial, self._stamped(manifest))
+        self._writer.seal()
+        landing = self._session.raw.commit(self._partial, self._stamped(manifest))
         if self._gate.recognised:
             log.warning("%d records have the email or reference id of an erased student", self._gate.recognised)
         if manifest.verdict is not Verdict.FAILED:
             try:
-                parts = tuple(self._ingest.staged(landing))
-                self._intake.staged[self.snapshot_date, self.landing] = Flattened(self.landing, parts)
+                parts = tuple(self._writer.staged(landing))
+                self._session.staged[self.snapshot_date, self.landing] = Flattened(self.landing, parts)
             except Exception as error:  # noqa: BLE001 - it only costs time: the bodies are durable
                 log.warning("Staging during the fetch failed (%s); reading the landing again", type(error).__name__)
-        self._ingest.close()
+        self._writer.close()
         return landing.manifest
 
     def abandon(self) -> None:
         """Remove everything written."""
-        self._ingest.close()
-        self._intake.raw.abandon(self._partial)
+        self._writer.close()
+        self._session.raw.abandon(self._partial)
 
     def _stamped(self, manifest: Manifest) -> Manifest:
         numbered = msgspec.structs.replace(manifest, snapshot_date=self.snapshot_date, landing=self.landing)

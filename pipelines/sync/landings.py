@@ -19,7 +19,7 @@ from pipelines.source.fetch import Draft
 from pipelines.store.lake import Candidate, DayRecord, Lake, Part, Staged, changed_ids, compare, compose
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import policy
-from pipelines.sync.ingest import Flattened, Intake, stage
+from pipelines.sync.ingest import Flattened, LandingSession, stage
 from pipelines.sync.policy import Unproven, check_reject_rate, counted, long_unproven, open_hold
 from pipelines.tables import SETS
 from pipelines.util import files
@@ -166,13 +166,13 @@ class Composer:
         self.raw = raw
         self.warehouse = warehouse
         self._aside = warehouse.build / "stage"
-        self.intake = Intake(raw, self._aside)
+        self.session = LandingSession(raw, self._aside)
         self._day_aside = warehouse.build / "day"
         self._copy_aside = self._aside / "copy"
 
     def flatten(self, manifest: Manifest) -> Flattened:
         """Return one landing's staged rows and rejects: from its fetch, or read again from `raw/`."""
-        if (staged := self.intake.take(manifest)) is not None:
+        if (staged := self.session.take(manifest)) is not None:
             return staged
         folder = self._aside / f"landing={manifest.landing}"
         parts = [stage(name, self.raw.open(manifest).bodies(name), folder / name) for name in SETS]
@@ -193,7 +193,7 @@ class Composer:
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
         """Move a day into `lake` (default: the warehouse's)."""
         record = composed.into(lake or self.warehouse.lake)
-        self.intake.clear()
+        self.session.clear()
         return record
 
     def copy(self, composed: Composed, lake: Lake) -> None:

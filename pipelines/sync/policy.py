@@ -57,7 +57,7 @@ def decide(
         counts,
         removed_percent=settings.hold_removed_percent,
         changed_percent=settings.hold_changed_percent,
-        unasked=manifest.unasked,
+        unverified=manifest.unverified,
     )
     if not reason and manifest.verdict is Verdict.HELD:
         reason = manifest.reason
@@ -68,14 +68,14 @@ def decide(
 
 
 def change_guard(
-    counts: Iterable[TableCounts], *, removed_percent: float, changed_percent: float, unasked: Mapping[str, int]
+    counts: Iterable[TableCounts], *, removed_percent: float, changed_percent: float, unverified: Mapping[str, int]
 ) -> str:
     """Why these counts exceed a normal night's, as text; empty if they do not (G3).
 
-    Only the tables of walked sets are guarded. `unasked` counts, per set, vanished records that were too many to search
-    for (G2).
+    Only the tables of walked sets are guarded. `unverified` counts, per set, vanished records that were too many
+    to search for (G2).
     """
-    reasons = [f"{n} {name} vanished, too many to ask the service about one by one" for name, n in unasked.items()]
+    reasons = [f"{n} {name} vanished, too many to ask the service about one by one" for name, n in unverified.items()]
     for c in counts:
         if not SETS[TABLES[c.table].set].walked or not c.before:
             continue
@@ -111,7 +111,7 @@ def too_many_rejected(rejected: int, records: int) -> bool:
 
 def taken_away(counts: tuple[TableCounts, ...], settings: Settings) -> Hold:
     """What a backfill, a rebuild or a discard would remove; the reason is empty if no more than on a normal night."""
-    rows = change_guard(counts, removed_percent=settings.hold_removed_percent, changed_percent=100, unasked={})
+    rows = change_guard(counts, removed_percent=settings.hold_removed_percent, changed_percent=100, unverified={})
     return Hold(reason=rows, counts=counts)
 
 

@@ -92,7 +92,7 @@ class Recovery:
 
     def is_current(self) -> bool:
         """Whether the lake and the published file match the counted landings. Writes nothing."""
-        if self.missing() or self._days_behind() or self.raw.memory.read().pending is not None:
+        if self.missing() or self._days_behind() or self.raw.erasure_register.read().pending is not None:
             return False
         if not self.lake.days() and not self.landings.expired_days():
             return True
@@ -267,7 +267,7 @@ class Erasures:
     def __init__(self, raw: RawStore, warehouse: Warehouse, clock: Callable[[], datetime]) -> None:
         self.raw = raw
         self.warehouse = warehouse
-        self.memory = raw.memory
+        self.erasure_register = raw.erasure_register
         self.clock = clock
         self.progress: Progress | None = None
         # What was found of the student who is erased now, so that the landings need not be searched again.
@@ -280,10 +280,10 @@ class Erasures:
         be read, or when private/erasures/ is older than the landings.
         """
         folders = list(self.raw.folders())
-        self.memory.check(max((f.manifest.erasures for f in folders), default=0))
-        erasures = self.memory.count
+        self.erasure_register.check(max((f.manifest.erasures for f in folders), default=0))
+        erasures = self.erasure_register.count
         if erasures:
-            gone = self.memory.matcher()
+            gone = self.erasure_register.matcher()
             self._rewrite_landings(gone, erasures)
             self._rewrite_days(gone, erasures)
             self._replace_files(gone)
@@ -335,20 +335,18 @@ class Erasures:
 
     def finish(self) -> None:
         """Remove what cannot be cleaned: copies that somebody altered. Requires that the published files are clean."""
-        remembered, gone = self.memory.read(), self.memory.matcher().__contains__
+        content, gone = self.erasure_register.read(), self.erasure_register.matcher().__contains__
         for path in self.altered():
-            if remembered.pending is not None or (
-                remembered.erased and without.may_hold(path, self.warehouse.scratch, gone)
-            ):
+            if content.pending is not None or (content.erased and without.may_hold(path, self.warehouse.scratch, gone)):
                 path.unlink()
-        if remembered.pending is not None:
+        if content.pending is not None:
             for path in self.warehouse.kept():
                 if not self.warehouse.own.is_unmodified(path):
                     remove(path)
 
     def close(self) -> None:
         """Record that the erasure under way is done."""
-        self.memory.write(msgspec.structs.replace(self.memory.read(), pending=None))
+        self.erasure_register.write(msgspec.structs.replace(self.erasure_register.read(), pending=None))
 
     def altered(self) -> list[Path]:
         """Copies of published files that somebody altered: they may hold anybody."""

@@ -296,10 +296,10 @@ class Rollbook:
     def _finish_erasure(self) -> None:
         """Remove an erased student from what else there is, once the published files are clean."""
         self.erasures.finish()
-        if (pending := self.raw.memory.read().pending) is not None:
+        if (pending := self.raw.erasure_register.read().pending) is not None:
             self.tell(lambda listener: listener.began(self.clock()))
-            gone, counts = self.raw.memory.matcher(), dict(pending.found)
-            under_way = ErasureUnderWay(self.raw.memory.count, pending, gone, counts)
+            gone, counts = self.raw.erasure_register.matcher(), dict(pending.found)
+            under_way = ErasureUnderWay(self.raw.erasure_register.count, pending, gone, counts)
             for listener in self.listeners:  # an error leaves the erasure under way, for the next writer to finish
                 listener.erased(under_way)
             self.erasures.close()
@@ -327,10 +327,10 @@ class Rollbook:
         self.settings.check_source()
         flatten.load()  # now, not between the first answer and the publish
         newest, blocked = self.newest(), self._blocked is not None
-        self.raw.memory.check(newest.erasures if newest else 0)
+        self.raw.erasure_register.check(newest.erasures if newest else 0)
         return fetch(
             self.settings,
-            partial(self.composer.intake.begin, expected=newest.largest_set if newest else 0),
+            partial(self.composer.session.begin, expected=newest.largest_set if newest else 0),
             None if blocked else self.warehouse,
             day=day,
             bound_to=self.bound_to(),
@@ -346,7 +346,7 @@ class Rollbook:
         students = sorted(draft.ids["students"]) if details == "all" else self.composer.changed_students(draft)
         since = self.clock() - timedelta(minutes=self.settings.cache_minutes)
         fetched = self.landings.details_since(draft.manifest.snapshot_date, since)
-        gone = self.raw.memory.matcher()
+        gone = self.raw.erasure_register.matcher()
         return [student for student in students if student not in fetched and student not in gone]
 
     @reported_stage

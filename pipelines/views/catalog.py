@@ -302,18 +302,18 @@ def create_view(
     schema: str,
     name: str,
     query: str,
-    said: str,
+    about: str,
     columns: Iterable[tuple[str, str]],
 ) -> None:
     """Create or replace one view, with a comment on it and on each of its columns."""
     con.execute(f"CREATE OR REPLACE VIEW {schema}.{name} AS {query}")
-    comment(con, "VIEW", f"{schema}.{name}", said, columns)
+    comment(con, "VIEW", f"{schema}.{name}", about, columns)
 
 
 def comment(
-    con: duckdb.DuckDBPyConnection, kind: str, full: str, said: str, columns: Iterable[tuple[str, str]]
+    con: duckdb.DuckDBPyConnection, kind: str, full: str, about: str, columns: Iterable[tuple[str, str]]
 ) -> None:
     """Comment on a view or table, by its full name, and on its columns."""
-    con.execute(f"COMMENT ON {kind} {full} IS {literal(said)}")
+    con.execute(f"COMMENT ON {kind} {full} IS {literal(about)}")
     for column, meaning in columns:
         con.execute(f"COMMENT ON COLUMN {full}.{column} IS {literal(meaning)}")

@@ -139,7 +139,7 @@ GROUP BY ALL
 ORDER BY times DESC;
 
 -- How did the last nights go?
-SELECT snapshot_date, outcome, said
+SELECT snapshot_date, outcome, description
 FROM sync_log
 ORDER BY snapshot_date DESC
 LIMIT 14;

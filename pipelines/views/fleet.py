@@ -47,8 +47,8 @@ INSTITUTIONS = Relation(
         ),
         Column("last_day", "DATE", "The day of that night."),
         Column("last_at", "TIMESTAMP", "When that night ended, UTC."),
-        # These two may name a student: `said` by an id, `paused` because an operator wrote it.
-        Column("said", "VARCHAR", "What happened, and what to do next, in words.", personal=True),
+        # These two may name a student: `description` by an id, `paused` because an operator wrote it.
+        Column("description", "VARCHAR", "What happened, and what to do next, in words.", personal=True),
         Column("paused", "VARCHAR", "Why it is paused; NULL when it is not.", personal=True),
         Column("left_out", "VARCHAR", "Why it has no rows here, though it has published.", personal=False),
     ),

@@ -85,8 +85,8 @@ def comment(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation], views
         personal = _personal_of({name for name, _ in view.columns})
         for name, meaning in view.columns:
             if name == STUDENT or name in personal:
-                said = _meaning(name, meaning, left_out=name in personal)
-                con.execute(f"COMMENT ON COLUMN main.{view.name}.{name} IS {literal(said)}")
+                comment = _meaning(name, meaning, left_out=name in personal)
+                con.execute(f"COMMENT ON COLUMN main.{view.name}.{name} IS {literal(comment)}")
 
 
 def _meaning(name: str, comment: str, *, left_out: bool) -> str:

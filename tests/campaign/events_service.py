@@ -126,7 +126,7 @@ def faults_pass(c: Campaign) -> None:
 
 @event()
 def a_fault_lasts(c: Campaign) -> None:
-    assert c.sync(c.showing(silent=True), trouble=lasting_fault) in ("failed", "lost")
+    assert c.sync(c.showing(failing=True), trouble=lasting_fault) in ("failed", "lost")
 
 
 @event(lambda c: can_lose_many(c))
@@ -216,7 +216,7 @@ def can_lose_many(c: Campaign) -> bool:
 
 
 def lose_many(c: Campaign) -> bool:
-    """Two thirds of the known students are gone, from the lists and from every search: nobody sees that unasked.
+    """Two thirds of the known students are gone, from the lists and from every search: nobody sees that without asking.
 
     Returns whether that is held, as it is unless days are lost.
     """

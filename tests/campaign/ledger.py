@@ -34,7 +34,7 @@ class Showing:
 
     `students` and `classes` are all it has, by id. Of those, `hidden` are on no page of a list but found by a search,
     and `broken` are not what the contract says. The total of an `unproven` set moves in every walk. With `unanswered`
-    no search gets an answer; with `silent` the service fails for good somewhere.
+    no search gets an answer; with `failing` the service fails for good somewhere.
     """
 
     students: Mapping[int, Record]
@@ -43,7 +43,7 @@ class Showing:
     broken: frozenset[int] = frozenset()
     unproven: frozenset[str] = frozenset()
     unanswered: bool = False
-    silent: bool = False
+    failing: bool = False
 
     def records(self, set_name: str) -> Mapping[int, Record]:
         """All the records of a set."""
@@ -84,7 +84,7 @@ class Ledger:
     def receive(self, showing: Showing, day: date) -> Landing:
         """The landing of a sync that is shown this, with the verdict that it must get."""
         landing = self.land_only(showing, day)
-        return replace(landing, verdict="failed") if showing.silent else self.judge(landing)
+        return replace(landing, verdict="failed") if showing.failing else self.judge(landing)
 
     def land_only(self, showing: Showing, day: date) -> Landing:
         """The landing of such a sync, if that ends before it has a verdict."""

@@ -101,8 +101,8 @@ def test_a_night_goes_on_after_a_failure_ends_red_naming_it_and_a_retry_repeats_
 ) -> None:
     district["birch"].on(faults.refused(401), path="auth", times=1)
     first = job.run_for(days=(today,), tags=SYNC)
-    said, _, metadata = graph.failure(first)
-    assert said == (
+    message, _, metadata = graph.failure(first)
+    assert message == (
         "Failed: 1 institution of 3 failed: birch. The table says why; to repeat only these, re-execute this run"
     )
     assert "| birch | failed | The records service at" in metadata["not_done"]

@@ -90,12 +90,12 @@ def test_a_student_has_a_timeline_and_a_history(page: Page, explored: Explored, 
         " CASE WHEN total_assignments > 0 THEN completion_rate END, average_score, total_time_minutes"
         f" FROM history.student_summaries WHERE student_id = {key} ORDER BY valid_from DESC LIMIT {ROWS}"
     )
-    told = f"SELECT snapshot_date, said FROM student_timeline WHERE student_id = {key}"
+    told = f"SELECT snapshot_date, description FROM student_timeline WHERE student_id = {key}"
     with staying_home(page, explored):
         page.goto(explored.page("student", student_id=key))
         expect(page.locator(".rb-heading h2").nth(1)).to_have_text(name)
         has_rows(table(page, "from", "until"), as_shown(fortnight.rows(versions)))
-        newest = fortnight.rows(f"{told} ORDER BY snapshot_date DESC, what, said LIMIT {ROWS}")
+        newest = fortnight.rows(f"{told} ORDER BY snapshot_date DESC, what, description LIMIT {ROWS}")
         has_rows(table(page, "day", "what changed"), as_shown(newest))
         assert fits(page)
         table(page, "class", "course", "joined").locator("a").first.click()

@@ -38,9 +38,9 @@ def ask(explored: Explored, headers: Mapping[str, str], path: str = "/", method:
         connection.putheader(name, value)
     connection.endheaders(body)
     answer = connection.getresponse()
-    said = "" if answer.status == 101 else answer.read().decode()
+    text = "" if answer.status == 101 else answer.read().decode()
     connection.close()
-    return answer.status, said
+    return answer.status, text
 
 
 def test_before_the_first_sync_it_says_what_to_do(tmp_path: Path) -> None:

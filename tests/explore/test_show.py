@@ -14,15 +14,15 @@ SAFE = "&lt;img src=x onerror=&#34;alert(1)&#34;&gt;"
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "text"),
     [
         (None, "\N{EN DASH}"), (True, "yes"), (False, "no"), (0, "0"), (12345, "12,345"), (50.0, "50"), (66.666, "66.67"),
         (date(2026, 10, 7), "2026-10-07"), (datetime(2026, 10, 7, 2, 16, 5), "2026-10-07 02:16:05")  # noqa: DTZ001 - as DuckDB gives it
        , ("a\nb", r"a\nb"),
     ],
 )  # fmt: skip
-def test_a_value_is_put_into_words(value: Any, said: str) -> None:
-    assert pages.cell(value) == said
+def test_a_value_is_put_into_words(value: Any, text: str) -> None:
+    assert pages.cell(value) == text
 
 
 def test_what_came_from_outside_is_text_everywhere() -> None:

@@ -85,7 +85,7 @@ def test_silence_is_told_apart_from_none(field: str, table: str, value: Any) -> 
     assert rows(batch, "observed") == [
         ("students", 1, "stated", None),
         ("students", 2, "stated", None),
-        ("students", 1, "silent", table),
+        ("students", 1, "not_stated", table),
     ]
     assert [r[0] for r in rows(batch, table)] == [2]
 

@@ -176,7 +176,7 @@ def in_its_own_way(number: int, like: Night) -> Night:
     return like._replace(classes=listed)
 
 
-# The same students on other days: absent, refused and silent when the first school lists them.
+# The same students on other days: absent, refused and not stated when the first school lists them.
 ODD = {
     number: in_its_own_way(number, NIGHTS[like])
     for number, like in ((2, 11), (3, 5), (4, 6), (6, 7), (9, 1), (11, 2), (13, 4))
@@ -252,12 +252,12 @@ def test_the_comparison_ranks_institutions_each_counted_once(fleet: Fleet) -> No
 
 
 def test_everything_in_it_has_a_comment(fleet: Fleet) -> None:
-    silent = """
+    uncommented = """
         SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal AND comment IS NULL
         UNION ALL SELECT table_name, NULL FROM duckdb_tables() WHERE NOT internal AND comment IS NULL
         UNION ALL SELECT view_name, NULL FROM duckdb_views() WHERE NOT internal AND comment IS NULL
     """
-    assert fleet.rows(silent) == []
+    assert fleet.rows(uncommented) == []
     assert {row[0] for row in fleet.rows("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'")} >= {
         *fleet_views.ROLLUPS, "institutions", "students", "changes", "thresholds",
     }  # fmt: skip

@@ -127,7 +127,7 @@ def test_the_last_night_is_told_and_who_left_the_registry_is_left_out(district: 
     (folder / "ash.json").write_text(json.dumps({"last": last}))
     district.rename(BIRCH, "dogwood")
     assert district.build().institutions == 1
-    told = "institution, last_outcome, CAST(last_at AS VARCHAR), said, paused, newest_day"
+    told = "institution, last_outcome, CAST(last_at AS VARCHAR), description, paused, newest_day"
     assert listed(district, told) == [
         (ASH, "failed", "2036-11-21 02:00:00", "It is down", None, night(1)),
         (CEDAR, "never", None, None, "holidays", None),

@@ -114,12 +114,12 @@ def test_a_run_that_is_ended_leaves_no_process_behind(number: signal.Signals) ->
         family = children(process.pid)
         began = time.monotonic()
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        _, printed = process.communicate(timeout=60)
         assert time.monotonic() - began < 30
         until(lambda: all(stat(pid)[:1] in ([], ["Z"]) for pid in family), 30, 0.1)
         if number is not signal.SIGKILL:
-            assert process.returncode == 130, said
-            assert said.strip().endswith("Stopped. The next run continues where this one stopped.")
+            assert process.returncode == 130, printed
+            assert printed.strip().endswith("Stopped. The next run continues where this one stopped.")
         assert not list(district.warehouse.glob("*/rollbook.duckdb"))
         again = subprocess.Popen([*COMMAND, "fleet", "sync"], env={**os.environ, **district.environment()})
         assert again.wait(100) == 0

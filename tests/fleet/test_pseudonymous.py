@@ -127,10 +127,10 @@ def test_why_a_night_failed_and_why_somebody_is_paused_may_name_a_student_and_is
     (folder / "ash.json").write_text(json.dumps({"last": last}))
     district.build()
     named = reading.rows(
-        district.warehouse / "fleet.duckdb", "SELECT said, paused FROM institutions ORDER BY institution"
+        district.warehouse / "fleet.duckdb", "SELECT description, paused FROM institutions ORDER BY institution"
     )
     assert named[:2] == [(f"student {ident(3)} is odd", None), (None, "until Zaphod is back")]
-    assert rows(district, "SELECT DISTINCT said, paused FROM institutions") == [(None, None)]
+    assert rows(district, "SELECT DISTINCT description, paused FROM institutions") == [(None, None)]
     assert rows(district, "SELECT last_outcome FROM institutions WHERE institution = 'ash'") == [("failed",)]
     assert secrets.in_bytes(file_of(district)) == set()
 
@@ -161,8 +161,8 @@ def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> N
     assert not (district.warehouse / "pseudonymous").exists()
     assert (district.warehouse / "fleet.duckdb").exists()
     district.build()
-    said = run("--institution", BIRCH, "codes", "rotate", "--yes")
-    assert "Built. fleet-pseudonymous.duckdb holds 2 institutions" in said
+    printed = run("--institution", BIRCH, "codes", "rotate", "--yes")
+    assert "Built. fleet-pseudonymous.duckdb holds 2 institutions" in printed
     now = {name: codes(district, name) for name in (ASH, BIRCH)}
     assert now[ASH] == before[ASH]
     assert not set(now[BIRCH].values()) & set(before[BIRCH].values())
@@ -228,8 +228,8 @@ def test_its_mode_is_what_all_of_them_let(district: District) -> None:
 def test_an_institution_whose_file_is_damaged_is_left_out_until_its_next_sync(district: District) -> None:
     district.build()
     (district.warehouse / BIRCH / "rollbook-pseudonymous.duckdb").resolve().write_bytes(b"")
-    said = run("fleet", "build", exits=1)
-    assert "birch was left out: its file is damaged" in said
+    printed = run("fleet", "build", exits=1)
+    assert "birch was left out: its file is damaged" in printed
     assert counts(district) == {ASH: 9}
     assert reading.rows(district.warehouse / "fleet.duckdb", "SELECT COUNT(*) FROM students") == [(18,)]
     write(district, BIRCH)
@@ -248,9 +248,9 @@ def test_a_build_of_it_that_fails_leaves_the_last_one_and_the_other_is_made(
 
     with monkeypatch.context() as patch:
         patch.setattr("pipelines.views.pseudonymous.comment", refused)
-        said = run("fleet", "build", exits=1)
-    assert "fleet-pseudonymous.duckdb was not built" in said
-    assert "Zaphod" not in said
+        printed = run("fleet", "build", exits=1)
+    assert "fleet-pseudonymous.duckdb was not built" in printed
+    assert "Zaphod" not in printed
     assert version(file_of(district)) == first != version(district.warehouse / "fleet.duckdb")
     assert district.left_by_builds() == []
     district.build()

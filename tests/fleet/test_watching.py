@@ -80,8 +80,8 @@ def test_a_night_that_did_not_happen_is_told_once_and_so_is_the_first_good_one(
 def test_one_cause_is_told_in_one_paragraph_with_each_name(district: District, hook: Webhook) -> None:
     alerts = alerts_of_both()
     for name, of_one in alerts.items():
-        said = f"The service gave no answer. Run `rollbook --institution {name} sync`"
-        of_one.report(Outcome(f"{name} 1", Kind.FAILED, night(1), said))
+        message = f"The service gave no answer. Run `rollbook --institution {name} sync`"
+        of_one.report(Outcome(f"{name} 1", Kind.FAILED, night(1), message))
     alerts["ash"].report(Outcome("ash 2", Kind.HELD, night(1), "1 of 3 rows would be removed"))
     deliver(alerts)
     deliver(alerts)

@@ -9,7 +9,7 @@ from typing import Any
 from pipelines.landing.manifest import Absence, Manifest, Proof, Received, Walk
 from pipelines.landing.raw import RawStore
 from pipelines.source.pagination import Sink
-from pipelines.sync.ingest import Intake, StagingWriter
+from pipelines.sync.ingest import LandingSession, StagingWriter
 
 DAY = date(2026, 11, 20)
 AT = datetime(2026, 11, 20, 2, 15, 1, 123456, tzinfo=UTC)
@@ -23,7 +23,7 @@ def manifest(**over: Any) -> Manifest:
 
 def begin(raw: RawStore, day: date = DAY) -> StagingWriter:
     """Start a landing; what is staged of it goes beside raw/."""
-    return Intake(raw, raw.root.parent / "build" / "aside").begin(day)
+    return LandingSession(raw, raw.root.parent / "build" / "aside").begin(day)
 
 
 def body(text: str) -> bytes:
@@ -65,7 +65,7 @@ def full(raw: RawStore) -> tuple[Manifest, list[bytes]]:
             ),
             absences=(
                 *(Absence(set="students", id=gone, answer="removed", asked_by=("email",)) for gone in (7, 9)),
-                Absence(set="students", id=8, answer="slipped", asked_by=("email",)),
+                Absence(set="students", id=8, answer="found_by_search", asked_by=("email",)),
             ),
         )
     )

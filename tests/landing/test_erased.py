@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.errors import DamagedError
 from pipelines.landing.bodies import swap
-from pipelines.landing.erased import Erased, Gate, Matcher, Memory, keyed, name_hash, take_out
+from pipelines.landing.erased import Erased, ErasureRegister, Gate, Matcher, keyed, name_hash, take_out
 from pipelines.landing.manifest import Received, Walk
 from pipelines.landing.raw import RawStore
 from tests.support.records import student, students
@@ -61,7 +61,7 @@ def test_another_record_with_the_same_email_or_reference_id_is_noticed_in_any_ca
 
 
 def test_the_gate_counts_each_erased_student_once_for_the_proof(tmp_path: Path) -> None:
-    gate = Gate(remembered(tmp_path, 2, 3).matcher())
+    gate = Gate(register_of(tmp_path, 2, 3).matcher())
     received: dict[str, Any] = {"set": "students", "kind": "walk", "received_at": AT, "records": 3}
     for walk in (1, 2):
         admitted = gate.admit(Received(**received, page=1, walk=walk), page(*students(3)))
@@ -78,36 +78,36 @@ def test_the_gate_counts_each_erased_student_once_for_the_proof(tmp_path: Path) 
     assert gate.admit(classes, b'{"data":[{"class_id":2,"id":2}]}') == (classes, b'{"data":[{"class_id":2,"id":2}]}')
 
 
-def remembered(folder: Path, *ids: int) -> Memory:
-    memory = Memory(folder / "private" / "erasures")
-    begun = memory.begun()
+def register_of(folder: Path, *ids: int) -> ErasureRegister:
+    register = ErasureRegister(folder / "private" / "erasures")
+    begun = register.begun()
     key = bytes.fromhex(begun.key)
     erased = tuple(Erased(id=keyed(key, "id", str(i)), erased_at=AT) for i in ids)
-    memory.write(msgspec.structs.replace(begun, erased=erased))
-    return memory
+    register.write(msgspec.structs.replace(begun, erased=erased))
+    return register
 
 
-def test_what_is_remembered_names_nobody_and_is_the_owners_alone(tmp_path: Path) -> None:
-    memory = remembered(tmp_path, 739184620571)
-    assert 739184620571 in memory.matcher()
-    assert b"739184620571" not in memory.path.read_bytes()
-    modes = [oct(p.stat().st_mode)[-3:] for p in (memory.folder.parent, memory.folder, memory.path)]
+def test_the_register_names_nobody_and_is_the_owners_alone(tmp_path: Path) -> None:
+    register = register_of(tmp_path, 739184620571)
+    assert 739184620571 in register.matcher()
+    assert b"739184620571" not in register.path.read_bytes()
+    modes = [oct(p.stat().st_mode)[-3:] for p in (register.folder.parent, register.folder, register.path)]
     assert modes == ["700", "700", "600"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"erased": []}', b'{"key": 5}'])
-def test_a_memory_that_cannot_be_read_is_damage_and_not_an_empty_one(tmp_path: Path, content: bytes) -> None:
-    memory = remembered(tmp_path, 5)
-    memory.path.write_bytes(content)
-    with pytest.raises(DamagedError, match=r"private/erasures/memory\.json cannot be read"):
-        memory.read()
+def test_a_register_that_cannot_be_read_is_damage_and_not_an_empty_one(tmp_path: Path, content: bytes) -> None:
+    register = register_of(tmp_path, 5)
+    register.path.write_bytes(content)
+    with pytest.raises(DamagedError, match=r"private/erasures/register\.json cannot be read"):
+        register.read()
 
 
-def test_a_memory_older_than_what_was_landed_is_refused(tmp_path: Path) -> None:
-    memory = remembered(tmp_path, 5)
-    memory.check(1)
+def test_a_register_older_than_what_was_landed_is_refused(tmp_path: Path) -> None:
+    register = register_of(tmp_path, 5)
+    register.check(1)
     with pytest.raises(DamagedError, match="lists 1 erasures, but a landing was made after 2"):
-        memory.check(2)
+        register.check(2)
 
 
 def test_a_folder_is_replaced_whole_when_the_writer_is_killed_at_any_moment(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from pipelines.errors import MachineError
 from pipelines.landing.manifest import Absence, Manifest, Proof, Received, Verdict, Walk
 from pipelines.landing.raw import RawStore
-from pipelines.sync.ingest import Flattened, IngestProcess, Intake, StagingWriter, stage
+from pipelines.sync.ingest import BodyWriterProcess, Flattened, LandingSession, StagingWriter, stage
 from pipelines.tables import SETS, of_set
 from tests.landing.landings import AT, DAY, add, manifest
 from tests.support.records import MISSING, school_class, student
@@ -33,16 +33,16 @@ def _where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.fixture
-def intake(raw: RawStore, tmp_path: Path) -> Intake:
-    return Intake(raw, tmp_path / "aside")
+def session(raw: RawStore, tmp_path: Path) -> LandingSession:
+    return LandingSession(raw, tmp_path / "aside")
 
 
 @pytest.fixture
-def begun(intake: Intake) -> Iterator[StagingWriter]:
+def begun(session: LandingSession) -> Iterator[StagingWriter]:
     """A landing under way; its process ends with the test."""
-    writer = intake.begin(DAY)
+    writer = session.begin(DAY)
     yield writer
-    writer._ingest.close()
+    writer._writer.close()
 
 
 def page(*records: Any) -> bytes:
@@ -71,7 +71,7 @@ def messy(writer: StagingWriter) -> Manifest:
             Walk(set="classes", walks=2, counted=(1, 2), total_count=2, received=4, spoiled=("a", "b")),
         ),
         absences=(
-            Absence(set="students", id=7, answer="slipped", asked_by=("email",)),
+            Absence(set="students", id=7, answer="found_by_search", asked_by=("email",)),
             Absence(set="students", id=8, answer="removed", asked_by=("email",)),
         ),
     )
@@ -97,10 +97,12 @@ def rows(flattened: Flattened) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.usefixtures("_where")
-def test_what_is_staged_on_the_way_is_what_is_read_from_raw(raw: RawStore, intake: Intake, tmp_path: Path) -> None:
-    writer = intake.begin(DAY)
+def test_what_is_staged_on_the_way_is_what_is_read_from_raw(
+    raw: RawStore, session: LandingSession, tmp_path: Path
+) -> None:
+    writer = session.begin(DAY)
     done = writer.finish(messy(writer))
-    staged = intake.take(done)
+    staged = session.take(done)
     assert staged is not None
     again = Flattened(1, tuple(stage(n, raw.open(done).bodies(n), tmp_path / "again" / n) for n in SETS))
     assert rows(staged) == rows(again)
@@ -127,21 +129,23 @@ def test_a_landing_can_be_read_while_it_is_under_way_and_nothing_is_left_of_an_a
 
 
 @pytest.mark.usefixtures("_where")
-def test_a_failed_landing_is_kept_and_nothing_of_it_staged(raw: RawStore, intake: Intake, begun: StagingWriter) -> None:
+def test_a_failed_landing_is_kept_and_nothing_of_it_staged(
+    raw: RawStore, session: LandingSession, begun: StagingWriter
+) -> None:
     failed = begun.finish(msgspec.structs.replace(messy(begun), verdict=Verdict.FAILED))
     assert raw.manifests() == [failed]
-    assert intake.take(failed) is None
+    assert session.take(failed) is None
 
 
 @pytest.mark.usefixtures("_where")
 def test_bodies_are_landed_though_staging_fails(
-    raw: RawStore, intake: Intake, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    raw: RawStore, session: LandingSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    writer = intake.begin(DAY)
+    writer = session.begin(DAY)
     (tmp_path / "aside" / f"landing=1-{os.getpid()}" / "students-1").write_text("in the way")
     with caplog.at_level(logging.WARNING):
         done = writer.finish(messy(writer))
-    assert intake.take(done) is None
+    assert session.take(done) is None
     assert len(list(raw.open(done).pages())) == 10
     assert [r.getMessage() for r in caplog.records] == [
         "Staging during the fetch failed (FileExistsError); reading the landing again"
@@ -152,18 +156,18 @@ def test_bodies_are_landed_though_staging_fails(
 
 
 @pytest.fixture
-def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[IngestProcess]:
+def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BodyWriterProcess]:
     monkeypatch.setenv("ROLLBOOK_API_KEY", "k3y")
     (tmp_path / "partial").mkdir()
-    with closing(IngestProcess(tmp_path / "partial", tmp_path / "aside")) as started:
+    with closing(BodyWriterProcess(tmp_path / "partial", tmp_path / "aside")) as started:
         yield started
 
 
-def one(process: IngestProcess, content: bytes = b"{}") -> None:
+def one(process: BodyWriterProcess, content: bytes = b"{}") -> None:
     process.add(Received(set="students", kind="walk", page=1, received_at=AT, records=1), content)
 
 
-def test_a_second_process_that_is_killed_ends_the_landing_in_words(process: IngestProcess) -> None:
+def test_a_second_process_that_is_killed_ends_the_landing_in_words(process: BodyWriterProcess) -> None:
     one(process)
     process.flush()
     os.kill(process._process.pid, signal.SIGKILL)
@@ -173,7 +177,7 @@ def test_a_second_process_that_is_killed_ends_the_landing_in_words(process: Inge
         list(map(partial(one, process), many))
 
 
-def test_an_error_of_the_machine_is_the_same_in_the_first_process(process: IngestProcess, tmp_path: Path) -> None:
+def test_an_error_of_the_machine_is_the_same_in_the_first_process(process: BodyWriterProcess, tmp_path: Path) -> None:
     one(process)
     process.flush()
     (tmp_path / "partial" / "bodies.zst").unlink()
@@ -182,14 +186,14 @@ def test_an_error_of_the_machine_is_the_same_in_the_first_process(process: Inges
     assert caught.value.filename == str(tmp_path / "partial" / "bodies.zst")
 
 
-def test_another_error_is_told_without_its_words(process: IngestProcess) -> None:
+def test_another_error_is_told_without_its_words(process: BodyWriterProcess) -> None:
     process.seal()
     one(process, b"Pupil Canary")  # the files are closed
     with pytest.raises(RuntimeError, match=r"^the second process failed: ValueError in bodies\.py, line \d+$"):
         process.flush()
 
 
-def test_it_has_no_key_and_ends_when_the_first_process_is_gone(process: IngestProcess) -> None:
+def test_it_has_no_key_and_ends_when_the_first_process_is_gone(process: BodyWriterProcess) -> None:
     one(process)
     process.flush()
     about = Path(f"/proc/{process._process.pid}")
@@ -199,7 +203,7 @@ def test_it_has_no_key_and_ends_when_the_first_process_is_gone(process: IngestPr
     assert process._process.wait(10) == 0
 
 
-def test_what_it_cannot_take_yet_waits_here_and_all_arrives(process: IngestProcess, tmp_path: Path) -> None:
+def test_what_it_cannot_take_yet_waits_here_and_all_arrives(process: BodyWriterProcess, tmp_path: Path) -> None:
     for _ in range(40):
         one(process, os.urandom(2**18))
     process.seal()

@@ -198,14 +198,14 @@ def test_half_a_surrogate_pair_costs_its_record_and_not_the_page(raw: RawStore) 
 
 
 def test_a_verdict_is_written_with_its_reason_and_counts_once(raw: RawStore) -> None:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "counts": (TableCounts(table="students", before=10, added=1, changed=2, removed=0),),
         "rejected": {"students": 2},
         "drift": (Drift(set="students", field="house", type="string", count=4),),
     }
     done = land(raw)
-    judged = raw.record_verdict(done, Verdict.SYNCED, "all well", at=AT, **said)
-    assert judged == msgspec.structs.replace(done, verdict=Verdict.SYNCED, reason="all well", judged_at=AT, **said)
+    judged = raw.record_verdict(done, Verdict.SYNCED, "all well", at=AT, **fields)
+    assert judged == msgspec.structs.replace(done, verdict=Verdict.SYNCED, reason="all well", judged_at=AT, **fields)
     for verdict in Verdict:
         with pytest.raises(ValueError, match="already has a verdict"):
             raw.record_verdict(done, verdict)

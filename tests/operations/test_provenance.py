@@ -58,16 +58,16 @@ def without_bodies(found: Provenance) -> list[Any]:
 
 def received(house: House, found: Provenance) -> Any:
     """The record that it names, read from the landing's bodies by what it says of them."""
-    said = source(found)
+    shown = source(found)
     (start, end), (length, at) = (
-        [int(n.replace(",", "")) for n in re.findall(r"[\d,]*\d", said[line].rpartition(";")[2])[:2]]
+        [int(n.replace(",", "")) for n in re.findall(r"[\d,]*\d", shown[line].rpartition(";")[2])[:2]]
         for line in ("record", "body")
     )
-    folder = said["landing"].partition(",")[0]
+    folder = shown["landing"].partition(",")[0]
     frame = (house.warehouse / folder / "bodies.zst").read_bytes()[at : at + length]
     with pa.input_stream(pa.py_buffer(frame), compression="zstd") as stream:
         record = stream.read()[start:end]
-    assert record.decode() == said["received"]
+    assert record.decode() == shown["received"]
     return json.loads(record)
 
 

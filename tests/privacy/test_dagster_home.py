@@ -31,8 +31,8 @@ def test_a_students_id_is_taken_out_of_logs_and_events_and_the_rest_stays(tmp_pa
         event = instance.get_latest_materialization_event(dg.AssetKey(["raw", "students"]))
         assert event is not None
         assert event.asset_materialization is not None
-        said = event.asset_materialization.metadata["log"].value
-        assert said == "details of student (erased): not fetched; students 9 of 8452"
+        text = event.asset_materialization.metadata["log"].value
+        assert text == "details of student (erased): not fetched; students 9 of 8452"
     assert take_out(tmp_path, gone) == (0, 0)
 
 

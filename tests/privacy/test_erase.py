@@ -28,7 +28,7 @@ from tests.support.warehouses.erasures import MADE, catalog, erase, everybody, l
 
 PLACES = ("raw", "snapshots", "rollbook.duckdb", "published")
 # The columns of what the record of the work must still say.
-SYNCS = "snapshot_date, landing, outcome, proven, verdict, walks, repeated, verified, slipped, removed, rows_added, requests"
+SYNCS = "snapshot_date, landing, outcome, proven, verdict, walks, repeated, verified, found_by_search, removed, rows_added, requests"
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def test_an_erasure_that_was_killed_is_finished_by_the_next_writer(house: House,
     before = others(house)
     canary.killed(house.warehouse, die_at)
     assert others(house) == before
-    begun = house.rollbook().raw.memory.count == 1
+    begun = house.rollbook().raw.erasure_register.count == 1
     with house.rollbook().writer():
         pass
     if not begun:  # nothing was written yet, so there is nothing to finish
@@ -158,7 +158,7 @@ def test_an_erasure_that_was_killed_is_finished_by_the_next_writer(house: House,
         return
     assert_gone(house)
     assert others(house) == before
-    assert house.rollbook().raw.memory.read().pending is None
+    assert house.rollbook().raw.erasure_register.read().pending is None
     assert len(list((house.warehouse / "private" / "erasures").glob("certificate-1.md"))) == 1
     assert list((house.warehouse / "raw").rglob(".*")) == []
 
@@ -251,9 +251,9 @@ def test_counting_and_refusing_change_nothing(house: House) -> None:
         erase(house, confirm=lambda _: False)
     with pytest.raises(ArgumentError, match="Say why"):
         erase(house, reason=" ")
-    for said in (f"for {canary.ID}", "Zebedee's sister: Canarybird, zebedee", f"of {canary.EMAIL}"):
+    for reason in (f"for {canary.ID}", "Zebedee's sister: Canarybird, zebedee", f"of {canary.EMAIL}"):
         with pytest.raises(ArgumentError, match="identifies the student"):
-            erase(house, reason=said)
+            erase(house, reason=reason)
     with pytest.raises(ArgumentError, match="whole number from 1"):
         erase(house, 0)
     assert state() == before
@@ -312,7 +312,7 @@ def test_a_damaged_body_stops_an_erasure_before_anything_is_changed(house: House
     path.write_bytes(content)
     with pytest.raises(DamagedError, match=r"landing=1/bodies\.zst cannot be used"):
         erase(house)
-    assert house.rollbook().raw.memory.count == 0
+    assert house.rollbook().raw.erasure_register.count == 0
 
 
 @pytest.mark.slow

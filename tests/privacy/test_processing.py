@@ -37,20 +37,20 @@ def row(shown: str, first: str) -> list[str]:
 
 
 def test_what_is_personal_follows_the_declarations() -> None:
-    said = {
+    kinds = {
         (table, column): personal
         for table, columns in re.findall(r"^### ([\w.]+)$(.*?)(?=^##)", text(), flags=re.MULTILINE | re.DOTALL)
         for column, personal in re.findall(r"^\| `(\w+)` \| [^|]* \| ([^|]*?) *\|", columns, flags=re.MULTILINE)
     }
     for t in TABLES.values():
         for c in t.columns:
-            assert (said[t.name, c.name] == "identifies") == bool(c.personal), f"{t.name}.{c.name}"
-    assert said["students", "name"] == "identifies"
-    assert said["student_summaries", "average_score"] == "about a student"
-    assert said["classes", "teacher_id"] == "about a person"
-    assert said["classes", "class_room"] == ""
-    assert said["ops.rejects", "position"] == "about a student"
-    assert {said["main.changes", c] for c in ("old_value", "new_value")} <= {"about a student", "identifies"}
+            assert (kinds[t.name, c.name] == "identifies") == bool(c.personal), f"{t.name}.{c.name}"
+    assert kinds["students", "name"] == "identifies"
+    assert kinds["student_summaries", "average_score"] == "about a student"
+    assert kinds["classes", "teacher_id"] == "about a person"
+    assert kinds["classes", "class_room"] == ""
+    assert kinds["ops.rejects", "position"] == "about a student"
+    assert {kinds["main.changes", c] for c in ("old_value", "new_value")} <= {"about a student", "identifies"}
 
 
 def places(over: Settings) -> dict[Path, str]:

@@ -46,23 +46,25 @@ def test_personal_columns_are_there_and_empty_and_say_so(house: House) -> None:
             if column.personal and name not in ("main.changes", "ops.syncs"):
                 assert rows(house, f"SELECT COUNT({column.name}) FROM {name}") == [(0,)], (name, column.name)
                 place = f"schema_name || '.' || table_name = '{name}' AND column_name = '{column.name}'"
-                said = rows(house, f"SELECT comment FROM duckdb_columns() WHERE {place}")
-                assert said == [(f"{column.comment} {LEFT_OUT}",)]
+                comments = rows(house, f"SELECT comment FROM duckdb_columns() WHERE {place}")
+                assert comments == [(f"{column.comment} {LEFT_OUT}",)]
 
 
 def test_the_views_leave_out_exactly_the_columns_that_say_so(house: House) -> None:
     """A column says so if, and only if, it has values in the published file and none here."""
-    said = rows(house, f"SELECT table_name, column_name FROM duckdb_columns() WHERE comment LIKE '%{LEFT_OUT}%'")
+    left_out_columns = rows(
+        house, f"SELECT table_name, column_name FROM duckdb_columns() WHERE comment LIKE '%{LEFT_OUT}%'"
+    )
     count = "SELECT {} FROM {}"
     for view in catalog.views():
         names = [name for name, _ in view.columns]
         counts = count.format(", ".join(f"COUNT({n})" for n in names), view.name)
         ((*here,), (*there,)) = rows(house, counts)[0], house.query(counts)[0]
         left_out = {n for n, h, t in zip(names, here, there, strict=True) if t and not h}
-        assert left_out == {n for v, n in said if v == view.name and there[names.index(n)]}, view.name
-    assert ("roster", "teacher_name") in said
-    assert ("students_to_watch", "name") in said
-    assert ("metrics", "name") not in said
+        assert left_out == {n for v, n in left_out_columns if v == view.name and there[names.index(n)]}, view.name
+    assert ("roster", "teacher_name") in left_out_columns
+    assert ("students_to_watch", "name") in left_out_columns
+    assert ("metrics", "name") not in left_out_columns
 
 
 def test_the_lake_and_what_quotes_records_are_not_in_it(house: House) -> None:

@@ -144,7 +144,7 @@ def test_it_holds_the_students_own_records_of_every_landing(found: Subject) -> N
         *[(night(6), "it is nested more than 64 levels deep")] * 3,
     ]
     assert column(found, "raw.searches", "snapshot_date", "asked_by", "answer") == [
-        (night(7), "reference_id", "slipped"),
+        (night(7), "reference_id", "found_by_search"),
         (night(8), "reference_id, email", "removed"),
     ]
     assert any("3 refused records of students have no id that can be read" in remark for remark in found.remarks)

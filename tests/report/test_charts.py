@@ -15,7 +15,7 @@ MINUS, CROSS, DASH = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 EMPTY = Row(
 
     school="Linden Vale", day=FIRST, students=0, active_classes=0, changes=(), to_watch=0, several_reasons=0,
-    turned=None, by_reason=(), by_severity=(), watched=(), watched_classes=0, ahead=(), behind=(), trend=(), nights=(), named=(),
+    watch_changes=None, by_reason=(), by_severity=(), watched=(), watched_classes=0, ahead=(), behind=(), trend=(), nights=(), named=(),
 )  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def test_the_outcomes_of_nights_are_drawn_and_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("outcome", "words"),
     [
         ("held", "brought more changes than a normal night does, so a person must approve it first."),
         ("failed", "failed; whoever runs Rollbook sees why in its log."),
@@ -114,9 +114,9 @@ def test_the_outcomes_of_nights_are_drawn_and_told() -> None:
         ("discarded", "was discarded by a person."),
     ],
 )
-def test_a_night_that_brought_nothing_replaces_the_verdict(outcome: str, said: str) -> None:
+def test_a_night_that_brought_nothing_replaces_the_verdict(outcome: str, words: str) -> None:
     html = morning.render(Row(**vars(EMPTY) | {"nights": nights(outcome)}), [], at=datetime(2026, 10, 24, tzinfo=UTC))
-    sentence = f"The sync of Friday, 23 October 2026 {said} It brought 1,600 students and 40 classes."
+    sentence = f"The sync of Friday, 23 October 2026 {words} It brought 1,600 students and 40 classes."
     assert f"<strong>This page shows older records.</strong> {sentence}</p>" in html
     assert "These are the records of Friday, 23 October 2026: 0 students and 0 active classes." in html
     assert "complete" not in html

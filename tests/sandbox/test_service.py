@@ -153,7 +153,7 @@ def test_the_command_plays_today_and_stops_when_told(number: signal.Signals) -> 
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split(" at ")[1].split(". ")[0]
-        said = httpx.get(f"{url}/svcapi/v1/auth", headers={"X-API-Key": KEY}).json()["data"]["timestamp"][:10]
-        assert abs(date.fromisoformat(said) - datetime.now(UTC).date()) <= timedelta(days=1)
+        stated = httpx.get(f"{url}/svcapi/v1/auth", headers={"X-API-Key": KEY}).json()["data"]["timestamp"][:10]
+        assert abs(date.fromisoformat(stated) - datetime.now(UTC).date()) <= timedelta(days=1)
         os.kill(process.pid, number)
         assert process.wait(60) == 0

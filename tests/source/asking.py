@@ -19,7 +19,7 @@ from pipelines.settings import Settings
 from pipelines.source.client import Answer, Client
 from pipelines.source.envelope import Page, page_of
 from pipelines.source.fetch import fetch
-from pipelines.sync.ingest import Intake
+from pipelines.sync.ingest import LandingSession
 from pipelines.tables import SETS
 from tests.support.wire.service import KEY, Service
 
@@ -85,7 +85,7 @@ class Night:
     def fetch(self, published: Any = None, *, over: dict[str, Any] | None = None, **arguments: Any) -> Manifest:
         settings = settings_for(self.service, self.warehouse, **(over or {}))
         given: dict[str, Any] = {"clock": lambda: NOW, "timeouts": SHORT_TIMEOUTS, **arguments}
-        return fetch(settings, Intake(self.raw, self.warehouse / "build" / "aside").begin, published, **given)
+        return fetch(settings, LandingSession(self.raw, self.warehouse / "build" / "aside").begin, published, **given)
 
     def failed(self, error: type[RollbookError], published: Any = None, **arguments: Any) -> tuple[Any, list[Manifest]]:
         """Fetch, expecting an error; returns it and what was landed."""

@@ -61,19 +61,19 @@ def test_a_record_under_none_of_its_names_is_removed(client_of: MakeClient) -> N
     assert kept.columns("set_name", "kind", "sought", "records") == [("students", "search", 7, 0)] * 2
 
 
-def test_a_record_found_by_its_first_name_slipped_and_is_asked_for_no_more(client_of: MakeClient) -> None:
+def test_a_record_found_by_its_first_name_is_asked_for_no_more(client_of: MakeClient) -> None:
     with Service(students(9)) as service:
         kept = Kept()
         answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, kept, walks=3)
         assert searches(service) == ["R-7"]
-    assert answer == Absence(set="students", id=7, answer="slipped", asked_by=("reference_id",))
+    assert answer == Absence(set="students", id=7, answer="found_by_search", asked_by=("reference_id",))
     assert b'"id":7,' in kept.bodies[0]["content"]
 
 
-def test_a_record_found_by_its_second_name_only_slipped_too(client_of: MakeClient) -> None:
+def test_a_record_found_by_its_second_name_only_is_found_too(client_of: MakeClient) -> None:
     with Service([student(7, reference_id="changed")]) as service:
         answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, Kept(), walks=3)
-    assert answer == Absence(set="students", id=7, answer="slipped", asked_by=("reference_id", "email"))
+    assert answer == Absence(set="students", id=7, answer="found_by_search", asked_by=("reference_id", "email"))
 
 
 UNCLEAN: dict[str, Bend] = {

@@ -31,7 +31,7 @@ def test_a_request_carries_the_key_and_says_who_asks(client_of: MakeClient) -> N
     assert asked.headers["x-api-key"] == KEY
     assert asked.headers["user-agent"] == f"Rollbook/{__version__} (read-only sync)"
     assert asked.headers["accept-encoding"] == "gzip"
-    assert answer.said == Page(number=1, limit=100, total_count=3, total_pages=1, ids=[1, 2, 3])
+    assert answer.parsed == Page(number=1, limit=100, total_count=3, total_pages=1, ids=[1, 2, 3])
 
 
 # --- what is tried again ---------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def test_a_fault_that_may_pass_is_tried_again_and_one_that_stays_ends_in_a_sente
     service: Service, client: Client, name: str
 ) -> None:
     service.on(TRANSIENT[name], times=2)
-    assert get_page(client).said.ids == list(range(1, 101))
+    assert get_page(client).parsed.ids == list(range(1, 101))
     assert (len(service.requests), client.requests, client.retries) == (3, 3, 2)
     service.on(TRANSIENT[name], times=None)
     with pytest.raises(ServiceError) as caught:

@@ -84,7 +84,7 @@ def test_plain_http_never_goes_through_a_proxy(client_of: MakeClient, monkeypatc
     with Service(students(1)) as service, Service() as proxy:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.url)
-        assert get_page(client_of(service)).said.ids == [1]
+        assert get_page(client_of(service)).parsed.ids == [1]
         assert (proxy.requests, proxy.connections) == ([], 0)
 
 

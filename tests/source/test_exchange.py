@@ -54,7 +54,7 @@ def test_each_request_has_its_own_deadline(service: Service, client: Client, mon
     monkeypatch.setattr(client_module, "EXCHANGE_SECONDS", 0.5)
     for _ in range(4):
         service.on(faults.hang(0.2))
-        assert get_page(client).said.number == 1
+        assert get_page(client).parsed.number == 1
     assert (client.retries, service.connections) == (0, 1)
 
 

@@ -68,13 +68,13 @@ def test_bodies_are_at_rest_exactly_as_the_service_sent_them(night: Night) -> No
     assert [record["id"] for page in pages for record in page] == list(range(1, 151))
 
 
-def test_vanished_records_are_asked_for_and_those_that_slipped_rejoin(night: Night) -> None:
+def test_vanished_records_are_asked_for_and_those_that_are_found_rejoin(night: Night) -> None:
     """Student 300 is hidden from the list but found by search; 400 is gone."""
     night.service.students.append(student(300))
     night.service.hide(300)
     done = night.fetch(Known(*range(1, 151), 300, 400))
     assert done.absences == (
-        Absence(set="students", id=300, answer="slipped", asked_by=("reference_id",)),
+        Absence(set="students", id=300, answer="found_by_search", asked_by=("reference_id",)),
         Absence(set="students", id=400, answer="removed", asked_by=("reference_id", "email")),
     )
     assert done.proven

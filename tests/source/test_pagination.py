@@ -56,9 +56,9 @@ def test_a_capped_limit_is_followed(client_of: MakeClient) -> None:
     assert walked.walk.proof == proof(95, 3, limit=40)
 
 
-@pytest.mark.parametrize("said", [True, False, None])
-def test_has_next_may_be_wrong_and_is_not_listened_to(service: Service, client: Client, said: bool | None) -> None:
-    service.on(faults.stated(has_next=said, has_prev=said), times=None)
+@pytest.mark.parametrize("stated", [True, False, None])
+def test_has_next_may_be_wrong_and_is_not_listened_to(service: Service, client: Client, stated: bool | None) -> None:
+    service.on(faults.stated(has_next=stated, has_prev=stated), times=None)
     walked = walk(client, STUDENTS, Kept())
     assert pages_asked(service) == [1, 2, 3]
     assert walked.walk.proof is not None

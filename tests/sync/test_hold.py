@@ -1,6 +1,6 @@
-"""A landslide is held, and readers keep last night (G3); absence is verified first (G2).
+"""A mass change is held, and readers keep last night (G3); absence is verified first (G2).
 
-Where a landslide begins is in `test_policy.py`.
+Where a mass change begins is in `test_policy.py`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def test_a_held_sync_says_what_would_change_and_what_to_do(house: House) -> None
 @pytest.mark.usefixtures("held")
 def test_a_held_sync_is_recorded_with_the_next_publish(house: House) -> None:
     house.night(3, students(12))
-    columns = "snapshot_date, landing, outcome, proven, verdict, verified, slipped, removed, rows_removed"
+    columns = "snapshot_date, landing, outcome, proven, verdict, verified, found_by_search, removed, rows_removed"
     assert house.query(f"SELECT {columns} FROM ops.syncs ORDER BY 1, 2") == [
         (night(1), 1, "synced", True, "synced", 0, 0, 0, 0),
         (night(2), 1, "held", True, "held", 10, 0, 10, 40),
@@ -95,8 +95,8 @@ def test_a_rebuild_and_a_backfill_leave_out_what_is_held(house: House, held: Exp
 # --- too many to ask about -------------------------------------------------------------------------------------------
 
 
-def test_too_many_vanished_are_held_unasked_and_merged_by_approval_alone(house: House) -> None:
-    """Three of sixty are not a landslide; but nobody was asked about them."""
+def test_too_many_vanished_are_held_unverified_and_merged_by_approval_alone(house: House) -> None:
+    """Three of sixty are not a mass change; but nobody was asked about them."""
     house.over = {"verify_most": 2}
     expected = first_night(house, students(60))
     house.service.requests.clear()
@@ -125,7 +125,7 @@ def test_the_answers_about_the_vanished_are_counted_and_those_found_rejoin(house
     )
     house.at(2).sync()
     assert house.query(
-        "SELECT s.proven, c.verified, c.slipped, c.removed, c.received, s.requests FROM ops.syncs AS s"
+        "SELECT s.proven, c.verified, c.found_by_search, c.removed, c.received, s.requests FROM ops.syncs AS s"
         " JOIN ops.sync_sets AS c USING (snapshot_date, landing)"
         f" WHERE snapshot_date = DATE '{night(2)}' AND set_name = 'students'"
     ) == [(True, 2, 1, 1, 6, 6)]

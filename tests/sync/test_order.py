@@ -76,7 +76,7 @@ def test_days_arriving_in_any_order_make_the_same_bytes(source: Path, expected: 
 
 
 def test_each_landed_day_is_remembered_as_it_was_landed(source: Path) -> None:
-    """Of the tables about which no record is ever silent, the day's snapshot is the whole truth."""
+    """Of the tables that every record states, the day's snapshot is the whole truth."""
     published = source / "rollbook.duckdb"
     for table in TABLES.values():
         if table.may_be_unstated or table.set == "details":

@@ -16,7 +16,7 @@ from pipelines.sync.policy import change_guard, partition, too_many_rejected
 
 def guard(*counts: TableCounts) -> str:
     """Why these would be held, by the default settings."""
-    return change_guard(counts, removed_percent=10, changed_percent=75, unasked={})
+    return change_guard(counts, removed_percent=10, changed_percent=75, unverified={})
 
 
 def counts(before: int, *, added: int = 0, changed: int = 0, removed: int = 0, table: str = "students") -> TableCounts:

@@ -119,7 +119,7 @@ QUIET: dict[str, Record] = {
 
 
 @pytest.mark.parametrize("how", daily(QUIET, "null"))
-def test_a_record_that_is_silent_changes_nothing_of_what_stood(house: House, how: str) -> None:
+def test_what_a_record_does_not_state_stays_as_it_was(house: House, how: str) -> None:
     expected = Expected()
     later = within("activity_tracking", assignment_missing_count=4, days_since_last_activity=9)
     quiet = student(1, name="Pupil Renamed", **QUIET[how])

@@ -158,7 +158,7 @@ def test_an_id_that_cannot_be_read_refuses_the_record_and_leaves_the_set_unprove
 
 
 def test_a_refused_record_found_by_search_is_not_a_removal(house: House) -> None:
-    """The walk slipped, and what the search found of the student cannot be read: what was known stays."""
+    """The walk missed the student, and the record that the search found is refused: what was known stays."""
     begin(house, students(8))
     broken = student(5, email=None)
     house.service.on(faults.records(lambda data: [s for s in data if s["id"] != 5]), path="students")
@@ -166,7 +166,7 @@ def test_a_refused_record_found_by_search_is_not_a_removal(house: House) -> None
     house.night(2, [broken if s["id"] == 5 else s for s in students(8)])
     expected = Expected().night(1, students(8), classes(1)).night(2, students(8), classes(1), refused=[5])
     assert house.tables() == expected.tables()
-    assert house.query("SELECT slipped, removed, rejected FROM ops.syncs ORDER BY snapshot_date") == [
+    assert house.query("SELECT found_by_search, removed, rejected FROM ops.syncs ORDER BY snapshot_date") == [
         (0, 0, 0),
         (1, 0, 1),
     ]

@@ -175,27 +175,27 @@ def test_nobody_who_was_there_throughout_is_lost_and_nobody_is_made_up(
     first_night: Path, cap: int, story: Story
 ) -> None:
     """Each example is four histories, of two sets and two restless nights."""
-    event(f"slipped: {follow(first_night, cap, story)}")
+    event(f"found by search: {follow(first_night, cap, story)}")
 
 
 def follow(first_night: Path, cap: int, story: Story) -> int:
-    """Sync every night of a story, and a quiet one after it; returns how many records had slipped."""
-    slipped = 0
+    """Sync every night of a story, and a quiet one after it; returns how many records a search found."""
+    found_by_search = 0
     with folder() as root, Service(cap=cap) as service:
         shutil.copytree(first_night, root / "warehouse", symlinks=True)
-        # A landslide would be held; that has its own tests.
+        # A mass change would be held; that has its own tests.
         house = House(root / "warehouse", service, hold_removed_percent=100, hold_changed_percent=100)
         living = Living(service)
         known = {name: living.ids(name) for name in SETS}
         for number, plan in enumerate([*story, []], start=2):
             living.begin(number, plan)
             done = house.at(number).sync()
-            slipped += sum(a.answer == "slipped" for a in done.manifest.absences)
+            found_by_search += sum(a.answer == "found_by_search" for a in done.manifest.absences)
             there = {name: living.throughout[name] & known[name] for name in SETS}
             known = judge(house, number, living, there)
         tables_ = published(house)
         assert {t: tables_[t] for t in living.ever} == living.rows()  # the last night was quiet
-    return slipped
+    return found_by_search
 
 
 def judge(house: House, number: int, living: Living, there: dict[str, set[int]]) -> dict[str, set[int]]:

@@ -27,15 +27,15 @@ def class_counts(house: House) -> dict[int, int | None]:
 
 
 def test_how_many_classes_is_unknown_until_a_record_says_so(house: House) -> None:
-    stated, none, silent = student(1), student(2, classes=[]), student(3, classes=MISSING)
-    house.night(1, [stated, none, silent], classes(1))
+    stated, none, unstated = student(1), student(2, classes=[]), student(3, classes=MISSING)
+    house.night(1, [stated, none, unstated], classes(1))
     assert class_counts(house) == {1: 1, 2: 0, 3: None}
     house.night(2, [student(n, classes=MISSING) for n in (1, 2, 3)])
     assert class_counts(house) == {1: 1, 2: 0, 3: None}  # what was said before holds
     house.night(3, [stated, none, student(3, classes=[])])
     assert class_counts(house) == {1: 1, 2: 0, 3: 0}
     house.night(4, [stated, none])
-    house.night(5, [stated, none, silent])
+    house.night(5, [stated, none, unstated])
     assert class_counts(house) == {1: 1, 2: 0, 3: None}  # back, and it was said before the student left
 
 

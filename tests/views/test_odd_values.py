@@ -44,6 +44,8 @@ def test_a_mistaken_number_costs_its_record_and_no_view() -> None:
         house.night(4, [right, *everybody[1:]], taught)
         total = [(night(n), 20, 20 * 1210.5 + (100 if n == 4 else 0)) for n in (1, 2, 3, 4)]
         assert house.query("SELECT snapshot_date, students, total_time_minutes FROM progress_daily ORDER BY 1") == total
-        refused = house.query("SELECT about, how_many, said FROM data_quality WHERE kind = 'reject' ORDER BY ALL")
+        refused = house.query(
+            "SELECT about, how_many, description FROM data_quality WHERE kind = 'reject' ORDER BY ALL"
+        )
         assert refused[-1] == ("students", 1, "summary.total_time_minutes: expected float >= -100000000000.0")
         ask_views(house)

@@ -161,7 +161,7 @@ def test_a_filter_gives_the_same_rows(view: str, column: str, value: Any, house:
 
 def test_a_student_is_told_in_words(house: House) -> None:
     told = house.query(
-        "SELECT snapshot_date, what, said FROM student_timeline WHERE student_id = 1 ORDER BY ALL LIMIT 9"
+        "SELECT snapshot_date, what, description FROM student_timeline WHERE student_id = 1 ORDER BY ALL LIMIT 9"
     )
     assert told == [
         (night(2), "assignments", "assignments completed 15 to 9"),
@@ -174,7 +174,7 @@ def test_a_student_is_told_in_words(house: House) -> None:
         (night(7), "time", "minutes of learning 1300 to 1210.5"),
         (night(11), "assignments", "assignments completed 12 to 14"),
     ]
-    titles = "SELECT snapshot_date, said, class_id, class_title FROM student_timeline WHERE what = 'class' ORDER BY ALL"
+    titles = "SELECT snapshot_date, description, class_id, class_title FROM student_timeline WHERE what = 'class' ORDER BY ALL"
     assert house.query(titles) == [
         (night(7), "class Algebra 1 to Algebra 2", 501, "Algebra 2"),
         (night(11), "class Algebra 2 to Algebra 1", 501, "Algebra 1"),
@@ -186,8 +186,8 @@ def test_a_student_is_told_in_words(house: House) -> None:
 def test_every_field_of_a_student_is_told() -> None:
     """A new one needs a line in student_timeline.sql."""
     columns = {c.name for t in of_set("students") for c in t.tracked}
-    said = catalog.view("student_timeline").query
-    assert {c for c in columns if f"('{c}'," not in said} == {"is_registered"}
+    query = catalog.view("student_timeline").query
+    assert {c for c in columns if f"('{c}'," not in query} == {"is_registered"}
 
 
 LANDED_NOT = "no landing: nothing is known of these days by themselves"
@@ -208,12 +208,12 @@ def test_every_finding_is_listed_once(house: House) -> None:
             *("more completed than given", "student_summaries", 1, night(25), night(25)),
             "students completed more assignments or assessments than were given: 7",
         ),
+        ("not stated", "student_activity", 2, night(1), night(11), f"activity_tracking {STANDS}"),
+        ("not stated", "student_classes", 3, night(1), night(11), f"classes {STANDS}"),
         ("reject", "students", 1, night(6), night(6), "object missing required field email"),
         (
             *("unlisted class", "student_classes", 1, night(25), night(25)),
             "students list the class, the class list does not have it: 599",
         ),
         ("unproven", "students", 1, night(4), night(4), "not proven complete: nothing was removed on these nights"),
-        ("unstated", "student_activity", 2, night(1), night(11), f"activity_tracking {STANDS}"),
-        ("unstated", "student_classes", 3, night(1), night(11), f"classes {STANDS}"),
     ]

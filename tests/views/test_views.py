@@ -25,10 +25,12 @@ def spoken_of_classes(base: Base) -> set[int]:
     began = versions[versions.valid_from != versions.groupby("student_id").valid_to.shift()]
     since = began.groupby("student_id").valid_from.max()
     observed = base("snapshots.observed").query("set_name == 'students' and id == id")
-    silent = observed[(observed.state == "silent") & (observed.table_name == "student_classes")]
-    said = observed[observed.state == "stated"].merge(silent, on=["snapshot_date", "id"], how="left", indicator=True)
-    said = said[said._merge == "left_only"]
-    return set(said[said.snapshot_date >= said.id.map(since)].id)
+    unstated = observed[(observed.state == "not_stated") & (observed.table_name == "student_classes")]
+    spoken = observed[observed.state == "stated"].merge(
+        unstated, on=["snapshot_date", "id"], how="left", indicator=True
+    )
+    spoken = spoken[spoken._merge == "left_only"]
+    return set(spoken[spoken.snapshot_date >= spoken.id.map(since)].id)
 
 
 def student_progress(base: Base) -> pd.DataFrame:

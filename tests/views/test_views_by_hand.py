@@ -249,7 +249,7 @@ def received(hand: Hand, day: date, landing: int) -> None:
 
 def test_a_night_is_told_by_its_last_sync_and_a_night_without_one_is_told_too(hand: Hand) -> None:
     counts = {"rows_added": 1, "rows_changed": 1000, "rows_removed": 0}
-    plain = counts | {"rejected": 0, "slipped": 0, "proven": True}
+    plain = counts | {"rejected": 0, "found_by_search": 0, "proven": True}
     nights: list[dict[str, Any]] = [
         {"landing": 1, "outcome": "synced", "verdict": "synced"},
         {"landing": 1, "outcome": "held", "verdict": "held", "reason": "12 % of students would go"},
@@ -259,20 +259,20 @@ def test_a_night_is_told_by_its_last_sync_and_a_night_without_one_is_told_too(ha
     for day, night in zip((D[0], D[1], D[3], D[3]), nights, strict=True):
         hand.put("ops.syncs", snapshot_date=day, **(plain | night))
         received(hand, day, night["landing"])
-    unproven = {"verdict": "unproven", "reason": "students slipped", "rejected": 3, "slipped": 2, "proven": False}
+    unproven = {"verdict": "unproven", "reason": "students moved", "rejected": 3, "found_by_search": 2, "proven": False}
     calm = {"rows_added": 0, "rows_changed": 0}
     times = {"started_at": datetime(2026, 11, 5, 2, 15), "finished_at": datetime(2026, 11, 5, 2, 16, 1, 500000)}  # noqa: DTZ001
     hand.put("ops.syncs", snapshot_date=D[4], landing=1, outcome="synced", **(plain | unproven | calm | times))
     received(hand, D[4], 1)
     synced = "Synced 1,500 students and 40 classes: 1 rows added, 1,000 changed, 0 removed."
-    assert hand.ask("SELECT snapshot_date, outcome, said, syncs, seconds FROM sync_log") == [
+    assert hand.ask("SELECT snapshot_date, outcome, description, syncs, seconds FROM sync_log") == [
         (D[0], "synced", synced, 1, None),
         (D[1], "held", "Held: 12 % of students would go. Readers kept what was published before.", 1, None),
         (D[2], "missing", "No sync: nothing was landed, and the service keeps no history.", 0, None),
         (D[3], "synced", f"{synced} It was held, and approved by a person. It was sync 2 of that date.", 2, None),
         (
             *(D[4], "synced"),
-            "Synced 1,500 students and 40 classes: nothing changed. Unproven: students slipped. 3 refused; see"
+            "Synced 1,500 students and 40 classes: nothing changed. Unproven: students moved. 3 refused; see"
             " ops.rejects. 2 seemed gone and were found.",
             *(1, 61.5),
         ),

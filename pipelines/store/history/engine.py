@@ -130,7 +130,7 @@ class History:
         was = self._around(record.snapshot_date)
         same = unchanged(self.records, self.merged_days(), record.snapshot_date, record.digests)
         self._note(record)
-        return replace(was, turned=was.turned ^ set(record.proven), unchanged=same)
+        return replace(was, completeness_changed=was.completeness_changed ^ set(record.proven), unchanged=same)
 
     def _around(self, day: date) -> Place:
         """A day's merged neighbours, and the sets that it proves complete, if it is merged itself."""
@@ -190,7 +190,7 @@ class Place:
     day: date
     before: date | None
     after: date | None
-    turned: frozenset[str]
+    completeness_changed: frozenset[str]
     unchanged: frozenset[str] = frozenset()
 
     @property
@@ -234,7 +234,7 @@ class TableHistory:
             if self.name in place.unchanged:
                 continue
             self._merge_day(place)
-            if self.table.set in place.turned:
+            if self.table.set in place.completeness_changed:
                 self._run("touch_unseen", {"day": place.day})
         return self._refold(min(place.day for place in places))
 
@@ -383,8 +383,8 @@ def runs_from_lake(
     table: Table, observed: str, scope: Scope = ONE, hashed: Callable[[Sequence[str]], str] = hashed
 ) -> str:
     """The runs of a table as SQL, from all its `observations`. `hashed` returns the SQL that hashes a row."""
-    said = hashed([*(c.name for c in table.versioned), "span_state"])
-    return sql("runs_from_lake", table=table, observations=observed, scope=scope, hashed=said)
+    digest = hashed([*(c.name for c in table.versioned), "span_state"])
+    return sql("runs_from_lake", table=table, observations=observed, scope=scope, hashed=digest)
 
 
 def definition(table: Table, scope: Scope = ONE, *, touched: bool = False, **lake: str) -> str:

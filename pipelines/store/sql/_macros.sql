@@ -34,13 +34,13 @@
 ROUND({{ value }}, 2) + 0
 {%- endmacro -%}
 
-{#- A record's observation says nothing about its rows in a table: it was refused, or silent about that table (G5).
+{#- A record's observation says nothing about its rows in a table: it was refused, or did not state that table (G5).
 
     This decides which rows are removed, both for the change guard (compare.sql) and the history (observations.sql). An
     observed record that states the table removes its rows that it does not show; a record that was not observed is
     absent, with all its rows, if the set was proven complete (G1). -#}
 {%- macro says_nothing(observed, table) -%}
-({{ observed }}.state = 'rejected' OR ({{ observed }}.state = 'silent' AND {{ observed }}.table_name = '{{ table.name }}'))
+({{ observed }}.state = 'rejected' OR ({{ observed }}.state = 'not_stated' AND {{ observed }}.table_name = '{{ table.name }}'))
 {%- endmacro -%}
 
 {#- A macro of an attached file reads the tables of the database that the analyst is connected to. So each macro knows

@@ -1,6 +1,6 @@
 -- How many sampled records' rows in the history of {{ table.name }} differ from the snapshots, per sampled day.
 --
--- A record that was silent about the table, or refused, on a day keeps its earlier rows. A record that a proven day did
+-- A record that did not state the table, or was refused, on a day keeps its earlier rows. A record that a proven day did
 -- not show has no rows.
 WITH sample_days AS (SELECT UNNEST($days) AS snapshot_date),
 seen AS MATERIALIZED (
@@ -10,7 +10,7 @@ seen AS MATERIALIZED (
 stating AS (
     SELECT snapshot_date, id FROM seen
     GROUP BY snapshot_date, id
-    HAVING BOOL_OR(state = 'stated') AND NOT BOOL_OR(state = 'silent' AND COALESCE(table_name, '') = '{{ table.name }}')
+    HAVING BOOL_OR(state = 'stated') AND NOT BOOL_OR(state = 'not_stated' AND COALESCE(table_name, '') = '{{ table.name }}')
 ),
 stated AS (SELECT snapshot_date, {{ m.names(table.versioned) }} FROM ({{ rows }}) WHERE {{ some }}),
 standing AS MATERIALIZED (

@@ -1,15 +1,15 @@
 -- data_quality: One row per finding: missing or contradictory data, refused records, missing or failed nights.
--- key: kind, about (may be NULL), since, said
+-- key: kind, about (may be NULL), since, description
 --
 -- Contradictions (count mismatch, unlisted class, more completed than given, submissions) are those of the newest
 -- landed day. Missing data, refused records and gaps stay in the list, with their last day. Texts hold ids, no names.
 --
---   kind       The kind of finding: unstated, count mismatch, reject, gap and so on.
---   about      The set or table that it is about; NULL if it is about whole nights.
---   how_many   How many students, classes, records, days or syncs.
---   since      Its first day; for contradictions, the first day of the oldest one.
---   last_seen  Its last day.
---   said       What was found, in words.
+--   kind         The kind of finding: not stated, count mismatch, reject, gap and so on.
+--   about        The set or table that it is about; NULL if it is about whole nights.
+--   how_many     How many students, classes, records, days or syncs.
+--   since        Its first day; for contradictions, the first day of the oldest one.
+--   last_seen    Its last day.
+--   description  What was found, in words.
 WITH landed AS (
     SELECT {{ scope.id }}snapshot_date AS day, LAG(snapshot_date) OVER w AS before, LEAD(snapshot_date) OVER w AS after
     FROM spans.days WINDOW w AS ({{ scope.by }}ORDER BY snapshot_date)
@@ -19,9 +19,9 @@ newest AS (SELECT {{ scope.id }}MAX(day) AS day FROM landed{{ scope.grouped }}),
 -- The spans in which records did not state {{ table.name }}, without the days at both ends on which they were refused.
 refused_{{ table.name }} AS (
     SELECT {{ scope.id }}{{ table.parent_key }} AS id, first_day, COALESCE(last_day, DATE 'infinity') AS last_day
-    FROM spans.{{ table.set }} WHERE span_state = 'mute'
+    FROM spans.{{ table.set }} WHERE span_state = 'not_stated'
 ),
-silent_{{ table.name }} AS (
+not_stated_{{ table.name }} AS (
     SELECT
         {{ scope.of("r") }}r.{{ table.parent_key }} AS id,
         CASE WHEN f.id IS NULL THEN r.first_day ELSE a.after END AS since,
@@ -33,7 +33,7 @@ silent_{{ table.name }} AS (
     LEFT JOIN refused_{{ table.name }} AS l
         ON {{ scope.same("l", "r") }}l.id = r.{{ table.parent_key }} AND COALESCE(r.last_day, n.day) BETWEEN l.first_day AND l.last_day
     LEFT JOIN landed AS b ON {{ scope.same("b", "l") }}b.day = l.first_day
-    WHERE r.span_state = 'mute'
+    WHERE r.span_state = 'not_stated'
 ),
 {% endfor %}
 -- The active classes whose student_count differs from the number of students who list them, and since when.
@@ -96,7 +96,7 @@ ARRAY_TO_STRING(LIST_SORT(LIST({{ column }}))[:5], ', ')
 {%- endmacro %}
 {% for table in unstated %}
 SELECT
-    {{ scope.id }}'unstated' AS kind,
+    {{ scope.id }}'not stated' AS kind,
     '{{ table.name }}' AS about,
     COUNT(DISTINCT id) AS how_many,
     MIN(since) AS since,
@@ -104,9 +104,9 @@ SELECT
     FORMAT(
         '{{ table.field }} was left out of the records, on the newest landed day of {:,} {{ table.set }};'
         || ' what was known stands',
-        COUNT(DISTINCT id) FILTER (until = (SELECT day FROM newest{{ scope.where("newest", "silent_" ~ table.name) }}))
-    ) AS said
-FROM silent_{{ table.name }} WHERE since <= until{{ scope.grouped }}
+        COUNT(DISTINCT id) FILTER (until = (SELECT day FROM newest{{ scope.where("newest", "not_stated_" ~ table.name) }}))
+    ) AS description
+FROM not_stated_{{ table.name }} WHERE since <= until{{ scope.grouped }}
 HAVING COUNT(*) > 0
 UNION ALL
 {% endfor %}

@@ -49,7 +49,7 @@ present AS (
 in_none AS (
     SELECT DISTINCT {{ scope.of("r") }}r.student_id
     FROM spans.student_classes AS r INNER JOIN present AS p USING ({{ scope.id }}student_id)
-    WHERE r.span_state <> 'mute' AND (r.last_day IS NULL OR r.last_day >= p.since)
+    WHERE r.span_state <> 'not_stated' AND (r.last_day IS NULL OR r.last_day >= p.since)
 )
 SELECT
     {{ scope.of("s") }}s.student_id,

@@ -1,5 +1,5 @@
 -- student_timeline: One row per change of a student, in words. The state on the first landed day is not a change.
--- key: snapshot_date, student_id, what, said, class_id (may be NULL)
+-- key: snapshot_date, student_id, what, description, class_id (may be NULL)
 --
 -- Filter it by student_id and sort it by snapshot_date. An unknown value is "unknown"; without a scored assignment the
 -- score is "none".
@@ -7,7 +7,7 @@
 --   snapshot_date  The landed day that first showed it.
 --   student_id     The student's id at the records service.
 --   what           The kind: new, gone, back, joined, left, or what changed: completion, score, assignments, details ...
---   said           What changed, in words.
+--   description    What changed, in words.
 --   class_id       The class's id, for a change about a class.
 --   class_title    Class name, as the student's record gave it then, for a change about a class.
 WITH bounds AS (SELECT {{ scope.id }}MIN(snapshot_date) AS first_day FROM spans.days{{ scope.grouped }}),
@@ -56,7 +56,7 @@ SELECT
     student_id,
     CASE change WHEN 'added' THEN 'new' WHEN 'removed' THEN 'gone' ELSE 'back' END AS what,
     CASE change WHEN 'added' THEN 'listed for the first time' WHEN 'removed' THEN 'no longer listed' ELSE 'back' END
-        AS said,
+        AS description,
     CAST(NULL AS BIGINT) AS class_id,
     CAST(NULL AS VARCHAR) AS class_title
 FROM changed

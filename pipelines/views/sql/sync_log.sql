@@ -3,7 +3,7 @@
 --
 --   snapshot_date   The night, by the date of its snapshot.
 --   outcome         synced, held, failed, discarded, or missing when there was no sync.
---   said            What happened, in words.
+--   description     What happened, in words.
 --   syncs           Syncs of that date.
 --   proven          Whether both sets were proven complete; if not, nothing was removed.
 --   students        Different student records received.
@@ -51,9 +51,9 @@ SELECT
         CASE WHEN s.verdict = 'approved' THEN 'It was held, and approved by a person.' END,
         CASE WHEN s.verdict = 'unproven' THEN FORMAT('Unproven: {}.', s.reason) END,
         CASE WHEN s.rejected > 0 THEN FORMAT('{:,} refused; see ops.rejects.', s.rejected) END,
-        CASE WHEN s.slipped > 0 THEN FORMAT('{:,} seemed gone and were found.', s.slipped) END,
+        CASE WHEN s.found_by_search > 0 THEN FORMAT('{:,} seemed gone and were found.', s.found_by_search) END,
         CASE WHEN s.syncs > 1 THEN FORMAT('It was sync {} of that date.', s.syncs) END
-    ) AS said,
+    ) AS description,
     COALESCE(s.syncs, 0) AS syncs,
     s.proven,
     s.students,

@@ -65,8 +65,8 @@ def test_the_page_says_who_is_up_to_date_and_where_the_contract_drifts(district:
     state.mkdir(exist_ok=True)
     told = {"kind": "failed", "at": f"{datetime.now(UTC):%FT%TZ}", "message": "It is <down>"}
     (state / "birch.json").write_text(json.dumps({"last": told}))
-    said = run(district, "report")
-    assert "0 of 3 institutions up to date; 1 failed, 1 late, 1 never." in said
+    printed = run(district, "report")
+    assert "0 of 3 institutions up to date; 1 failed, 1 late, 1 never." in printed
     file = district.warehouse / "fleet-report.html"
     page = file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

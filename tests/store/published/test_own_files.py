@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.landing.erased import Memory
+from pipelines.landing.erased import ErasureRegister
 from pipelines.store.published import OwnFiles
 
 CONTENT = b"as Rollbook wrote it"
@@ -19,7 +19,7 @@ def written(tmp_path: Path) -> Path:
 
 
 def own(folder: Path) -> OwnFiles:
-    return OwnFiles(Memory(folder / "private" / "erasures"))
+    return OwnFiles(ErasureRegister(folder / "private" / "erasures"))
 
 
 def test_a_marked_file_and_its_copies_are_recognised_and_no_other(tmp_path: Path, written: Path) -> None:

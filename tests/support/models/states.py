@@ -287,9 +287,9 @@ def student_timeline(states: States) -> list[Row]:
             if then and pupil:
                 told += _fields(then, pupil)
             found += [
-                {"snapshot_date": day, "student_id": number, "what": what, "said": said}
+                {"snapshot_date": day, "student_id": number, "what": what, "description": description}
                 | {"class_id": cls, "class_title": title}
-                for what, said, cls, title in told
+                for what, description, cls, title in told
             ]
         known |= now.students.keys()
     return found
@@ -323,12 +323,12 @@ def _fields(then: Pupil, now: Pupil) -> Iterator[Told]:
     pairs = [(then.details, now.details), (then.summary, now.summary)]
     if then.activity and now.activity:
         pairs.append((then.activity, now.activity))
-    said = set()
+    told = set()
     for old, new in pairs:
         for name in TOLD.keys() & (old.keys() | new.keys()):
             if old.get(name) != new.get(name):
-                said.add((TOLD[name][0], _change(name, old.get(name), new.get(name))))
-    yield from ((what, words, None, None) for what, words in said)
+                told.add((TOLD[name][0], _change(name, old.get(name), new.get(name))))
+    yield from ((what, words, None, None) for what, words in told)
 
 
 def _change(name: str, old: Any, new: Any) -> str:

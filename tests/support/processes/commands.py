@@ -110,9 +110,9 @@ class Program:
 
     def end(self) -> list[str]:
         """End its input and wait for it; returns what else it said. It must have met no error."""
-        said, _ = self.process.communicate(timeout=60)
+        printed, _ = self.process.communicate(timeout=60)
         assert self.process.returncode == 0
-        return said.splitlines()
+        return printed.splitlines()
 
 
 @contextmanager

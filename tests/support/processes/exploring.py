@@ -24,9 +24,9 @@ _RECORD = """
 import os, sys
 def _record(event, args):
     if event in ("socket.connect", "socket.getaddrinfo", "socket.bind"):
-        said = args[0] if event == "socket.getaddrinfo" else args[1]
+        target = args[0] if event == "socket.getaddrinfo" else args[1]
         with open(os.environ["ASKED"], "a") as log:
-            log.write(f"{event} {said!r}\\n")
+            log.write(f"{event} {target!r}\\n")
 sys.addaudithook(_record)
 """
 
@@ -113,7 +113,7 @@ def staying_home(page: Page, explored: Explored) -> Iterator[None]:
     page.on("request", lambda request: asked.append(request.url))
     page.on("websocket", heard)
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     yield
     assert asked
     assert errors == []

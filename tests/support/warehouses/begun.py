@@ -42,5 +42,5 @@ def begin(house: House, students: Records | None = None, classes: Records | None
 def _key(house: House) -> bytes:
     """All that the first night depends on: the service and the settings."""
     service = house.service
-    said = service.students, service.classes, service.details, service.school, service.key, service.cap
-    return sha256(repr((said, house.over)).encode()).digest()
+    served = service.students, service.classes, service.details, service.school, service.key, service.cap
+    return sha256(repr((served, house.over)).encode()).digest()

@@ -84,7 +84,7 @@ def lakes(folder: Path, seed: int, *, nightly: bool) -> dict[str, SmallLake]:
 
 
 def shown(rng: random.Random) -> dict[str, Any]:
-    """A day's records: some not listed, some refused, some silent about a part, a value that moves between columns."""
+    """A day's records: some not listed, some refused, some that leave out a part, a value that moves between columns."""
     return {
         "auth": {"school": {"id": 1, "name": rng.choice(("A", "B"))}},
         "details": [],
@@ -98,13 +98,15 @@ def shown(rng: random.Random) -> dict[str, Any]:
 
 
 def odd_student(rng: random.Random, number: int) -> Record:
-    """A student's record: now plain, now with odd values, now refused, now silent about a part."""
+    """A student's record: now plain, now with odd values, now refused, now without a part."""
     kind = rng.random()
     if kind < 0.15:
         return student(number, email=MISSING)
     if kind < 0.3:
-        silent: dict[str, Any] = {rng.choice(("classes", "activity_tracking", "summary")): rng.choice((MISSING, None))}
-        return student(number, **silent)
+        left_out: dict[str, Any] = {
+            rng.choice(("classes", "activity_tracking", "summary")): rng.choice((MISSING, None))
+        }
+        return student(number, **left_out)
     first, last = rng.choice(((rng.choice(TEXTS), None), (None, rng.choice(TEXTS)), ("x", "x")))
     listed = rng.sample([(501, "a"), (501, None), (502, ""), (503, "007")], rng.randint(0, 3))
     return student(

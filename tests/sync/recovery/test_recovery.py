@@ -54,7 +54,7 @@ def test_a_record_that_a_search_finds_is_not_removed_whatever_happened_to_the_pu
     loss(house)
     house.service.hide(7, 100)
     done = house.sync()
-    assert [(a.id, a.answer) for a in done.manifest.absences] == [(7, "slipped"), (100, "slipped")]
+    assert [(a.id, a.answer) for a in done.manifest.absences] == [(7, "found_by_search"), (100, "found_by_search")]
     assert house.tables() == expected.night(4, LISTED, classes(4)).tables()
 
 

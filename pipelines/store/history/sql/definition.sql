@@ -8,7 +8,7 @@ WITH
 -- Each landed day by itself.
 seen AS (
     SELECT DISTINCT {{ scope.id }}{{ table.parent_key }} AS id, snapshot_date AS first_day, snapshot_date AS last_day,
-        span_state <> 'mute' AS is_statement
+        span_state <> 'not_stated' AS is_statement
     FROM ({{ observations }}) AS o
 ),
 stated AS (SELECT *, snapshot_date AS first_day FROM ({{ rows }}) AS t),
@@ -19,7 +19,7 @@ reach AS (
     SELECT t.id, COALESCE(MAX(s.first_day), $since) AS first_day
     FROM touched AS t
     LEFT JOIN spans.{{ table.name }} AS s
-        ON s.{{ table.parent_key }} = t.id AND s.first_day < $since AND s.span_state <> 'mute'
+        ON s.{{ table.parent_key }} = t.id AND s.first_day < $since AND s.span_state <> 'not_stated'
     GROUP BY t.id
 ),
 recent AS MATERIALIZED (
@@ -33,7 +33,7 @@ newest AS (SELECT {{ scope.id }}MAX(snapshot_date) AS newest_day FROM spans.days
 -- Runs of landed days on which a record was observed with the same statement.
 seen AS (
     SELECT DISTINCT {{ scope.of("s") }}s.{{ table.parent_key }} AS id, s.first_day,
-        COALESCE(s.last_day, newest.newest_day) AS last_day, s.span_state <> 'mute' AS is_statement
+        COALESCE(s.last_day, newest.newest_day) AS last_day, s.span_state <> 'not_stated' AS is_statement
     FROM {{ runs }} AS s {{ scope.beside("newest", "s") }}
 ),
 stated AS (SELECT * FROM {{ runs }} WHERE span_state = 'stated'),

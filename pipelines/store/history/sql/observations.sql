@@ -1,4 +1,4 @@
--- What each record stated about {{ table.name }} per landed day: its rows, an empty list, or nothing (mute).
+-- What each record stated about {{ table.name }} per landed day: its rows, an empty list, or nothing (not_stated).
 {% macro without_values() -%}
 {%- for c in table.versioned -%}
 {{ "o.id AS " ~ c.name if c.name == table.parent_key else "CAST(NULL AS " ~ c.type ~ ") AS " ~ c.name }}
@@ -6,7 +6,7 @@
 {%- endmacro %}
 SELECT {{ scope.of("t") }}{{ m.names(table.versioned, "t.") }}, 'stated' AS span_state, t.snapshot_date FROM ({{ rows }}) AS t
 UNION ALL
-SELECT {{ scope.of("o") }}{{ without_values() }}, 'mute', o.snapshot_date
+SELECT {{ scope.of("o") }}{{ without_values() }}, 'not_stated', o.snapshot_date
 FROM ({{ observed }}) AS o
 WHERE o.set_name = '{{ table.set }}' AND {{ m.says_nothing("o", table) }}
 {% if table.is_list %}

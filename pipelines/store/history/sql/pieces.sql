@@ -35,14 +35,14 @@ signed AS (
     SELECT
         p.{{ table.parent_key }} AS id, p.place,
         ANY_VALUE(p.first_day) AS first_day, ANY_VALUE(p.last_day) AS last_day,
-        LIST_SORT(LIST(ROW({{ m.names(table.versioned) }}, span_state))) AS said
+        LIST_SORT(LIST(ROW({{ m.names(table.versioned) }}, span_state))) AS stated
     FROM pieces AS p SEMI JOIN shared ON shared.id = p.{{ table.parent_key }}
     GROUP BY ALL
 ),
 marked AS (
     SELECT
         *,
-        CASE WHEN LAG(place) OVER w = place - 1 AND LAG(said) OVER w = said THEN 0 ELSE 1 END AS starts
+        CASE WHEN LAG(place) OVER w = place - 1 AND LAG(stated) OVER w = stated THEN 0 ELSE 1 END AS starts
     FROM signed WINDOW w AS (PARTITION BY id ORDER BY place)
 ),
 numbered AS (

@@ -12,16 +12,16 @@ observed AS {{ "NOT MATERIALIZED " if not scope.column }}({{ observations }}),
 signed AS (
     SELECT {{ scope.id }}{{ table.parent_key }}, snapshot_date,
     {% if table.is_list %}
-        BIT_XOR({{ hashed }}) AS said FROM observed GROUP BY {{ scope.id }}{{ table.parent_key }}, snapshot_date
+        BIT_XOR({{ hashed }}) AS digest FROM observed GROUP BY {{ scope.id }}{{ table.parent_key }}, snapshot_date
     {% else %}
-        {{ hashed }} AS said FROM observed
+        {{ hashed }} AS digest FROM observed
     {% endif %}
 ),
 marked AS (
     SELECT
         {{ scope.of("s") }}s.{{ table.parent_key }}, d.snapshot_date, d.ord, d.last_day,
-        LAG(d.ord) OVER w = d.ord - 1 AND LAG(s.said) OVER w = s.said AS goes_on,
-        LEAD(d.ord) OVER w = d.ord + 1 AND LEAD(s.said) OVER w = s.said AS is_followed
+        LAG(d.ord) OVER w = d.ord - 1 AND LAG(s.digest) OVER w = s.digest AS goes_on,
+        LEAD(d.ord) OVER w = d.ord + 1 AND LEAD(s.digest) OVER w = s.digest AS is_followed
     FROM signed AS s INNER JOIN days AS d ON {{ scope.same("d", "s") }}d.snapshot_date = s.snapshot_date
     WINDOW w AS (PARTITION BY {{ scope.of("s") }}s.{{ table.parent_key }} ORDER BY d.ord)
 ),
