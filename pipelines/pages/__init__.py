@@ -14,6 +14,7 @@ from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+from pipelines.util.templates import Compiled
 from pipelines.util.text import printable
 
 
@@ -28,7 +29,12 @@ def environment(package: str, **filters: Callable[..., str]) -> Environment:
         return next((file.read_text(encoding="utf-8") for file in found if file.is_file()), None)
 
     made = Environment(
-        loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(read),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        bytecode_cache=Compiled(package),
     )
     made.filters.update(filters, printable=lambda value: printable(str(value)))
     return made

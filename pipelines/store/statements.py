@@ -42,10 +42,18 @@ def environment(package: str, folder: str) -> Environment:
     # Imported for the first statement: `rollbook --help` renders none.
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+    from pipelines.util.templates import Compiled
+
     # S701 asks for HTML escaping; this is SQL, made from our own declarations.
     folders = dict.fromkeys(((package, folder), (package, "sql"), ("pipelines.store", "sql")))
     loader = ChoiceLoader([PackageLoader(*place) for place in folders])
-    made = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # noqa: S701
+    made = Environment(  # noqa: S701
+        loader=loader,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        bytecode_cache=Compiled(package),
+    )
     made.globals["m"] = made.get_template(MACROS).module
     return made
 
