@@ -179,16 +179,37 @@ def rebuild(
             "--accept-loss", help="Give up what raw/ no longer holds: expired days, and landings that are missing."
         ),
     ] = False,
+    as_known_on: Annotated[
+        date | None,
+        typer.Option(
+            parser=parse_day, metavar="DAY", help="Only write the file as it was at the end of this day, to --out."
+        ),
+    ] = None,
+    target: Annotated[Path | None, typer.Option("--out", metavar="F", help="Where to, with --as-known-on.")] = None,
 ) -> None:
     """Rebuild the lake, the tables and the whole history from raw/ alone.
+
+    With --as-known-on, the warehouse stays as it is: writes the published file as it was then, or would have been, with
+    what was known then. Later corrections, approvals, discards and landings are left out, and what was discarded later
+    counts; erasures always apply. The file has no snapshots. Exits 1 when days that it needs have expired.
 
     Asks before it publishes if a table would lose more rows than a sync may remove without a hold. Exits 1 when raw/
     lacks what the history was made from (see --accept-loss) or too many records are refused, 3 when it was not
     confirmed; then nothing has changed.
     """
+    from pipelines.operations.known import rebuild_as_known_on
+    from pipelines.privacy import access
     from pipelines.sync import within_hold
 
     rollbook = open_rollbook()
+    if as_known_on is not None or target is not None:
+        if as_known_on is None or target is None or yes or accept_loss:
+            raise ArgumentError("Give --as-known-on DAY and --out FILE together, without --yes and --accept-loss")
+        access.note(rollbook.warehouse.root, "rebuild --as-known-on")
+        with progress() as rollbook.progress:
+            done = rebuild_as_known_on(rollbook, as_known_on, target.expanduser())
+        out.print(f"Wrote {safe(str(target))}: {_days(done.rebuilt)}, as known on {as_known_on}.")
+        return
     with progress() as rollbook.progress:
         done = rollbook.rebuild(
             confirm=lambda hold: yes or within_hold(hold) or _confirmed_hold(hold), accept_loss=accept_loss

@@ -144,11 +144,14 @@ class Drift:
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """Who approved a held landing (the account that logged in), and why and since when (UTC) it had been held."""
+    """Who approved a held landing (the account that logged in); why, since when (UTC) and with which counts it had been
+    held.
+    """
 
     by: str
     held: str
     held_at: datetime
+    counts: tuple[TableCounts, ...]
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

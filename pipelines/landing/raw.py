@@ -133,7 +133,8 @@ class RawStore:
         approving = found.verdict is Verdict.HELD and verdict is Verdict.APPROVED
         if found.verdict is not None and not approving:
             raise ValueError(f"{name(folder)} already has a verdict: {found.verdict}, not {verdict}")
-        held = Approval(by=_person(), held=found.reason, held_at=found.judged_at or found.finished_at)
+        since = found.judged_at or found.finished_at
+        held = Approval(by=_person(), held=found.reason, held_at=since, counts=found.counts)
         updated = msgspec.structs.replace(
             found,
             approval=held if approving else None,

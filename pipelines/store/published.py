@@ -131,7 +131,7 @@ class Versions:
     def again(self, file: Path) -> Path:
         """Add a copy or hard link of a version that is here already, under a new name."""
         version = self._new_name()
-        _same_file(file, version)
+        same_file(file, version)
         version.chmod(self.mode)
         files.sync(self.folder)
         return version
@@ -197,7 +197,7 @@ def set_aside(path: Path, aside: Path) -> None:
     found = target(path)
     if found is not None:
         if not aside.exists():
-            _same_file(found, aside)
+            same_file(found, aside)
     else:
         path.rename(aside)
 
@@ -208,7 +208,7 @@ def remove(path: Path) -> None:
         path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
-def _same_file(file: Path, name: Path) -> None:
+def same_file(file: Path, name: Path) -> None:
     """Hard-link a file; copy it if the disk does not support that."""
     try:
         os.link(file, name)
