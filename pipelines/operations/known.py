@@ -41,13 +41,13 @@ def rebuild_as_known_on(rollbook: Rollbook, day: date, out: Path) -> Backfilled:
             " again. Put these days back into raw/ from a backup first"
         )
     rollbook.recovery.check_raw()
-    erasures = rollbook.raw.memory.count
+    erasures = rollbook.raw.erasure_register.count
     moment = datetime.combine(day + timedelta(days=1), time(), rollbook.settings.zone)
     with machine.translate_errors(rollbook.warehouse.root), files.aside(rollbook.warehouse.build) as folder:
         for name in (THRESHOLDS, TERMS):
             with suppress(FileNotFoundError):
                 shutil.copyfile(rollbook.warehouse.root / name, folder / name)
-        raw = RawStore(folder / "raw", rollbook.raw.memory)
+        raw = RawStore(folder / "raw", rollbook.raw.erasure_register)
         for landing in rollbook.raw.folders():
             _add_as_known(raw, landing, rollbook.raw, moment)
         settings, warehouse = rollbook.settings.model_copy(update={"keep_days": None}), Warehouse(folder)
@@ -57,7 +57,7 @@ def rebuild_as_known_on(rollbook: Rollbook, day: date, out: Path) -> Backfilled:
         done = beside.rebuild(confirm=always)
         with warehouse.finishing(warehouse.published) as con:
             catalog.create_snapshots(con, beside.lake, [])  # their files go with the folder
-        if rollbook.raw.memory.count != erasures:
+        if rollbook.raw.erasure_register.count != erasures:
             raise BusyError("A student was erased meanwhile, so nothing was written: run this again")
         with warehouse.next.open("rb") as made, files.handing_out(out) as file:
             shutil.copyfileobj(made, file)
