@@ -13,7 +13,7 @@ import pytest
 
 from pipelines.errors import DamagedError
 from pipelines.landing.manifest import Landed, Proof
-from pipelines.store.lake import Candidate, Lake, Part, Staged, compose
+from pipelines.store.lake import Candidate, Lake, Part, Staged, compose, unchanged
 from pipelines.store.staging import Staging
 from pipelines.tables import SETS, TABLES, WALKED
 from pipelines.util import files
@@ -136,3 +136,19 @@ def test_a_file_that_cannot_be_read_names_the_command_that_helps(lake: Lake, fil
     file.write_bytes(b"no parquet at all")
     with pytest.raises(DamagedError, match=f"rollbook backfill {DAY} {DAY}"):
         lake.scan(TABLES["students"], records)
+
+
+def test_a_day_changes_nothing_in_the_tables_whose_files_repeat_those_of_the_newest_merged_day(
+    file: Path, lake: Lake
+) -> None:
+    assert file.exists()
+    record, next_day = lake.days()[DAY], date(2026, 11, 21)
+    merged = {DAY: record.digest}
+    same, others = record.digests, frozenset(TABLES) - {"students"}
+    assert unchanged(lake.days(), merged, next_day, same) == frozenset(TABLES)
+    assert unchanged(lake.days(), merged, next_day, same | {"students": "another"}) == others
+    assert unchanged(lake.days(), merged, next_day, same | {"observed": "another"}) == frozenset()
+    assert unchanged(lake.days(), {DAY: "another"}, next_day, same) == frozenset(), "what is merged is not this file"
+    assert unchanged(lake.days(), merged | {next_day: "a day"}, next_day, same) == frozenset(), "it is merged already"
+    assert unchanged({}, merged, next_day, same) == frozenset(), "it has expired"
+    assert unchanged(lake.days(), {}, DAY, same) == frozenset(), "it is the first"

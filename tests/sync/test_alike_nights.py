@@ -1,0 +1,32 @@
+"""Nights whose files repeat those of the night before: they change nothing, unless what they prove does."""
+
+from __future__ import annotations
+
+from tests.support.nights import CLASS_TABLES, STUDENT_TABLES, Expected, House
+from tests.support.records import classes, student, students
+from tests.support.wire import faults
+
+
+def test_a_night_counts_what_it_changes_and_what_it_leaves_alone(house: House) -> None:
+    house.night(1, students(9), classes(2))
+    changed = [student(1, email="another@school.example"), *students(8, first=2)]
+    done = house.night(2, changed)
+    rows = {c.table: (c.before, c.added, c.changed, c.removed) for c in done.counts}
+    nine, two = dict.fromkeys(STUDENT_TABLES, (9, 0, 0, 0)), dict.fromkeys(CLASS_TABLES, (2, 0, 0, 0))
+    assert rows == {
+        **{"institution": (1, 0, 0, 0), "student_details": (0, 0, 0, 0), **nine, **two},
+        "students": (9, 0, 1, 0),
+    }
+    assert house.tables() == Expected().night(1, students(9), classes(2)).night(2, changed, classes(2)).tables()
+
+
+def test_a_proven_night_removes_who_was_missing_from_the_same_list_on_an_unproven_one(house: House) -> None:
+    left = students(8)
+    expected = Expected().night(1, students(9), classes(2)).night(2, left, classes(2), unproven=["students"])
+    house.night(1, students(9), classes(2))
+    house.service.on(faults.stated(total_count=9), path="students", times=None)
+    house.night(2, left)
+    assert house.tables() == expected.tables()
+    house.service.mend()
+    house.night(3, left)
+    assert house.tables() == expected.night(3, left, classes(2)).tables()
