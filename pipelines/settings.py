@@ -108,8 +108,8 @@ def _messenger(address: str) -> NotifyBase:
     unclear = not address.isprintable() or {" ", "\\"} & {*address}  # parsers disagree on these characters
     if made is None or _warnings or unclear or not 0 < (made.port or 1) < 2**16:
         raise ValueError(
-            "is not usable by Apprise here; to see why, give it to `.venv/bin/apprise --dry-run -b test` (write a"
-            " space as %20, a backslash as %5C)"
+            "is not usable by Apprise here; to see why, give it to `apprise --dry-run -b test`, which is"
+            " installed beside rollbook (write a space as %20, a backslash as %5C)"
         )
     if unfit := sorted(UNFIT_OPTIONS & {*parts.get("qsd", ())}):
         raise ValueError(f"must do without {', '.join(f'{name}=' for name in unfit)}")

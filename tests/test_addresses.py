@@ -32,7 +32,7 @@ def test_remote_services_over_encrypted_connections_are_taken(notify: str, names
 
 NO_LIST = "must hold addresses such as slack://... or mailtos://..., with spaces or commas between"
 UNUSABLE = (
-    "it is not usable by Apprise here; to see why, give it to `.venv/bin/apprise --dry-run -b test` (write a space as"
+    "it is not usable by Apprise here; to see why, give it to `apprise --dry-run -b test`, which is installed beside rollbook (write a space as"
     " %20, a backslash as %5C)"
 )
 UNSAFE = (

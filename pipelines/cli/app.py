@@ -25,7 +25,7 @@ from pipelines.errors import RollbookError, unexpected_error
 from pipelines.settings import INSTITUTION, ROOT, load
 from pipelines.tables import SETS
 from pipelines.util import files
-from pipelines.util.text import cell, naming, printable
+from pipelines.util.text import as_called, cell, naming, printable
 
 if TYPE_CHECKING:
     from pipelines.landing.manifest import TableCounts
@@ -65,11 +65,11 @@ class Terminal(Console):
     def print(self, *objects: Any, **options: Any) -> None:
         """Print. Sentences are soft-wrapped, so that a command in them can be copied whole.
 
-        With a registry, such a command names the current institution.
+        Such a command is named as this one was called and, with a registry, names the current institution.
         """
         if all(isinstance(text, str) for text in objects):
             options.setdefault("soft_wrap", True)
-            objects = tuple(naming(os.environ.get(INSTITUTION, ""), text) for text in objects)
+            objects = tuple(as_called(naming(os.environ.get(INSTITUTION, ""), text)) for text in objects)
         super().print(*objects, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:

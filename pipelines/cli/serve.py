@@ -235,13 +235,14 @@ def _play(students: int, days: int) -> None:
     from pipelines.views import editable
 
     with Sandbox(students, api_key=KEY) as sandbox:
-        prepare(sandbox.url, days)
+        prepare(sandbox.url)
         rollbook = open_rollbook()
         if rollbook.bound_to() is not None:  # an earlier demo
             with rollbook.writer():
                 rollbook.recovery.clear()
         last = rollbook.today()
         played = [last - timedelta(days=n) for n in reversed(range(days))]
+        os.environ[f"{PREFIX}FIRST_DATE"] = str(played[0])
         known = [editable.Term(*term) for term in terms_between(played[0], last + timedelta(days=365))]
         editable.ensure(rollbook.warehouse.root, known=known)
         out.print(f"A made-up school of {students} students, on {sandbox.url}; {days} nights, each a run of the job.")
@@ -256,9 +257,9 @@ def _play(students: int, days: int) -> None:
         answer = run_query(published, query)
         out.print(table("", answer.columns, answer.rows))
     _say_where(published)
-    out.print("[bold]The UI[/]    .venv/bin/rollbook serve --demo, then http://127.0.0.1:3000: the graph, the runs.")
-    out.print("[bold]Explore[/]   .venv/bin/rollbook explore --demo: the school, its classes, its students.")
-    out.print("[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then .venv/bin/rollbook sync")
+    out.print("[bold]The UI[/]    rollbook serve --demo, then http://127.0.0.1:3000: the graph, the runs.")
+    out.print("[bold]Explore[/]   rollbook explore --demo: the school, its classes, its students.")
+    out.print("[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then rollbook sync")
 
 
 def choose_warehouse() -> None:
@@ -273,13 +274,12 @@ def choose_warehouse() -> None:
         shutil.copyfile(configuration, home / configuration.name)
 
 
-def prepare(base_url: str, days: int = DAYS) -> None:
+def prepare(base_url: str) -> None:
     """Point this process's settings at the sandbox and at the demo's warehouse."""
     choose_warehouse()
     os.environ |= {
         f"{PREFIX}BASE_URL": base_url,
         f"{PREFIX}API_KEY": KEY,
-        f"{PREFIX}FIRST_DATE": str(datetime.now(UTC).date() - timedelta(days=days)),
         # In a small school a normal night may change more than the hold allows.
         f"{PREFIX}HOLD_CHANGED_PERCENT": "100",
     }

@@ -51,7 +51,12 @@ def run_command(
         streams = [Path(made, name) for name in ("in", "out", "err")]
         for stream in streams:
             stream.write_text(stdin if stream.name == "in" else "")
-        variables = {**os.environ, "COLUMNS": "200", **env}
+        variables = {
+            **os.environ,
+            "COLUMNS": "200",
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            **env,
+        }
         process = context.Process(target=_run, args=(arguments, variables, cwd, streams))
         process.start()
         process.join(_SECONDS)
