@@ -4,13 +4,16 @@ One run makes them all: whichever asset an operator picks, no snapshot stays unm
 run fetches one day. A run over other days (a backfill) rebuilds them from their landings and skips each day without
 one, because the service keeps no history. The work itself is in `night`, and in `district` for several institutions.
 
-The checks are evaluated after each publish. Those of Rollbook's own work also run before each publish, so readers never
-see a broken file. Contradictions in the source only warn: the data are as the source sent them.
+The checks are evaluated after each publish. Those of what was landed belong to a day; the others are about the file as
+it is now. Those of Rollbook's own work also run before each publish, so readers never see a broken file. Contradictions
+in the source only warn: the data are as the source sent them.
 """
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
+from itertools import chain, product
 from typing import Any
 
 import dagster as dg
@@ -18,16 +21,25 @@ import dagster as dg
 from pipelines import settings
 from pipelines.compose import compose
 from pipelines.defs import night, partitions, runs
-from pipelines.defs.partitions import PUBLISHED
+from pipelines.defs.partitions import IS_FRESH, PUBLISHED
 from pipelines.errors import CheckError, RollbookError
 from pipelines.operations.data_quality import QUALITY_CHECKS, run_quality_checks
+from pipelines.operations.status import freshness, not_synced
 from pipelines.settings import SourceSettings
 from pipelines.store.checks import RULES
 from pipelines.sync import Rollbook
 from pipelines.sync.policy import open_holds, overtaken
-from pipelines.tables import SETS, TABLES, WALKED, Column
+from pipelines.tables import SETS, TABLES, WALKED, Column, fingerprint
 from pipelines.util.cron import due
 from pipelines.util.text import count_of, listed
+
+# Dagster shows it, and an alert rule of its hosted version may go there.
+OWNERS = ["team:school-it"]
+# Ends each asset's description, which the UI shows beside the button that launches a backfill.
+OF_A_RUN = (
+    "A run makes all assets, whichever it is launched from. It skips a day without a landing: that day stays missing,"
+    " and a backfill over it ends as failed, although its run is a success and made all other days."
+)
 
 
 def _columns(declared: Iterable[Column], key: Sequence[str]) -> dict[str, Any]:
@@ -73,9 +85,7 @@ def specs(sources: Mapping[str, SourceSettings]) -> Iterator[dg.AssetSpec]:
     nights = [due(source.cron) for source in sources.values()]
     yield dg.AssetSpec(
         PUBLISHED,
-        # One history table represents all of them: Dagster 1.13 refuses to launch several days of assets that are made
-        # together if one of them can be reached by two paths.
-        deps=[["history", "students"]],
+        deps=[["history", name] for name in TABLES],
         description="warehouse/rollbook.duckdb, the file that analysts open: checked, then swapped in at once.",
         freshness_policy=dg.FreshnessPolicy.time_window(max(n.gap + n.grace for n in nights)) if nights else None,
         kinds={"duckdb"},
@@ -83,21 +93,33 @@ def specs(sources: Mapping[str, SourceSettings]) -> Iterator[dg.AssetSpec]:
     )
 
 
-def assets(sources: Mapping[str, SourceSettings]) -> dg.AssetsDefinition:
+def assets(sources: Mapping[str, SourceSettings], *, deletes_old_runs: bool = True) -> dg.AssetsDefinition:
     """Return all assets, which one step makes together."""
+    days = partitions.days(sources)
 
     @dg.multi_asset(
         name="sync",
-        # Skippable, because a backfill materializes the days that it made, and no other day of the run.
-        specs=[spec.replace_attributes(skippable=True) for spec in specs(sources)],
-        check_specs=SPECS,
-        partitions_def=partitions.days(sources),
+        specs=[
+            spec.replace_attributes(
+                description=f"{spec.description} {OF_A_RUN}",
+                owners=OWNERS,
+                code_version=fingerprint() if spec.deps else None,
+            )
+            for spec in specs(sources)
+        ],
+        check_specs=[*check_specs(days)],
+        partitions_def=days,
         backfill_policy=dg.BackfillPolicy.single_run(),
+        # A run makes all assets, whichever it was launched from. Without this, the UI would each time ask to confirm
+        # the other 22. It also makes every output optional: a backfill marks only the days that it made.
+        can_subset=True,
     )
     def sync(context: dg.AssetExecutionContext, config: night.Options) -> Iterator[Any]:
         """Land, snapshot, merge and publish: a day that is fetched, or the landed days of a backfill."""
         runs.mark_as_mine(context.instance, context.run.run_id)
-        days = [date.fromisoformat(key) for key in context.partition_keys]
+        # Checks can be executed alone, too, and those of the published file have no days.
+        keys = context.partition_keys if context.has_partition_key or context.has_partition_key_range else ()
+        days = [date.fromisoformat(key) for key in keys]
         try:
             if (registry := settings.registry()) is None:
                 yield from _school(context, config, days)
@@ -108,7 +130,8 @@ def assets(sources: Mapping[str, SourceSettings]) -> dg.AssetsDefinition:
         except RollbookError as error:
             raise runs.failed(error) from None
         try:
-            runs.delete_old_runs(context.instance)
+            if deletes_old_runs:
+                runs.delete_old_runs(context.instance)
         except Exception as error:  # noqa: BLE001 - it must not fail a sync; the next night tries again
             context.log.warning("Dagster's old runs could not be deleted (%s)", type(error).__name__)
 
@@ -121,79 +144,94 @@ def _school(context: dg.AssetExecutionContext, options: night.Options, days: Seq
     today = {datetime.now(rollbook.settings.zone).date()}
     is_sync = partitions.is_sync(context.run.tags, days, today, approve=options.approve)
     try:
-        yield from night.stages(context, options, rollbook, days, is_sync=is_sync)
+        if context.selected_asset_keys:
+            yield from night.stages(context, options, rollbook, days, is_sync=is_sync)
     except RollbookError as error:
         # Dagster shows a check without a result as failed, so check the file that readers still have.
         broken = error.found if isinstance(error, CheckError) else {}
         with suppress(RollbookError, OSError):
-            yield from results({"": look(rollbook, broken)})
+            yield from results({"": look(rollbook, days, broken)})
         raise
-    yield from results({"": look(rollbook, {})})
+    yield from results({"": look(rollbook, days)})
 
 
-# What each check found: a sentence, or a number of rows. A check that passed found nothing.
-Found = Mapping[dg.AssetCheckKey, str | int]
+# What each check found: a sentence, or a number of rows. A check that passed found nothing. A check of what was landed
+# has the day, the others have none.
+Found = Mapping[tuple[dg.AssetCheckKey, str | None], str | int]
 
-SPECS = (
-    *(
-        dg.AssetCheckSpec(
-            "proven_complete", asset=["raw", name], description=f"The walk over the {name} was proven complete."
-        )
-        for name in WALKED
-    ),
-    *(
-        dg.AssetCheckSpec(
-            "no_unknown_fields", asset=["raw", name], description=f"The {name} hold no field that is not declared."
-        )
-        for name in WALKED
-    ),
-    dg.AssetCheckSpec("nothing_held", asset=PUBLISHED, description="No sync waits for a person's approval."),
-    *(dg.AssetCheckSpec(name, asset=PUBLISHED, description=says) for name, says in RULES.items()),
-    *(dg.AssetCheckSpec(c.name, asset=["history", c.table], description=c.sentence) for c in QUALITY_CHECKS),
-)
-_SEVERITY_OF_OWN = dict.fromkeys(RULES, dg.AssetCheckSeverity.ERROR)
+# The checks of each day's landing, and what they say of a set.
+OF_A_DAY = {
+    "proven_complete": "The walk over the {} was proven complete.",
+    "absences_are_clear": "Each of the {} that the walk no longer listed was searched for, with a clear answer.",
+    "none_refused": "No record of the {} was refused.",
+    "no_unknown_fields": "The {} hold no field that is not declared.",
+}
+OF_THE_FILE = {
+    IS_FRESH: "The last night that was due has been synced. Backfills of older days do not count.",
+    "nothing_held": "No sync waits for a person's approval.",
+    **RULES,
+}
+_ERRORS = {IS_FRESH, *RULES}
 
 
-def look(rollbook: Rollbook, broken: Mapping[str, Sequence[str]]) -> Found:
-    """Look at the published file and the newest landings; `broken` holds what stopped a next file, by rule.
+def check_specs(days: dg.PartitionsDefinition[str]) -> Iterator[dg.AssetCheckSpec]:
+    """Yield the checks; those of what was landed have these days."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.PreviewWarning)  # checks by day are a preview in Dagster 1.13
+        for name, (check, says) in product(WALKED, OF_A_DAY.items()):
+            yield dg.AssetCheckSpec(check, asset=["raw", name], description=says.format(name), partitions_def=days)
+    for check, says in OF_THE_FILE.items():
+        yield dg.AssetCheckSpec(check, asset=PUBLISHED, description=says)
+    for c in QUALITY_CHECKS:
+        yield dg.AssetCheckSpec(c.name, asset=["history", c.table], description=c.sentence)
 
-    The published file follows all of Rollbook's own rules, or it would not have been published. Raises
-    NothingLandedError before the first publish.
+
+def look(rollbook: Rollbook, days: Iterable[date], broken: Mapping[str, Sequence[str]] | None = None) -> Found:
+    """Look at the published file and at what was landed on these days.
+
+    `broken` holds what stopped a next file, by rule: the published one follows all of Rollbook's own rules, or it would
+    not have been published. Raises NothingLandedError before the first publish.
     """
     manifests = rollbook.raw.manifests()
     waiting = [str(m.snapshot_date) for m in open_holds(manifests) if not overtaken(m, manifests)]
-    found: dict[dg.AssetCheckKey, str | int] = {
-        dg.AssetCheckKey(dg.AssetKey(["history", check.table]), check.name): rows
+    due, late_by = freshness(rollbook, rollbook.newest())
+    of_the_file = {name: "; ".join((broken or {}).get(name, ())) for name in RULES}
+    of_the_file |= {"nothing_held": ", ".join(waiting), IS_FRESH: "" if late_by is None else not_synced(due)}
+    found: dict[tuple[dg.AssetCheckKey, str | None], str | int] = {
+        (dg.AssetCheckKey(dg.AssetKey(["history", check.table]), check.name), None): rows
         for check, rows in run_quality_checks(rollbook.warehouse.published)
     }
-    found |= {dg.AssetCheckKey(PUBLISHED, name): "; ".join(broken.get(name, ())) for name in RULES}
-    found[dg.AssetCheckKey(PUBLISHED, "nothing_held")] = ", ".join(waiting)
-    for newest in [m for m in manifests if m.counts_for_its_day][-1:]:
-        for name in WALKED:
-            raw = dg.AssetKey(["raw", name])
-            unproven = "" if newest.proof(name) is not None else newest.reason or "it was not proven"
-            found[dg.AssetCheckKey(raw, "proven_complete")] = unproven
-            unknown = (f"{d.field} ({d.type}, {d.count})" for d in newest.drift if d.set == name)
-            found[dg.AssetCheckKey(raw, "no_unknown_fields")] = ", ".join(unknown)
+    found |= {(dg.AssetCheckKey(PUBLISHED, name), None): says for name, says in of_the_file.items()}
+    for day in days:
+        landed = rollbook.landings.counted(day) or rollbook.raw.manifests(day)
+        for name, m in product(WALKED, landed[-1:]):
+            unclear = sum(a.set == name and a.answer == "unclear" for a in m.absences) + m.unverified.get(name, 0)
+            unknown = (f"{d.field} ({d.type}, {d.count})" for d in m.drift if d.set == name)
+            of_the_day: dict[str, str | int] = {
+                "proven_complete": "" if m.proof(name) is not None else m.reason or "it was not proven",
+                "absences_are_clear": count_of(unclear, "record") if unclear else "",
+                "none_refused": count_of(m.rejected[name], "record") if m.rejected.get(name) else "",
+                "no_unknown_fields": ", ".join(unknown),
+            }
+            found |= {(dg.AssetCheckKey(dg.AssetKey(["raw", name]), c), str(day)): f for c, f in of_the_day.items()}
     return found
 
 
-def results(of: Mapping[str, Found]) -> Iterator[dg.AssetCheckResult]:
+def results(of: Mapping[str, Found]) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield each check's result over these institutions; a single school's name is empty. It passes if all pass."""
-    for spec in SPECS:
-        found = {name: seen[spec.key] for name, seen in of.items() if spec.key in seen}
-        if not found:
-            continue
+    for check, day in dict.fromkeys(chain.from_iterable(of.values())):
+        found = {name: seen[check, day] for name, seen in of.items() if (check, day) in seen}
         told = {name: count_of(f, "row") if isinstance(f, int) else f for name, f in found.items() if f}
         metadata: dict[str, str | int] = {"institutions": listed([*found])} if any(found) else {}
         if told:
             metadata["found"] = listed([f"{name} ({says})" if name else says for name, says in told.items()])
         if rows := [f for f in found.values() if isinstance(f, int)]:
             metadata["how many"] = sum(rows)  # the UI plots it
-        yield dg.AssetCheckResult(
+        yield dg.AssetCheckEvaluation(
+            asset_key=check.asset_key,
+            check_name=check.name,
             passed=not told,
-            asset_key=spec.asset_key,
-            check_name=spec.name,
-            severity=_SEVERITY_OF_OWN.get(spec.name, dg.AssetCheckSeverity.WARN),
+            severity=dg.AssetCheckSeverity.ERROR if check.name in _ERRORS else dg.AssetCheckSeverity.WARN,
             metadata=metadata,
+            partition=day,
         )

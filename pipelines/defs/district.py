@@ -41,6 +41,9 @@ def work(
     names = tuple(filter(None, map(str.strip, tags.get(INSTITUTION_TAG, "").split(",")))) or tuple(
         registry.institutions
     )
+    if not context.selected_asset_keys:
+        yield from _checked(names, days)
+        return
     todays = {datetime.now(s.zone).date() for name, s in settings.sources(registry).items() if name in names}
     is_sync = partitions.is_sync(tags, days, todays, approve=options.approve)
     if is_sync and tags.get(INSTITUTION_TAG) in names and tags.get(SYNC_TAG) != NIGHTLY:
@@ -60,11 +63,11 @@ def work(
     else:
         ended = dict(Fleet(registry, names).backfill(days[0], days[-1], confirmed=options.approve))
     yield from _outcomes(ended, days)
-    yield from _checked(names)
+    yield from _checked(names, days)
     _raise_if_bad(ended)
     for day in days if is_sync else sorted({day for outcome in ended.values() for day in outcome.days}):
-        for key in context.selected_asset_keys:
-            yield dg.AssetMaterialization(key, partition=str(day), metadata={"institutions": len(ended)})
+        for spec in context.assets_def.specs:
+            yield night.made(context, day, spec.key.path, {"institutions": len(ended)})
 
 
 def _sync_alone(
@@ -90,7 +93,7 @@ def _sync_alone(
     with suppress(OSError):
         record(settings.common_path() / settings.FLEET, name, outcome)
     yield from _outcomes({name: outcome}, days)
-    yield from _checked([name])
+    yield from _checked([name], days)
     if failure is not None:
         raise runs.failed(failure, name)
 
@@ -118,12 +121,12 @@ def _outcomes(ended: Ended, days: Sequence[date]) -> Iterator[dg.AssetObservatio
         )
 
 
-def _checked(names: Iterable[str]) -> Iterator[dg.AssetCheckResult]:
+def _checked(names: Iterable[str], days: Sequence[date]) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield the checks over all of these institutions that have published."""
     found = {}
     for name in names:
         with suppress(RollbookError, OSError):  # nothing is published yet; the run says what failed
-            found[name] = assets.look(compose(settings.load(fetches=False, institution=name)), {})
+            found[name] = assets.look(compose(settings.load(fetches=False, institution=name)), days)
     return assets.results(found)
 
 

@@ -27,7 +27,7 @@ SKIPPED_TAG = "rollbook/skipped"
 progress: Progress | None = None
 
 Metadata = Mapping[str, Any]
-Events = Iterator[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckResult]
+Events = Iterator[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation]
 
 
 class Options(dg.Config):
@@ -75,7 +75,8 @@ def stages(
         else:
             landed = {day: counted[-1] for day in days if (counted := landings.counted(day))}
             yield from _skipped(context, landings.skipped(days), len(days))
-        yield from (_made(day, "raw", name, _landing(m, name)) for day, m in landed.items() for name in SETS)
+        for each, m in landed.items():
+            yield from (made(context, each, ["raw", name], _landing(m, name)) for name in SETS)
         if is_sync:
             manifest, record = rollbook.snapshot(landed[day], approve=options.approve)
             composed = {day: record}
@@ -86,9 +87,11 @@ def stages(
             composed = done.rebuilt
             for each, held in done.held.items():
                 context.log.warning("%s: landing %s is held and was skipped", each, ", ".join(map(str, held)))
-        yield from (_made(d, "snapshots", name, _snapshot(r, name)) for d, r in composed.items() for name in TABLES)
+        for each, r in composed.items():
+            yield from (made(context, each, ["snapshots", name], _snapshot(r, name)) for name in TABLES)
         counts = {c.table: c for c in rollbook.merge(full_refresh=options.force)}
-        yield from (_made(d, "history", name, _history(counts.get(name))) for d in composed for name in TABLES)
+        for each in composed:
+            yield from (made(context, each, ["history", name], _history(counts.get(name))) for name in TABLES)
         rollbook.publish(confirm=always if options.approve else within_hold)
     shared: Metadata = {
         "path": dg.MetadataValue.path(rollbook.warehouse.published),
@@ -97,7 +100,7 @@ def stages(
         "seconds": round(time.monotonic() - started, 3),
     }
     for each in composed:
-        yield dg.AssetMaterialization(PUBLISHED, partition=str(each), metadata=shared)
+        yield made(context, each, PUBLISHED.path, shared)
     rollbook.check_listeners()
 
 
@@ -106,8 +109,19 @@ def mark_as_sync(context: dg.AssetExecutionContext) -> None:
     context.instance.add_run_tags(context.run.run_id, {SYNC_TAG: context.run.tags.get(SYNC_TAG, BY_HAND)})
 
 
-def _made(day: date, kind: str, name: str, metadata: Metadata) -> dg.AssetMaterialization:
-    return dg.AssetMaterialization([kind, name], partition=str(day), metadata=metadata)
+def made(
+    context: dg.AssetExecutionContext, day: date, key: Sequence[str], metadata: Metadata
+) -> dg.AssetMaterialization:
+    """Say that a day of an asset was made, by which declarations: after a change, the UI marks the days made before.
+
+    The tags are those that Dagster itself gives what a step returns, which a run over several days cannot use: it would
+    mark all its days. No day is outdated by what it was made from, since a run makes all assets.
+    """
+    spec = context.assets_def.get_asset_spec(dg.AssetKey(key))
+    tags = {"dagster/code_version": spec.code_version} if spec.code_version else {}
+    for above in (dep.asset_key.to_user_string() for dep in spec.deps):
+        tags |= {f"dagster/input_data_version/{above}": "landed", f"dagster/input_event_pointer/{above}": "NULL"}
+    return dg.AssetMaterialization(key, partition=str(day), metadata=metadata, tags=tags)
 
 
 def _skipped(context: dg.AssetExecutionContext, days: Mapping[date, Skip], asked: int) -> Events:
@@ -124,8 +138,8 @@ def _skipped(context: dg.AssetExecutionContext, days: Mapping[date, Skip], asked
     reasons = {day: skipped(day, why) for day, why in days.items()}
     for day, reason in reasons.items():
         context.log.warning(reason)
-        for key in context.selected_asset_keys:
-            yield dg.AssetObservation(key, partition=str(day), metadata={"skipped": reason})
+        for spec in context.assets_def.specs:
+            yield dg.AssetObservation(spec.key, partition=str(day), metadata={"skipped": reason})
     if len(days) == asked:
         raise NothingLandedError("; ".join(reasons.values()), list(days))
 

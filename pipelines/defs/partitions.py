@@ -13,6 +13,8 @@ from pipelines.landing.raw import RawStore
 from pipelines.settings import SourceSettings
 
 PUBLISHED = dg.AssetKey(["published", "rollbook"])
+# The check that the last night was synced; a run makes it, and so does `watch`.
+IS_FRESH = "is_fresh"
 PARTITION_TAG = "dagster/partition"
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 # A run with this tag fetches, whichever day it covers; the schedule, `rollbook sync` and each run that fetches set it.

@@ -18,11 +18,21 @@ from filelock import FileLock, Timeout
 
 from pipelines import settings
 from pipelines.compose import compose
-from pipelines.defs.partitions import BACKFILL_TAGS, BY_COMMAND, BY_HAND, NIGHTLY, PARTITION_TAG, SYNC_TAG
+from pipelines.defs.partitions import (
+    BACKFILL_TAGS,
+    BY_COMMAND,
+    BY_HAND,
+    IS_FRESH,
+    NIGHTLY,
+    PARTITION_TAG,
+    PUBLISHED,
+    SYNC_TAG,
+)
 from pipelines.errors import HeldError, RollbookError, unexpected_error
 from pipelines.institutions import Registry
 from pipelines.landing.manifest import Hold
 from pipelines.notify.alerts import Alerts, Kind, Outcome, deliver
+from pipelines.operations.status import freshness, not_synced
 from pipelines.util.text import naming
 
 # A year, and a month more to compare with the year before.
@@ -175,17 +185,24 @@ tell_success, tell_failure = (
     description="Sends an alert for each late sync, and what could not be delivered before. Also marks runs as failed "
     "whose process was killed, so that they do not block later nights.",
 )
-def watch(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+def watch(context: dg.SensorEvaluationContext) -> dg.SensorResult:
     """Report late nights. Starts no run."""
     fail_orphaned_runs(context.instance)
     try:
         if (registry := settings.registry()) is not None:
-            return dg.SkipReason(watch_institutions(registry))
+            late = ", ".join(watch_institutions(registry))
+            return _watched(f"newly late: {late}" if late else "no institution is newly late", late)
         alerts = Alerts(compose(settings.load(fetches=False)))
+        newest = alerts.rollbook.newest()
     except RollbookError as error:
-        return dg.SkipReason(error.message)
+        return _watched(error.message)
+    due, late_by = freshness(alerts.rollbook, newest)
+    late = ""
+    if newest is not None and late_by is not None and context.cursor != str(due):
+        late = not_synced(due)
+        context.update_cursor(str(due))
     if not alerts.channels:
-        return dg.SkipReason("ROLLBOOK_NOTIFY is not set: no alerts are sent")
+        return _watched("ROLLBOOK_NOTIFY is not set: no alerts are sent", late)
 
     def has_ended(since: datetime) -> bool:
         tags = {SYNC_TAG: [NIGHTLY, BY_HAND, BY_COMMAND]}
@@ -193,11 +210,17 @@ def watch(context: dg.SensorEvaluationContext) -> dg.SkipReason:
 
     alerts.report_late(has_ended)
     deliver({"": alerts})
-    return dg.SkipReason("it was checked whether the last night is late")
+    return _watched("it was checked whether the last night is late", late)
 
 
-def watch_institutions(registry: Registry) -> str:
-    """Report the late nights of institutions and deliver their alerts; returns what the tick says.
+def _watched(says: str, late: str = "") -> dg.SensorResult:
+    """What a tick says. For a newly late night also a failed check: a backfill made the asset look fresh, maybe."""
+    failed = dg.AssetCheckEvaluation(PUBLISHED, IS_FRESH, passed=False, metadata={"found": late})
+    return dg.SensorResult(skip_reason=says, asset_events=[failed] if late else [])
+
+
+def watch_institutions(registry: Registry) -> list[str]:
+    """Report the late nights of institutions and deliver their alerts; returns the newly late institutions.
 
     At most MOST_CHECKED institutions per minute, in rotation: reading the settings of a thousand takes over a minute.
     """
@@ -205,5 +228,4 @@ def watch_institutions(registry: Registry) -> str:
 
     names = tuple(registry.institutions)
     turn = int(datetime.now(UTC).timestamp()) // 60 % max(1, -(-len(names) // MOST_CHECKED))
-    late = Fleet(registry, names[turn * MOST_CHECKED :][:MOST_CHECKED]).watch(wait=True) if names else {}
-    return f"newly late: {', '.join(late)}" if late else "no institution is newly late"
+    return [*Fleet(registry, names[turn * MOST_CHECKED :][:MOST_CHECKED]).watch(wait=True)] if names else []

@@ -78,11 +78,11 @@ class RawStore:
         return sorted({day for day, _, _ in self._each(_DISCARDED)})
 
     def all_days(self) -> frozenset[date]:
-        """Return the days on which anything was ever landed, including expired days if their list can be read."""
+        """Return the days with a landing, including expired days if their list can be read, but not discarded ones."""
         expired: Iterable[date] = ()
         with suppress(DamagedError):  # recovery reads the list, too, and reports it
             expired = self._expired()
-        return frozenset((*(day for day, _ in self._days()), *expired))
+        return frozenset((*self.days(), *expired))
 
     def numbers(self) -> set[tuple[date, int]]:
         """Return every landing, discarded or not, as day and number."""

@@ -105,8 +105,7 @@ def _check_warehouse(rollbook: Rollbook) -> Iterator[Finding]:
         yield Finding("warehouse", Level.OK, "empty: the first sync will fill it")
         return
     if known.late_by is not None:
-        says = f"the night of {known.due:%Y-%m-%d %H:%M} was not synced: run `rollbook sync`, and see what it says"
-        yield Finding("warehouse", Level.WARNING, says)
+        yield Finding("warehouse", Level.WARNING, status.not_synced(known.due))
     if not known.problems:
         days, count = known.history, known.expired.count
         expired = f", {count} of them only in the history" if count else ""

@@ -177,6 +177,11 @@ def freshness(rollbook: Rollbook, last_good: Manifest | None) -> tuple[datetime,
     return due, (now - due).total_seconds()
 
 
+def not_synced(due: datetime) -> str:
+    """What to say of a late night."""
+    return f"the night of {due:%Y-%m-%d %H:%M} was not synced: run `rollbook sync`, and see what it says"
+
+
 @contextmanager
 def _noted(problems: list[str]) -> Iterator[None]:
     """List an error among the problems, and go on."""

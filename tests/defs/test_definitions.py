@@ -54,6 +54,15 @@ def test_a_school_has_its_days_its_night_its_freshness_and_four_described_option
     assert all(len(f.description) > 60 for f in options.values())
 
 
+def test_the_days_begin_with_the_first_landing_that_is_not_discarded(tmp_path: Path) -> None:
+    """A landing of a wrong clock's day, taken back, leaves no years of days on which nothing can be had."""
+    for folder in ("snapshot_date=2020-01-01/discarded=1", "snapshot_date=2026-08-02/landing=1"):
+        (tmp_path / "raw" / folder).mkdir(parents=True)
+    with loaded(EXAMPLE | {"ROLLBOOK_WAREHOUSE": str(tmp_path)}) as defs:
+        days: Any = defs.resolve_asset_graph().get(PUBLISHED).partitions_def
+    assert days.get_partition_keys(current_time=datetime(2026, 8, 3, 12, tzinfo=UTC)) == ["2026-08-02", "2026-08-03"]
+
+
 def test_without_any_setting_the_ui_loads_and_nothing_of_a_fleet_is_imported(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom pipelines.definitions import defs\n"

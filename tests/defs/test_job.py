@@ -9,7 +9,11 @@ from pathlib import Path
 import dagster as dg
 import duckdb
 import pytest
+from dagster._core.asset_graph_view.asset_graph_view import AssetGraphView
+from dagster._core.definitions.data_version import CachingStaleStatusResolver
 
+from pipelines.defs import assets
+from pipelines.defs.partitions import PUBLISHED
 from tests.support import graph
 from tests.support.graph import SYNC, Job, quarter_past_two
 from tests.support.nights import Expected, House, new_house, night
@@ -65,6 +69,51 @@ def test_a_sync_marks_every_asset_on_its_day_with_its_counts(house: House, job: 
     assert about["history/students"] == {"dagster/row_count": 60, "added": 60, "changed": 0, "removed": 0}
     assert about["published/rollbook"]["morning page"] == "/report.html"
     assert about["published/rollbook"]["bytes"] == house.published.stat().st_size
+
+
+def test_a_run_makes_all_assets_whichever_it_is_launched_from(house: House, job: Job) -> None:
+    with quarter_past_two(house, 1) as day:
+        assert job.run(day, tags=SYNC, launched_from=["history", "classes"]).success
+    specs = [*job.defs.resolve_all_asset_specs()]
+    assert {job.marked(*spec.key.path)[0] for spec in specs} == {str(day)}
+    assert {tuple(spec.owners) for spec in specs} == {("team:school-it",)}
+    (published,) = [spec for spec in specs if spec.key == PUBLISHED]
+    assert {dep.asset_key for dep in published.deps} == {s.key for s in specs if s.key.path[0] == "history"}
+
+
+def test_a_changed_declaration_marks_the_days_made_before_until_they_are_made_again(
+    house: House, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2):
+        assert job.nightly(house, number).success
+    monkeypatch.setattr(assets, "fingerprint", lambda: "changed")
+    with graph.loaded(house.environment()) as defs, quarter_past_two(house, 3):
+        assert Job(defs, job.instance).run(night(1)).success
+        graph_now = defs.get_repository_def().asset_graph
+        view = AssetGraphView.for_test(defs, job.instance, last_event_id=None)
+        stale = CachingStaleStatusResolver(job.instance, graph_now, view)
+        keys = [key for key in graph_now.materializable_asset_keys if key.path[0] != "raw"]
+        for number, reasons in ((1, []), (2, ["has a new code version"])):
+            found = {k: [c.reason for c in stale.get_stale_causes(k, str(night(number)))] for k in keys}
+            assert found == dict.fromkeys(keys, reasons)
+
+
+def test_checks_can_be_executed_alone_and_fetch_nothing(house: House, job: Job) -> None:
+    assert job.nightly(house, 1).success
+    requests = len(house.service.requests)
+    with quarter_past_two(house, 3):
+        result = dg.materialize(
+            [*(job.defs.assets or ())],  # type: ignore[list-item] # they are assets definitions
+            selection=dg.AssetSelection.checks_for_assets(PUBLISHED),
+            instance=job.instance,
+        )
+    assert len(house.service.requests) == requests
+    assert result.get_asset_materialization_events() == []
+    failed = {e.check_name: e.metadata["found"].value for e in result.get_asset_check_evaluations() if not e.passed}
+    assert failed.pop("student_count_is_the_roster") == "2 rows"
+    assert failed == {
+        "is_fresh": "the night of 2026-11-21 02:15 was not synced: run `rollbook sync`, and see what it says"
+    }
 
 
 def test_the_nightly_run_always_asks_and_a_run_by_hand_does_not_within_minutes(tmp_path: Path) -> None:
@@ -164,6 +213,7 @@ def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_ca
 ) -> None:
     for number in (1, 3):
         house.service.students[0] = student(1, name=f"Pupil of night {number}")
+        house.service.students[1] = student(2, **({"email": None} if number == 3 else {"nickname": "of no concern"}))
         assert job.nightly(house, number).success
     tables = house.tables()
     with quarter_past_two(house, 4):
@@ -178,6 +228,13 @@ def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_ca
     assert sorted((asset, day) for asset, day, _ in graph.marked(result) if asset.endswith("/students")) == sorted(
         (f"{stage}/students", str(night(n))) for stage in ("raw", "snapshots", "history") for n in (1, 3)
     )
+    # Each landed day has its own results.
+    by_day = [e for e in result.get_asset_check_evaluations() if e.partition]
+    assert len(by_day) == 2 * 2 * 4
+    assert {(e.check_name, e.partition): e.metadata["found"].value for e in by_day if not e.passed} == {
+        ("no_unknown_fields", str(night(1))): "nickname (string, 1)",
+        ("none_refused", str(night(3))): "1 record",
+    }
     seen = [e.asset_observation_data.asset_observation for e in result.all_events if e.is_asset_observation]
     assert sorted((o.asset_key, o.partition, o.metadata["skipped"].value) for o in seen) == sorted(
         (spec.key, day, reason) for spec in job.defs.resolve_all_asset_specs() for day, reason in why.items()

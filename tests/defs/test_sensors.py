@@ -29,6 +29,7 @@ class Watch:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.cursors: dict[str, str | None] = {}
+        self.checks: list[Any] = []
 
     def look(self) -> None:
         """One tick of each."""
@@ -36,7 +37,9 @@ class Watch:
             assert isinstance(sensor, dg.SensorDefinition)
             repository, cursor = self.job.defs.get_repository_def(), self.cursors.get(sensor.name)
             with dg.build_sensor_context(self.job.instance, cursor=cursor, repository_def=repository) as context:
-                self.cursors[sensor.name] = sensor.evaluate_tick(context).cursor
+                tick = sensor.evaluate_tick(context)
+                self.cursors[sensor.name] = tick.cursor
+                self.checks += tick.asset_events
 
 
 @pytest.fixture
@@ -141,7 +144,11 @@ def test_a_late_night_is_told_once_and_so_is_the_sync_that_makes_up_for_it(
     clock.shift(timedelta(minutes=2))
     watch.look()
     watch.look()
-    assert watch.job.run(night(2), tags=SYNC).success
+    # The asset's check turns red by itself, once, and a backfill of an older day leaves it so.
+    assert [(c.asset_check_key.name, c.passed) for c in watch.checks] == [("is_fresh", False)]
+    assert not graph.checks(watch.job.run(night(1)))["published/rollbook:is_fresh"].passed
+    good = watch.job.run(night(2), tags=SYNC)
+    assert graph.checks(good)["published/rollbook:is_fresh"].passed
     watch.look()
     assert heads(hook) == [f"the sync of {night(2)} is late", f"the sync of {night(2)} is good again"]
     assert hook.texts[0].splitlines()[1:] == [

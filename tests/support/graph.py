@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -12,13 +12,14 @@ import dagster as dg
 import pytest
 import time_machine
 
-from pipelines.definitions import load
+from pipelines.defs.component import load
 from pipelines.settings import Settings
 from tests.support.nights import House, night
 from tests.support.wire.service import KEY
 
 # The tag of a run that the schedule started.
 SYNC = {"rollbook/sync": "nightly"}
+QUIET = {"telemetry": {"enabled": False}}
 EXAMPLE = {"ROLLBOOK_BASE_URL": "https://records.example.org", "ROLLBOOK_API_KEY": KEY}
 
 
@@ -48,19 +49,29 @@ class Job:
         self.instance = instance
 
     def run(
-        self, *days: date, options: dict[str, Any] | None = None, tags: Mapping[str, str] | None = None
+        self,
+        *days: date,
+        options: dict[str, Any] | None = None,
+        tags: Mapping[str, str] | None = None,
+        launched_from: Sequence[str] = (),
     ) -> dg.ExecuteInProcessResult:
-        """One run: of a day, or, given two, of the days from the first to the second."""
-        return self.execute(str(days[0]), str(days[-1]), options or {}, tags or {})
+        """One run: of a day, or, given two, of the days from the first to the second; of all assets, or of one."""
+        return self.execute(str(days[0]), str(days[-1]), options or {}, tags or {}, launched_from)
 
     def execute(
-        self, first: str, last: str, options: Mapping[str, Any], tags: Mapping[str, str]
+        self,
+        first: str,
+        last: str,
+        options: Mapping[str, Any],
+        tags: Mapping[str, str],
+        launched_from: Sequence[str] = (),
     ) -> dg.ExecuteInProcessResult:
         """One run: of a partition, or of those from the first to the last."""
         span = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
         return self.defs.resolve_job_def("nightly_sync").execute_in_process(
             partition_key=first if first == last else None,
             instance=self.instance,
+            asset_selection=[dg.AssetKey(launched_from)] if launched_from else None,
             raise_on_error=False,
             tags={**({} if first == last else span), **tags},
             run_config={
@@ -95,8 +106,7 @@ def job(house: House, home: Path, **env: str) -> Iterator[Job]:
 def definitions(env: Mapping[str, str], home: Path) -> Iterator[tuple[dg.Definitions, dg.DagsterInstance]]:
     """The definitions under these settings, and a quiet instance for their runs."""
     home.mkdir(exist_ok=True)
-    quiet = {"telemetry": {"enabled": False}}
-    with loaded(env) as defs, dg.DagsterInstance.local_temp(str(home), overrides=quiet) as instance:
+    with loaded(env) as defs, dg.DagsterInstance.local_temp(str(home), overrides=QUIET) as instance:
         yield defs, instance
 
 
