@@ -14,7 +14,10 @@ def test_a_night_counts_what_it_changes_and_what_it_leaves_alone(house: House) -
     rows = {c.table: (c.before, c.added, c.changed, c.removed) for c in done.counts}
     nine, two = dict.fromkeys(STUDENT_TABLES, (9, 0, 0, 0)), dict.fromkeys(CLASS_TABLES, (2, 0, 0, 0))
     assert rows == {
-        **{"institution": (1, 0, 0, 0), "student_details": (0, 0, 0, 0), **nine, **two},
+        "institution": (1, 0, 0, 0),
+        "student_details": (0, 0, 0, 0),
+        **nine,
+        **two,
         "students": (9, 0, 1, 0),
     }
     assert house.tables() == Expected().night(1, students(9), classes(2)).night(2, changed, classes(2)).tables()
