@@ -37,10 +37,13 @@ of the roster). The same seed, size, opening and day always give the same record
 - The institution table of the auth check names a field `{base_url}` but clearly means `school.id`: served as that.
 - The auth check's `timestamp`: the date is the day being played, the time is now, in UTC. If no day is given, it
   plays today in UTC.
-- A summary's assignments are those of the student's current unit that are set so far; submitted and missing ones are
-  counted over all units. `average_score` is null until something in the unit is scored. A student who has never logged
-  in has null dates and null `days_since_last_activity` in `activity_tracking`, and no `last_activity_date` in the
-  summary.
+- The contract does not say over which time a student's counts run. Here the assignments and assessments, submitted and
+  missing ones too, are those of the school year: they begin anew in the last week of August, at the student's first
+  visit, and within a year nothing that was completed vanishes. Only so do a year's figures make sense: over a whole
+  stay they would hardly move, and by units of work everybody would fall to nothing every few weeks. Learning time is
+  that of the whole stay. `average_score` is null until something was completed in the year. A student who has never
+  logged in has null dates and null `days_since_last_activity` in `activity_tracking`, and no `last_activity_date` in
+  the summary.
 - A class's `average_score` is 0 if nobody in it has one. Its summary is computed once a week, on a weekday of its own;
   the counts beside it are the day's. A closed class's summary goes on with its pupils while it is listed. Without
   assignments, the first and last date are null.

@@ -12,8 +12,10 @@ class closes, its successor opens in the same place on the same day with the sam
 inactive for three weeks and then disappears. A summary is computed once a week, on a weekday of the place's own: if it
 were computed every night, all class summaries would change every morning.
 
-**Work.** A pupil visits at a pace of its own, in moments (see the calendar below). A unit takes five to nine visits;
-then the next one begins with nearly nothing completed, which is how a completion rate falls.
+**Work.** A pupil visits at a pace of its own, in moments (see the calendar below), and the record stands as of the last
+visit. In weeks with lessons each pupil is given three to five assignments. Most pupils miss few of them, by chance;
+some always miss most; and some, for a few weeks of a school year, miss nearly all: then completion falls, and climbs
+again slowly. All counts of assignments begin anew with the school year, in the last week of August.
 """
 
 from __future__ import annotations
@@ -53,6 +55,8 @@ _PLACED_AFTER = 5  # newcomers are in no class until then
 _TEACHER_STAYS = 1200
 _LISTED_AFTER_CLOSING = 15
 _CLASSES_OF_A_TEACHER = 5
+_WEEKS = 40  # with lessons, in a school year
+_SLUMP = ("slump", "slump begins", "slump lasts")
 _TURNS = 4096  # more than a seat's or a place's changes of one kind
 
 # Fields that may be absent by the contract. Each is omitted for one pupil in fifty, for 16 weeks at a time.
@@ -138,7 +142,15 @@ class Institution:
         students = self._students(today, pupils, work, active)
         return Day(day, students, sorted((each for _, each in classes), key=lambda each: int(each["class_id"])))
 
-    def _draw(self, purpose: str, size: int, turn: Ints | int = 0) -> Floats:
+    def failing(self, day: date) -> set[int]:
+        """Return the ids of the listed pupils who hand in little on a day: always, or for some weeks now.
+
+        The records do not say so. Whoever finds out who fails from the records can be measured against this.
+        """
+        pupils, work = self._people(day_number(day))
+        return set(pupils["id"][pupils["listed"] & work["fails"]].tolist())
+
+    def _draw(self, purpose: str, size: int | tuple[int, ...], turn: Ints | int = 0) -> Floats:
         """Return one number between 0 and 1 for each of so many; another turn gives another number."""
         turns = np.broadcast_to(turn, size)
         drawn = np.empty(size)
@@ -202,30 +214,52 @@ class Institution:
         paced = latest - (first - phase) // pace
         visits = np.where(has_visited, 1 + paced, 0)
 
-        length = 5 + (5 * draw("unit length")).astype(int)
-        unit, step = np.divmod(np.maximum(visits - 1, 0), length)
+        last_day = day_of_moment(np.where(paced > 0, latest * pace + phase, first))
+        year = np.searchsorted(_YEARS, last_day, side="right") - 1
+        now, lessons, joined_at = (TERM_DAYS[on] - TERM_DAYS[_YEARS[year]] for on in (today, last_day, joined))
+        # Most pupils miss few assignments; some always miss most, and some nearly all for a few weeks of the year.
+        has_slump, begins, lasts = (self._draw(what, len(occupant), occupant * _TURNS + year) for what in _SLUMP)
+        begins = np.where(has_slump < 0.2, 1 + (30 * begins).astype(int), _WEEKS + 1)
+        ends = begins + 3 + (4 * lasts).astype(int)
         struggles = draw("struggles") < 0.07
-        size = 6 + (9 * draw("unit size")).astype(int)
-        done = np.minimum(size, size * np.where(struggles, 0.3, 0.8 + 0.4 * draw("diligence"))).astype(int)
-        due = np.where(has_visited, size * (step + 1) // length, 0)
-        completed = np.where(has_visited, done * (step + 1) // length, 0)
-        not_due = np.where(step == 0, 2, step % 2)
-        total = np.where(has_visited, due + not_due, np.where(draw("given") < 0.5, size, 0))
+        usually = np.where(struggles, 0.78, 0.15 * draw("diligence") ** 2)
+        weeks = np.arange(_WEEKS + 1)[:, None]
+        chance = np.where((begins <= weeks) & (weeks < ends), 0.9, usually)
+        a_week = 3 + (3 * draw("assignments a week")).astype(int)
+        missed = _binomial(a_week, chance, self._draw("missed", chance.shape, occupant * _TURNS + year))
+        done = np.insert(np.cumsum(a_week - missed, axis=0), 0, 0, axis=0)
+
+        def given(day: Ints) -> Ints:
+            """How many of the year's assignments were given by a day of lessons, counted from 0."""
+            return np.maximum(a_week * (day // 5) + np.minimum(day % 5 + 1, a_week), 0)
+
+        def handed_in(count: Ints) -> Ints:
+            """How many of the year's first assignments the pupil hands in."""
+            week, of_it = np.divmod(count, a_week)
+            return done[week, self._seats] + np.minimum(of_it, a_week - missed[week, self._seats])
+
+        before = given(joined_at - 1)
+        due, worked = (np.maximum(given(lessons - ago), before) for ago in (5, (5 * draw("slowness")).astype(int)))
+        assigned = np.where((kind >= limits[-1]) & (draw("given") < 0.5), 6 + (9 * draw("unit size")).astype(int), 0)
+        total = np.where(has_visited, given(lessons) - before, assigned)
+        completed = np.where(has_visited, handed_in(worked) - handed_in(before), 0)
+        missing = np.where(has_visited, due - before - handed_in(due) + handed_in(before), 0)
         usual = np.where(struggles, 32 + 20 * draw("skill"), 58 + 35 * draw("skill"))
         unscored = (completed == 0) | (draw("unscored") < 0.02)
         return {
             "has_visited": has_visited,
             "first_day": day_of_moment(first),
-            "last_day": day_of_moment(np.where(paced > 0, latest * pace + phase, first)),
+            "last_day": last_day,
             "total": total,
             "completed": completed,
             "rate": np.round(100 * completed / np.maximum(total, 1), 2),
             "score": np.where(unscored, np.nan, np.round(usual + 5 * np.sin(visits + phase), 1)),
-            "total_assessments": np.where(has_visited, 2 * unit + 2, 0),
-            "completed_assessments": np.where(has_visited, 2 * unit + (2 * step >= length), 0),
+            "total_assessments": np.where(has_visited, 1 + total // 10, 0),
+            "completed_assessments": completed // 10,
             "minutes": np.round((15 + 45 * draw("stamina")) * visits, 1),
-            "submitted": unit * done + completed,
-            "missing": unit * (size - done) + due - completed,
+            "submitted": completed,
+            "missing": missing,
+            "fails": struggles | (begins <= now // 5) & (now // 5 < ends),
         }
 
     def _figures_on(self, today: int) -> Floats:
@@ -259,7 +293,7 @@ class Institution:
         columns = (
             *(turn, age, self._lasts, teacher % len(self._teachers), *figures),
             self._per_place(pupils, np.ones(len(self._seats))).astype(int),
-            self._per_place(pupils, work["submitted"] > 0).astype(int),
+            self._per_place(pupils, work["has_visited"]).astype(int),
         )
         found = []
         for place, (turn_, age_, lasts, teacher_, *of_pupils) in enumerate(
@@ -383,6 +417,16 @@ class Institution:
         return records
 
 
+def _binomial(trials: Ints, chance: Floats, drawn: Floats) -> Ints:
+    """Return how many of at most five trials succeed, each with this chance, for a number drawn between 0 and 1."""
+    exactly, at_most, found = (1 - chance) ** trials, np.zeros(chance.shape), np.zeros(chance.shape, dtype=int)
+    for count in range(5):
+        at_most += exactly
+        found += drawn > at_most
+        exactly *= (trials - count) / (count + 1) * chance / (1 - chance)
+    return found
+
+
 @lru_cache(4096)
 def _iso(number: int) -> str:
     """Format each date once: a hundred thousand records share a few hundred."""
@@ -441,6 +485,9 @@ def _moments_of_weeks() -> list[int]:
 # How many have passed by the end of each day, by day number.
 MOMENTS: Ints = np.cumsum(_moments_of_weeks())
 SCHOOL_DAYS: Ints = np.cumsum(np.arange(len(MOMENTS)) % 7 < 5)
+# Those in weeks with lessons; and the days on which the school years begin, with the first week of autumn.
+TERM_DAYS: Ints = np.cumsum(np.diff(MOMENTS, prepend=0) == 10)
+_YEARS: Ints = np.array([0, *(day_number(date.fromisocalendar(y, _TERMS["Autumn"][0], 1)) for y in range(2001, 2101))])
 
 
 def day_of_moment(moment: Ints) -> Ints:
