@@ -229,11 +229,11 @@ class Institution:
         missed = _binomial(a_week, chance, self._draw("missed", chance.shape, occupant * _TURNS + year))
         done = np.insert(np.cumsum(a_week - missed, axis=0), 0, 0, axis=0)
 
-        def given(day: Ints) -> Ints:
+        def given(day: Ints) -> Any:
             """How many of the year's assignments were given by a day of lessons, counted from 0."""
             return np.maximum(a_week * (day // 5) + np.minimum(day % 5 + 1, a_week), 0)
 
-        def handed_in(count: Ints) -> Ints:
+        def handed_in(count: Ints) -> Any:
             """How many of the year's first assignments the pupil hands in."""
             week, of_it = np.divmod(count, a_week)
             return done[week, self._seats] + np.minimum(of_it, a_week - missed[week, self._seats])
