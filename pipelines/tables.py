@@ -206,7 +206,12 @@ TABLES: dict[str, Table] = {
                 _STUDENT_ID,
                 Column("total_assignments", "BIGINT", "Assignments given to the student."),
                 Column("completed_assignments", "BIGINT", "Assignments the student completed."),
-                Column("completion_rate", "DOUBLE", "Assignment completion, percent, 0 to 100.", percent=True),
+                Column(
+                    "completion_rate",
+                    "DOUBLE",
+                    "Assignment completion, percent, 0 to 100; may be 0, not NULL, without assignments.",
+                    percent=True,
+                ),
                 Column(
                     "average_score",
                     "DOUBLE",

@@ -1,11 +1,12 @@
--- Twenty questions that analysts ask, each followed by its query. Replace the dates and ids with your own.
+-- Twenty-two questions that analysts ask, each followed by its query. Replace the dates and ids with your own.
 
--- Whose completion fell more than 20 points since last month?
-SELECT p.student_id, p.name, b.completion_rate AS at_the_end_of_last_month, p.completion_rate AS now
-FROM student_summaries_as_of((SELECT DATE_TRUNC('month', MAX(snapshot_date)) - INTERVAL 1 DAY FROM progress_daily)) AS b
+-- Who is missing more assignments than at the end of last month?
+SELECT p.student_id, p.name, b.assignment_missing_count AS missing_then, p.assignment_missing_count AS missing_now
+FROM student_activity_as_of((SELECT DATE_TRUNC('month', MAX(snapshot_date)) - INTERVAL 1 DAY FROM progress_daily)) AS b
 INNER JOIN student_progress AS p USING (student_id)
-WHERE b.completion_rate - p.completion_rate > 20 AND p.total_assignments > 0
-ORDER BY b.completion_rate - p.completion_rate DESC;
+WHERE p.assignment_missing_count > b.assignment_missing_count
+    AND p.assignment_submission_count >= b.assignment_submission_count -- else counted anew since
+ORDER BY p.assignment_missing_count - b.assignment_missing_count DESC, p.student_id;
 
 -- What did class 5000's roster look like on the first of October?
 SELECT s.student_id, s.name, s.reference_id
@@ -65,6 +66,26 @@ SELECT snapshot_date, students, average_completion_rate, average_score, active_p
 FROM progress_daily
 WHERE snapshot_date > (SELECT MAX(snapshot_date) FROM progress_daily) - 28
 ORDER BY snapshot_date;
+
+-- How does this term compare with the terms before?
+SELECT
+    COALESCE(c.term, 'outside the terms') AS term, MIN(c.day) AS since, MAX(c.day) AS until, -- terms: see terms.csv
+    ROUND(AVG(p.active_percent), 1) AS active_percent, ARG_MAX(p.students, c.day) AS students_at_the_end,
+    ARG_MAX(p.average_completion_rate, c.day) AS completion_at_the_end,
+    ARG_MAX(p.average_score, c.day) AS score_at_the_end
+FROM calendar AS c INNER JOIN progress_daily AS p ON p.snapshot_date = c.day
+GROUP BY c.term
+ORDER BY since DESC;
+
+-- How does each week of student 11133 compare with the four before it?
+SELECT
+    week_begins, submitted_change AS submitted, ROUND(AVG(submitted_change) OVER earlier, 1) AS usually_submitted,
+    missing_change AS newly_missing, ROUND(AVG(missing_change) OVER earlier, 1) AS usually_missing,
+    minutes_change AS minutes, ROUND(AVG(minutes_change) OVER earlier) AS usual_minutes, completion, average_score
+FROM student_weekly
+WHERE student_id = 11133
+WINDOW earlier AS (ORDER BY week_begins ROWS BETWEEN 4 PRECEDING AND 1 PRECEDING)
+ORDER BY week_begins DESC;
 
 -- Which classes improved most within a week?
 SELECT

@@ -39,15 +39,23 @@ class Threshold:
 
 # Chosen so that a school of a few hundred students, most of them doing well, lists some tens of them. They ignore what
 # happens to every student: a holiday of two weeks and a few days (21), a new student's first two weeks (14), and the
-# first assignments of a term, each of which moves completion by more than falling_points (5). A threshold missing from
-# the file has its default, so that older files stay valid.
+# first assignments of a term (5). Of fifty assignments, a week and a half without work is a fall of some ten points:
+# falling_points is half of that, and falling_days not shorter, since in one week too few assignments are due to tell a
+# fall from a bad day. Scores move less than completion, so theirs is another one. A threshold missing from the file has
+# its default, so that older files stay valid.
 DEFAULTS: tuple[Threshold, ...] = (
     Threshold("completion_below", 30, "Low completion: completion_rate under this, percent.", 100),
     Threshold("score_below", 50, "Low score: average_score under this.", 100),
     Threshold("inactive_days", 21, "Inactive: the last activity this many days ago or longer.", 36_500),
     Threshold("never_logged_in_days", 14, "Never logged in, and registered this many days ago or longer.", 36_500),
-    Threshold("falling_points", 20, "Falling fast: completion or score fell by this many points or more.", 100),
-    Threshold("falling_days", 7, "Falling fast: within this many days.", 36_500),
+    Threshold(
+        "falling_points",
+        5,
+        "Falling fast: completion fell by more than this many points, and more is newly missing than newly completed.",
+        100,
+    ),
+    Threshold("falling_score_points", 20, "Falling fast: average_score fell by more than this many points.", 100),
+    Threshold("falling_days", 10, "Falling fast: within this many days.", 36_500),
     Threshold(
         "least_assignments",
         5,

@@ -63,6 +63,15 @@ def _of_classes(name: str, definition: str, column: str) -> Metric:
     return Metric(name, definition, sql, ("course_id",), source, f"class_comparison.{name}")
 
 
+def _of_roster(name: str, definition: str, sql: str) -> Metric:
+    """A measure of the students whose records list an active class."""
+    source = (
+        "classes LEFT JOIN student_classes USING (class_id) LEFT JOIN student_summaries USING (student_id)"
+        " WHERE class_status = 1"
+    )
+    return Metric(name, definition, sql, ("class_id",), source, f"class_comparison.{name}")
+
+
 _LAST_ACTIVITY = "GREATEST(summary.last_activity_date, activity.last_activity_date)"
 _NEVER = "NOT has_ever_logged_in"
 _COMPLETION = "CASE WHEN total_assignments > 0 THEN completion_rate END"
@@ -94,9 +103,10 @@ METRICS: tuple[Metric, ...] = (
     ),
     _of_student(
         "completion",
-        "The student's completion in percent. A student without assignments has none: it counts in no average, and is"
-        " neither low nor falling.",
+        "The student's completion in percent. A student without assignments has none, whatever completion_rate says: it"
+        " counts in no average, and is neither low nor falling.",
         _COMPLETION,
+        "student_progress.completion",
     ),
     _of_day("students", "Students listed, each counted once.", "COUNT(*)"),
     _of_day(
@@ -128,6 +138,13 @@ METRICS: tuple[Metric, ...] = (
         "student_places",
         "The sum of the classes' own student_count: a student in two of them counts twice.",
         "CAST(SUM(classes.student_count) AS BIGINT)",
+    ),
+    _of_roster("roster_students", "Students whose records list the class.", "COUNT(student_id)"),
+    _of_roster(
+        "roster_completion_rate",
+        "The average completion of these students, each over all of their classes. The class's own completion, over its"
+        " own assignments, is another number: average_completion_rate, as its record gives it.",
+        f"ROUND(AVG({_COMPLETION}), 2)",
     ),
     _of_classes(
         "course_completion_rate",

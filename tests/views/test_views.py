@@ -43,6 +43,7 @@ def student_progress(base: Base) -> pd.DataFrame:
     frame["class_count"] = frame.class_count.mask(none, 0)
     frame["last_activity_date"] = frame[["in_summary", "last_activity_date"]].max(axis=1)
     frame["days_inactive"] = (pd.Timestamp(LAST) - frame.last_activity_date).dt.days
+    frame["completion"] = frame.completion_rate.where(frame.total_assignments > 0)
     frame["unchanged_since"] = frame.valid_from
     never = frame.has_ever_logged_in.map({False: False})
     frame["is_active"] = (frame.days_inactive <= 7).where(frame.days_inactive.notna(), never)

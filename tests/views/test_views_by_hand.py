@@ -127,25 +127,37 @@ def test_a_student_is_active_by_the_later_of_summary_and_tracking_for_seven_days
     assert active == [1, *[2] * 8, 1, 0, 0]
 
 
-def test_who_falls_fast_is_told_by_completion_and_by_score(hand: Hand) -> None:
+NOW = {"total_assignments": 20, "completed_assignments": 15, "completion_rate": 75.0, "average_score": 70.0}
+FELL = "completion fell from {} to 75 % in 10 days: 15 of 20 assignments, was {}; {} more missing"
+SCORE_FELL = "score fell from {} to 70 in 10 days"
+# Of each student, ten days before: assignments given and completed, the rate, the score, how many were missing (now 4).
+FALLS: dict[str, tuple[int, int, float, float | None, int | None, str | None]] = {
+    "fell": (15, 14, 93.33, 70.0, 0, FELL.format(93.33, "14 of 15", 4)),
+    "just over the threshold": (16, 13, 80.01, 70.0, 1, FELL.format(80.01, "13 of 16", 3)),
+    "on the threshold": (16, 13, 80.0, 70.0, 1, None),
+    "counted anew": (25, 15, 100.0, 100.0, 0, None),
+    "completed fewer than before, so counted anew": (20, 16, 95.0, 100.0, 0, None),
+    "nothing more missing": (15, 14, 93.33, 70.0, 4, None),
+    "as many newly completed as missing": (12, 11, 91.67, 70.0, 0, None),
+    "too few then": (4, 4, 100.0, 100.0, 0, None),
+    "nothing known of missing ones": (15, 14, 93.33, 70.0, None, None),
+    "score fell": (20, 15, 75.0, 90.01, 4, SCORE_FELL.format(90.01)),
+    "score on the threshold": (20, 15, 75.0, 90.0, 4, None),
+    "no score then": (20, 15, 75.0, None, 4, None),
+    "both": (15, 14, 93.33, 91.0, 0, f"{FELL.format(93.33, '14 of 15', 4)}; {SCORE_FELL.format(91)}"),
+}
+
+
+def test_a_fall_is_of_the_same_count_with_more_newly_missing_than_completed(hand: Hand) -> None:
     hand.land(*D)
-    good = {"total_assignments": 10, "completion_rate": 70.0, "average_score": 70.0}
-    cases: dict[int, tuple[dict[str, Any], str | None]] = {
-        1: (good | {"completion_rate": 90.0}, "completion fell from 90 to 70 % in 7 days"),
-        2: (good | {"completion_rate": 89.9}, None),
-        3: (good | {"average_score": 95.5}, "score fell from 95.5 to 70 in 7 days"),
-        4: (
-            good | {"completion_rate": 91.0, "average_score": 90.0},
-            "completion fell from 91 to 70 % in 7 days; score fell from 90 to 70 in 7 days",
-        ),
-        5: (good | {"completion_rate": 100.0, "total_assignments": 0}, None),
-        6: (good | {"average_score": None}, None),
-    }
-    for number, (before, _) in cases.items():
-        hand.student(number, f"S{number}", **good)
+    for number, (name, (given, completed, rate, score, missing, _)) in enumerate(FALLS.items()):
+        hand.student(number, name, **NOW)
+        before = dict(zip(NOW, (given, completed, rate, score), strict=True))
         hand.put("history.student_summaries", student_id=number, valid_from=D[0], valid_to=D[-1], **before)
-    asked = "SELECT student_id, reason, reason_count, is_falling FROM students_to_watch ORDER BY 1"
-    assert hand.ask(asked) == [(n, reason, 1, True) for n, (_, reason) in cases.items() if reason]
+        for span, count in (({"valid_from": D[0], "valid_to": D[-1]}, missing), ({"valid_from": D[-1]}, 4)):
+            hand.put("history.student_activity", student_id=number, assignment_missing_count=count, **span)
+    asked = "SELECT name, reason, reason_count, is_falling FROM students_to_watch ORDER BY student_id"
+    assert hand.ask(asked) == [(name, reason, 1, True) for name, (*_, reason) in FALLS.items() if reason]
 
 
 def test_a_student_with_few_assignments_is_not_behind_with_them(hand: Hand) -> None:
@@ -197,7 +209,10 @@ def test_severity_is_one_at_a_threshold_two_at_twice_it_and_adds_up_over_the_rea
 
 def test_who_is_newly_still_and_no_longer_to_watch_and_who_left(hand: Hand) -> None:
     hand.land(D[0], D[2], D[3])  # nothing was landed on D[1]
-    low, fine = ({"total_assignments": 10, "completion_rate": rate} for rate in (15.0, 80.0))
+    low, fine = (
+        {"total_assignments": 10 + given, "completed_assignments": 8, "completion_rate": rate}
+        for given, rate in ((10, 15.0), (0, 80.0))
+    )
     versions = {
         1: ((low, D[0], None),),
         2: ((fine, D[0], D[2]), (low, D[2], D[3]), (fine, D[3], None)),
@@ -209,7 +224,10 @@ def test_who_is_newly_still_and_no_longer_to_watch_and_who_left(hand: Hand) -> N
         for values, valid_from, valid_to in told:
             span = {"valid_from": valid_from, "valid_to": valid_to}
             hand.put("history.student_summaries", student_id=number, **span, **values)
-    why, fell = "low completion (15 %, under 30)", "completion fell from 80 to 15 % in 1 days"
+    hand.put("history.student_activity", student_id=2, assignment_missing_count=0, valid_from=D[0], valid_to=D[2])
+    hand.put("history.student_activity", student_id=2, assignment_missing_count=9, valid_from=D[2])
+    why = "low completion (15 %, under 30)"
+    fell = "completion fell from 80 to 15 % in 1 days: 8 of 20 assignments, was 8 of 10; 9 more missing"
     hand.con.execute("UPDATE main.thresholds SET value = 1 WHERE name = 'falling_days'")
     asked = """SELECT snapshot_date, student_id, name, change, severity, severity_before, reason, reason_before,
                    reason_count, is_low_completion, is_falling, is_listed

@@ -54,6 +54,7 @@ in_none AS (
     summary.total_assignments,
     summary.completed_assignments,
     summary.completion_rate,
+    summary.completion,
     summary.average_score,
     summary.total_time_minutes,
     activity.assignment_submission_count,
@@ -77,4 +78,9 @@ LEFT JOIN {{ on_days(landed, keys, "student_activity") }} AS activity USING ({{ 
 LEFT JOIN listed AS l USING ({{ scope.id }}{{ m.names(keys) }}, student_id)
 LEFT JOIN in_none AS n
     ON {{ scope.same("n", "s") }}n.student_id = s.student_id AND n.since <= landed.snapshot_date AND n.until > landed.snapshot_date
+{%- endmacro -%}
+
+{#- A change between two summaries; NULL where the service began to count the assignments anew in between. -#}
+{%- macro of_same_count(now, before, change) -%}
+CASE WHEN COALESCE({{ now }}.total_assignments >= {{ before }}.total_assignments, TRUE) THEN {{ change }} END
 {%- endmacro -%}

@@ -22,6 +22,7 @@ CASE WHEN {{ flag }} THEN 1 + LEAST(COALESCE(({{ beyond }}) / NULLIF({{ threshol
     evaluate; by default all students. -#}
 {%- macro watched(whose="") -%}
 {%- set from = "their_" if whose else "history." -%}
+{%- set before = "(d.on_day - CAST(l.falling_days AS INTEGER))" -%}
 {{ versions(whose) if whose }}
 limits AS (
     SELECT
@@ -41,11 +42,14 @@ state AS (
             s.student_id, s.name, s.email, s.reference_id, s.registration_date,
             a.has_ever_logged_in,
             m.total_assignments,
+            m.completed_assignments,
             m.completion AS completion_rate,
             m.average_score,
-            b.total_assignments AS total_assignments_before,
+            b.total_assignments AS total_before,
+            b.completed_assignments AS completed_before,
             b.completion AS completion_rate_before,
             b.average_score AS average_score_before,
+            a.assignment_missing_count - c.assignment_missing_count AS newly_missing,
             GREATEST(m.last_activity_date, a.last_activity_date) AS last_activity_date,
             d.on_day - GREATEST(m.last_activity_date, a.last_activity_date) AS days_inactive
         FROM (SELECT * FROM {{ from }}students AS h WHERE {{ scope.same("h", "d") }}{{ m.valid_on("h", "d.on_day") }}) AS s
@@ -58,8 +62,11 @@ state AS (
         ) AS a USING (student_id)
         LEFT JOIN (
             SELECT *, {{ metric.completion }} AS completion FROM {{ from }}student_summaries AS h
-            WHERE {{ scope.same("h", "d") }}{{ m.valid_on("h", "(d.on_day - CAST(l.falling_days AS INTEGER))") }}
+            WHERE {{ scope.same("h", "d") }}{{ m.valid_on("h", before) }}
         ) AS b USING (student_id)
+        LEFT JOIN (
+            SELECT * FROM {{ from }}student_activity AS h WHERE {{ scope.same("h", "d") }}{{ m.valid_on("h", before) }}
+        ) AS c USING (student_id)
     ) AS v
 ),
 judged AS (
@@ -71,11 +78,15 @@ judged AS (
         COALESCE(days_inactive >= inactive_days AND has_ever_logged_in IS DISTINCT FROM FALSE, FALSE) AS is_inactive,
         COALESCE(NOT has_ever_logged_in AND on_day - registration_date >= never_logged_in_days, FALSE)
             AS is_never_logged_in,
+        -- The counts have not begun anew since, and were not too small then.
+        total_before >= least_assignments AND total_assignments >= total_before
+            AND completed_assignments >= completed_before AS is_comparable,
         COALESCE(
-            completion_rate_before - completion_rate >= falling_points
-            AND LEAST(total_assignments_before, total_assignments) >= least_assignments, FALSE
+            is_comparable AND completion_rate_before - completion_rate > falling_points
+            AND newly_missing > completed_assignments - completed_before, FALSE
         ) AS is_completion_falling,
-        COALESCE(average_score_before - average_score >= falling_points, FALSE) AS is_score_falling,
+        COALESCE(is_comparable AND average_score_before - average_score > falling_score_points, FALSE)
+            AS is_score_falling,
         is_completion_falling OR is_score_falling AS is_falling
     FROM state
 ),
@@ -94,7 +105,10 @@ weighed AS (
                 {{ counts(
                     "is_completion_falling", "completion_rate_before - completion_rate - falling_points", "falling_points"
                 ) }},
-                {{ counts("is_score_falling", "average_score_before - average_score - falling_points", "falling_points") }}
+                {{ counts(
+                    "is_score_falling", "average_score_before - average_score - falling_score_points",
+                    "falling_score_points"
+                ) }}
             ),
             2
         ) AS severity
@@ -109,8 +123,9 @@ watched AS (
             CASE WHEN is_inactive THEN FORMAT('inactive for {} days', days_inactive) END,
             CASE WHEN is_completion_falling
                 THEN FORMAT(
-                    'completion fell from {:g} to {:g} % in {:g} days',
-                    completion_rate_before, completion_rate, falling_days
+                    'completion fell from {:g} to {:g} % in {:g} days: {} of {} assignments, was {} of {}; {} more missing',
+                    completion_rate_before, completion_rate, falling_days, completed_assignments, total_assignments,
+                    completed_before, total_before, newly_missing
                 ) END,
             CASE WHEN is_score_falling
                 THEN FORMAT(

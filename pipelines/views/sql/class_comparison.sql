@@ -11,7 +11,7 @@
 --   teacher_id                   The primary teacher's id.
 --   teacher_name                 The primary teacher's name.
 --   student_count                Number of enrolled students, as the class's record gives it.
---   average_completion_rate      The class's average completion, percent.
+--   average_completion_rate      The class's own average completion, percent, as its record gives it.
 --   course_completion_rate       The average of average_completion_rate over the course's active classes.
 --   completion_vs_course         Points above (below: negative) that average.
 --   institution_completion_rate  The average of average_completion_rate over all active classes.
@@ -26,6 +26,8 @@
 --   score_rank_in_course         Place among the course's active classes by score.
 --   score_rank                   Place among all active classes by score.
 --   minutes_per_student          Total engagement divided by student_count; NULL without students.
+--   roster_students              Students whose records list the class. student_count may differ: it is the class's record.
+--   roster_completion_rate       Their average completion over all of their classes, so not the class's own; NULL if none.
 --   classes_in_course            Active classes of the course, this one among them.
 --   classes_in_institution       Active classes of the institution.
 WITH active AS (
@@ -35,6 +37,13 @@ WITH active AS (
 ),
 institution AS (
     SELECT {{ scope.id }}AVG(average_completion_rate) AS completion, AVG(average_score) AS score, COUNT(*) AS classes FROM active{{ scope.grouped }}
+),
+rosters AS (
+    SELECT
+        {{ scope.id }}class_id, {{ metric.roster_students }} AS roster_students,
+        {{ metric.roster_completion_rate }} AS roster_completion_rate
+    FROM main.student_classes LEFT JOIN main.student_summaries USING ({{ scope.id }}student_id)
+    GROUP BY {{ scope.id }}class_id
 ),
 courses AS (
     SELECT {{ scope.id }}course_id, AVG(average_completion_rate) AS completion, AVG(average_score) AS score, COUNT(*) AS classes
@@ -75,6 +84,9 @@ SELECT
         AS score_rank_in_course,
     CASE WHEN r.average_score IS NOT NULL THEN r.score_in_all END AS score_rank,
     ROUND(r.total_engagement_minutes / NULLIF(r.student_count, 0), 2) AS minutes_per_student,
+    COALESCE(s.roster_students, 0) AS roster_students,
+    s.roster_completion_rate,
     c.classes AS classes_in_course,
     i.classes AS classes_in_institution
 FROM ranked AS r {{ scope.cross("institution AS i") }} LEFT JOIN courses AS c USING ({{ scope.id }}course_id)
+LEFT JOIN rosters AS s USING ({{ scope.id }}class_id)

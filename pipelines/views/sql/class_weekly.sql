@@ -3,7 +3,7 @@
 --
 -- A class's own averages also move when students come and go. The same_ columns show the change of the same students:
 -- those who are in the class then and now. Their completion and score are over all of their classes, as the service
--- states them. Changes are against the last landed day of the week before; NULL if nothing was landed in that week.
+-- states them; students whose assignments are counted anew since then (see student_weekly) are left out of both. Changes are against the last landed day of the week before; NULL if nothing was landed in that week.
 -- Filter by one week or some classes; write weeks as dates.
 --
 --   week_begins               The Monday of the week.
@@ -25,6 +25,7 @@
 --   same_students             Students whose records list the class then and now.
 --   same_completion_change    Average gain in completion of same_students, in points, with assignments both times.
 --   same_score_change         Average gain in average score of same_students, in points.
+{% import "_student_state.sql" as state with context %}
 {% import "_weeks.sql" as week with context %}
 WITH weeks AS NOT MATERIALIZED (
     {{ week.landed() }}
@@ -36,8 +37,8 @@ pairs AS NOT MATERIALIZED (
 same AS NOT MATERIALIZED (
     SELECT
         {{ scope.of("w") }}w.week_begins, now.class_id,
-        summary.completion - earlier.completion AS completion_change,
-        summary.average_score - earlier.average_score AS score_change
+        {{ state.of_same_count("summary", "earlier", "summary.completion - earlier.completion") }} AS completion_change,
+        {{ state.of_same_count("summary", "earlier", "summary.average_score - earlier.average_score") }} AS score_change
     FROM pairs AS w
     INNER JOIN history.student_classes AS now
         ON {{ scope.same("now", "w") }}{{ m.valid_on("now", "w.snapshot_date") }}

@@ -2,7 +2,8 @@
 -- key: week_begins
 --
 -- The institution's averages also move when students come and go, so changes are those of the same students: those
--- listed on the last landed day of the week before and on this one. NULL if nothing was landed in the week before.
+-- listed on the last landed day of the week before and on this one. NULL if nothing was landed in the week before. Those
+-- whose assignments are counted anew since then (see student_weekly) count in same_students and same_minutes_change only.
 --
 --   week_begins               The Monday of the week.
 --   snapshot_date             The last landed day of the week, whose state this is.
@@ -27,6 +28,7 @@ shown AS (
         {{ scope.id }}student_id,
         CAST(DATE_TRUNC('week', valid_from) AS DATE) AS since,
         CAST(COALESCE(DATE_TRUNC('week', valid_to), DATE 'infinity') AS DATE) AS until,
+        total_assignments,
         {{ metric.completion }} AS completion,
         average_score,
         total_time_minutes
@@ -37,8 +39,9 @@ shown AS (
 met AS (
     SELECT
         {{ scope.id }}since AS week_begins,
-        completion - LAG(completion) OVER w AS completion,
-        average_score - LAG(average_score) OVER w AS score,
+        COALESCE(total_assignments >= LAG(total_assignments) OVER w, TRUE) AS is_of_same_count,
+        CASE WHEN is_of_same_count THEN completion - LAG(completion) OVER w END AS completion,
+        CASE WHEN is_of_same_count THEN average_score - LAG(average_score) OVER w END AS score,
         total_time_minutes - LAG(total_time_minutes) OVER w AS minutes
     FROM shown
     WINDOW w AS (PARTITION BY {{ scope.id }}student_id ORDER BY since)

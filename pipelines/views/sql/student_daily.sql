@@ -1,6 +1,9 @@
 -- student_daily: One row per landed day and student listed on it: the student's state on that day, from history.
 -- key: snapshot_date, student_id
 --
+-- The service may begin to count assignments anew, with a term or a year: then total_assignments, completed_assignments
+-- and mostly the submitted and missing ones fall, and completion is of other work. student_weekly leaves that out.
+--
 -- What a night left unstated or unproven keeps its last known value. Filter by days or by students, and write days as
 -- date literals: with a subquery, DuckDB computes every day before it filters.
 --
@@ -10,7 +13,8 @@
 --   class_count                  Active classes the student's record listed; NULL when it had never stated them.
 --   total_assignments            Assignments given to the student.
 --   completed_assignments        Assignments the student had completed.
---   completion_rate              Assignment completion, percent, 0 to 100.
+--   completion_rate              As the service states it, percent, 0 to 100; may be 0, not NULL, without assignments.
+--   completion                   The same, but NULL without assignments: the one to average and compare.
 --   average_score                Average score, 0 to 100; NULL when nothing was scored.
 --   total_time_minutes           Total learning time in minutes.
 --   assignment_submission_count  Assignments submitted.

@@ -12,9 +12,10 @@
 --   is_registered                1 for every student the service returns.
 --   class_count                  Active classes the student's record lists; NULL when it never stated them.
 --   class_titles                 Their titles, in alphabetical order, separated by '; '; NULL when there are none.
---   total_assignments            Assignments given to the student.
+--   total_assignments            Assignments given, since the service began to count: see student_weekly.
 --   completed_assignments        Assignments the student completed.
---   completion_rate              Assignment completion, percent, 0 to 100.
+--   completion_rate              As the service states it, percent, 0 to 100; may be 0, not NULL, without assignments.
+--   completion                   The same, but NULL without assignments: the one to average and compare.
 --   average_score                Average score, 0 to 100; NULL when nothing was scored.
 --   total_assessments            Assessments given.
 --   completed_assessments        Assessments completed.
@@ -66,6 +67,7 @@ SELECT
     summary.total_assignments,
     summary.completed_assignments,
     summary.completion_rate,
+    {{ metric.completion }} AS completion,
     summary.average_score,
     summary.total_assessments,
     summary.completed_assessments,
@@ -85,4 +87,5 @@ LEFT JOIN main.student_summaries AS summary USING ({{ scope.id }}student_id)
 LEFT JOIN main.student_activity AS activity USING ({{ scope.id }}student_id)
 LEFT JOIN listed AS l USING ({{ scope.id }}student_id)
 LEFT JOIN in_none AS n USING ({{ scope.id }}student_id)
-LEFT JOIN history.student_summaries AS h ON {{ scope.same("h", "s") }}h.student_id = s.student_id AND h.valid_to IS NULL
+LEFT JOIN (SELECT {{ scope.id }}student_id, valid_from FROM history.student_summaries WHERE valid_to IS NULL) AS h
+    USING ({{ scope.id }}student_id)

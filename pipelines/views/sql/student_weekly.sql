@@ -4,6 +4,10 @@
 -- Changes are against the last landed day of the week before; NULL if nothing was landed in that week or the student
 -- was not listed then. Filter by one week or some students; write weeks as dates.
 --
+-- The contract does not say since when the service counts assignments. Some count by term or year, and begin anew: then
+-- total_assignments is lower than before, completion and score are of other work, and all changes but minutes_change are
+-- NULL. Learning time is assumed to go on.
+--
 --   week_begins                  The Monday of the week.
 --   snapshot_date                The last landed day of the week, whose state this is.
 --   landed_days                  How many days of the week were landed.
@@ -12,7 +16,8 @@
 --   class_count                  Active classes the student's record listed; NULL when it had never stated them.
 --   total_assignments            Assignments given to the student.
 --   completed_assignments        Assignments the student had completed.
---   completion_rate              Assignment completion, percent, 0 to 100.
+--   completion_rate              As the service states it, percent, 0 to 100; may be 0, not NULL, without assignments.
+--   completion                   The same, but NULL without assignments: the one to average and compare.
 --   average_score                Average score, 0 to 100; NULL when nothing was scored.
 --   total_time_minutes           Total learning time in minutes.
 --   assignment_submission_count  Assignments submitted.
@@ -22,7 +27,8 @@
 --   days_inactive                Days from the last activity to that day.
 --   is_active                    Whether the last activity was on that day or within the seven days before; NULL = unknown.
 --   was_listed_before            Whether the student was listed on the last landed day of the week before.
---   completed_change             Assignments completed since then.
+--   submitted_change             Assignments submitted since then.
+--   missing_change               Assignments newly missing since then (fewer, as some came late: negative).
 --   completion_change            Points of completion gained since (lost: negative); NULL without assignments then or now.
 --   score_change                 Points of average score gained since (lost: negative).
 --   minutes_change               Minutes of learning time since then.
@@ -41,9 +47,18 @@ SELECT
     landed.landed_days,
 {{ state.columns() }},
     earlier.student_id IS NOT NULL AS was_listed_before,
-    summary.completed_assignments - earlier.completed_assignments AS completed_change,
-    {{ m.difference("summary.completion - earlier.completion") }} AS completion_change,
-    {{ m.difference("summary.average_score - earlier.average_score") }} AS score_change,
+{% for column, change in (
+    ("submitted_change", "activity.assignment_submission_count - tracked.submitted"),
+    ("missing_change", "activity.assignment_missing_count - tracked.missing"),
+    ("completion_change", m.difference("summary.completion - earlier.completion")),
+    ("score_change", m.difference("summary.average_score - earlier.average_score")),
+) %}
+    {{ state.of_same_count("summary", "earlier", change) }} AS {{ column }},
+{% endfor %}
     summary.total_time_minutes - earlier.total_time_minutes AS minutes_change
 FROM {{ state.joined("weeks", ["week_begins"]) }}
 LEFT JOIN {{ state.summaries("before", ["week_begins"]) }} AS earlier USING ({{ scope.id }}week_begins, student_id)
+LEFT JOIN (
+    SELECT {{ scope.id }}week_begins, student_id, assignment_submission_count AS submitted, assignment_missing_count AS missing
+    FROM {{ state.on_days("before", ["week_begins"], "student_activity") }}
+) AS tracked USING ({{ scope.id }}week_begins, student_id)

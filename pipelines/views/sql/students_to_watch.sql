@@ -5,6 +5,11 @@
 -- Completion is low or falling only with least_assignments or more: of three assignments, one is a third. A student who
 -- never logged in is not also inactive.
 --
+-- The service may begin to count anew, with a term or a year: 12 of 12, then 4 of 5, is other work and no fall. So a
+-- fall is told only where neither total_assignments nor completed_assignments is lower than before. Completion must have
+-- fallen by more than falling_points, with more assignments newly missing than newly completed; without a count of
+-- missing ones, then and now, it is not falling.
+--
 -- Each reason counts from 1, where its threshold is just met, to 2, where it is met twice over: nothing completed, no
 -- points, inactive or not logged in for twice as long, a fall twice as deep. severity is their sum, 1 to 10.
 --
@@ -20,7 +25,7 @@
 --   is_low_score             average_score is under score_below.
 --   is_inactive              The last activity is inactive_days ago or longer.
 --   is_never_logged_in       Never logged in, though registered for never_logged_in_days or longer.
---   is_falling               Completion (with least_assignments) or score fell by falling_points within falling_days.
+--   is_falling               Completion or score fell within falling_days by more than its threshold, as said above.
 --   completion_rate          Assignment completion now, percent.
 --   completion_rate_before   Completion falling_days before the newest landed day; NULL if not known then.
 --   average_score            Average score now.

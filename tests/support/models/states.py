@@ -131,6 +131,7 @@ def student_state(pupil: Pupil, day: date) -> Row:
         "has_ever_logged_in": logged_in,
         "class_count": None if pupil.classes is None else len(pupil.classes),
         **{k: pupil.summary[k] for k in ("total_assignments", "completed_assignments", "completion_rate")},
+        "completion": pupil.completion,
         **{k: pupil.summary[k] for k in ("average_score", "total_time_minutes")},
         **{k: activity.get(k) for k in ("assignment_submission_count", "assignment_missing_count")},
         "last_activity_date": last,
@@ -189,12 +190,16 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 def _gains(now: Pupil, then: Pupil | None) -> Row:
     was, current = then.summary if then else {}, now.summary
-    return {
-        "completed_change": gain(current["completed_assignments"], was.get("completed_assignments")),
+    had, has = (then and then.activity) or {}, now.activity or {}
+    gains = {
+        "submitted_change": gain(has.get("assignment_submission_count"), had.get("assignment_submission_count")),
+        "missing_change": gain(has.get("assignment_missing_count"), had.get("assignment_missing_count")),
         "completion_change": gain(now.completion, then.completion if then else None),
         "score_change": gain(current["average_score"], was.get("average_score")),
-        "minutes_change": gain(current["total_time_minutes"], was.get("total_time_minutes")),
     }
+    if then and current["total_assignments"] < was["total_assignments"]:  # counted anew
+        gains = dict.fromkeys(gains)
+    return gains | {"minutes_change": gain(current["total_time_minutes"], was.get("total_time_minutes"))}
 
 
 def student_weekly(states: States) -> list[Row]:
