@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import date
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import cached_property
 from ipaddress import ip_address
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
+from dotenv import dotenv_values
 from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -42,6 +44,8 @@ ROOT = _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
 PREFIX = "ROLLBOOK_"
 # Set by the demo for itself and its children: they must not read `.env`, which holds the real institution's settings.
 DEMO = f"{PREFIX}DEMO"
+# Only in the environment: makes commands show the traceback of an unexpected error.
+DEBUG = f"{PREFIX}DEBUG"
 # Names one institution of the registry; `rollbook --institution NAME` sets it for its own process and its children.
 INSTITUTION = f"{PREFIX}INSTITUTION"
 INSTITUTIONS = f"{PREFIX}INSTITUTIONS"
@@ -366,8 +370,8 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
     def check_source(self) -> None:
         """Raise SettingError unless the records service's address and the key are set."""
         given = {"base_url": self.base_url, "api_key": self.api_key.get_secret_value()}
-        if missing := [name for name, value in given.items() if not value]:
-            raise SettingError("; ".join(_not_set(name, self.institution) for name in missing))
+        if missing := [_not_set(name, self.institution) for name, value in given.items() if not value]:
+            raise SettingError("; ".join((*missing, *misspelt())))
 
 
 S = TypeVar("S", bound=_Group)
@@ -426,6 +430,24 @@ def is_of_all() -> bool:
 def ui_names() -> list[str]:
     """Return the host names by which browsers reach the UI, the same for all institutions. Raises SettingError."""
     return _checked(GuardSettings, {}).ui_names
+
+
+def misspelt() -> list[str]:
+    """Return a sentence for each variable `ROLLBOOK_...`, in the environment or `.env`, that is not a setting.
+
+    It suggests the nearest setting. A variable that the registry names, for a key, may be called so. Raises
+    SettingError for an invalid registry.
+    """
+    known, named = [name.upper() for name in Settings.model_fields], registry()
+    others = {DEMO, DEBUG} | (named.variables() if named else set())
+    given = {*os.environ, *({} if os.environ.get(DEMO) else dotenv_values(ROOT / ".env"))} - others
+    found = []
+    for variable in sorted(v for v in given if v.upper().startswith(PREFIX)):
+        if (name := variable.upper().removeprefix(PREFIX)) not in known:
+            near = get_close_matches(name, known, n=1)
+            says = f"did you mean {PREFIX}{near[0]}?" if near else "remove it, or see .env.example"
+            found.append(f"{variable} is not a setting: {says}")
+    return found
 
 
 def registry() -> Registry | None:

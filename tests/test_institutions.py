@@ -66,6 +66,15 @@ def test_the_environment_names_the_institution(registry: Path, monkeypatch: pyte
     assert settings.load().institution == "oak"
 
 
+def test_a_variable_that_the_registry_names_is_not_a_misspelt_setting(
+    registry: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.write_text(REGISTRY.replace("LINDEN_VALE_KEY", "ROLLBOOK_LINDEN_KEY"))
+    monkeypatch.setenv("ROLLBOOK_LINDEN_KEY", "key-of-linden")
+    monkeypatch.setenv("ROLLBOOK_OAK_KEY", "key-of-oak")
+    assert settings.misspelt() == ["ROLLBOOK_OAK_KEY is not a setting: did you mean ROLLBOOK_API_KEY?"]
+
+
 def test_with_a_registry_an_institution_must_be_named(registry: Path) -> None:
     with pytest.raises(SettingError, match="one of linden-vale, oak"):
         settings.load(fetches=False)

@@ -7,8 +7,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from pipelines import settings
 from pipelines.errors import SettingError
-from pipelines.settings import ROOT, Settings, load
+from pipelines.settings import ROOT, Settings, load, misspelt
 
 GOOD = {"ROLLBOOK_BASE_URL": "https://records.example.org/", "ROLLBOOK_API_KEY": "k3y"}
 
@@ -135,3 +136,21 @@ def test_the_key_is_shown_neither_by_the_settings_nor_by_their_errors(monkeypatc
     with pytest.raises(SettingError) as caught:
         setting(monkeypatch, ROLLBOOK_API_KEY="hidden value")
     assert "hidden" not in caught.value.message
+
+
+def test_a_misspelt_setting_is_named_with_the_nearest_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(settings, "ROOT", tmp_path)
+    (tmp_path / ".env").write_text("rollbook_walks=2\nROLLBOOK_KEEPDAYS=9\nWALK=1\n")
+    for name in ("ROLLBOOK_HOLD_REMOVE_PERCENT", "ROLLBOOK_COLOUR", "ROLLBOOK_DEBUG"):
+        monkeypatch.setenv(name, "1")
+    found = [
+        "ROLLBOOK_COLOUR is not a setting: remove it, or see .env.example",
+        "ROLLBOOK_HOLD_REMOVE_PERCENT is not a setting: did you mean ROLLBOOK_HOLD_REMOVED_PERCENT?",
+        "ROLLBOOK_KEEPDAYS is not a setting: did you mean ROLLBOOK_KEEP_DAYS?",
+    ]
+    assert misspelt() == found
+    with pytest.raises(SettingError) as caught:
+        setting(monkeypatch, ROLLBOOK_API_KEY="")
+    assert caught.value.message.split("; ")[1:] == found
+    monkeypatch.setenv("ROLLBOOK_DEMO", "1")  # whose school is not the one of `.env`
+    assert misspelt() == found[:2]

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from pipelines import __version__
 from pipelines.errors import RollbookError, unexpected_error
-from pipelines.settings import INSTITUTION, ROOT, load
+from pipelines.settings import DEBUG, INSTITUTION, ROOT, load
 from pipelines.tables import SETS
 from pipelines.util import files
 from pipelines.util.text import as_called, cell, naming, printable
@@ -84,7 +84,9 @@ class LogLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print one record."""
         level = "[bold red]Error" if record.levelno >= logging.ERROR else "[yellow]Warning"
-        err.print(f"{level}:[/] {escape(printable(self.format(record), lines=True))}")
+        # In a run, Dagster has put its job and id in front of the message.
+        text = getattr(record, "dagster_meta", {}).get("orig_message") or self.format(record)
+        err.print(f"{level}:[/] {escape(printable(text, lines=True))}")
 
 
 out = Terminal()
@@ -127,7 +129,7 @@ def main() -> None:
     except RollbookError as error:
         fail(error.message, error.exit_code)
     except Exception as error:
-        if os.environ.get("ROLLBOOK_DEBUG"):
+        if os.environ.get(DEBUG):
             raise
         advice = (
             "Run it again with ROLLBOOK_DEBUG=1 to see the traceback. It may quote pupils' records: read it before you"

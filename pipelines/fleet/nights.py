@@ -236,6 +236,8 @@ class Fleet:
         """
         with machine.translate_errors(self.path):
             files.folder(self.path / STATES)
+        for says in settings.misspelt():
+            log.warning("%s", says)
         told = alerts.alerts_of(self.institutions, self.clock)
         if self.sends_alerts:
             self._report_late(told)

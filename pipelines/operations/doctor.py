@@ -20,7 +20,7 @@ from pipelines.flatten import Flattener
 from pipelines.landing.manifest import Landed
 from pipelines.operations import status
 from pipelines.privacy.pseudonymous import Pseudonymous
-from pipelines.settings import ROOT
+from pipelines.settings import ROOT, misspelt
 from pipelines.source.client import LIMIT, Client
 from pipelines.source.envelope import institution, page_of
 from pipelines.source.fetch import apart, why_refused
@@ -66,6 +66,8 @@ def _check_settings(rollbook: Rollbook) -> Iterator[Finding]:
     keep = "all days" if settings.keep_days is None else count_of(settings.keep_days, "day")
     says = f"{settings.base_url}, warehouse {root}, {settings.cron} in {settings.timezone}, keeping {keep}"
     yield Finding("settings", Level.OK, says)
+    for says in misspelt():
+        yield Finding("settings", Level.FAILED, says)
     names = ", ".join(settings.notify_names)
     says = f"go to {names}; none was sent anything now" if names else "go to nobody: ROLLBOOK_NOTIFY is not set"
     yield Finding("alerts", Level.OK, says)

@@ -27,7 +27,7 @@ from pipelines.errors import (
 )
 from pipelines.landing.manifest import Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
-from pipelines.settings import Details, Settings
+from pipelines.settings import Details, Settings, misspelt
 from pipelines.source.fetch import Draft, fetch, utc_now, why_refused
 from pipelines.source.pagination import Progress
 from pipelines.store import checks, ops
@@ -325,6 +325,8 @@ class Rollbook:
 
     def _fetch(self, day: date, details: Details, reusable: Manifest | None) -> Manifest:
         self.settings.check_source()
+        for says in () if self.settings.institution else misspelt():  # a fleet says it once
+            log.warning("%s", says)
         flatten.load()  # now, not between the first answer and the publish
         newest, blocked = self.newest(), self._blocked is not None
         self.raw.erasure_register.check(newest.erasures if newest else 0)

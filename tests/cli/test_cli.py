@@ -141,6 +141,12 @@ def test_a_sync_again_within_minutes_says_what_it_used_again(rollbook: Run, serv
     assert len(service.requests) > 2
 
 
+def test_a_sync_warns_of_a_misspelt_setting_without_the_runs_id(rollbook: Run, service: Service) -> None:
+    done = rollbook("sync", **at(service), ROLLBOOK_KEEPDAYS="9")
+    assert done.returncode == 0
+    assert done.stderr == "Warning: ROLLBOOK_KEEPDAYS is not a setting: did you mean ROLLBOOK_KEEP_DAYS?\n"
+
+
 def test_serve_says_which_option_to_use_when_the_port_is_taken(rollbook: Run, service: Service) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

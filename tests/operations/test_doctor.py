@@ -114,6 +114,16 @@ def test_a_clock_that_disagrees_is_a_warning_unless_it_is_a_zones_or_another_day
     assert (found.level, words in found.says) == (level, True), found.says
 
 
+# --- the settings ----------------------------------------------------------------------------------------------------
+
+
+def test_a_misspelt_setting_fails(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLLBOOK_HOLD_REMOVE_PERCENT", "3")
+    found = examined(house)
+    assert failed(found) == ["settings"]
+    assert "did you mean ROLLBOOK_HOLD_REMOVED_PERCENT?" in says(found, "settings")
+
+
 # --- this machine ----------------------------------------------------------------------------------------------------
 
 
