@@ -292,6 +292,7 @@ class WarehouseSettings(_Group):
     pseudonymous: bool = False
     pseudonymous_mode: FileMode = "600"
     lake: LakeUrl = ""
+    mirror_proof_minutes: Annotated[float, Field(ge=0)] = 0
     fleet_engine: EngineName = DUCKDB
 
     @cached_property

@@ -246,6 +246,8 @@ def status(
         return
     for name, says in _lines(known):
         out.print(f"[bold]{name:<11}[/] {safe(says)}")
+    if known.copy:
+        out.print(f"[bold]{'copy':<11}[/] {safe(known.copy)}.")
     for problem in known.problems:
         out.print(f"[bold red]{'damaged':<11}[/] {safe(problem)}")
 

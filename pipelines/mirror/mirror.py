@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -48,6 +49,7 @@ STATE = "private/mirror.json"
 # Marks an unfinished restore.
 RESTORING = ".restoring"
 AT_ONCE = 4  # parallel transfers
+PROOF_EVERY = timedelta(days=7)
 CATALOGS, SNAPSHOTS, RAW = "_mirror", "snapshots/", "raw/"
 _SINGLE = ("thresholds.csv", "terms.csv", "private/codes.json")
 _FOLDERS = ("raw", "snapshots", f"{PRIVATE}/{ERASURES}")
@@ -86,7 +88,8 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What one warehouse keeps of its own: its random id, which the copy carries; and how the last update failed.
+    """What one warehouse keeps of its own: its random id, which the copy carries; how the last update failed; when the
+    copy was last proven, when that was last tried, and why it then failed (`unproven`).
 
     `known` has the size, modification time, inode and digest of each local file, so that only changed files are read.
     """
@@ -94,6 +97,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     warehouse: str
     known: dict[str, tuple[int, int, int, str]] = {}
     failed: str = ""
+    proven_at: datetime | None = None
+    tried_at: datetime | None = None
+    unproven: str = ""
 
 
 class Mirror(Listener):
@@ -102,15 +108,21 @@ class Mirror(Listener):
     name = "the copy in ROLLBOOK_LAKE"
 
     def __init__(self, settings: Settings, school_id: Callable[[], int | None]) -> None:
+        self.settings = settings
         self.root = settings.warehouse_path
         self.url = settings.lake
         self.folder = settings.institution
         self.school_id = school_id
         self.raw = RawStore(self.root / "raw")
         self._lost: LostError | None = None
+        self._is_published = False
+
+    def published(self, at: datetime) -> None:  # noqa: ARG002 - only that it happened
+        """Readers have a new file, so the copy may be proven when the writer ends."""
+        self._is_published = True
 
     def ended(self, at: datetime) -> None:
-        """Update the copy, if one is wanted, and note how that ended."""
+        """Update the copy, if one is wanted, and note how that ended; once a week, prove it after a publish."""
         self._lost = None
         if not self.url:
             return
@@ -120,6 +132,29 @@ class Mirror(Listener):
             self._note(msgspec.structs.replace(self.state(), failed=error.message))
             self._lost = error if isinstance(error, LostError) else None
             raise
+        minutes, tried = self.settings.mirror_proof_minutes, self.state().tried_at
+        if minutes and self._is_published and (tried is None or at - tried >= PROOF_EVERY):
+            self.prove(at, _for_minutes(minutes))
+
+    def prove(self, at: datetime, progress: Progress = lambda *_: None) -> None:
+        """Prove the copy (`proof.prove`), and note how that ended."""
+        from pipelines.mirror.proof import prove  # it rebuilds: other nights need none of it
+
+        try:
+            prove(self.settings, progress)
+        except RollbookError as error:
+            self._note(msgspec.structs.replace(self.state(), tried_at=at, unproven=error.message))
+            raise
+        self._note(msgspec.structs.replace(self.state(), tried_at=at, proven_at=at, unproven=""))
+
+    def remark(self) -> str:
+        """When the copy was last proven, and why it could not be since; empty without a copy."""
+        if not self.url:
+            return ""
+        state = self.state()
+        last = f"on {state.proven_at:%Y-%m-%d %H:%M} UTC" if state.proven_at else "never"
+        wrong = f". On {state.tried_at:%Y-%m-%d} that failed: {state.unproven}" if state.unproven else ""
+        return f"The off-site copy was last proven, by restoring and comparing it, {last}{wrong}"
 
     def check(self) -> None:
         """Raise LostError if the last update found that something is lost here. Ends a night, which is published."""
@@ -258,6 +293,20 @@ class Mirror(Listener):
                 was = known.get(name)
                 now[name] = was if was and was[:3] == same else (*same, files.digest(path))
         return now
+
+
+def _for_minutes(minutes: float) -> Progress:
+    """A progress that raises MirrorError once this many minutes have passed."""
+    until = time.monotonic() + 60 * minutes
+
+    def show(*_: object) -> None:
+        if time.monotonic() > until:
+            raise MirrorError(
+                f"It took longer than {minutes:g} minutes. Raise ROLLBOOK_MIRROR_PROOF_MINUTES, or run `rollbook mirror"
+                " verify --restore`"
+            )
+
+    return show
 
 
 def newest(bucket: Bucket) -> Catalog | None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from pipelines.errors import RollbookError
 from pipelines.flatten import Flattener
 from pipelines.landing.manifest import Landed
+from pipelines.mirror.mirror import Mirror
 from pipelines.operations import status
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.settings import ROOT, misspelt
@@ -103,6 +104,10 @@ def _check_warehouse(rollbook: Rollbook) -> Iterator[Finding]:
     for hold in known.holds:
         says = f"{hold.snapshot_date} is held ({hold.reason}); if it is right: {hold.command}"
         yield Finding("warehouse", Level.WARNING, says)
+    if known.copy:
+        state = rollbook.listener(Mirror).state()
+        is_proven = state.proven_at is not None and not state.unproven
+        yield Finding("copy", Level.OK if is_proven else Level.WARNING, known.copy)
     if known.last_good is None:
         yield Finding("warehouse", Level.OK, "empty: the first sync will fill it")
         return

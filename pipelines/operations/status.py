@@ -21,6 +21,7 @@ import msgspec
 
 from pipelines.errors import RollbookError
 from pipelines.landing.manifest import Manifest, Verdict
+from pipelines.mirror.mirror import Mirror
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.settings import Settings
 from pipelines.store.published import KEPT
@@ -95,8 +96,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     `is_fresh`: whether the last `due` night was synced; `late_by` is then null, else seconds. `expired` are the days
     that only the history holds: their raw bodies and snapshots were deleted. `unproven` says which sets no night has
-    proven for long. `pseudonymous` is null if there is no such file and none is wanted. `sizes`
-    are bytes on disk, and what is free there.
+    proven for long. `pseudonymous` is null if there is no such file and none is wanted. `copy` says when the off-site
+    copy was last proven; empty without one. `sizes` are bytes on disk, and what is free there.
     """
 
     warehouse: str
@@ -118,6 +119,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     expired: Days
     keep_days: int | None
     pseudonymous: PseudonymousFile | None
+    copy: str
     problems: tuple[str, ...]
 
 
@@ -163,6 +165,7 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
         expired=_days([d for d in merged if d not in lake]),
         keep_days=settings.keep_days,
         pseudonymous=pseudonymous,
+        copy=rollbook.listener(Mirror).remark(),
         problems=tuple(problems),
     )
 

@@ -50,7 +50,8 @@ class MorningPage(Listener):
             return
         unproven = [u.description for u in book.landings.long_unproven()]
         with connect(book.warehouse.published, scratch=book.warehouse.scratch, read_only=True) as con:
-            page = make(con, at=at, names=book.settings.report_names, trouble=trouble, unproven=unproven)
+            names, remarks = book.settings.report_names, [*filter(None, (each.remark() for each in book.listeners))]
+            page = make(con, at=at, names=names, trouble=trouble, unproven=unproven, remarks=remarks)
         files.write(self.path, page.encode(), book.warehouse.mode)
 
 
@@ -61,15 +62,16 @@ def make(
     names: bool = False,
     trouble: str = "",
     unproven: Sequence[str] = (),
+    remarks: Sequence[str] = (),
 ) -> str:
     """Return the page's HTML, from an open database. `at` is the time shown (UTC), `trouble` what has gone wrong since
-    the data, `unproven` what is wrong with sets that stay unproven.
+    the data, `unproven` what is wrong with sets that stay unproven; `remarks` stand at the foot.
     """
     # Commands that make no page should not wait for Jinja.
     from pipelines.report import morning
 
     content = morning.load_morning(con, names=names)
-    return morning.render(content, morning.draw(content), at=at, trouble=trouble, unproven=unproven)
+    return morning.render(content, morning.draw(content), at=at, trouble=trouble, unproven=unproven, remarks=remarks)
 
 
 def on_page(error: RollbookError) -> str:

@@ -417,10 +417,16 @@ def _environment() -> Environment:
 
 
 def render(
-    morning: Row, charts: Sequence[Chart], *, at: datetime, trouble: str = "", unproven: Sequence[str] = ()
+    morning: Row,
+    charts: Sequence[Chart],
+    *,
+    at: datetime,
+    trouble: str = "",
+    unproven: Sequence[str] = (),
+    remarks: Sequence[str] = (),
 ) -> str:
     """Return the page's HTML. `at` is the time shown (UTC), `trouble` what has gone wrong since the data, `unproven`
-    what is wrong with sets that stay unproven.
+    what is wrong with sets that stay unproven; `remarks` stand at the foot.
     """
     return (
         _environment()
@@ -433,6 +439,7 @@ def render(
             sentence=last_night(morning, is_old=bool(trouble)),
             trouble=trouble or trouble_of(morning),
             unproven=unproven,
+            remarks=remarks,
             syncs=_outcomes(morning.nights),
             at=f"{at:%Y-%m-%d %H:%M} UTC",
             made=f"{at:%Y-%m-%dT%H:%M:%SZ}",

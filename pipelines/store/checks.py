@@ -45,17 +45,19 @@ def examine(
     days: Mapping[date, DayRecord],
     since: date | None = None,
     unchanged: Collection[str] = (),
+    *,
+    whole: bool = False,
 ) -> Mapping[str, Found]:
     """Check every rule; returns the violations by rule name, one sentence each.
 
     `days` are the lake's days. Of the records that were merged before `since`, only a sample is checked again, and of
-    the tables that are `unchanged` since the last check, one.
+    the tables that are `unchanged` since the last check, one. If `whole`, the sample is all days and all records.
     """
-    sample = sample_days(con, days)
+    sample = sample_days(con, days, len(days) if whole else SAMPLE_DAYS)
     newest = sample[0].snapshot_date if sample else date.min
     left_out = set(sorted(unchanged, key=lambda name: _drawn(newest, name))[1:])
     tables = [table for table in TABLES.values() if table.name not in left_out]
-    some = {name: _some_records(con, name, newest) for name in SETS} if sample else {}
+    some = {name: _some_records(con, name, newest, whole=whole) for name in SETS} if sample else {}
 
     def find(con: duckdb.DuckDBPyConnection, table: Table) -> dict[str, Found]:
         """A table's violations, by rule."""
@@ -136,22 +138,25 @@ def _unlike(
     return found
 
 
-def sample_days(con: duckdb.DuckDBPyConnection, there: Mapping[date, DayRecord]) -> list[DayRecord]:
-    """The newest merged day that the lake holds, and a pseudorandom choice of SAMPLE_DAYS - 1 others."""
+def sample_days(
+    con: duckdb.DuckDBPyConnection, there: Mapping[date, DayRecord], most: int = SAMPLE_DAYS
+) -> list[DayRecord]:
+    """The newest merged day that the lake holds, and a pseudorandom choice of `most` - 1 others."""
     merged = con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall()
     days = [day for day, digest in merged if day in there and there[day].digest == digest]
     others = sorted(days[:-1], key=lambda day: _drawn(days[-1], day))
-    return [there[day] for day in (*days[-1:], *others[: SAMPLE_DAYS - 1])]
+    return [there[day] for day in (*days[-1:], *others[: most - 1])]
 
 
-def _some_records(con: duckdb.DuckDBPyConnection, set_name: str, newest: date) -> Callable[[str], str]:
-    """A condition on a column of ids that selects about SAMPLE_RECORDS of the set's records, current or not, as SQL.
+def _some_records(con: duckdb.DuckDBPyConnection, set_name: str, newest: date, *, whole: bool) -> Callable[[str], str]:
+    """A condition on a column of ids that selects about SAMPLE_RECORDS of the set's records (if `whole`, all of them),
+    current or not, as SQL.
 
     It is a range of ids, so that files sorted by id need not be read whole.
     """
     table = of_set(set_name)[0]
     known = count(con, f"SELECT COUNT(*) FROM main.{table.name}")
-    parts = max(1, known // SAMPLE_RECORDS)
+    parts = 1 if whole else max(1, known // SAMPLE_RECORDS)
     part = _drawn(newest) % parts
     ids = f"SELECT {table.parent_key} FROM main.{table.name} ORDER BY 1 LIMIT 1 OFFSET"
     bounds = []

@@ -56,6 +56,10 @@ class Listener:
     def ended(self, at: datetime) -> None:
         """A writer is done, whether it failed or not."""
 
+    def remark(self) -> str:
+        """A sentence for the foot of the morning page; empty if there is nothing to say."""
+        return ""
+
     def check(self) -> None:
         """Raise LostError if something was found to be lost here, after a night that is published."""
 

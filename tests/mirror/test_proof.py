@@ -1,0 +1,166 @@
+"""A copy is proven by restoring it, rebuilding it, and comparing it with what readers have."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.errors import MirrorError
+from pipelines.mirror import mirror, proof
+from pipelines.mirror.mirror import Mirror
+from pipelines.operations.discard import discard
+from pipelines.operations.doctor import examine
+from pipelines.operations.status import load_status
+from pipelines.sync import always
+from tests.support.nights import ChangingNights, House, new_house, night
+from tests.support.records import classes, student, students
+from tests.support.warehouses.erasures import erase
+
+ADVICE = "Run `rollbook mirror verify`; if it finds nothing, run `rollbook rebuild`, and this again"
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    with new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as made:
+        yield made
+
+
+def prove(house: House) -> str:
+    """Prove the copy as the command does; returns what is then said of it."""
+    rollbook = house.rollbook()
+    copy = rollbook.listener(Mirror)
+    with rollbook.writer():
+        copy.update(house.now)
+        copy.prove(house.now)
+    return copy.remark()
+
+
+PROVEN = "The off-site copy was last proven, by restoring and comparing it, on 2026-11-2{} 02:15 UTC"
+NEVER = "The off-site copy was last proven, by restoring and comparing it, never"
+
+
+def alter(file: Path, statement: str, house: House) -> None:
+    """Change a published file so that it still counts as written by the warehouse: a fault of our own."""
+    warehouse = house.rollbook().warehouse
+    with warehouse.finishing(file) as con:
+        con.execute(statement)
+    warehouse.replace(file)
+
+
+def test_a_copy_of_everything_that_may_happen_is_proven(house: House) -> None:
+    ChangingNights(house).play(4)
+    house.night(5, [student(1, summary="refused"), *students(29, first=2)])
+    house.sync(fresh=True)
+    discard(house.rollbook(), night(2), reason="on trial", confirm=always)
+    erase(house, 20)
+    before = house.state()
+    assert house.rollbook().listener(Mirror).remark() == NEVER
+    assert prove(house) == PROVEN.format(4)
+    assert house.state() == before
+    assert [p.name for p in (house.warehouse / "build").glob("aside-*")] == []
+
+
+@pytest.mark.parametrize(("statement", "rows"), [
+    ("UPDATE main.students SET name = 'Somebody' WHERE student_id = 3", "2 rows of main.students"),
+    ("DELETE FROM history.classes WHERE class_id = 501", "1 rows of history.classes"),
+    ("INSERT INTO main.changes FROM main.changes LIMIT 1", "1 rows of main.changes"),
+    ("UPDATE ops.pages SET records = 7 WHERE kind = 'auth'", "2 rows of ops.pages"),
+])  # fmt: skip
+def test_each_row_that_readers_have_otherwise_is_found(house: House, statement: str, rows: str) -> None:
+    house.night(1)
+    assert prove(house) == PROVEN.format(0)
+    alter(house.published, statement, house)
+    with pytest.raises(MirrorError) as caught:
+        prove(house.at(2))
+    wrong = f"What was restored from the copy is not what readers have: {rows}. {ADVICE}"
+    assert caught.value.message == wrong
+    said = f"{PROVEN.format(0)}. On 2026-11-21 that failed: {wrong}"
+    assert house.rollbook().listener(Mirror).remark() == said
+    assert load_status(house.rollbook()).copy == said
+
+
+def test_a_damaged_copy_is_not_proven(house: House, tmp_path: Path) -> None:
+    house.night(1)
+    bodies = next((tmp_path / "copy").rglob("bodies.zst.*"))
+    bodies.write_bytes(bodies.read_bytes()[:-1] + b"x")
+    with pytest.raises(MirrorError, match="raw/snapshot_date=2026-11-20/landing=1/bodies.zst is missing in .*, or not"):
+        prove(house)
+    assert NEVER in house.rollbook().listener(Mirror).remark()
+
+
+def test_with_expired_days_each_published_file_is_compared_with_what_the_lake_still_has(house: House) -> None:
+    house.over["keep_days"] = 2
+    ChangingNights(house).play(6)
+    assert len(house.rollbook().landings.expired_days()) == 3
+    assert prove(house) == PROVEN.format(5)
+    kept = house.rollbook().warehouse.kept()
+    alter(kept[0], "UPDATE history.students SET name = 'Somebody' WHERE student_id = 9", house)
+    with pytest.raises(
+        MirrorError, match=rf"{kept[0].name}: 1 records of students are not what was landed on 2026-11-"
+    ):
+        prove(house)
+    content = kept[1].read_bytes()
+    kept[1].write_bytes(content[: len(content) // 3])
+    with pytest.raises(MirrorError, match=rf"{kept[1].name} cannot be read"):
+        prove(house)
+
+
+def test_with_expired_days_a_copy_whose_days_are_others_is_found(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.over["keep_days"] = 2
+    ChangingNights(house).play(6)
+    restore = mirror.restore
+
+    def without_a_day(url: str, folder: str, into: Path, *rest: Any) -> Any:
+        found = restore(url, folder, into, *rest)
+        (into / "raw" / f"snapshot_date={night(5)}").rename(into / "elsewhere")
+        return found
+
+    monkeypatch.setattr(proof, "restore", without_a_day)
+    with pytest.raises(MirrorError, match="What was restored from the copy is not what readers have: 30 rows of stud"):
+        prove(house)
+
+
+def test_once_a_week_a_sync_proves_it_within_a_limit(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    house.over["mirror_proof_minutes"] = 10
+    said = []
+    for number in (1, 2, 7, 8, 9):
+        house.night(number)
+        said.append(house.rollbook().listener(Mirror).remark())
+    assert said == [PROVEN.format(0)] * 3 + [PROVEN.format(7)] * 2
+    assert f"{PROVEN.format(7)}." in (house.warehouse / "report.html").read_text()
+    house.over["mirror_proof_minutes"] = 1e-6
+    with caplog.at_level(logging.WARNING):
+        house.night(20)
+    late = "It took longer than 1e-06 minutes. Raise ROLLBOOK_MIRROR_PROOF_MINUTES, or run `rollbook mirror verify --restore`"
+    assert late in caplog.text
+    assert house.rollbook().listener(Mirror).remark() == f"{PROVEN.format(7)}. On 2026-12-09 that failed: {late}"
+    assert house.query("SELECT MAX(snapshot_date) FROM spans.days") == [(night(20),)]
+
+
+def test_the_command_proves_it_and_status_and_doctor_say_when(
+    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in (house.environment() | {"DAGSTER_HOME": str(tmp_path), "COLUMNS": "300"}).items():
+        monkeypatch.setenv(name, value)
+    house.night(1)
+
+    def told() -> tuple[str, list[tuple[str, str]]]:
+        findings = [(str(f.level), f.says) for f in examine(house.rollbook()) if f.what == "copy"]
+        return CliRunner().invoke(app, ["status"]).stdout, findings
+
+    shown, findings = told()
+    assert f"copy        {NEVER}." in shown
+    assert findings == [("warning", NEVER)]
+    done = CliRunner().invoke(app, ["mirror", "verify", "--restore"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    said = done.stdout.strip().splitlines()[-1]
+    assert said.startswith("The off-site copy was last proven, by restoring and comparing it, on 20")
+    shown, findings = told()
+    assert f"copy        {said}" in shown
+    assert findings == [("ok", said.removesuffix("."))]
