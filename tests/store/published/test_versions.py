@@ -10,6 +10,8 @@ import pytest
 import time_machine
 
 from pipelines.store.published import KEPT, Versions, target
+from tests.support.nights import folder
+from tests.support.processes.commands import program
 
 
 @pytest.fixture
@@ -108,3 +110,30 @@ def test_a_link_that_leads_out_of_the_folder_is_not_a_version(versions: Versions
         versions.link.symlink_to(leads_to)
         assert versions.newest() is None
         assert target(versions.link) is None
+
+
+# Counts how often there is nothing at a path, until its input ends.
+WATCHER = """
+import os, sys, threading
+stop = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
+print("watching", flush=True)
+missing = 0
+while not stop.is_set():
+    missing += not os.path.lexists(sys.argv[1])
+print(missing)
+"""
+
+
+def test_readers_find_a_file_at_any_moment_of_a_swap() -> None:
+    with folder() as root:  # in memory: a disk would take a minute for as many
+        versions = Versions(root, 0o600, 0o700)
+        versions.prepare()
+        for name in ("a", "b"):
+            (versions.folder / f"rollbook.{name}.duckdb").write_text(name)
+        versions.show(versions.all()[0])
+        with program("-c", WATCHER, versions.link) as watcher:
+            assert watcher.read() == "watching"
+            for turn in range(3000):
+                versions.show(versions.all()[turn % 2])
+            assert watcher.end() == ["0"], "times that nothing was at the link"
