@@ -17,7 +17,7 @@
     ├── BehindError                          the published file does not match the landings; only a writer may update it
     ├── DamagedError                         a file of the warehouse cannot be read
     ├── MachineError                         a problem with this machine's disk, permissions, memory or clock
-    ├── DeclarationError                     stored values do not fit the types that are declared now
+    ├── DeclarationError                     a declaration is wrong, or stored values do not fit its type
     ├── ExpiredError                         a rebuild would lose history that raw/ no longer holds
     ├── LostError                            what was landed here once is missing
     ├── UndeliveredError                     an alert could not be delivered

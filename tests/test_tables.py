@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from pipelines.errors import DeclarationError
 from pipelines.settings import ROOT
 from pipelines.store import schema
-from pipelines.tables import TABLES, Table, fingerprint
+from pipelines.tables import TABLES, Table, check, fingerprint
+from pipelines.views import catalog
 
 # Column by column: the contract's fields, flattened.
 COLUMNS = {
@@ -47,6 +50,33 @@ def test_what_names_a_person_is_personal() -> None:
         ("student_details", "payload"),
         ("institution", "api_key_name"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"personal": None}, r"classes\.class_room may hold text: declare personal=True or personal=False"),
+        ({"name": "valid_to"}, r"classes\.valid_to has the name of a column of Rollbook's own"),
+        ({"name": "class_id"}, r"classes\.class_id is part of the key: declare it required=True"),
+        ({"name": "student_id"}, r"classes\.student_id would stay when the student is erased"),
+    ],
+)
+def test_a_declaration_that_would_fail_later_is_refused(change: dict[str, Any], why: str) -> None:
+    table = TABLES["classes"]
+    column = replace(next(c for c in table.columns if c.name == "class_room"), **change)
+    with pytest.raises(DeclarationError, match=why):
+        check(replace(table, columns=(*table.columns, column)))
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"), [("calendar", "main.calendar"), ("changes", "main.changes"), ("days", "spans.days")]
+)
+def test_a_table_with_the_name_of_a_view_or_of_a_table_of_ours_is_refused(
+    name: str, taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TABLES, name, replace(TABLES["classes"], name=name))
+    with pytest.raises(DeclarationError, match=f"has the name {taken}. Name the declared table otherwise"):
+        catalog.check_names()
 
 
 def test_the_fingerprint_is_the_same_in_every_process() -> None:

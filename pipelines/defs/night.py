@@ -183,7 +183,7 @@ def _landing(manifest: Manifest, name: str) -> Metadata:
 
 
 def _snapshot(record: DayRecord, name: str) -> Metadata:
-    return {"dagster/partition_row_count": record.rows[name], "landings": ", ".join(map(str, record.landings))}
+    return {"dagster/partition_row_count": record.rows.get(name, 0), "landings": ", ".join(map(str, record.landings))}
 
 
 def _history(c: TableCounts | None) -> Metadata:

@@ -228,10 +228,10 @@ class Flattener:
         found = {}
         for table in self.tables:
             if table.is_list:
-                field, second = table.field, attrgetter(table.key[1])
+                field, within = table.field, table.key[1:]
                 for i, rows in enumerate(map(attrgetter(field), records)):
-                    if rows and len(rows) > 1 and len(set(map(second, rows))) < len(rows):
-                        found[i] = f"{field}: the same {table.key[1]} twice"
+                    if rows and len(rows) > 1 and len(set(map(attrgetter(*within), rows))) < len(rows):
+                        found[i] = f"{field}: the same {' and '.join(within)} twice"
         return found
 
     def _batch(self) -> Batch:

@@ -43,18 +43,18 @@ from pipelines.landing.bodies import (
 )
 from pipelines.landing.manifest import Absence, Body, Manifest, Received, Reject, Walk
 from pipelines.landing.records import UNREADABLE, decode_page, id_reader, replace_lone_surrogates
-from pipelines.tables import SETS
+from pipelines.tables import OF_STUDENTS, SETS
 from pipelines.util import files
 
 PRIVATE, ERASURES, REGISTER = "private", "erasures", "register.json"
-STUDENTS, DETAILS = "students", "details"
+STUDENTS = "students"
 # Replaces an erased student's id: the service's ids begin at 1.
 NOBODY = 0
 
 _ENVELOPE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RECORDS = msgspec.json.Decoder(list[msgspec.Raw])
 _NAMES = msgspec.json.Decoder(msgspec.defstruct("Names", [(n, Any, None) for n in SETS[STUDENTS].names], gc=False))
-_id_of = id_reader(SETS[STUDENTS].id_path)
+_ID_OF = {name: id_reader(SETS[name].id_path) for name in OF_STUDENTS}
 
 
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,12 +186,13 @@ class Gate:
         Raises one of `records.UNREADABLE` for a body that is not a page.
         """
         sought, is_sought = received.sought, received.sought in self._gone
-        if sought is not None and is_sought and received.set == DETAILS:
+        is_page = SETS[received.set].walked
+        if not self._gone or received.set not in OF_STUDENTS or not (is_page or is_sought):
+            return received, content
+        if sought is not None and not is_page:
             self.taken.append((received, sought))
             return None
-        if not self._gone or received.set != STUDENTS:
-            return received, content
-        left, taken, recognised = take_out(content, self._gone)
+        left, taken, recognised = take_out(content, self._gone, received.set)
         self.taken += [(received, student) for student in taken]
         self.recognised += recognised
         if not (taken or is_sought):
@@ -223,7 +224,7 @@ def _counts(body: Received, student: int, walk: Walk) -> bool:
     return body.set == walk.set and (counted or student == body.sought)
 
 
-def take_out(content: bytes, gone: Matcher) -> tuple[bytes, list[int], int]:
+def take_out(content: bytes, gone: Matcher, set_name: str = STUDENTS) -> tuple[bytes, list[int], int]:
     """Return a page without the students in `gone`; the removed ids; how many others have their names.
 
     The other records stay byte for byte, except for unreadable text (see `records`). Raises one of `records.UNREADABLE`
@@ -235,7 +236,7 @@ def take_out(content: bytes, gone: Matcher) -> tuple[bytes, list[int], int]:
         raise msgspec.DecodeError("a page without records")
     for raw in _RECORDS.decode(page["data"]):
         record = bytes(raw)
-        found = _id_of(record)
+        found = _ID_OF[set_name](record)
         if found is not None and found in gone:
             taken.append(found)
         else:
@@ -326,7 +327,7 @@ def _manifest(landing: LandingFolder, gone: Matcher) -> Manifest:
 
 
 def _is_about(found: Reject | Absence, gone: Matcher) -> bool:
-    return found.set in (STUDENTS, DETAILS) and found.id in gone
+    return found.set in OF_STUDENTS and found.id in gone
 
 
 def keyed(key: bytes, kind: str, value: str) -> str:

@@ -131,7 +131,7 @@ def _check_service(rollbook: Rollbook) -> Iterator[Finding]:
         yield Finding("key", Level.FAILED if refused else Level.OK, refused or accepted)
         yield _check_clock(auth.parsed.timestamp, auth.received_at, rollbook)
         for name in WALKED:
-            page = client.get(name, {"page": 1, "limit": LIMIT}, read=page_of(SETS[name]))
+            page = client.get(SETS[name].endpoint, {"page": 1, "limit": LIMIT}, read=page_of(SETS[name]))
             yield _check_page(name, page.content, page.parsed.total_count)
 
 

@@ -15,7 +15,7 @@ from pipelines import __version__
 from pipelines.settings import Settings
 from pipelines.store.published import KEPT as VERSIONS_KEPT
 from pipelines.store.schema import KEPT, OBSERVED
-from pipelines.tables import SETS, TABLES, Column, Relation, Table
+from pipelines.tables import SETS, TABLES, Column, Relation, Table, of_set
 from pipelines.util import files
 from pipelines.util.text import count_of, markdown
 
@@ -55,7 +55,11 @@ def _about(table: Table | Relation, column: Column) -> str:
     names = {c.name for c in table.columns}
     if "student_id" in names or {"id", "set_name"} <= names:
         return "about a student"
-    # In an object with a name, such as the teacher, the other fields are about that person.
+    # All that belongs to a record with a name is about that person; so are the other fields of an object with one, such
+    # as a class's teacher.
+    own = of_set(table.set)[0].columns if isinstance(table, Table) and SETS[table.set].walked else ()
+    if any(c.personal and len(c.path) == 1 for c in own):
+        return "about a person"
     persons = {c.path[:-1] for c in table.columns if c.personal} - {()}
     return "about a person" if column.path[:-1] in persons else ""
 

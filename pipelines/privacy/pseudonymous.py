@@ -317,8 +317,12 @@ def _statement(relation: Relation) -> str:
     if table is not None and relation.schema == "history" and any(c.personal for c in table.columns):
         kept = [c for c in table.tracked if not c.personal]
         return sql("versions", key=table.key, kept=kept, **parts)
-    if table is not None and relation.schema == "spans" and not table.is_list:
-        # No view reads `stated` spans, and they are split where a name changed. Views do read those of lists.
+    if (
+        table is not None
+        and relation.schema == "spans"
+        and (not table.is_list or any(c.personal for c in table.columns))
+    ):
+        # `stated` spans are split where a name changed. Views read only those of a list without personal columns.
         parts["only"] = "t.span_state <> 'stated'"
     if relation == CHANGES:
         parts["only"] = contents.told_changes()

@@ -41,7 +41,7 @@ from pipelines.store.database import connect
 from pipelines.store.published import FOLDER, PSEUDONYMOUS, PUBLISHED
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import BUILD
-from pipelines.tables import SETS, of_set
+from pipelines.tables import OF_STUDENTS, SETS, of_set
 from pipelines.util import files
 from pipelines.util.text import cell, printable
 
@@ -49,9 +49,8 @@ sql = statements("pipelines.privacy")
 
 Row = tuple[Any, ...]
 
-# The key of student records, and the sets whose records have it.
+# The key of student records.
 KEY = SETS["students"].key
-OF_STUDENTS = tuple(s.name for s in SETS.values() if s.key == KEY)
 LEFT_OUT = "left out: another person's record"
 # Fields that only a person's record has. Not `name`: some services use it for class titles.
 _OF_PERSONS = {step for t in of_set("students") for c in t.columns if c.personal and (step := c.path[-1]) != "name"}

@@ -42,6 +42,11 @@ def names(columns: tuple[Column, ...] | tuple[str, ...], prefix: str = "") -> st
     return ", ".join(f"{prefix}{c if isinstance(c, str) else c.name}" for c in columns)
 
 
+def no_rows(columns: Iterable[Column]) -> str:
+    """Return a query of no rows with these columns."""
+    return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {c.name}' for c in columns)} WHERE FALSE"
+
+
 def literal(text: object) -> str:
     """A value as an SQL string literal: for paths and comments, which cannot be parameters."""
     return "'" + str(text).replace("'", "''") + "'"

@@ -26,7 +26,8 @@ import pyarrow.parquet as pq
 
 from pipelines.errors import DamagedError
 from pipelines.landing.manifest import Proof, TableCounts
-from pipelines.store.database import each, each_table, literal, names
+from pipelines.store.database import each, each_table, literal, names, no_rows
+from pipelines.store.schema import SNAPSHOT_DATE
 from pipelines.store.staging import staged_file
 from pipelines.store.statements import statements
 from pipelines.tables import SETS, TABLES, Column, Table, fingerprint, of_set
@@ -252,10 +253,11 @@ class Lake:
     def damaged(self) -> list[date]:
         """The days whose files have the right size but the wrong digest. Reads every file."""
 
-        def digest(day: date) -> str:
-            return digest_of({name: files.digest(self._part(name, day)) for name in (*TABLES, OBSERVED)})
+        def is_damaged(record: DayRecord) -> bool:
+            own = record.snapshot_date
+            return any(files.digest(self._part(name, own)) != digest for name, digest in record.digests.items())
 
-        return [day for day, record in self.days().items() if digest(day) != record.digest]
+        return [day for day, record in self.days().items() if is_damaged(record)]
 
     def sweep(self, gone: Iterable[date]) -> None:
         """Remove killed writers' leftovers: half-written day records, and files of the expired days `gone`."""
@@ -265,9 +267,13 @@ class Lake:
             self.drop(gone - self.days().keys())
 
     def scan(self, table: Table, days: Collection[DayRecord], *, movable: bool = False) -> str:
-        """The table's rows on some days (at least one) as SQL, with `snapshot_date`; columns that older files lack are
-        NULL. `movable`: the connection's variable LAKE may override the lake's folder. Raises DamagedError.
+        """The table's rows on some days as SQL, with `snapshot_date`; columns that older files lack are NULL. A day
+        before the table was declared has none. `movable`: the connection's variable LAKE may override the lake's
+        folder. Raises DamagedError.
         """
+        days = [record for record in days if table.name in record.rows]
+        if not days:
+            return no_rows((*table.columns, SNAPSHOT_DATE))
         schemas = self.schemas(table, days)
         known = {name for schema in schemas for name in schema.names}
         columns = ", ".join(
@@ -369,7 +375,7 @@ def unchanged(
         return frozenset()
     if before.digests[OBSERVED] != digests[OBSERVED]:
         return frozenset()
-    return frozenset(name for name in TABLES if before.digests[name] == digests[name])
+    return frozenset(name for name in TABLES if before.digests.get(name) == digests.get(name))
 
 
 def digest_of(digests: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ times as large (107 MB instead of 26) and a fifth slower to fill. Tests check th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import duckdb
 
@@ -31,11 +31,11 @@ SPAN = (
 )
 SNAPSHOT_DATE = Column("snapshot_date", "DATE", "The day of the snapshot.")
 _LANDING = Column("landing", "BIGINT", "Which of the day's landings, from 1.")
-_SET = Column("set_name", "VARCHAR", "The set: students, classes, auth or details.", personal=False)
+_SET = Column("set_name", "VARCHAR", f"The set: {', '.join(SETS)}.", personal=False)
 
-# The key columns of `main.changes`: those of the walked sets, each with its set.
-_WALKED = {s.key: s.name for s in SETS.values() if s.walked}
-CHANGE_KEYS = tuple(_WALKED)
+# The key columns of all tables, which `main.changes` has beside each other.
+_KEYS = {c.name: c for t in TABLES.values() for c in t.columns if c.name in t.key}
+CHANGE_KEYS = tuple(_KEYS)
 
 CHANGES = Relation(
     "main",
@@ -44,10 +44,7 @@ CHANGES = Relation(
     (
         Column("snapshot_date", "DATE", "The snapshot that first showed the change."),
         Column("table_name", "VARCHAR", "The table the change is in.", personal=False),
-        *(
-            Column(key, "BIGINT", f"The {key.removesuffix('_id')}, where the table is about {name}.")
-            for key, name in _WALKED.items()
-        ),
+        *(replace(c, comment=f"{c.comment} NULL where the table has none.") for c in _KEYS.values()),
         Column("change", "VARCHAR", "added, changed, removed or returned.", personal=False),
         Column("column_name", "VARCHAR", "The changed column; NULL unless changed.", personal=False),
         Column("old_value", "VARCHAR", "The value before, as text.", personal=True),
@@ -310,7 +307,7 @@ def ensure(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
     for relation in declared():
         have = there.get((relation.schema, relation.name))
         if have is None or have.columns != [(c.name, c.type) for c in relation.columns]:
-            if have is not None or (there and relation.schema == "ops"):
+            if there:
                 changed.add(relation.schema)
             _make(con, relation, have)
             have = Existing()

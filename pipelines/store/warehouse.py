@@ -312,7 +312,10 @@ class Warehouse:
             return {}
         of, table = SETS[set_name], f"published.main.{of_set(set_name)[0].name}"
         with self.reading() as con:
-            known = con.execute(f"SELECT {of.key} FROM {table}").fetchnumpy()[of.key].tolist()
+            try:
+                known = con.execute(f"SELECT {of.key} FROM {table}").fetchnumpy()[of.key].tolist()
+            except duckdb.CatalogException:  # the set was declared since the last publish
+                return {}
             columns = ", ".join((of.key, *of.names))
             query = f"SELECT {columns} FROM {table} WHERE {of.key} IN (SELECT UNNEST($1))"
             rows = con.execute(query, [list(set(known) - received)]).fetchall()

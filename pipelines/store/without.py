@@ -16,12 +16,10 @@ from pipelines.errors import RollbookError
 from pipelines.store import schema as schemas
 from pipelines.store.database import connect, count, literal, transaction
 from pipelines.store.lake import COPY, OBSERVED, DayRecord, Lake, digest_of
-from pipelines.tables import SETS, TABLES
+from pipelines.tables import OF_STUDENTS, SETS, TABLES
 from pipelines.util import files
 
 STUDENT_ID = SETS["students"].key
-# The sets with one student per record, and their tables.
-OF_STUDENTS = tuple(s.name for s in SETS.values() if s.key == STUDENT_ID)
 ABOUT_STUDENTS = tuple(t.name for t in TABLES.values() if t.set in OF_STUDENTS)
 
 _SETS = ", ".join(literal(name) for name in OF_STUDENTS)
@@ -44,7 +42,7 @@ def day_without(
     Returns the day's new record, and the replacement files by table.
     """
     day, changed, rows = record.snapshot_date, {}, dict(record.rows)
-    for name in (*ABOUT_STUDENTS, OBSERVED):
+    for name in rows.keys() & {*ABOUT_STUDENTS, OBSERVED}:
         source, kept = _read(literal(lake.own(name, day))), f"NOT ({_about(name, students)})"
         left = count(con, f"SELECT COUNT(*) FILTER ({kept}) FROM {source}")
         if left == rows[name]:
@@ -53,7 +51,7 @@ def day_without(
         con.execute(f"COPY (SELECT * FROM {source} WHERE {kept}) TO {literal(target)} {COPY}")
         changed[name] = target
         rows[name] = left
-    digests = {n: files.digest(changed.get(n, lake.own(n, day))) for n in (*TABLES, OBSERVED)}
+    digests = {n: files.digest(changed.get(n, lake.own(n, day))) for n in rows}
     sizes = record.sizes | {name: path.stat().st_size for name, path in changed.items()}
     made = msgspec.structs.replace(
         record, digest=digest_of(digests), digests=digests, was=record.digest, sizes=sizes, rows=rows

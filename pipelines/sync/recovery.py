@@ -25,7 +25,7 @@ from pipelines.landing.erased import Found, Matcher, find, rewrite
 from pipelines.landing.manifest import TableCounts
 from pipelines.landing.raw import RawStore
 from pipelines.source.pagination import Progress
-from pipelines.store import ops, without
+from pipelines.store import ops, schema, without
 from pipelines.store.published import clean, remove
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import policy
@@ -325,6 +325,7 @@ class Erasures:
         digests = {r.was: r.digest for r in warehouse.lake.days().values() if r.was}
         for number, path in enumerate(behind, start=1):
             with warehouse.finishing(path) as con:
+                schema.ensure(con)  # a kept file may be older than a declaration
                 without.remove_from_file(con, gone.__contains__, digests)
                 ops.record(con, self.raw, full_refresh=True)
                 # A new version: the files beside it are made again. The macros answer for this version only.

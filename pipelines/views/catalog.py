@@ -21,12 +21,13 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 
+from pipelines.errors import DeclarationError
 from pipelines.store import schema
-from pipelines.store.database import connect, literal, names, transaction
+from pipelines.store.database import connect, literal, names, no_rows, transaction
 from pipelines.store.lake import LAKE, DayRecord, Lake
 from pipelines.store.schema import OBSERVED
 from pipelines.store.statements import ONE, Scope, statements
-from pipelines.tables import TABLES, WALKED, Column
+from pipelines.tables import TABLES, WALKED, of_set
 from pipelines.views import editable, metrics
 
 sql = statements("pipelines.views", "macros")
@@ -48,13 +49,28 @@ VIEWS: tuple[str, ...] = (
     "enrollment_changes",
     "enrollment_spans",
     "student_timeline",
-    "courses",
-    "teachers",
+    "course_overview",
+    "teacher_overview",
     "sync_log",
     "calendar",
     "data_quality",
     "metrics",
 )
+
+
+def check_names() -> None:
+    """Raise DeclarationError for a declared table whose name is taken by a view or by a table of Rollbook's own."""
+    taken = {("main", name) for name in VIEWS}
+    for relation in (*schema.declared(), *schema.snapshots()):
+        if (full := (relation.schema, relation.name)) in taken:
+            raise DeclarationError(
+                f"tables.py: a table or view of Rollbook's own has the name {'.'.join(full)}. Name the declared table"
+                " otherwise, such as service_calendar; its set keeps its name"
+            )
+        taken.add(full)
+
+
+check_names()
 
 # Left out of a fleet's file: the sources of measures are one school's tables, and a class id or the landed day on or
 # before a day differs between institutions.
@@ -71,7 +87,8 @@ PARTS: dict[str, object] = {
     "thresholds": tuple(t.name for t in editable.DEFAULTS),
     "active_days": metrics.ACTIVE_DAYS,
     "unstated": tuple(t for t in TABLES.values() if t.may_be_unstated),
-    "walked": WALKED,
+    "walked": tuple(of_set(s)[0] for s in WALKED),
+    "own": lambda table: of_set(table.set)[0].name,
     "scope": ONE,
 }
 
@@ -269,19 +286,14 @@ def create_snapshots(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collectio
     """
     for relation in schema.snapshots():
         columns = relation.columns
-        if not days:
-            query = _no_rows(columns)
-        elif relation is OBSERVED:
+        if relation is not OBSERVED:
+            query = lake.scan(TABLES[relation.name], days, movable=True)
+        elif days:
             query = f"SELECT {names(columns)} FROM ({lake.scan_observed(days, movable=True)})"
         else:
-            query = lake.scan(TABLES[relation.name], days, movable=True)
+            query = no_rows(columns)
         comments = ((c.name, c.comment) for c in columns)
         create_view(con, "snapshots", relation.name, query, f"{relation.comment} {MOVED}", comments)
-
-
-def _no_rows(columns: tuple[Column, ...]) -> str:
-    """Return a query of no rows with these columns, for a lake without files."""
-    return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {c.name}' for c in columns)} WHERE FALSE"
 
 
 def create_macros(con: duckdb.DuckDBPyConnection, version: str, scope: Scope = ONE) -> None:

@@ -118,7 +118,7 @@ def _references() -> Iterator[str]:
     """Yield the lines between the tables of a Mermaid diagram."""
     for table, other, column in references():
         yield f"{other.name} {_line(table, is_about=column == table.parent_key)} {table.name} : {column}"
-    for key in schema.CHANGE_KEYS:
+    for key in dict.fromkeys(s.key for s in SETS.values()):
         yield f"{owner(key).name} |o--o{{ {schema.CHANGES.name} : {key}"
 
 

@@ -53,7 +53,9 @@ def _of_day(name: str, definition: str, sql: str) -> Metric:
 
 def _of_course(name: str, definition: str, sql: str) -> Metric:
     """A measure of a course's classes, which also applies to a teacher's."""
-    return Metric(name, definition, sql, ("course_id",), "classes WHERE course_id IS NOT NULL", f"courses.{name}")
+    return Metric(
+        name, definition, sql, ("course_id",), "classes WHERE course_id IS NOT NULL", f"course_overview.{name}"
+    )
 
 
 def _of_classes(name: str, definition: str, column: str) -> Metric:

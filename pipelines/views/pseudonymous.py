@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import duckdb
 
 from pipelines.store.database import literal
-from pipelines.store.schema import CHANGES, DRIFT, PAGES, REJECTS, SYNCS
+from pipelines.store.schema import CHANGE_KEYS, CHANGES, DRIFT, PAGES, REJECTS, SYNCS
 from pipelines.tables import SETS, TABLES, Column, Relation, Table
 from pipelines.views.catalog import View
 
@@ -53,7 +53,8 @@ def is_empty(relation: Relation) -> bool:
 
 def shown(relation: Relation) -> tuple[Column, ...]:
     """Return the columns that have values; changes and syncs are filtered by rows and texts, not by columns."""
-    return tuple(c for c in relation.columns if relation in (CHANGES, SYNCS) or not c.personal)
+    filtered = relation in (CHANGES, SYNCS)
+    return tuple(c for c in relation.columns if not c.personal or (filtered and c.name not in CHANGE_KEYS))
 
 
 def personal_changes() -> tuple[list[str], str]:

@@ -30,7 +30,7 @@ def test_sql_prints_a_table_and_says_that_there_are_more_rows(fortnight: School)
     lines = [[cell.strip() for cell in re.split("[┃│]", line)] for line in done.stdout.splitlines()]
     titles = fortnight.rows(f"{query} LIMIT 2")
     assert [lines[0], *lines[2:]] == [["class_id", "class_title"], *([str(key), title] for key, title in titles)]
-    done = run_at(fortnight.warehouse, "sql", "FROM courses LIMIT 3", "--rows", "3")
+    done = run_at(fortnight.warehouse, "sql", "FROM course_overview LIMIT 3", "--rows", "3")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -64,9 +64,9 @@ def test_export_writes_the_format_asked_for(
     fortnight: School, tmp_path: Path, arguments: tuple[str, ...], begins: bytes
 ) -> None:
     *options, name = arguments
-    done = run_at(fortnight.warehouse, "export", "courses", *options, str(tmp_path / name))
+    done = run_at(fortnight.warehouse, "export", "course_overview", *options, str(tmp_path / name))
     assert done.returncode == 0, done.stderr
-    rows = fortnight.rows("SELECT COUNT(*) FROM courses")[0][0]
+    rows = fortnight.rows("SELECT COUNT(*) FROM course_overview")[0][0]
     assert f"Wrote {rows} rows to {tmp_path / name}." in " ".join(done.stdout.split())
     assert (tmp_path / name).read_bytes().startswith(begins)
 
@@ -75,7 +75,7 @@ def test_export_writes_the_format_asked_for(
 def test_export_refuses_a_file_of_another_kind_and_names_those_it_writes(
     fortnight: School, tmp_path: Path, name: str
 ) -> None:
-    message = error(run_at(fortnight.warehouse, "export", "courses", "--out", str(tmp_path / name)), 2)
+    message = error(run_at(fortnight.warehouse, "export", "course_overview", "--out", str(tmp_path / name)), 2)
     assert message == (
         f"Error: {name} does not end in .csv, .xlsx or .parquet: rename it, or give the format with --format"
     )

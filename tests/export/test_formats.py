@@ -127,7 +127,7 @@ def test_no_link_that_somebody_planted_is_written_through(fortnight: School, tmp
     folder.mkdir()
     for name in ("f", ".f.partial", ".f.partial.plain"):
         (folder / name).symlink_to(victim)
-    write(fortnight, "courses", form, folder / "f")
+    write(fortnight, "course_overview", form, folder / "f")
     assert victim.read_text() == "precious"
     assert not (folder / "f").is_symlink()
     assert stat.S_IMODE((folder / "f").stat().st_mode) == 0o600

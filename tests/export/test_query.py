@@ -93,14 +93,14 @@ FOREIGN = [
 
 # What runs a text as a query, in each place of a query where that can be.
 HIDDEN = [
-    "SELECT SUM(1) OVER w FROM courses WINDOW w AS (PARTITION BY {inner})", "FROM courses ORDER BY {inner}",
-    "FROM courses LIMIT {inner}", "SELECT DISTINCT ON ({inner}) * FROM courses", "VALUES ({inner})", "FROM range({inner})",
-    "FROM students_as_of({inner})", "SELECT 1 FROM courses QUALIFY ROW_NUMBER() OVER () = {inner}", "SUMMARIZE {inner}",
+    "SELECT SUM(1) OVER w FROM course_overview WINDOW w AS (PARTITION BY {inner})", "FROM course_overview ORDER BY {inner}",
+    "FROM course_overview LIMIT {inner}", "SELECT DISTINCT ON ({inner}) * FROM course_overview", "VALUES ({inner})", "FROM range({inner})",
+    "FROM students_as_of({inner})", "SELECT 1 FROM course_overview QUALIFY ROW_NUMBER() OVER () = {inner}", "SUMMARIZE {inner}",
     "PIVOT classes ON class_status IN {inner} USING COUNT(*)", "SELECT CASE WHEN EXISTS {inner} THEN 1 END", "SELECT [{inner}]",
-    "SELECT * REPLACE ({inner} AS course_name) FROM courses", "SELECT LIST_FILTER([1], LAMBDA x: x = {inner})",
-    "WITH x AS MATERIALIZED {inner} FROM x", "FROM courses JOIN classes ON {inner} = 1", "SELECT 1 UNION ALL {inner}",
+    "SELECT * REPLACE ({inner} AS course_name) FROM course_overview", "SELECT LIST_FILTER([1], LAMBDA x: x = {inner})",
+    "WITH x AS MATERIALIZED {inner} FROM x", "FROM course_overview JOIN classes ON {inner} = 1", "SELECT 1 UNION ALL {inner}",
     "WITH RECURSIVE x AS (SELECT 1 AS a UNION ALL SELECT a + {inner} FROM x WHERE a < 3) FROM x", "DESCRIBE {inner}",
-    "SELECT MODE() WITHIN GROUP (ORDER BY {inner}) FROM courses", "FROM courses TABLESAMPLE RESERVOIR({inner})",
+    "SELECT MODE() WITHIN GROUP (ORDER BY {inner}) FROM course_overview", "FROM course_overview TABLESAMPLE RESERVOIR({inner})",
 ]  # fmt: skip
 
 
@@ -187,7 +187,7 @@ def test_no_text_is_run_as_a_query_wherever_it_is_hidden(school: School, query: 
             [(True,)],
         ),
         ("PIVOT snapshots.classes ON class_status IN (1) USING COUNT(*) GROUP BY course_id LIMIT 1", None),
-        ("SUMMARIZE courses", None),
+        ("SUMMARIZE course_overview", None),
         ("DESCRIBE snapshots.students", None),
         ("SHOW ALL TABLES", None),
         ("SELECT COUNT(*) > 0 FROM duckdb_columns()", [(True,)]),

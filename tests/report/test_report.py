@@ -18,7 +18,7 @@ from pipelines.errors import HeldError
 from pipelines.report import morning
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
 
-COUNTED = "SELECT (SELECT COUNT(*) FROM students), SUM(active_class_count) FROM courses"
+COUNTED = "SELECT (SELECT COUNT(*) FROM students), SUM(active_class_count) FROM course_overview"
 AT = datetime(2026, 10, 7, 2, 16, tzinfo=UTC)
 
 

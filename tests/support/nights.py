@@ -160,9 +160,9 @@ class House:
         """What an analyst would get."""
         return rows(self.published, sql)
 
-    def tables(self) -> Tables:
-        """The published rows, sorted: the current ones, the versions and the changes."""
-        names = [f"{s}.{t}" for s in ("main", "history") for t in (*SET_OF, "institution")]
+    def tables(self, *further: str) -> Tables:
+        """The published rows, sorted: the current ones, the versions and the changes; also of tables that a test adds."""
+        names = [f"{s}.{t}" for s in ("main", "history") for t in (*SET_OF, "institution", *further)]
         with duckdb.connect(self.published, read_only=True) as con:
             return {n: _sorted(con.execute(f"SELECT * FROM {n}").fetchall()) for n in (*names, "main.changes")}
 
@@ -240,7 +240,7 @@ class Expected:
     def tables(self) -> Tables:
         """What `House.tables` must be."""
         found: Tables = {"main.institution": [SCHOOL], "history.institution": [(*SCHOOL, self.since, None)]}
-        changes: list[Row] = [(self.since, "institution", None, None, "added", None, None, None)]
+        changes: list[Row] = [(self.since, "institution", None, None, SCHOOL[0], "added", None, None, None)]
         for table, set_name in SET_OF.items():
             versions = model.versions(self.shown[set_name], table)
             found[f"history.{table}"] = _sorted((*key, *values, since, to) for key, values, since, to in versions)
@@ -250,7 +250,7 @@ class Expected:
             found[f"main.{table}"] = _sorted(current)
             for day, key, change, column, old, new in model.changes(versions, TRACKED[table]):
                 ids = key if len(key) == 2 else (*key, None) if set_name == "students" else (None, *key)
-                changes.append((day, table, *ids, change, column, _text(old), _text(new)))
+                changes.append((day, table, *ids, None, change, column, _text(old), _text(new)))
         return found | {"main.changes": _sorted(changes)}
 
 

@@ -107,11 +107,11 @@ def calendar(base: Base) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def courses(base: Base) -> pd.DataFrame:
+def course_overview(base: Base) -> pd.DataFrame:
     return _grouped(base, "course_id", ["course_name"])
 
 
-def teachers(base: Base) -> pd.DataFrame:
+def teacher_overview(base: Base) -> pd.DataFrame:
     return _grouped(base, "teacher_id", ["teacher_name", "teacher_email"])
 
 
@@ -128,7 +128,7 @@ def _grouped(base: Base, key: str, named: list[str]) -> pd.DataFrame:
 
 
 COMPUTED: dict[str, Callable[[Base], pd.DataFrame]] = {
-    f.__name__: f for f in (student_progress, progress_daily, class_daily, courses, teachers, calendar)
+    f.__name__: f for f in (student_progress, progress_daily, class_daily, course_overview, teacher_overview, calendar)
 }
 
 

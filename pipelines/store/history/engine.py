@@ -28,7 +28,7 @@ from pathlib import Path
 import duckdb
 
 from pipelines.landing.manifest import TableCounts
-from pipelines.store.database import count, each_table, literal, names, transaction
+from pipelines.store.database import count, each_table, literal, names, no_rows, transaction
 from pipelines.store.lake import DayRecord, Lake, unchanged, unchanged_counts
 from pipelines.store.schema import CHANGE_KEYS, SPAN, VALID
 from pipelines.store.statements import ONE, Scope, statements
@@ -178,7 +178,7 @@ class Computed:
         """The rows of a table, as SQL."""
         folder = self.folders.get(name)
         if folder is None:
-            return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {c.name}' for c in columns)} WHERE FALSE"
+            return no_rows(columns)
         typed = ", ".join(f"CAST({c.name} AS {c.type}) AS {c.name}" for c in columns)
         return f"SELECT {typed} FROM read_parquet({literal(folder / '*.parquet')}, hive_partitioning = false)"
 
@@ -225,7 +225,7 @@ class TableHistory:
             f"INSERT INTO main.changes BY NAME SELECT {keys}snapshot_date, '{name}' AS table_name, 'added' AS change"
             f" FROM ({rows})"
         )
-        return TableCounts(table=name, before=0, added=record.rows[name], changed=0, removed=0)
+        return TableCounts(table=name, before=0, added=record.rows.get(name, 0), changed=0, removed=0)
 
     def merge(self, places: Sequence[Place]) -> TableCounts:
         """Merge days one after the other; recompute the touched records' history from the first of them on."""
@@ -324,10 +324,8 @@ class TableHistory:
                 day,
             )
             con.execute(f"INSERT INTO history.{name} FROM folded WHERE valid_from >= $since", day)
-            # `changes` has no column for the institution's key, but a warehouse has only one institution.
-            theirs = f" AND {mine}" if self.table.parent_key in CHANGE_KEYS else ""
             con.execute(
-                f"DELETE FROM main.changes WHERE table_name = '{name}' AND snapshot_date >= $since{theirs}", day
+                f"DELETE FROM main.changes WHERE table_name = '{name}' AND snapshot_date >= $since AND {mine}", day
             )
             con.execute(f"INSERT INTO main.changes {changes(self.table, touched=True)}", day)
         return self._refresh_current()

@@ -19,7 +19,7 @@ newest AS (SELECT {{ scope.id }}MAX(day) AS day FROM landed{{ scope.grouped }}),
 -- The spans in which records did not state {{ table.name }}, without the days at both ends on which they were refused.
 refused_{{ table.name }} AS (
     SELECT {{ scope.id }}{{ table.parent_key }} AS id, first_day, COALESCE(last_day, DATE 'infinity') AS last_day
-    FROM spans.{{ table.set }} WHERE span_state = 'not_stated'
+    FROM spans.{{ own(table) }} WHERE span_state = 'not_stated'
 ),
 not_stated_{{ table.name }} AS (
     SELECT
@@ -150,11 +150,14 @@ SELECT
     {{ scope.id }}'gap', NULL, COUNT(*), MIN(day), MAX(day), 'no landing: nothing is known of these days by themselves'
 FROM missing GROUP BY {{ scope.id }}island
 UNION ALL
-{% for set in walked %}
+{% for table in walked %}
 SELECT
-    {{ scope.of("d") }}'unproven', '{{ set }}', COUNT(*), MIN(d.day), MAX(d.day),
+    {{ scope.of("d") }}'unproven', '{{ table.set }}', COUNT(*), MIN(d.day), MAX(d.day),
     'not proven complete: nothing was removed on these nights'
-FROM landed AS d ANTI JOIN (SELECT {{ scope.id }}day FROM spans.proven WHERE set_name = '{{ set }}') AS p USING ({{ scope.id }}day){{ scope.grouped }}
+FROM landed AS d
+ANTI JOIN (SELECT {{ scope.id }}day FROM spans.proven WHERE set_name = '{{ table.set }}') AS p USING ({{ scope.id }}day)
+-- Before its first record the set may not have been declared.
+WHERE d.day >= (SELECT MIN(s.first_day) FROM spans.{{ table.name }} AS s{{ scope.where("s", "d") }}){{ scope.grouped }}
 HAVING COUNT(*) > 0
 UNION ALL
 {% endfor %}

@@ -1,4 +1,4 @@
--- teachers: One row per primary teacher of a listed class.
+-- teacher_overview: One row per primary teacher of a listed class.
 -- key: teacher_id
 --
 --   teacher_id          The primary teacher's id.

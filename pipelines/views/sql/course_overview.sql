@@ -1,4 +1,4 @@
--- courses: One row per course of a listed class.
+-- course_overview: One row per course of a listed class.
 -- key: course_id
 --
 --   course_id           The course's id.
