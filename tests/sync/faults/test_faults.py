@@ -96,18 +96,6 @@ def test_a_warehouse_of_another_account_is_said(house: House, expected: Expected
 # --- others at the same time -----------------------------------------------------------------------------------------
 
 
-def test_a_second_writer_that_waited_long_enough_is_refused_in_a_sentence(
-    house: House, expected: Expected, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pipelines.sync.rollbook.WAIT_SECONDS", 0.2)
-    with house.rollbook().writer():
-        refused = in_another_process(house.sync)
-    assert isinstance(refused, BusyError)
-    assert f"Another sync is still writing (process {os.getpid()} since {night(3)} 02:15:00 UTC)" in refused.message
-    assert "Try again when it is done" in refused.message
-    recovered(house, expected)
-
-
 def test_a_published_file_that_an_analyst_opened_for_writing_is_said(house: House, expected: Expected) -> None:
     """Readers with a read-only connection are never in the way."""
     context = multiprocessing.get_context("fork")

@@ -1,0 +1,26 @@
+"""One writer at a time (G14)."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from pipelines.errors import BusyError
+from tests.support.nights import Expected, House, night
+from tests.support.processes.machines import in_another_process
+from tests.support.records import classes, students
+
+
+def test_a_second_writer_that_waited_long_enough_is_refused_in_a_sentence(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.sync.rollbook.WAIT_SECONDS", 0.2)
+    house.night(1, students(3))
+    with house.at(2).rollbook().writer():
+        refused = in_another_process(house.sync)
+    assert isinstance(refused, BusyError)
+    assert f"Another sync is still writing (process {os.getpid()} since {night(2)} 02:15:00 UTC)" in refused.message
+    assert "Try again when it is done" in refused.message
+    house.sync()
+    assert house.tables() == Expected().night(1, students(3), classes(1)).night(2, students(3), classes(1)).tables()
