@@ -44,6 +44,8 @@ ROOT = _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
 PREFIX = "ROLLBOOK_"
 # Set by the demo for itself and its children: they must not read `.env`, which holds the real institution's settings.
 DEMO = f"{PREFIX}DEMO"
+# The demo's warehouse, a folder in the real one.
+DEMO_FOLDER = "demo"
 # Only in the environment: makes commands show the traceback of an unexpected error.
 DEBUG = f"{PREFIX}DEBUG"
 # Names one institution of the registry; `rollbook --institution NAME` sets it for its own process and its children.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,18 @@ from rich.table import Table
 
 from pipelines import __version__
 from pipelines.errors import RollbookError, unexpected_error
-from pipelines.settings import DEBUG, INSTITUTION, ROOT, load
+from pipelines.settings import (
+    DEBUG,
+    DEMO,
+    DEMO_FOLDER,
+    INSTITUTION,
+    INSTITUTIONS,
+    PREFIX,
+    ROOT,
+    common_path,
+    load,
+    place,
+)
 from pipelines.tables import SETS
 from pipelines.util import files
 from pipelines.util.text import as_called, cell, naming, printable
@@ -194,13 +206,42 @@ def home() -> Path | None:
     return path if path.is_absolute() and path.is_dir() else None
 
 
-def open_rollbook(*, fetches: bool = False, **overrides: Any) -> Rollbook:
+Demo = Annotated[bool, typer.Option("--demo", help="Use the demo's warehouse.")]
+
+
+def made_up(folder: str) -> dict[str, str]:
+    """The variables of a made-up school, which has a warehouse and a Dagster home of its own and reads no `.env`."""
+    warehouse = common_path() / folder
+    home = files.folder(warehouse / "dagster_home")
+    configuration = ROOT / "dagster_home" / "dagster.yaml"
+    if configuration.is_file():
+        shutil.copyfile(configuration, home / configuration.name)
+    return {DEMO: "1", f"{PREFIX}WAREHOUSE": str(warehouse), "DAGSTER_HOME": str(home)}
+
+
+def choose_warehouse() -> None:
+    """Make this process and its children use the demo's warehouse and Dagster home, and no `.env`."""
+    for name in (INSTITUTION, INSTITUTIONS):  # the demo's school is not in a registry
+        os.environ.pop(name, None)
+    os.environ |= made_up(DEMO_FOLDER)
+
+
+def warehouse_path(*, demo: bool) -> Path:
+    """The warehouse that a command reads. Raises SettingError."""
+    if demo:
+        choose_warehouse()
+    return place().warehouse_path
+
+
+def open_rollbook(*, fetches: bool = False, demo: bool = False, **overrides: Any) -> Rollbook:
     """A Rollbook with the current settings. `fetches` and `overrides` go to `settings.load`, whose errors it raises.
 
     Imports the stages only here, to keep `rollbook --help` fast.
     """
     from pipelines.compose import compose
 
+    if demo:
+        choose_warehouse()
     return compose(load(fetches=fetches, **overrides))
 
 

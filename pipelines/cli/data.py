@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.cli.app import (
+    Demo,
     Panel,
     app,
+    choose_warehouse,
     confirmed,
     err,
     home,
@@ -29,13 +31,13 @@ from pipelines.cli.app import (
     received,
     safe,
     table,
+    warehouse_path,
 )
-from pipelines.cli.serve import choose_warehouse
 from pipelines.errors import ArgumentError
 from pipelines.export import EXPORTS, Format, check_target, students_in
 from pipelines.landing.records import MAX_ID
 from pipelines.privacy import access as log
-from pipelines.settings import ROOT, load, place
+from pipelines.settings import ROOT, load
 from pipelines.store.published import PSEUDONYMOUS, PUBLISHED, FleetFile
 from pipelines.util import files, machine
 from pipelines.util.text import count_of, printable
@@ -52,9 +54,10 @@ DICTIONARY = Path("warehouse", "README.md")
 def sql(
     query: Annotated[str, typer.Argument(help="The query; - reads it from standard input.")],
     rows: Annotated[int, typer.Option(min=1, help="How many rows to show at most.")] = 50,
+    demo: Demo = False,
 ) -> None:
     """Run one SQL query on the published file and print the result as a table. It only reads."""
-    warehouse = place().warehouse_path
+    warehouse = warehouse_path(demo=demo)
     show_answer(warehouse, warehouse / PUBLISHED, query, rows)
 
 
@@ -100,6 +103,7 @@ def export(
     form: Annotated[
         Format | None, typer.Option("--format", help="By default taken from the file's extension, else csv.")
     ] = None,
+    demo: Demo = False,
 ) -> None:
     """Write a view, a table or a query's result to a file for Excel or other tools: CSV, Excel or Parquet.
 
@@ -108,7 +112,7 @@ def export(
     """
     from pipelines.store.warehouse import BUILD
 
-    warehouse = place().warehouse_path
+    warehouse = warehouse_path(demo=demo)
     if target is None:
         form = form or Format.CSV
         name = question if question.replace(".", "_").isidentifier() else "query"
@@ -153,6 +157,7 @@ def why(
         typer.Option("--on", parser=parse_day, metavar="DAY", help="As it was on this day; now by default."),
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Show the record as received, and names.")] = False,
+    demo: Demo = False,
 ) -> None:
     """Show where a row or a value comes from: the landing, the request and the record as received, and what changed it.
 
@@ -162,7 +167,7 @@ def why(
     """
     from pipelines.operations.provenance import trace
 
-    root = place().warehouse_path
+    root = warehouse_path(demo=demo)
     try:
         ids = tuple(int(part) for part in key.split(","))
     except ValueError:
@@ -224,7 +229,7 @@ def status(
     as_json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object to standard output, and nothing else.")
     ] = False,
-    demo: Annotated[bool, typer.Option("--demo", help="Show the demo's warehouse.")] = False,
+    demo: Demo = False,
 ) -> None:
     """Show at a glance how the warehouse is doing. Nothing is fetched or changed.
 
@@ -238,9 +243,7 @@ def status(
     """
     from pipelines.operations.status import load_status
 
-    if demo:
-        choose_warehouse()
-    known = load_status(open_rollbook(), home())
+    known = load_status(open_rollbook(demo=demo), home())
     if as_json:
         print_json(known)
         return
@@ -267,8 +270,8 @@ def _lines(known: Status) -> Iterator[tuple[str, str]]:
             yield "", last.reason
         if good is not None and good != last:
             yield "readers see", f"{good.snapshot_date}, synced at {good.finished_at:%Y-%m-%d %H:%M} UTC"
-    late = "" if known.is_fresh else ": it was not synced. Run `rollbook sync`, and see what it says"
-    yield "fresh" if known.is_fresh else "LATE", f"the last night due was {known.due:%Y-%m-%d %H:%M %Z}{late}"
+        late = "" if known.is_fresh else ": it was not synced. Run `rollbook sync`, and see what it says"
+        yield "fresh" if known.is_fresh else "LATE", f"the last night due was {known.due:%Y-%m-%d %H:%M %Z}{late}"
     yield "next run", f"{known.next_run:%Y-%m-%d %H:%M %Z} ({known.cron} in {known.timezone}), if `rollbook serve` runs"
     for hold in known.holds:
         yield "held", f"{hold.snapshot_date}: {hold.reason}. If it is right: {hold.command}"
@@ -361,6 +364,7 @@ def aggregates(
         date | None,
         typer.Option(parser=parse_day, metavar="DAY", help="Release the figures of this landed day, without terms."),
     ] = None,
+    demo: Demo = False,
 ) -> None:
     """Write figures of the school and its courses that may leave the building, into aggregates/ in the warehouse.
 
@@ -372,6 +376,8 @@ def aggregates(
     """
     from pipelines.privacy.aggregates import FOLDER, release
 
+    if demo:
+        choose_warehouse()
     settings = load(fetches=False)
     root = settings.warehouse_path
     today = datetime.now(UTC).astimezone(settings.zone).date()
@@ -394,6 +400,7 @@ def aggregates(
 @codes.command()
 def find(
     code: Annotated[int, typer.Argument(help="The code: a student_id in rollbook-pseudonymous.duckdb.")],
+    demo: Demo = False,
 ) -> None:
     """Show which student a code stands for: the id and the latest name.
 
@@ -401,7 +408,7 @@ def find(
     """
     from pipelines.privacy.pseudonymous import Pseudonymous
 
-    rollbook = open_rollbook()
+    rollbook = open_rollbook(demo=demo)
     file = rollbook.listener(Pseudonymous)
     release = file.codes.load()
     student = next((s for s, known in release.codes.items() if known == code), None) if release else None
@@ -528,6 +535,7 @@ def subject(
     ],
     target: Annotated[Path, typer.Option("--out", metavar="FILE.zip", help="The ZIP file to write.")],
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing file.")] = False,
+    demo: Demo = False,
 ) -> None:
     """Write everything that is held about one student to a ZIP file: a page to read, and JSON and CSV.
 
@@ -537,7 +545,7 @@ def subject(
     """
     from pipelines.privacy.subject import check_out, gather, write
 
-    warehouse, target = place().warehouse_path, target.expanduser()
+    warehouse, target = warehouse_path(demo=demo), target.expanduser()
     check_out(target, replace=replace)
     with machine.translate_errors(warehouse), progress() as show:
         found = gather(warehouse, student, lambda done, total: show("landings", done, total))
@@ -554,13 +562,14 @@ def subject(
 def access(
     since: Annotated[date | None, typer.Option(parser=parse_day, metavar="DAY", help="From this day (UTC) on.")] = None,
     rows: Annotated[int, typer.Option(min=1, help="Show at most this many entries, the newest.")] = 50,
+    demo: Demo = False,
 ) -> None:
     """Show who read pupils' records through Rollbook, when, how many students, and with which query.
 
     Queries are logged without their values, so that the log does not become a list of which students were looked up.
     Tools that open the published file directly are not logged. Only the warehouse's owner may read the log.
     """
-    found, unreadable = log.entries(place().warehouse_path, since)
+    found, unreadable = log.entries(warehouse_path(demo=demo), since)
     listed = (
         (
             f"{entry.at:%Y-%m-%d %H:%M:%S}",

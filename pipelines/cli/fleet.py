@@ -15,11 +15,11 @@ from pipelines import institutions
 from pipelines.cli.app import Panel, app, err, out, parse_day, print_json, progress, received, safe, table
 from pipelines.cli.data import LEVELS, show_answer, write_export
 from pipelines.cli.serve import show_app, stopping_on_signals
-from pipelines.errors import ArgumentError, HeldError, NothingLandedError, RollbookError, SettingError
+from pipelines.errors import ArgumentError, HeldError, RollbookError, SettingError
 from pipelines.export import Format, check_target
 from pipelines.institutions import FILE, Registry
 from pipelines.settings import FLEET, check_registry, common_path, for_all, is_of_all, registry, registry_path
-from pipelines.store.published import FLEET_BUILD, FLEET_FILE, FLEET_PSEUDONYMOUS
+from pipelines.store.published import FLEET_BUILD, FLEET_FILE, FLEET_PSEUDONYMOUS, not_yet
 from pipelines.util import files
 from pipelines.util.text import count_of, listed
 
@@ -348,7 +348,7 @@ def explore(
     For one institution's classes and students, run rollbook --institution NAME explore.
     """
     if not _file().exists():
-        raise NothingLandedError(f"{_file()} does not exist yet: run `rollbook fleet build` first")
+        raise not_yet(_file())
     if not is_of_all():
         raise ArgumentError("This is about all institutions: leave out --institution and ROLLBOOK_INSTITUTION")
     show_app(port)

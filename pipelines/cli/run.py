@@ -18,6 +18,7 @@ import typer
 from rich.markup import escape
 
 from pipelines.cli.app import (
+    Demo,
     Panel,
     app,
     confirmed,
@@ -146,7 +147,7 @@ def _print_preview(rollbook: Rollbook) -> None:
 
 
 @app.command(rich_help_panel=Panel.SYNC)
-def backfill(first: Day, last: Day, yes: Yes = False) -> None:
+def backfill(first: Day, last: Day, yes: Yes = False, demo: Demo = False) -> None:
     """Rebuild the days FIRST to LAST from their landings, and update the history with them.
 
     Nothing is fetched: the service keeps no history. Days without a landing are listed and skipped; held landings stay
@@ -155,7 +156,7 @@ def backfill(first: Day, last: Day, yes: Yes = False) -> None:
     """
     from pipelines.sync.landings import days_between
 
-    rollbook = open_rollbook()
+    rollbook = open_rollbook(demo=demo)
     asked, institution = days_between(first, last), rollbook.settings.institution
     begin = first if rollbook.settings.first_date else max(first, rollbook.first_day())
     if begin > last:

@@ -23,16 +23,30 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
 
 from pipelines import settings
-from pipelines.cli.app import Panel, app, err, open_rollbook, out, parse_day, safe, table
+from pipelines.cli.app import (
+    Demo,
+    Panel,
+    app,
+    choose_warehouse,
+    err,
+    made_up,
+    open_rollbook,
+    out,
+    parse_day,
+    safe,
+    table,
+    warehouse_path,
+)
 from pipelines.cli.run import run_job
-from pipelines.errors import CheckError, NothingLandedError, RollbookError
+from pipelines.errors import CheckError, RollbookError
 from pipelines.settings import DEMO, DUCKDB, FLEET, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, SAIL, common_path
-from pipelines.store.published import PUBLISHED
+from pipelines.store.published import PUBLISHED, not_yet
 from pipelines.store.statements import statements
 from pipelines.util import files
 from pipelines.util.machine import listening
@@ -161,17 +175,15 @@ def _wait(children: list[subprocess.Popen[bytes]]) -> None:
 @app.command(rich_help_panel=Panel.READ)
 def explore(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 3001,
-    demo: Annotated[bool, typer.Option("--demo", help="Show the demo's school.")] = False,
+    demo: Demo = False,
 ) -> None:
     """Show the school, its classes and students in the browser, until Ctrl-C or SIGTERM. It only reads.
 
     Listens on this machine only, and requires the token in the address that it prints.
     """
-    if demo:
-        choose_warehouse()
-    published = settings.place().warehouse_path / PUBLISHED
+    published = warehouse_path(demo=demo) / PUBLISHED
     if not published.exists():
-        raise NothingLandedError(f"{published} does not exist yet: run `rollbook sync` first")
+        raise not_yet(published)
     show_app(port)
 
 
@@ -262,18 +274,6 @@ def _play(students: int, days: int) -> None:
     out.print("[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then rollbook sync")
 
 
-def choose_warehouse() -> None:
-    """Make this process and its children use the demo's warehouse and Dagster home, and no `.env`."""
-    warehouse = common_path() / "demo"
-    for name in (INSTITUTION, INSTITUTIONS):  # the demo's school is not in a registry
-        os.environ.pop(name, None)
-    home = files.folder(warehouse / "dagster_home")
-    os.environ |= {DEMO: "1", f"{PREFIX}WAREHOUSE": str(warehouse), "DAGSTER_HOME": str(home)}
-    configuration = ROOT / "dagster_home" / "dagster.yaml"
-    if configuration.is_file():
-        shutil.copyfile(configuration, home / configuration.name)
-
-
 def prepare(base_url: str) -> None:
     """Point this process's settings at the sandbox and at the demo's warehouse."""
     choose_warehouse()
@@ -356,7 +356,10 @@ def sandbox(
 
     def ready(base_url: str) -> None:
         out.print(f"Serving {count_of(students, 'student')} at {base_url}. In another terminal:\n")
-        first, date_ = (f" ROLLBOOK_FIRST_DATE={day}", f" --date {day}") if day else ("", "")
-        out.print(f"  ROLLBOOK_BASE_URL={base_url} ROLLBOOK_API_KEY={key}{first} rollbook sync{date_}\n")
+        variables = {f"{PREFIX}BASE_URL": base_url, f"{PREFIX}API_KEY": key, **made_up(f"sandbox-{seed}")}
+        if day:
+            variables[f"{PREFIX}FIRST_DATE"] = str(day)
+        given = "".join(f" {name}={quote(value)}" for name, value in variables.items())
+        out.print(f"  export{safe(given)}\n  rollbook sync{f' --date {day}' if day else ''}\n")
 
     serve_sandbox(students, day, port, seed, key, on_ready=ready)

@@ -27,10 +27,10 @@ from typing import IO, Any
 
 import duckdb
 
-from pipelines.errors import ArgumentError, NothingLandedError
+from pipelines.errors import ArgumentError
 from pipelines.export import Format, check_target
 from pipelines.store.database import MEMORY_LIMIT, literal, translate_errors
-from pipelines.store.published import FLEET_FILE, FLEET_PSEUDONYMOUS
+from pipelines.store.published import not_yet
 from pipelines.util import files
 from pipelines.views.catalog import macros
 
@@ -40,12 +40,6 @@ READING_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE
 # published macros are allowed as well.
 READING_FUNCTIONS = {
     *("range", "generate_series", "unnest", "repeat", "json_each", "json_tree", "histogram", "histogram_values")
-}
-
-# How to create each file.
-_MAKING = {
-    FLEET_FILE: "run `rollbook fleet build` first",
-    FLEET_PSEUDONYMOUS: "set ROLLBOOK_PSEUDONYMOUS=1 for an institution, sync it, and run `rollbook fleet build`",
 }
 
 _NAME = re.compile(r"(\w+\.)?\w+")
@@ -86,9 +80,7 @@ def run_query(
 def open_published(published: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the published file, or the fleet's, read-only. Raises NothingLandedError before there is one."""
     if not published.exists():
-        raise NothingLandedError(
-            f"{published} does not exist yet: {_MAKING.get(published.name, 'run `rollbook sync` first')}"
-        )
+        raise not_yet(published)
     with translate_errors(published, published.parent), duckdb.connect(str(published), read_only=True) as con:
         yield con
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pipelines.errors import ArgumentError, NothingLandedError
+from pipelines.errors import ArgumentError
 from pipelines.export.query import disarmed
 from pipelines.store.database import connect
-from pipelines.store.published import PUBLISHED
+from pipelines.store.published import PUBLISHED, not_yet
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import BUILD
 from pipelines.util import files
@@ -78,7 +78,7 @@ def release(root: Path, day: date | None, *, today: date, mode: int) -> tuple[li
     """
     published, folder = root / PUBLISHED, root / FOLDER
     if not published.exists():
-        raise NothingLandedError(f"{published} does not exist yet: run `rollbook sync` first")
+        raise not_yet(published)
     wanted = [Term("", day, day)] if day else [t for t in read_terms(root / TERMS) if t.last_day < today]
     released: list[date] = []
     too_close: list[str] = []

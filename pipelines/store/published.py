@@ -40,8 +40,8 @@ from typing import TYPE_CHECKING
 import duckdb
 from filelock import FileLock, Timeout
 
-from pipelines.errors import BusyError, MachineError
-from pipelines.settings import keyless_environment
+from pipelines.errors import BusyError, MachineError, NothingLandedError
+from pipelines.settings import DEMO_FOLDER, keyless_environment
 from pipelines.store.database import STORAGE_VERSION, new_instance
 from pipelines.util import files
 
@@ -74,6 +74,19 @@ _CLEARED = {"DUCKDB_JE_MALLOC_CONF": "zero:true"}
 _COPY_SECONDS = 3600.0
 # The ending of a copy that is not finished.
 COPY = ".copy"
+
+
+# How to make each file; the others are made by a sync.
+_MAKING = {
+    FLEET_FILE: "run `rollbook fleet build` first",
+    FLEET_PSEUDONYMOUS: "set ROLLBOOK_PSEUDONYMOUS=1 for an institution, sync it, and run `rollbook fleet build`",
+}
+
+
+def not_yet(file: Path) -> NothingLandedError:
+    """The error for a file that does not exist yet, which says how to make it; and where the demo's is read."""
+    demo = ", or add --demo to read the demo's" if (file.parent / DEMO_FOLDER / file.name).exists() else ""
+    return NothingLandedError(f"{file} does not exist yet: {_MAKING.get(file.name, 'run `rollbook sync` first')}{demo}")
 
 
 class Versions:

@@ -24,7 +24,9 @@ from jinja2 import Environment, StrictUndefined
 from pipelines.errors import ArgumentError
 from pipelines.store import schema
 from pipelines.tables import SETS, TABLES, Column, Relation, Table, owner, references
+from pipelines.util.files import folder as make_folder
 from pipelines.util.files import write as write_file
+from pipelines.util.machine import existing
 from pipelines.views import catalog, editable, fleet, metrics
 
 DBT_FILE = "sources.yml"
@@ -139,13 +141,15 @@ def write(path: Path) -> None:
 def write_dbt(folder: Path) -> Path:
     """Write `sources.yml` into a folder and return its path.
 
-    Raises ArgumentError if the folder is missing, or holds a file of that name that Rollbook did not write.
+    Makes the folder if needed. Raises ArgumentError where it cannot be one, or if it holds a file of that name that
+    Rollbook did not write.
     """
     path = folder / DBT_FILE
-    if not folder.is_dir():
-        raise ArgumentError(f"{folder} is not a folder: make it first, for example models/rollbook in your dbt project")
+    if not (found := existing(folder)).is_dir():
+        raise ArgumentError(f"{found} is not a folder: name one, for example models/rollbook in your dbt project")
     if path.is_symlink() or (path.exists() and not _is_ours(path)):
         raise ArgumentError(f"{path} was not written by Rollbook, so it is kept: move it, or name another folder")
+    make_folder(folder, 0o755)
     write_file(path, render_dbt().encode(), mode=0o644)  # it holds no records, and is meant to be committed
     return path
 

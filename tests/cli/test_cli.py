@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 
 from pipelines.sandbox import Sandbox
@@ -50,6 +51,11 @@ def at(service: Service | Sandbox) -> dict[str, str]:
 
 def published(tmp_path: Path, query: str) -> list[tuple[Any, ...]]:
     return rows(tmp_path / "warehouse" / "rollbook.duckdb", query)
+
+
+def runs(home: Path) -> int:
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        return instance.get_runs_count()
 
 
 def one_line(done: subprocess.CompletedProcess[str], exit_code: int) -> str:
@@ -169,6 +175,10 @@ def test_the_demo_answers_questions_and_stays_apart_from_the_real_school(
     assert rollbook("sync", **at(service)).returncode == 0
     assert "Linden Vale School" not in rollbook("status").stdout
     assert "Linden Vale School" in rollbook("status", "--demo").stdout
+    assert (
+        f"Rebuilt 2 days: {YESTERDAY} to {TODAY}." in rollbook("backfill", str(YESTERDAY), str(TODAY), "--demo").stdout
+    )
+    assert [runs(tmp_path / "home"), runs(file.parent / "dagster_home")] == [1, 4]
     again = rollbook("demo", "--days", "2", "--students", "80")
     assert again.returncode == 0, again.stderr
     assert rows(file, synced) == [(2, YESTERDAY, TODAY)]

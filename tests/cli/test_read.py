@@ -56,6 +56,26 @@ def test_sql_before_the_first_sync_says_what_to_run(tmp_path: Path) -> None:
     assert "run `rollbook sync` first" in error(run_at(tmp_path, "sql", "SELECT 1"), 1)
 
 
+@pytest.mark.parametrize("typed", ["sql SELECT", "export students", "why students 1", "aggregates", "explore"])
+def test_after_the_demo_what_reads_names_it_until_there_is_a_school(
+    fortnight: School, tmp_path: Path, typed: str
+) -> None:
+    fortnight.copy(tmp_path / "demo")
+    line = error(run_at(tmp_path, *typed.split()), 1)
+    assert line == (
+        f"Error: {tmp_path / 'rollbook.duckdb'} does not exist yet: run `rollbook sync` first, or add --demo to read the"
+        " demo's"
+    )
+
+
+def test_with_demo_it_is_the_demos_school_that_is_read_and_noted(fortnight: School, tmp_path: Path) -> None:
+    school = fortnight.copy(tmp_path / "demo")
+    done = run_at(tmp_path, "sql", "SELECT COUNT(*) FROM students", "--demo")
+    assert done.stdout.split()[-1] == str(school.rows("SELECT COUNT(*) FROM students")[0][0])
+    assert "SELECT COUNT(*) FROM students" in run_at(tmp_path, "access", "--demo").stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["demo"]
+
+
 @pytest.mark.parametrize(("arguments", "begins"), [
     (("--out", "f.csv"), b"\xef\xbb\xbf"), (("--out", "f.xlsx"), b"PK"), (("--out", "f.parquet"), b"PAR1"),
     (("--out", "f"), b"\xef\xbb\xbf"), (("--format", "parquet", "--out", "f.dat"), b"PAR1"),
@@ -105,8 +125,11 @@ def test_restore_lists_what_is_kept_and_puts_one_back(fortnight: School, tmp_pat
 def test_docs_writes_the_data_dictionary_and_sources_for_dbt(tmp_path: Path) -> None:
     done = run_at(tmp_path, "docs", "--out", str(tmp_path / "README.md"))
     assert (done.returncode, (tmp_path / "README.md").read_text()) == (0, dictionary.render())
-    done = run_at(tmp_path, "docs", "--dbt", str(tmp_path))
-    assert (done.returncode, (tmp_path / "sources.yml").read_text()) == (0, dictionary.render_dbt())
+    folder = tmp_path / "models" / "rollbook"
+    done = run_at(tmp_path, "docs", "--dbt", str(folder))
+    assert (done.returncode, (folder / "sources.yml").read_text()) == (0, dictionary.render_dbt())
+    below = str(folder / "sources.yml" / "more")
+    assert "sources.yml is not a folder" in error(run_at(tmp_path, "docs", "--dbt", below), 2)
     assert "is not a folder" in error(run_at(tmp_path, "docs", "--out", str(tmp_path / "no" / "f")), 2)
 
 

@@ -29,6 +29,11 @@ def test_an_empty_warehouse_is_reported_as_empty_and_nothing_is_made(house: Hous
     assert not house.warehouse.exists()
 
 
+def test_a_fresh_install_is_not_called_late(cli_house: House) -> None:
+    lines = CliRunner().invoke(app, ["status"]).stdout.splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["last sync", "next run", "history", "on disk"]
+
+
 def test_an_open_hold_is_told_with_the_command_that_merges_it_until_it_is_merged(house: House) -> None:
     begin(house)
     del house.service.students[10:]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from itertools import product
@@ -17,6 +16,7 @@ import pytest
 
 from pipelines.errors import ArgumentError
 from pipelines.sandbox import Institution, Sandbox, Service, school_of
+from tests.support.processes.commands import COMMAND
 
 DAY = date(2026, 11, 20)
 KEY = "a key of this test's own"
@@ -146,11 +146,31 @@ def test_a_sandbox_that_cannot_be_made_says_so() -> None:
         pass
 
 
+def command(warehouse: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The command, where this is the real school's warehouse."""
+    typed = [*COMMAND, "sandbox", "--port", "0", "--students", "50", "--key", KEY, *arguments]
+    own = {**os.environ, "ROLLBOOK_WAREHOUSE": str(warehouse)}
+    return subprocess.Popen(typed, stdout=subprocess.PIPE, text=True, env=own)
+
+
+@pytest.mark.slow
+def test_what_the_command_prints_syncs_into_a_warehouse_of_its_own(tmp_path: Path) -> None:
+    with command(tmp_path, "--day", "2026-09-14", "--seed", "3", "--key", "k") as process:
+        assert process.stdout is not None
+        printed = [process.stdout.readline() for _ in range(4)]
+        done = subprocess.run(
+            ["sh", "-c", "".join(printed[2:])], capture_output=True, text=True, timeout=100, check=False
+        )
+        process.terminate()
+    assert "Synced 2026-09-14: " in done.stdout, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["sandbox-3"]
+    assert {"rollbook.duckdb", "dagster_home"} < {path.name for path in (tmp_path / "sandbox-3").iterdir()}
+    assert (tmp_path / "sandbox-3" / "dagster_home" / "storage").is_dir()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_command_plays_today_and_stops_when_told(number: signal.Signals) -> None:
-    rollbook = str(Path(sys.executable).with_name("rollbook"))
-    command = [rollbook, "sandbox", "--port", "0", "--students", "50", "--key", KEY]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+def test_the_command_plays_today_and_stops_when_told(number: signal.Signals, tmp_path: Path) -> None:
+    with command(tmp_path) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split(" at ")[1].split(". ")[0]
         stated = httpx.get(f"{url}/svcapi/v1/auth", headers={"X-API-Key": KEY}).json()["data"]["timestamp"][:10]
