@@ -124,7 +124,7 @@ def test_a_field_is_one_line_from_the_service_to_the_history(tmp_path: Path, cop
     with Service([student(1, house="Red"), student(2)], [school_class(501)]) as service:
         house = House(tmp_path / "w", service)
         house.at(1).sync()
-        line = '                Column("house", "VARCHAR", "The house that the student belongs to."),\n'
+        line = '                Column("house", "VARCHAR", "The house of the student.", personal=False),\n'
         declare(copy, line, before='                Column("reference_id", "VARCHAR", "The institution')
         service.students[1]["house"] = "Blue"
         house.at(2)
@@ -137,7 +137,7 @@ def test_a_field_is_one_line_from_the_service_to_the_history(tmp_path: Path, cop
         (2, "Blue", night(2), None),
     ]
     comments = "SELECT comment FROM duckdb_columns() WHERE column_name = 'house' AND schema_name IN ('main', 'history')"
-    assert house.query(comments)[:2] == [("The house that the student belongs to.",)] * 2
+    assert house.query(comments)[:2] == [("The house of the student.",)] * 2
 
 
 def teacher(number: int, *subjects: tuple[str, int, int], **over: Any) -> Record:
