@@ -36,7 +36,7 @@ from pipelines.cli.app import (
 from pipelines.errors import ArgumentError, HeldError, MirrorError, NothingLandedError, RollbookError, SettingError
 from pipelines.settings import Details
 from pipelines.util.machine import in_bytes
-from pipelines.util.text import count_of
+from pipelines.util.text import count_of, listed
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -70,6 +70,13 @@ def sync(
         bool,
         typer.Option("--approve", help="Merge this day's held sync (or the newest held one), without fetching again."),
     ] = False,
+    only: Annotated[
+        str,
+        typer.Option(
+            metavar="PARTS", help="With --approve: only these parts, with commas between, as students:removed."
+        ),
+    ] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="With --approve: why; kept with it. No names.")] = "",
     details: Annotated[
         Details, typer.Option(help="Also fetch single-student records: of no, of changed or of all students.")
     ] = Details.none,
@@ -84,6 +91,10 @@ def sync(
 
     Within ROLLBOOK_CACHE_MINUTES of a complete sync of the same day, only the key is checked: what was fetched then is
     used again.
+    With --approve --only, the rest stays held, until it is approved or a later sync of the day supersedes it. The parts
+    are students:removed and classes:removed (what is no longer listed; child rows go along), students:listed and
+    classes:listed (what the listed records state, be it new or changed).
+
     Exits 0 when synced (with a warning if a set could not be proven complete), 1 when it failed, 2 when a setting or
     argument is missing or malformed, 3 when it was held. Unless it is synced, readers keep the last published file.
 
@@ -96,12 +107,14 @@ def sync(
             raise ArgumentError("--dry-run shows what a sync of today would do: leave out --date and --approve")
         _print_preview(open_rollbook(fetches=True))
         return
-    rollbook = open_rollbook(fetches=not approve)
+    rollbook, parts = open_rollbook(fetches=not approve), only.split(",") if only else []
     if approve:
         held = rollbook.landings.to_approve(day)
         chosen = held.snapshot_date
         out.print(f"Approving landing {held.landing} of {chosen}, held because {escape(held.reason)}.")
         print_counts(held.counts, "When it was held")
+        if parts:
+            out.print(f"Only {safe(listed(parts))} of it is merged; the rest stays held.")
         if since := rollbook.landings.synced_since(chosen):
             err.print(f"[yellow]Note:[/] newer days have been synced since ({_days(since)}): they stay as they are.")
     else:
@@ -111,9 +124,14 @@ def sync(
         chosen,
         institution=rollbook.settings.institution,
         approve=approve,
+        only=parts,
+        reason=reason,
         details=details.value,
         fresh=fresh,
     )
+    if parts:
+        out.print(f"[bold green]Approved in part[/] {chosen}. `rollbook status` shows what stays held.")
+        return
     synced = rollbook.landings.counted(chosen)[-1]
     out.print(f"[bold green]Synced[/] {chosen}: {received(synced.received)}.")
     if synced.reason:

@@ -13,8 +13,8 @@ import dagster as dg
 from pydantic import Field
 
 from pipelines.defs.partitions import BY_HAND, NIGHTLY, PUBLISHED, SYNC_TAG
-from pipelines.errors import NothingLandedError
-from pipelines.landing.manifest import Manifest, TableCounts
+from pipelines.errors import ArgumentError, NothingLandedError
+from pipelines.landing.manifest import PARTS, Manifest, TableCounts
 from pipelines.report import FILE
 from pipelines.settings import Details
 from pipelines.source.pagination import Progress
@@ -41,6 +41,14 @@ class Options(dg.Config):
         default=False,
         description="Merge what this day's sync held, without fetching again. In a backfill, publish even if a table "
         "would lose more than the hold allows. For this run only; look at the held run's table of counts first.",
+    )
+    only: list[str] = Field(
+        default=[],
+        description="With approve: merge only these parts of what was held, and keep the rest held. Of "
+        f"{', '.join(PARTS)}: who is no longer listed, and what the listed records state.",
+    )
+    reason: str = Field(
+        default="", description="With approve: why; kept with the landing, and shown by `rollbook why`. No names."
     )
     details: Details = Field(
         default=Details.none,
@@ -69,11 +77,15 @@ def stages(
     started = time.monotonic()
     landings, day = rollbook.landings, days[0]
     with rollbook.writer():
+        approval = None
+        if options.only and not options.approve:
+            raise ArgumentError("only says what of a held sync is approved: add approve (--approve)")
         if is_sync:
             mark_as_sync(context)
             fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
             if options.approve:
                 landed = {day: landings.to_approve(day)}
+                approval = rollbook.approval(landed[day], options.only, options.reason)
             else:
                 landed = {day: rollbook.land(day, details=options.details, fresh=fresh)}
         else:
@@ -81,7 +93,7 @@ def stages(
             yield from _skipped(context, landings.skipped(days), len(days))
         raw = [made(context, each, ["raw", name], _landing(m, name)) for each, m in landed.items() for name in SETS]
         if is_sync:
-            work = partial(rollbook.snapshot, landed[day], approve=options.approve)
+            work = partial(rollbook.snapshot, landed[day], approval)
             manifest, record = yield from _meanwhile(work, raw)
             composed = {day: record}
             if manifest.reason:

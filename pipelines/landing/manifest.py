@@ -13,6 +13,13 @@ from typing import Literal
 
 import msgspec
 
+from pipelines.tables import WALKED
+
+# The parts of a landing that can be approved by themselves, of each walked set: who is no longer listed; and what the
+# listed records state. Which of these are new depends on the days before, so they are one part.
+REMOVED, LISTED = "removed", "listed"
+PARTS = tuple(f"{name}:{kind}" for name in WALKED for kind in (REMOVED, LISTED))
+
 # What was requested.
 Kind = Literal["auth", "walk", "search", "detail"]
 
@@ -144,21 +151,29 @@ class Drift:
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """Who approved a held landing (the account that logged in); why, since when (UTC) and with which counts it had been
-    held.
+    """Who approved a held landing (the account that logged in), when (UTC) and why; why, since when and with which
+    counts it was held. Only its `parts` were approved, such as `students:removed`; none: all of it.
     """
 
     by: str
+    approved_at: datetime
+    reason: str
+    parts: tuple[str, ...]
     held: str
     held_at: datetime
     counts: tuple[TableCounts, ...]
+
+    def applied_to(self, manifest: Manifest) -> Manifest:
+        """The landing with this approval: what is approved in part stays held for the rest."""
+        verdict = Verdict.HELD if self.parts else Verdict.APPROVED
+        return msgspec.structs.replace(manifest, verdict=verdict, approvals=(*manifest.approvals, self))
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The record of one landing, kept beside its bodies as `manifest.json`.
 
     `walks` holds each walked set's proof; `unverified` counts, per set, vanished records that were too many to search
-    for; `verdict` comes with its `reason`, the `counts` per table and the time; `approval` says who approved what was
+    for; `verdict` comes with its `reason`, the `counts` per table and the time; `approvals` say who approved what was
     held. `deferred` says why the landing could not be evaluated when it was fetched; it was compared with nothing then,
     so it proves nothing. `erasures` is how many students had been erased when it was last written: it holds none of
     them (see `erased`). Times are UTC.
@@ -184,7 +199,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     reason: str = ""
     judged_at: datetime | None = None
-    approval: Approval | None = None
+    approvals: tuple[Approval, ...] = ()
     counts: tuple[TableCounts, ...] = ()
     rejected: dict[str, int] = {}
     drift: tuple[Drift, ...] = ()
@@ -204,9 +219,16 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return {walk.set: walk.records for walk in self.walks}
 
     def proof(self, set_name: str) -> Proof | None:
-        """Return the proof of one set; None if its walks or the absence check left it unproven (G1 and G2)."""
+        """Return the proof of one set; None if its walks or the absence check left it unproven (G1 and G2), or if only
+        other parts were approved (G3).
+        """
         walk = self.walk(set_name)
-        if walk is None or walk.proof is None or self.deferred:
+        if (
+            walk is None
+            or walk.proof is None
+            or self.deferred
+            or (self.parts and f"{set_name}:{REMOVED}" not in self.parts)
+        ):
             return None
         if any(a.set == set_name and a.answer == "unclear" for a in self.absences):
             return None
@@ -224,8 +246,18 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counts_for_its_day(self) -> bool:
-        """Whether the verdict makes this landing part of its day's state."""
-        return self.verdict is not None and self.verdict.counts
+        """Whether the verdict makes this landing, or parts of it, part of its day's state."""
+        return self.verdict is not None and (self.verdict.counts or bool(self.parts))
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """The approved parts of a landing that is held for the rest; empty for any other one."""
+        approved = (part for approval in self.approvals for part in approval.parts)
+        return frozenset(approved) if self.verdict is Verdict.HELD else frozenset()
+
+    def states(self, set_name: str) -> bool:
+        """Whether the set's records count, as far as the landing does: not if only other parts were approved (G3)."""
+        return not self.parts or set_name not in WALKED or f"{set_name}:{LISTED}" in self.parts
 
 
 class Discard(msgspec.Struct, frozen=True, kw_only=True):

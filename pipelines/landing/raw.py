@@ -123,6 +123,7 @@ class RawStore:
         rejected: Mapping[str, int] | None = None,
         drift: Iterable[Drift] = (),
         at: datetime | None = None,
+        approvals: Iterable[Approval] = (),
     ) -> Manifest:
         """Write a landing's verdict into its manifest, durably; returns the manifest as written.
 
@@ -133,11 +134,9 @@ class RawStore:
         approving = found.verdict is Verdict.HELD and verdict is Verdict.APPROVED
         if found.verdict is not None and not approving:
             raise ValueError(f"{name(folder)} already has a verdict: {found.verdict}, not {verdict}")
-        since = found.judged_at or found.finished_at
-        held = Approval(by=_person(), held=found.reason, held_at=since, counts=found.counts)
         updated = msgspec.structs.replace(
             found,
-            approval=held if approving else None,
+            approvals=tuple(approvals),
             verdict=verdict,
             reason=reason,
             counts=tuple(counts),
@@ -148,6 +147,10 @@ class RawStore:
         files.write(folder / MANIFEST, encode(updated))
         return updated
 
+    def record_approval(self, manifest: Manifest) -> None:
+        """Write the manifest of a landing that stays held, with the approval of a part, durably."""
+        files.write(self._folder(manifest) / MANIFEST, encode(manifest))
+
     def defer(self, manifest: Manifest, reason: str) -> None:
         """Record why a landing without a verdict could not be compared with what was landed before."""
         deferred = msgspec.structs.replace(manifest, deferred=reason)
@@ -156,7 +159,7 @@ class RawStore:
     def discard(self, manifest: Manifest, reason: str, at: datetime) -> None:
         """Move a landing aside: it stays readable but no longer counts. The reason is written first."""
         folder = self._folder(manifest)
-        discard = Discard(reason=reason, discarded_at=at, by=_person())
+        discard = Discard(reason=reason, discarded_at=at, by=machine.person())
         files.write(folder / DISCARD, msgspec.json.encode([*_discards(folder), discard]))
         folder.rename(folder.with_name(f"{_DISCARDED}{manifest.landing}"))
         files.sync(folder.parent)
@@ -165,7 +168,7 @@ class RawStore:
         """Restore a discarded landing with its verdict. Its `discard.json` stays, and says since when it is back."""
         aside = self._folder(manifest)
         *earlier, last = _discards(aside)
-        back = msgspec.structs.replace(last, undone_at=at, undone_by=_person())
+        back = msgspec.structs.replace(last, undone_at=at, undone_by=machine.person())
         files.write(aside / DISCARD, msgspec.json.encode([*earlier, back]))
         aside.rename(aside.with_name(f"{_LANDING}{manifest.landing}"))
         files.sync(aside.parent)
@@ -279,8 +282,3 @@ def _discards(folder: Path) -> list[Discard]:
         if isinstance(error, FileNotFoundError) and folder.name.startswith(_LANDING):
             return []
         raise damaged(folder, DISCARD, type(error).__name__) from None
-
-
-def _person() -> str:
-    """Return who decides: the account that logged in, if it is known, else the one that runs this."""
-    return machine.login() or machine.account()

@@ -52,7 +52,7 @@ def rebuild_as_known_on(rollbook: Rollbook, day: date, out: Path) -> Backfilled:
             _add_as_known(raw, landing, rollbook.raw, moment)
         settings, warehouse = rollbook.settings.model_copy(update={"keep_days": None}), Warehouse(folder)
         beside = Rollbook(settings, clock=rollbook.clock, progress=rollbook.progress, warehouse=warehouse, raw=raw)
-        if not beside.landings.numbers():
+        if not beside.landings.counted_days():
             raise ArgumentError(f"Nothing was known on {day}: no landing counted yet")
         done = beside.rebuild(confirm=always)
         with warehouse.finishing(warehouse.published) as con:
@@ -79,8 +79,10 @@ def _add_as_known(raw: RawStore, landing: LandingFolder, of: RawStore, moment: d
 
 def _as_known(manifest: Manifest, moment: datetime) -> Manifest | None:
     """A landing with its verdict of then: held, if it was approved later; None if it had none yet."""
-    if manifest.judged_at is not None and manifest.judged_at >= moment and (held := manifest.approval) is not None:
+    given = tuple(each for each in manifest.approvals if each.approved_at < moment)
+    if given != manifest.approvals:
+        last, held = manifest.approvals[-1], Verdict.HELD
         manifest = msgspec.structs.replace(
-            manifest, verdict=Verdict.HELD, reason=held.held, judged_at=held.held_at, counts=held.counts, approval=None
+            manifest, verdict=held, reason=last.held, judged_at=last.held_at, counts=last.counts, approvals=given
         )
     return manifest if manifest.judged_at is not None and manifest.judged_at < moment else None

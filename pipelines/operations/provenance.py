@@ -96,7 +96,8 @@ def _source(
     for manifest in reversed(counted(raw.manifests(day))):
         folder, proof = raw.open(manifest), manifest.proof(table.set)
         records = _records(folder, table, key[0])
-        stating = [(record, rows) for record in records if (rows := _read(table, key, record)) is not None]
+        counts = records if manifest.states(table.set) else []
+        stating = [(record, rows) for record in counts if (rows := _read(table, key, record)) is not None]
         if not stating and (records or proof is None):
             continue  # refused, not stated or not read: what an earlier landing of the day stated stays
         yield "landing", f"{name(folder.path)}, {manifest.verdict} at {manifest.judged_at:%Y-%m-%d %H:%M} UTC"
@@ -168,11 +169,9 @@ def _decisions(raw: RawStore, days: Iterable[date]) -> Iterator[Line]:
     for day in sorted(days):
         for m in (*raw.manifests(day), *(m for m, _ in raw.discarded(day))):
             landing = f"landing {m.landing} of {day}"
-            if m.approval is not None:
-                yield (
-                    "approved",
-                    f"{landing}, at {m.judged_at:%Y-%m-%d %H:%M} UTC by {m.approval.by}; {m.approval.held}",
-                )
+            for a in m.approvals:
+                why = "; ".join(filter(None, (", ".join(a.parts), a.reason, f"held because {a.held}")))
+                yield "approved", f"{landing}, at {a.approved_at:%Y-%m-%d %H:%M} UTC by {a.by}; {why}"
             for d in raw.discards(m):
                 yield "discarded", f"{landing}, at {d.discarded_at:%Y-%m-%d %H:%M} UTC by {d.by}; {d.reason}"
                 if d.undone_at is not None:

@@ -25,7 +25,7 @@ from pipelines.mirror.mirror import Mirror
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.settings import Settings
 from pipelines.store.published import KEPT
-from pipelines.sync import Rollbook
+from pipelines.sync import Rollbook, policy
 from pipelines.sync.policy import open_holds
 from pipelines.util import cron, machine
 from pipelines.util.text import naming
@@ -157,7 +157,8 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
         timezone=settings.timezone,
         sizes=_sizes(rollbook, dagster_home),
         holds=tuple(
-            _choice(settings, m, m.reason, f"sync --date {m.snapshot_date} --approve") for m in open_holds(readable)
+            _choice(settings, m, policy.why_held(m), f"sync --date {m.snapshot_date} --approve")
+            for m in open_holds(readable)
         ),
         discarded=tuple(discarded),
         unproven=tuple(u.description for u in rollbook.landings.long_unproven()),

@@ -63,6 +63,7 @@ class DayRecord(msgspec.Struct, frozen=True, kw_only=True):
     rows: dict[str, int]
     erasures: int = 0
     was: str = ""
+    approved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,18 @@ class Staged:
     folder: Path
     landing: int
     offset: int = 0
+    states: bool = True
 
     def scan(self, name: str) -> str:
         """The rows of a table as SQL, each with its `landing` and its position `ord` among the set's staged rows."""
         rows = f"read_parquet({literal(staged_file(self.folder, name))}, hive_partitioning = false)"
-        return f"SELECT * EXCLUDE seq, seq + {self.offset} AS ord, {self.landing} AS landing FROM {rows}"
+        own = f"seq + {self.offset} AS ord, {self.landing} AS landing FROM {rows}"
+        if self.states:
+            return f"SELECT * EXCLUDE seq, {own}"
+        # Its records were listed, and no more counts: as if each of them had been refused.
+        columns = "* EXCLUDE seq REPLACE ('rejected' AS state)" if name == OBSERVED else "* EXCLUDE seq"
+        kept = "state <> 'not_stated'" if name == OBSERVED else "FALSE"
+        return f"SELECT {columns}, {own} WHERE {kept}"
 
 
 @dataclass(frozen=True)
@@ -206,7 +214,12 @@ class Lake:
         return found
 
     def commit(
-        self, candidate: Candidate, landings: Iterable[int], parts: Iterable[Part], erased: int = 0
+        self,
+        candidate: Candidate,
+        landings: Iterable[int],
+        parts: Iterable[Part],
+        erased: int = 0,
+        approved: Iterable[str] = (),
     ) -> DayRecord:
         """Move a composed day in. Until `_day.json` is written again, the day is not complete."""
         paths = {name: candidate.path(name) for name in (*TABLES, OBSERVED)}
@@ -222,6 +235,7 @@ class Lake:
             sizes={name: path.stat().st_size for name, path in paths.items()},
             rows=candidate.rows(),
             erasures=erased,
+            approved=tuple(approved),
         )
         self.put(record, paths)
         shutil.rmtree(candidate.folder, ignore_errors=True)

@@ -31,7 +31,9 @@ def record(con: duckdb.DuckDBPyConnection, raw: RawStore, *, full_refresh: bool 
     Rows of landings that `raw/` no longer holds stay.
     """
     recorded = set() if full_refresh else set(con.execute(f"SELECT {_KEY} FROM ops.syncs").fetchall())
-    landings = [(m, m.verdict.outcome, m.reason) for m in raw.manifests() if m.verdict]
+    # What was landed and proven, whichever parts of it were approved since.
+    landed = (msgspec.structs.replace(m, approvals=()) for m in raw.manifests())
+    landings = [(m, m.verdict.outcome, m.reason) for m in landed if m.verdict]
     landings += [(m, DISCARDED, discard.reason) for m, discard in raw.discarded()]
     fresh = [(m, o, why) for m, o, why in landings if (m.snapshot_date, m.landing, o, str(m.verdict)) not in recorded]
     with transaction(con):

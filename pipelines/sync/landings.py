@@ -64,10 +64,9 @@ class Landings:
         """The landings that make up a day's state, in order (G7)."""
         return counted(self.raw.manifests(day))
 
-    def numbers(self) -> dict[date, tuple[int, ...]]:
-        """The numbers of the counted landings of each day that has any."""
-        days = {day: self.counted(day) for day in self.raw.days()}
-        return {day: tuple(m.landing for m in landings) for day, landings in days.items() if landings}
+    def counted_days(self) -> dict[date, list[Manifest]]:
+        """The counted landings of each day that has any."""
+        return {day: landings for day in self.raw.days() if (landings := self.counted(day))}
 
     def held(self, day: date) -> Manifest | None:
         """The day's landing that waits for approval; None if a later landing of that day was synced (G3)."""
@@ -106,7 +105,7 @@ class Landings:
 
         Contract: "Caching".
         """
-        proven = [m for m in self.raw.manifests(day)[-1:] if m.counts_for_its_day and m.proven]
+        proven = [m for m in self.raw.manifests(day)[-1:] if m.counts_for_its_day and m.proven and not m.parts]
         return next((m for m in proven if timedelta(0) <= now - m.finished_at < timedelta(minutes=minutes)), None)
 
     def details_since(self, day: date, moment: datetime) -> frozenset[int]:
@@ -153,10 +152,11 @@ class Composed:
     parts: list[Part]
     landings: tuple[int, ...]
     erasures: int
+    approved: tuple[str, ...]
 
     def into(self, lake: Lake) -> DayRecord:
         """Move the day into a lake."""
-        return lake.commit(self.candidate, self.landings, self.parts, self.erasures)
+        return lake.commit(self.candidate, self.landings, self.parts, self.erasures, self.approved)
 
 
 class Composer:
@@ -237,8 +237,8 @@ class Composer:
         rows = {m.landing: flattened.get(m.landing) or self.flatten(m) for m in manifests}
         parts = []
         for name in SETS:
-            folders = [(m.landing, Path(part.folder)) for m in manifests for part in rows[m.landing].of(name)]
-            staged = tuple(Staged(folder, landing, STEP * i) for i, (landing, folder) in enumerate(folders))
+            folders = [(m, Path(part.folder)) for m in manifests for part in rows[m.landing].of(name)]
+            staged = tuple(Staged(f, m.landing, STEP * i, m.states(name)) for i, (m, f) in enumerate(folders))
             proofs = {m.landing: proof for m in manifests if (proof := m.proof(name)) is not None}
             parts.append(Part(name, staged, proofs, once=_came_once(name, manifests)))
         return parts
@@ -253,4 +253,5 @@ def _came_once(set_name: str, manifests: Sequence[Manifest]) -> bool:
 
 def _composed(candidate: Candidate, parts: list[Part], manifests: Sequence[Manifest]) -> Composed:
     """Return a day made of these landings; it reflects the erasures that all of them reflect."""
-    return Composed(candidate, parts, tuple(m.landing for m in manifests), min(m.erasures for m in manifests))
+    numbers = tuple(m.landing for m in manifests)
+    return Composed(candidate, parts, numbers, min(m.erasures for m in manifests), policy.in_part(manifests))

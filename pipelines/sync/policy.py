@@ -7,13 +7,13 @@ without one, that the log, the UI and the command line share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 
 from pipelines.errors import ArgumentError
-from pipelines.landing.manifest import Hold, Manifest, Reject, TableCounts, Verdict
+from pipelines.landing.manifest import PARTS, Approval, Hold, Manifest, Reject, TableCounts, Verdict
 from pipelines.settings import Settings
 from pipelines.tables import SETS, TABLES, WALKED
 
@@ -130,6 +130,25 @@ def counted(manifests: Iterable[Manifest]) -> list[Manifest]:
     return [m for m in manifests if m.counts_for_its_day]
 
 
+def in_part(manifests: Iterable[Manifest]) -> tuple[str, ...]:
+    """The approved parts of landings that are held for the rest, each with its landing's number."""
+    return tuple(f"{m.landing} {part}" for m in manifests for part in sorted(m.parts))
+
+
+def approval(manifest: Manifest, only: Collection[str], *, reason: str, by: str, at: datetime) -> Approval:
+    """The approval of a held landing, or of `only` these parts. With the last part, all of it is approved.
+
+    Raises ArgumentError for parts that there are not.
+    """
+    if wrong := sorted({*only} - {*PARTS}):
+        raise ArgumentError(f"{', '.join(wrong)} cannot be approved by itself: choose from {', '.join(PARTS)}")
+    is_whole = manifest.parts.union(only) == {*PARTS}
+    return Approval(
+        by=by, approved_at=at, reason=reason, parts=() if is_whole else tuple(sorted({*only})),
+        held=manifest.reason, held_at=manifest.judged_at or manifest.finished_at, counts=manifest.counts,
+    )  # fmt: skip
+
+
 def open_hold(manifests: Iterable[Manifest]) -> Manifest | None:
     """The landing of one day that waits for approval; None if a later landing of that day was synced (G3)."""
     decided = [m for m in manifests if m.verdict not in (None, Verdict.FAILED)]
@@ -219,6 +238,12 @@ def held(manifest: Manifest, hold: Hold) -> str:
         f"Held: {hold.reason}. Readers keep what was published. If it is right, run"
         f" `rollbook sync --date {manifest.snapshot_date} --approve`; else ask the service's representative"
     )
+
+
+def why_held(manifest: Manifest) -> str:
+    """Why a landing is held, and which parts of it were approved all the same."""
+    parts = ", ".join(sorted(manifest.parts))
+    return f"{manifest.reason}; merged of it: {parts}" if parts else manifest.reason
 
 
 def no_such_landing(day: date, landing: int | None, manifests: Sequence[Manifest]) -> str:

@@ -105,9 +105,10 @@ class Recovery:
 
     def _days_behind(self) -> list[date]:
         """The days whose snapshot is missing, or not made from their counted landings."""
-        there = self.lake.days()
-        landed = self.landings.numbers()
-        return [day for day, numbers in landed.items() if day not in there or there[day].landings != numbers]
+        made = {day: (record.landings, record.approved) for day, record in self.lake.days().items()}
+        landed = self.landings.counted_days().items()
+        wanted = {day: (tuple(m.landing for m in landings), policy.in_part(landings)) for day, landings in landed}
+        return [day for day, of in wanted.items() if made.get(day) != of]
 
     def _holds_the_lake(self, merged: Mapping[date, str]) -> bool:
         """Whether a file with these merged days and digests is up to date with the lake."""

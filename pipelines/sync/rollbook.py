@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -25,7 +25,7 @@ from pipelines.errors import (
     NothingLandedError,
     RollbookError,
 )
-from pipelines.landing.manifest import Manifest, TableCounts, Verdict
+from pipelines.landing.manifest import Approval, Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
 from pipelines.settings import Details, Settings, misspelt
 from pipelines.source.fetch import Draft, fetch, utc_now, why_refused
@@ -149,16 +149,24 @@ class Rollbook:
         self.check_listeners()
         return done
 
-    def approve(self, day: date | None = None) -> Synced:
-        """Merge and publish a day's held landing (default: the newest), without a fetch (G3). Raises ArgumentError."""
+    def approve(self, day: date | None = None, *, only: Collection[str] = (), reason: str = "") -> Synced:
+        """Merge and publish a day's held landing (default: the newest), or `only` parts of it, without a fetch (G3).
+
+        The `reason` is kept with the landing. Raises ArgumentError.
+        """
         with self.writer():
-            done = self.finish(self.landings.to_approve(day), approve=True)
+            held = self.landings.to_approve(day)
+            done = self.finish(held, self.approval(held, only, reason))
         self.check_listeners()
         return done
 
-    def finish(self, manifest: Manifest, *, approve: bool = False) -> Synced:
+    def approval(self, held: Manifest, only: Collection[str] = (), reason: str = "") -> Approval:
+        """The approval of a held landing, or of parts of it, by whoever runs this. Raises ArgumentError."""
+        return policy.approval(held, only, reason=reason, by=machine.person(), at=self.clock())
+
+    def finish(self, manifest: Manifest, approval: Approval | None = None) -> Synced:
         """Decide on a landing, merge and publish it: the rest of a night. Raises as these stages do."""
-        manifest, record = self.snapshot(manifest, approve=approve)
+        manifest, record = self.snapshot(manifest, approval)
         counts = self.merge()
         self.publish()
         return Synced(manifest, record, tuple(counts))
@@ -352,19 +360,19 @@ class Rollbook:
         return [student for student in students if student not in fetched and student not in gone]
 
     @reported_stage
-    def snapshot(self, manifest: Manifest, *, approve: bool = False) -> tuple[Manifest, DayRecord]:
+    def snapshot(self, manifest: Manifest, approval: Approval | None = None) -> tuple[Manifest, DayRecord]:
         """Flatten a landing, compose its day, decide on it once, and move the day into the lake if it counts.
 
         Raises ContractChangedError (verdict failed) and HeldError (verdict held); both leave the lake as it was.
         """
         self.ready()
-        if manifest.counts_for_its_day:  # it has its verdict, and `recover` has made its snapshot
+        if manifest.counts_for_its_day and approval is None:  # it has its verdict, and `recover` has made its snapshot
             return manifest, self.lake.days()[manifest.snapshot_date]
         flattened = self.composer.flatten(manifest)
         record = partial(self.raw.record_verdict, rejected=flattened.rejected(), drift=flattened.drift, at=self.clock())
         self.raw.keep_rejects(manifest, flattened.rejects)
         try:
-            evaluation = self._evaluate(manifest, flattened, approve=approve)
+            evaluation = self._evaluate(manifest, flattened, approval)
         except ContractChangedError as error:
             if manifest.verdict is None:
                 record(manifest, Verdict.FAILED, error.message)
@@ -374,15 +382,21 @@ class Rollbook:
             if manifest.verdict is None:
                 record(manifest, Verdict.HELD, decision.reason, counts=decision.counts)
             raise HeldError(policy.held(manifest, decision.hold), decision.hold)
-        manifest = record(manifest, decision.verdict, decision.reason, counts=decision.counts)
-        return manifest, self.composer.commit(evaluation.composed)
+        approved = approval.applied_to(manifest) if approval else manifest
+        if approved.parts:
+            self.raw.record_approval(approved)
+        else:
+            approved = record(
+                manifest, decision.verdict, decision.reason, counts=decision.counts, approvals=approved.approvals
+            )
+        return approved, self.composer.commit(evaluation.composed)
 
     @stage
     def evaluate(self, manifest: Manifest) -> Evaluation:
         """Compose and decide on a landing as a dry run; writes only in `build/`. Raises ContractChangedError."""
         return self._evaluate(manifest, self.composer.flatten(manifest))
 
-    def _evaluate(self, manifest: Manifest, flattened: Flattened, *, approve: bool = False) -> Evaluation:
+    def _evaluate(self, manifest: Manifest, flattened: Flattened, approval: Approval | None = None) -> Evaluation:
         if refused := policy.check_reject_rate(flattened.rejects, flattened.records):
             raise ContractChangedError(
                 f"{refused}. The service no longer says what its contract says: ask its representative what changed;"
@@ -390,10 +404,12 @@ class Rollbook:
             )
         day = manifest.snapshot_date
         others = [m for m in self.landings.counted(day) if m.landing != manifest.landing]
-        composed, counts = self.composer.evaluate(sorted([*others, manifest], key=lambda m: m.landing), flattened)
+        counting = approval.applied_to(manifest) if approval else manifest
+        composed, counts = self.composer.evaluate(sorted([*others, counting], key=lambda m: m.landing), flattened)
         if day < max(self.lake.days(), default=day):
             counts = self._counts_once_merged(composed)
-        return Evaluation(flattened, composed, policy.decide(manifest, counts, self.settings, approve=approve))
+        decision = policy.decide(manifest, counts, self.settings, approve=approval is not None)
+        return Evaluation(flattened, composed, decision)
 
     @stage
     def merge(self, *, full_refresh: bool = False) -> list[TableCounts]:

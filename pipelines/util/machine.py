@@ -117,6 +117,11 @@ def login() -> str:
     return os.environ.get("SUDO_USER", "")[:64]
 
 
+def person() -> str:
+    """Return who decides: the account that logged in, if it is known, else the one that runs this."""
+    return login() or account()
+
+
 def _name_of(uid: int) -> str:
     with suppress(ImportError, KeyError):  # there is no `pwd` on Windows, and a container may lack a name for the id
         import pwd

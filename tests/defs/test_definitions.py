@@ -35,7 +35,7 @@ timezone = "Mars/Base"
 """
 
 
-def test_a_school_has_its_days_its_night_its_freshness_and_four_described_options() -> None:
+def test_a_school_has_its_days_its_night_its_freshness_and_six_described_options() -> None:
     with loaded(EXAMPLE | {"ROLLBOOK_TIMEZONE": "Europe/Berlin", "ROLLBOOK_FIRST_DATE": "2026-08-01"}) as defs:
         published = defs.resolve_asset_graph().get(PUBLISHED)
         schema: Any = defs.resolve_job_def("nightly_sync").run_config_schema.config_type
@@ -49,7 +49,7 @@ def test_a_school_has_its_days_its_night_its_freshness_and_four_described_option
     assert line == ("nightly", "15 2 * * *", "Europe/Berlin")
     assert published.freshness_policy == dg.FreshnessPolicy.time_window(timedelta(hours=26))
     options = schema.fields["ops"].config_type.fields["sync"].config_type.fields["config"].config_type.fields
-    defaults = {"approve": False, "details": "none", "fresh": False, "force": False}
+    defaults = {"approve": False, "only": [], "reason": "", "details": "none", "fresh": False, "force": False}
     assert {n: f.default_value for n, f in options.items()} == defaults
     assert all(len(f.description) > 60 for f in options.values())
 

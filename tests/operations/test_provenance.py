@@ -173,7 +173,7 @@ def test_it_says_who_approved_discarded_and_put_back(monkeypatch: pytest.MonkeyP
         found = trace(house.warehouse, "students", (7,))
     landing = "landing 1 of 2026-11-21"
     assert [line for line in found.lines if line[0] in ("approved", "discarded", "put back")] == [
-        ("approved", f"{landing}, at 2026-11-22 02:15 UTC by sam; {HELD}"),
+        ("approved", f"{landing}, at 2026-11-22 02:15 UTC by sam; held because {HELD}"),
         ("discarded", f"{landing}, at 2026-11-23 02:15 UTC by kim; too early"),
         ("put back", f"{landing}, at 2026-11-24 02:15 UTC by kim"),
     ]

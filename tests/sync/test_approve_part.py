@@ -1,0 +1,181 @@
+"""One approval may merge parts of what is held; the rest stays held (G3), and a rebuild gives the same (G7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.cli.run import RunFailedError
+from pipelines.errors import ArgumentError, HeldError
+from pipelines.landing.manifest import PARTS, Verdict
+from pipelines.operations.discard import discard
+from pipelines.operations.known import rebuild_as_known_on
+from pipelines.operations.provenance import trace
+from pipelines.operations.status import load_status
+from pipelines.sync import always
+from pipelines.util import machine
+from tests.support.nights import Expected, House, new_house, night
+from tests.support.processes.commands import dagster_home
+from tests.support.reading import rows
+from tests.support.records import Records, classes, school_class, student, students
+from tests.support.tiers import daily
+from tests.support.warehouses.holds import is_held
+
+Lists = tuple[Records, Records]
+
+FIRST: Lists = (students(40), classes(12))
+# Leavers, changes of all that are left, new ones; a class less in a student's record, and no word on the activity.
+SECOND: Lists = (
+    [
+        *(student(i, name=f"Renamed {i}", classes=[]) for i in range(1, 20)),
+        student(20, activity_tracking=None),
+        *students(3, first=50),
+    ],
+    [school_class(i, class_room="C 3") for i in range(501, 505)] + [school_class(600)],
+)
+SUBSETS = [frozenset(chosen) for size in (1, 2, 3) for chosen in combinations(PARTS, size)]
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    """Held on the second night."""
+    with new_house() as made:
+        made.night(1, *FIRST)
+        made.service.classes = SECOND[1]
+        is_held(made, 2, SECOND[0])
+        yield made
+
+
+def expected(*parts: str) -> Expected:
+    """What must be there once these parts count: what is not listed, and what the listed records state."""
+    return add(Expected().night(1, *FIRST), *parts)
+
+
+def add(to: Expected, *parts: str) -> Expected:
+    """Add the second night, of which these parts count: other records count as refused, other sets as unproven."""
+    ids = {"students": [r["id"] for r in SECOND[0]], "classes": [r["class_id"] for r in SECOND[1]]}
+    refused = [i for name, of in ids.items() if f"{name}:listed" not in parts for i in of]
+    return to.night(2, *SECOND, refused=refused, unproven=[n for n in ids if f"{n}:removed" not in parts])
+
+
+@pytest.mark.parametrize("parts", daily(SUBSETS, SUBSETS[0], SUBSETS[4], SUBSETS[11]), ids=", ".join)
+def test_each_choice_of_parts_is_merged_alone_and_the_rest_when_it_is_approved(
+    house: House, parts: frozenset[str]
+) -> None:
+    house.service.requests.clear()
+    done = house.at(3).rollbook().approve(only=parts, reason="the leavers are known")
+    assert (done.manifest.verdict, done.manifest.parts) == (Verdict.HELD, parts)
+    there = expected(*parts).tables()
+    assert house.tables() == there
+    assert [found for found in house.examined().values() if found] == []
+    assert house.query("SELECT outcome FROM ops.syncs ORDER BY snapshot_date") == [("synced",), ("held",)]
+    sets = house.query("FROM ops.sync_sets")
+    house.rollbook().rebuild(confirm=always)
+    assert house.tables() == there
+    assert house.query("FROM ops.sync_sets") == sets
+    rest = house.rollbook().approve()
+    assert (rest.manifest.verdict, rest.manifest.parts) == (Verdict.APPROVED, frozenset())
+    assert house.tables() == expected(*PARTS).tables()
+    assert house.service.requests == []
+
+
+def test_parts_that_are_approved_one_after_the_other_are_all_of_it(house: House) -> None:
+    for number, part in enumerate(PARTS, start=1):
+        house.rollbook().approve(only=[part])
+        assert house.tables() == expected(*PARTS[:number]).tables()
+    (manifest,) = house.landings(night(2))
+    assert (manifest.verdict, len(manifest.approvals)) == (Verdict.APPROVED, 4)
+    with pytest.raises(ArgumentError, match="Nothing is held"):
+        house.approve()
+
+
+def test_a_writer_killed_after_the_approval_is_made_up_for(house: House) -> None:
+    rollbook = house.rollbook()
+    for part in ("students:removed", "classes:listed"):  # the second one is of a day that counts already
+        held = rollbook.landings.to_approve()
+        rollbook.raw.record_approval(rollbook.approval(held, [part]).applied_to(held))
+        with house.rollbook().writer():
+            pass
+    assert house.tables() == expected("students:removed", "classes:listed").tables()
+
+
+def test_a_later_landing_of_the_day_overlays_it_and_ends_the_hold(house: House) -> None:
+    house.rollbook().approve(only=["students:removed"])
+    back: Lists = ([*students(24), student(60)], classes(12))
+    house.night(2, *back, fresh=True)
+    assert house.tables() == expected("students:removed").night(2, *back).tables()
+    with pytest.raises(ArgumentError, match="Nothing is held"):
+        house.approve()
+
+
+def test_a_sync_of_the_day_is_not_taken_for_done_because_a_part_counts(house: House) -> None:
+    house.rollbook().approve(only=["students:removed", "classes:removed"])
+    with pytest.raises(HeldError):
+        house.sync()
+    assert len(house.landings(night(2))) == 2
+
+
+def test_it_is_a_function_of_its_landing_whatever_becomes_of_other_days(house: House) -> None:
+    house.rollbook().approve(only=["students:listed"])
+    discard(house.rollbook(), night(1), reason="another school", confirm=always)
+    assert house.tables() == add(Expected(), "students:listed").tables()
+
+
+def test_who_approved_which_part_is_recorded_shown_and_known_by_its_day(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "login", lambda: "sam")
+    house.at(3).rollbook().approve(only=["students:removed"], reason="the leavers are known")
+    house.at(4).rollbook().approve(only=["classes:listed"])
+    (hold,) = load_status(house.rollbook()).holds
+    assert hold.reason.endswith("; merged of it: classes:listed, students:removed")
+    held = hold.reason.partition("; merged")[0]
+    lines = trace(house.warehouse, "students", (30,)).lines
+    assert [line for line in lines if line[0] in ("row", "approved")] == [
+        ("row", "students 30: removed on 2026-11-21"),
+        (
+            "approved",
+            "landing 1 of 2026-11-21, at 2026-11-22 02:15 UTC by sam; students:removed; the leavers are known;"
+            f" held because {held}",
+        ),
+        ("approved", f"landing 1 of 2026-11-21, at 2026-11-23 02:15 UTC by sam; classes:listed; held because {held}"),
+    ]
+    # Student 1 is listed by that landing, but what it states of the student does not count.
+    assert dict(trace(house.warehouse, "students", (1,)).lines)["row"] == "students 1: since 2026-11-20"
+    out = house.warehouse / "then.duckdb"
+    for number, parts in ((3, ("students:removed",)), (4, ("students:removed", "classes:listed"))):
+        rebuild_as_known_on(house.rollbook(), night(number), out)
+        assert rows(out, "SELECT COUNT(*) FROM students") == [(20,)]
+        then = expected(*parts).tables()["main.classes"]
+        assert sorted(rows(out, "FROM classes"), key=repr) == then
+
+
+def test_the_command_merges_a_part_says_so_and_records_why(
+    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in (house.environment() | {"DAGSTER_HOME": str(dagster_home(tmp_path)), "COLUMNS": "300"}).items():
+        monkeypatch.setenv(name, value)
+    only = ("sync", "--only", "students:removed,classes:removed")
+    refused = CliRunner().invoke(app, [*only, "--date", str(night(2))])
+    assert isinstance(refused.exception, RunFailedError)
+    assert refused.exception.message == "only says what of a held sync is approved: add approve (--approve)"
+    done = CliRunner().invoke(app, [*only, "--approve", "--reason", "the leavers are known"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "Only students:removed, classes:removed of it is merged; the rest stays held." in done.stdout
+    assert f"Approved in part {night(2)}. `rollbook status` shows what stays held." in done.stdout
+    assert house.tables() == expected("students:removed", "classes:removed").tables()
+    (approval,) = house.landings(night(2))[-1].approvals
+    assert (approval.parts, approval.reason) == (("classes:removed", "students:removed"), "the leavers are known")
+
+
+def test_a_part_that_there_is_not_is_refused(house: House) -> None:
+    before = house.state()
+    choose = "choose from students:removed, students:listed, classes:removed, classes:listed"
+    with pytest.raises(ArgumentError, match=f"students:added cannot be approved by itself: {choose}"):
+        house.rollbook().approve(only=["students:added"])
+    assert house.state() == before
