@@ -39,8 +39,6 @@ from pipelines.util.machine import in_bytes
 from pipelines.util.text import count_of, listed
 
 if TYPE_CHECKING:
-    import dagster as dg
-
     from pipelines.landing.manifest import Hold
     from pipelines.mirror.mirror import Mirror
     from pipelines.sync import Backfilled, Rollbook
@@ -425,27 +423,16 @@ def run_job(first: date, last: date | None = None, *, institution: str = "", **o
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
             },
         )
-        if (run := instance.get_run_by_id(run_id)) is not None:  # the UI's timeline shows only runs with an origin
-            instance.run_storage.replace_job_origin(run, runs.job_origin("pipelines.definitions", "rollbook", JOB))
-        _notify(instance, run_id, institution)
+        # The UI's timeline shows only runs with an origin.
+        origin = runs.job_origin("pipelines.definitions", "rollbook", JOB)
+        instance.run_storage.replace_job_origin(result.dagster_run, origin)
+        try:
+            runs.report_run(instance, instance.get_runs(dg.RunsFilter([run_id]))[0], institution or None)
+        except Exception as error:  # noqa: BLE001 - the command reports the sync's own outcome, whatever happens here
+            log.warning("The alerts could not be sent (%s); the sync is not affected", type(error).__name__)
         if not result.success:
             raise RunFailedError(*runs.failure_reason(instance, run_id))
     return run_id
-
-
-def _notify(instance: dg.DagsterInstance, run_id: str, institution: str) -> None:
-    """Send this run's alert. An error here is logged and never fails the command."""
-    from pipelines.defs.runs import report_run
-    from pipelines.notify.alerts import Alerts, deliver
-
-    try:
-        alerts = Alerts(open_rollbook(institution=institution or None))
-        run = instance.get_run_by_id(run_id)
-        if alerts.channels and run is not None:
-            report_run(instance, alerts, run)
-            deliver({"": alerts})
-    except Exception as error:  # noqa: BLE001 - the command reports the sync's own outcome, whatever happens here
-        log.warning("The alerts could not be sent (%s); the sync is not affected", type(error).__name__)
 
 
 # --- the copy in an object store --------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from itertools import chain, product
 from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 
 from pipelines import settings
 from pipelines.compose import compose
@@ -33,8 +34,6 @@ from pipelines.tables import SETS, TABLES, WALKED, Column, fingerprint
 from pipelines.util.cron import due
 from pipelines.util.text import count_of, listed
 
-# Dagster shows it, and an alert rule of its hosted version may go there.
-OWNERS = ["team:school-it"]
 # Ends each asset's description, which the UI shows beside the button that launches a backfill.
 OF_A_RUN = (
     "A run makes all assets, whichever it is launched from. It skips a day without a landing: that day stays missing,"
@@ -102,7 +101,7 @@ def assets(sources: Mapping[str, SourceSettings], *, deletes_old_runs: bool = Tr
         specs=[
             spec.replace_attributes(
                 description=f"{spec.description} {OF_A_RUN}",
-                owners=OWNERS,
+                owners=["team:school-it"],
                 code_version=fingerprint() if spec.deps else None,
             )
             for spec in specs(sources)
@@ -118,8 +117,8 @@ def assets(sources: Mapping[str, SourceSettings], *, deletes_old_runs: bool = Tr
         """Land, snapshot, merge and publish: a day that is fetched, or the landed days of a backfill."""
         runs.mark_as_mine(context.instance, context.run.run_id)
         # Checks can be executed alone, too, and those of the published file have no days.
-        keys = context.partition_keys if context.has_partition_key or context.has_partition_key_range else ()
-        days = [date.fromisoformat(key) for key in keys]
+        has_days = context.has_partition_key or context.has_partition_key_range
+        days = [date.fromisoformat(key) for key in context.partition_keys] if has_days else []
         try:
             if (registry := settings.registry()) is None:
                 yield from _school(context, config, days)
@@ -150,9 +149,9 @@ def _school(context: dg.AssetExecutionContext, options: night.Options, days: Seq
         # Dagster shows a check without a result as failed, so check the file that readers still have.
         broken = error.found if isinstance(error, CheckError) else {}
         with suppress(RollbookError, OSError):
-            yield from results({"": look(rollbook, days, broken)})
+            yield from results(context, {"": look(rollbook, days, broken)})
         raise
-    yield from results({"": look(rollbook, days)})
+    yield from results(context, {"": look(rollbook, days)})
 
 
 # What each check found: a sentence, or a number of rows. A check that passed found nothing. A check of what was landed
@@ -171,7 +170,6 @@ OF_THE_FILE = {
     "nothing_held": "No sync waits for a person's approval.",
     **RULES,
 }
-_ERRORS = {IS_FRESH, *RULES}
 
 
 def check_specs(days: dg.PartitionsDefinition[str]) -> Iterator[dg.AssetCheckSpec]:
@@ -203,8 +201,8 @@ def look(rollbook: Rollbook, days: Iterable[date], broken: Mapping[str, Sequence
     }
     found |= {(dg.AssetCheckKey(PUBLISHED, name), None): says for name, says in of_the_file.items()}
     for day in days:
-        landed = rollbook.landings.counted(day) or rollbook.raw.manifests(day)
-        for name, m in product(WALKED, landed[-1:]):
+        # The last landing that counts; on a day that has none, the one that failed or is held.
+        for name, m in product(WALKED, (rollbook.landings.counted(day) or rollbook.raw.manifests(day))[-1:]):
             unclear = sum(a.set == name and a.answer == "unclear" for a in m.absences) + m.unverified.get(name, 0)
             unknown = (f"{d.field} ({d.type}, {d.count})" for d in m.drift if d.set == name)
             of_the_day: dict[str, str | int] = {
@@ -217,8 +215,12 @@ def look(rollbook: Rollbook, days: Iterable[date], broken: Mapping[str, Sequence
     return found
 
 
-def results(of: Mapping[str, Found]) -> Iterator[dg.AssetCheckEvaluation]:
-    """Yield each check's result over these institutions; a single school's name is empty. It passes if all pass."""
+def results(context: dg.AssetExecutionContext, of: Mapping[str, Found]) -> Iterator[dg.AssetCheckEvaluation]:
+    """Yield each check's result over these institutions; a single school's name is empty. It passes if all pass.
+
+    That of a day names the materialization that it is about, without which the UI shows it as missing. Dagster's own
+    `AssetCheckResult` does so, too, but has no day. The name imported for it is private; 1.13.0 has it, and 1.13.27.
+    """
     for check, day in dict.fromkeys(chain.from_iterable(of.values())):
         found = {name: seen[check, day] for name, seen in of.items() if (check, day) in seen}
         told = {name: count_of(f, "row") if isinstance(f, int) else f for name, f in found.items() if f}
@@ -227,11 +229,19 @@ def results(of: Mapping[str, Found]) -> Iterator[dg.AssetCheckEvaluation]:
             metadata["found"] = listed([f"{name} ({says})" if name else says for name, says in told.items()])
         if rows := [f for f in found.values() if isinstance(f, int)]:
             metadata["how many"] = sum(rows)  # the UI plots it
+        target = None
+        if day is not None:
+            filters = dg.AssetRecordsFilter(check.asset_key, asset_partitions=[day])
+            for made in context.instance.fetch_materializations(filters, limit=1).records:
+                target = AssetCheckEvaluationTargetMaterializationData(
+                    storage_id=made.storage_id, run_id=made.run_id, timestamp=made.timestamp
+                )
         yield dg.AssetCheckEvaluation(
             asset_key=check.asset_key,
             check_name=check.name,
             passed=not told,
-            severity=dg.AssetCheckSeverity.ERROR if check.name in _ERRORS else dg.AssetCheckSeverity.WARN,
+            severity=dg.AssetCheckSeverity.ERROR if check.name in (IS_FRESH, *RULES) else dg.AssetCheckSeverity.WARN,
             metadata=metadata,
             partition=day,
+            target_materialization_data=target,
         )

@@ -42,7 +42,7 @@ def work(
         registry.institutions
     )
     if not context.selected_asset_keys:
-        yield from _checked(names, days)
+        yield from _checked(context, names, days)
         return
     todays = {datetime.now(s.zone).date() for name, s in settings.sources(registry).items() if name in names}
     is_sync = partitions.is_sync(tags, days, todays, approve=options.approve)
@@ -63,7 +63,7 @@ def work(
     else:
         ended = dict(Fleet(registry, names).backfill(days[0], days[-1], confirmed=options.approve))
     yield from _outcomes(ended, days)
-    yield from _checked(names, days)
+    yield from _checked(context, names, days)
     _raise_if_bad(ended)
     for day in days if is_sync else sorted({day for outcome in ended.values() for day in outcome.days}):
         for spec in context.assets_def.specs:
@@ -93,7 +93,7 @@ def _sync_alone(
     with suppress(OSError):
         record(settings.common_path() / settings.FLEET, name, outcome)
     yield from _outcomes({name: outcome}, days)
-    yield from _checked([name], days)
+    yield from _checked(context, [name], days)
     if failure is not None:
         raise runs.failed(failure, name)
 
@@ -121,13 +121,15 @@ def _outcomes(ended: Ended, days: Sequence[date]) -> Iterator[dg.AssetObservatio
         )
 
 
-def _checked(names: Iterable[str], days: Sequence[date]) -> Iterator[dg.AssetCheckEvaluation]:
+def _checked(
+    context: dg.AssetExecutionContext, names: Iterable[str], days: Sequence[date]
+) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield the checks over all of these institutions that have published."""
     found = {}
     for name in names:
         with suppress(RollbookError, OSError):  # nothing is published yet; the run says what failed
             found[name] = assets.look(compose(settings.load(fetches=False, institution=name)), days)
-    return assets.results(found)
+    return assets.results(context, found)
 
 
 def _raise_if_bad(ended: Ended) -> None:

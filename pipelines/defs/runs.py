@@ -146,23 +146,23 @@ WILL_RETRY_TAG = "dagster/will_retry"
 MOST_CHECKED = 100
 
 
-def report_run(instance: dg.DagsterInstance, alerts: Alerts, run: dg.DagsterRun) -> None:
-    """Report a run that has ended, unless it is no sync or is retried."""
-    if SYNC_TAG not in run.tags or BACKFILL_TAGS & set(run.tags) or run.tags.get(WILL_RETRY_TAG) == "true":
+def report_run(instance: dg.DagsterInstance, run: dg.DagsterRun, institution: str | None = None) -> None:
+    """Send the alert about a run that has ended, unless it is no sync or is retried. Raises RollbookError."""
+    alerts = Alerts(compose(settings.load(fetches=False, institution=institution)))
+    is_sync = SYNC_TAG in run.tags and not BACKFILL_TAGS & set(run.tags)
+    if not alerts.channels or not is_sync or run.tags.get(WILL_RETRY_TAG) == "true":
         return
     reason, code = ("", 0) if run.is_success else failure_reason(instance, run.run_id)
     kind = Kind.HELD if code == HeldError.exit_code else Kind.FAILED if code else Kind.SYNCED
     day = date.fromisoformat(run.tags[PARTITION_TAG])
     alerts.report(Outcome(run.run_id, kind, day, naming(alerts.settings.institution, reason)))
+    deliver({"": alerts})
 
 
 def tell(context: dg.RunStatusSensorContext) -> None:
     """Report a single school's run that has ended; nothing is reported twice."""
     if settings.registry() is None:
-        alerts = Alerts(compose(settings.load(fetches=False)))
-        if alerts.channels:
-            report_run(context.instance, alerts, context.dagster_run)
-            deliver({"": alerts})
+        report_run(context.instance, context.dagster_run)
 
 
 # Runs of the command line belong to no code location.

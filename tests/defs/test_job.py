@@ -235,6 +235,11 @@ def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_ca
         ("no_unknown_fields", str(night(1))): "nickname (string, 1)",
         ("none_refused", str(night(3))): "1 record",
     }
+    # The UI shows them: each is about the day's newest materialization. Skipped days wait for a landing.
+    proven = dg.AssetCheckKey(dg.AssetKey(["raw", "students"]), "proven_complete")
+    infos = job.instance.event_log_storage.get_asset_check_partition_info([proven])
+    of_day = {i.partition_key: (i.latest_execution_status.value, i.is_current) for i in infos}
+    assert of_day == {str(night(n)): ("SUCCEEDED" if n in (1, 3) else "PLANNED", True) for n in range(1, 5)}
     seen = [e.asset_observation_data.asset_observation for e in result.all_events if e.is_asset_observation]
     assert sorted((o.asset_key, o.partition, o.metadata["skipped"].value) for o in seen) == sorted(
         (spec.key, day, reason) for spec in job.defs.resolve_all_asset_specs() for day, reason in why.items()
