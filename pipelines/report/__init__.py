@@ -38,20 +38,20 @@ class MorningPage(Listener):
     def failed(self, error: RollbookError, at: datetime) -> None:
         """Say on the page what went wrong since the data."""
         if not isinstance(error, (ArgumentError, BusyError)):  # mistakes of whoever typed a command
-            self._write(at, on_page(error))
+            self._write(at, on_page(error), error.message)
 
     def erased(self, erased: ErasureUnderWay) -> None:  # noqa: ARG002 - it is made again for any student
         """Remove the page, which may name the student."""
         self.path.unlink(missing_ok=True)
 
-    def _write(self, at: datetime, trouble: str = "") -> None:
+    def _write(self, at: datetime, trouble: str = "", advice: str = "") -> None:
         book = self.rollbook
         if not book.warehouse.published.is_file():
             return
         unproven = [u.description for u in book.landings.long_unproven()]
         with connect(book.warehouse.published, scratch=book.warehouse.scratch, read_only=True) as con:
             names, remarks = book.settings.report_names, [*filter(None, (each.remark() for each in book.listeners))]
-            page = make(con, at=at, names=names, trouble=trouble, unproven=unproven, remarks=remarks)
+            page = make(con, at=at, names=names, trouble=trouble, advice=advice, unproven=unproven, remarks=remarks)
         files.write(self.path, page.encode(), book.warehouse.mode)
 
 
@@ -61,23 +61,23 @@ def make(
     at: datetime,
     names: bool = False,
     trouble: str = "",
+    advice: str = "",
     unproven: Sequence[str] = (),
     remarks: Sequence[str] = (),
 ) -> str:
-    """Return the page's HTML, from an open database. `at` is the time shown (UTC), `trouble` what has gone wrong since
-    the data, `unproven` what is wrong with sets that stay unproven; `remarks` stand at the foot.
-    """
+    """Return the page's HTML, from an open database. For the parameters see `morning.render`."""
     # Commands that make no page should not wait for Jinja.
     from pipelines.report import morning
 
     content = morning.load_morning(con, names=names)
-    return morning.render(content, morning.draw(content), at=at, trouble=trouble, unproven=unproven, remarks=remarks)
+    charts = morning.draw(content)
+    return morning.render(content, charts, at=at, trouble=trouble, advice=advice, unproven=unproven, remarks=remarks)
 
 
 def on_page(error: RollbookError) -> str:
     """What the morning page says about an error. Its readers know students and classes, not tables or commands."""
     if not isinstance(error, HeldError) or not isinstance(error.report, Hold):
-        return error.message
+        return "Last night's sync did not work, so nothing newer is known yet. The next one that works makes up for it."
     counts = [c for c in error.report.counts if not TABLES[c.table].is_list]
     gone = [f"{c.removed:,} of {c.before:,} {c.table}" for c in counts if c.table in WALKED and c.removed]
     # One of a set's tables has a row per record, so the largest count is close to the number of records.

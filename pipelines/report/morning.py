@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import cache
-from itertools import groupby
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
@@ -28,7 +27,7 @@ DAYS = 31
 CLASSES_TO_WATCH = 10
 CLASSES_LISTED = 25
 CLASSES_COMPARED = 6
-NAMED = 400
+NAMED, NAMED_AT_ONCE = 400, 20  # the others of those named are folded
 # Lower bounds of the severity groups; each group ends where the one before begins.
 SEVERITIES = (4, 3, 2, 1)
 # With fewer students, a class's average says more about single students than about the class.
@@ -56,8 +55,7 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
     watch, the new ones. `watched` are classes with students to watch, `ahead` and `behind` classes against the average
     class of their course, in points of completion. `trend` is the institution on each landed day; percentages and
     scores are from 0 to 100, None if unknown. `nights` are synced, unproven, held, failed, missing or discarded.
-    `named` has classes with their students to watch, the new ones first, then by severity; empty unless names were
-    requested.
+    `named` has the students to watch, the most severe first; empty unless names were requested.
     """
     # A temporary table, because several queries use it. Names and texts cost most, so only if requested.
     day = _one(con, "SELECT MAX(snapshot_date) FROM spans.days")
@@ -136,7 +134,7 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
         behind=tuple(c for c in reversed(compared[-CLASSES_COMPARED:]) if c.points < 0),
         trend=tuple(trend),
         nights=tuple(reversed(nights)),
-        named=_named(con) if names else (),
+        named=tuple(_all(con, sql("named", most=str(NAMED)))) if names else (),
     )
 
 
@@ -160,12 +158,6 @@ def _watch_changes(con: duckdb.DuckDBPyConnection, day: date) -> Row | None:
     return Row(since=since, newly=newly, no_longer=no_longer, by_reason=_reasons(by_reason))
 
 
-def _named(con: duckdb.DuckDBPyConnection) -> tuple[Row, ...]:
-    by_class = groupby(_all(con, sql("named", most=str(NAMED))), key=lambda row: (row.class_id, row.class_title))
-    found = [(title, tuple(students)) for (_, title), students in by_class]
-    return tuple(Row(class_title=t, new=sum(n.is_new for n in students), students=students) for t, students in found)
-
-
 def _changes(con: duckdb.DuckDBPyConnection, day: date) -> list[str]:
     """What the newest day changed, as short sentences; none on the very first day."""
     if _one(con, "SELECT COUNT(*) FROM spans.days") < 2:
@@ -176,7 +168,8 @@ def _changes(con: duckdb.DuckDBPyConnection, day: date) -> list[str]:
         ("student is no longer listed", "students are no longer listed"),
         ("student joined a class", "students joined a class"),
         ("student left a class", "students left a class"),
-        ("student completed assignments", "students completed assignments"),
+        ("student submitted assignments", "students submitted assignments"),
+        ("student is missing more assignments", "students are missing more assignments"),
         ("student's score rose", "students' scores rose"),
         ("student's score fell", "students' scores fell"),
         ("class opened", "classes opened"),
@@ -409,6 +402,7 @@ def _short(day: date) -> str:
 
 # After this many hours without a new page, the page itself says that it is old.
 STALE_HOURS = 36
+WEEK = 7  # days; within them, the name of a weekday says which one
 
 
 @cache
@@ -422,11 +416,13 @@ def render(
     *,
     at: datetime,
     trouble: str = "",
+    advice: str = "",
     unproven: Sequence[str] = (),
     remarks: Sequence[str] = (),
 ) -> str:
-    """Return the page's HTML. `at` is the time shown (UTC), `trouble` what has gone wrong since the data, `unproven`
-    what is wrong with sets that stay unproven; `remarks` stand at the foot.
+    """Return the page's HTML. `at` is the time shown (UTC), `trouble` what has gone wrong since the data, `advice` what
+    whoever runs Rollbook can do about it, `unproven` what is wrong with sets that stay unproven; `remarks` stand at the
+    foot.
     """
     return (
         _environment()
@@ -438,6 +434,8 @@ def render(
             verdict=verdict(morning),
             sentence=last_night(morning, is_old=bool(trouble)),
             trouble=trouble or trouble_of(morning),
+            advice=advice,
+            whose=f"{morning.day:%A}" if (at.date() - morning.day).days < WEEK else in_words(morning.day),
             unproven=unproven,
             remarks=remarks,
             syncs=_outcomes(morning.nights),
@@ -446,7 +444,7 @@ def render(
             stale_hours=STALE_HOURS,
             least_students=LEAST_STUDENTS,
             most_named=NAMED,
-            classes_named=CLASSES_TO_WATCH,
+            named_at_once=NAMED_AT_ONCE,
             most_severe=SEVERITIES[0],
             trend=last_days(morning.trend) if morning.trend else "",
         )
@@ -477,7 +475,7 @@ def last_night(morning: Row, *, is_old: bool) -> str:
 # What the page says about a night without new data, if there is no error message.
 _NOTHING_NEW = {
     "held": "brought more changes than a normal night does, so a person must approve it first.",
-    "failed": "failed; whoever runs Rollbook sees why in its log.",
+    "failed": "failed: nothing of that night is known yet. Whoever runs Rollbook sees why in its log.",
     "missing": "did not take place.",
     "discarded": "was discarded by a person.",
 }

@@ -109,7 +109,7 @@ def test_the_outcomes_of_nights_are_drawn_and_told() -> None:
     ("outcome", "words"),
     [
         ("held", "brought more changes than a normal night does, so a person must approve it first."),
-        ("failed", "failed; whoever runs Rollbook sees why in its log."),
+        ("failed", "failed: nothing of that night is known yet. Whoever runs Rollbook sees why in its log."),
         ("missing", "did not take place."),
         ("discarded", "was discarded by a person."),
     ],
@@ -117,7 +117,7 @@ def test_the_outcomes_of_nights_are_drawn_and_told() -> None:
 def test_a_night_that_brought_nothing_replaces_the_verdict(outcome: str, words: str) -> None:
     html = morning.render(Row(**vars(EMPTY) | {"nights": nights(outcome)}), [], at=datetime(2026, 10, 24, tzinfo=UTC))
     sentence = f"The sync of Friday, 23 October 2026 {words} It brought 1,600 students and 40 classes."
-    assert f"<strong>This page shows older records.</strong> {sentence}</p>" in html
+    assert f"<strong>These are Friday&rsquo;s figures.</strong> {sentence}\n</div>" in html
     assert "These are the records of Friday, 23 October 2026: 0 students and 0 active classes." in html
     assert "complete" not in html
     assert "to watch on this first night" not in html

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from pipelines import report
-from pipelines.errors import HeldError
+from pipelines.errors import HeldError, KeyRefusedError
 from pipelines.report import morning
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
 
@@ -125,6 +125,48 @@ def test_it_names_nobody_unless_told_to(fortnight: School) -> None:
     assert not any(mail in named for (mail,) in fortnight.rows("SELECT email FROM students"))
 
 
+def test_the_students_to_watch_are_named_once_the_most_severe_first_and_why(fortnight: School) -> None:
+    listed = made(fortnight, names=True).partition("<!-- names -->")[2].partition("<!-- end of names -->")[0]
+    found = re.findall(r"<li><strong>(.*?)</strong>.*?severity ([\d.]+); .*?<br>(.*?)</li>", listed)
+    to_watch = fortnight.rows("SELECT name, severity, reason FROM students_to_watch ORDER BY severity DESC, student_id")
+    assert [tuple(map(unescape, row)) for row in found] == [
+        (n, f"{severity:.1f}", why) for n, severity, why in to_watch
+    ]
+
+
+def test_without_names_it_says_where_they_are_and_shows_no_command(fortnight: School) -> None:
+    shown = text(made(fortnight))
+    assert "in Explore under To watch" in shown
+    assert "rollbook export" not in shown
+
+
+def test_who_left_the_school_has_not_left_a_class_and_who_worked_has_submitted(fortnight: School) -> None:
+    shown = text(made(fortnight))
+    left = f"""SELECT COUNT(DISTINCT student_id) FILTER (is_student_listed), COUNT(DISTINCT student_id)
+               FROM enrollment_changes WHERE change = 'left' AND snapshot_date = '{LAST}'"""
+    ((listed, everybody),) = fortnight.rows(left)
+    assert listed < everybody
+    assert (f"{listed} student left a class" in shown or f"{listed} students left a class" in shown) is bool(listed)
+    submitted, missing = (
+        fortnight.rows(
+            f"""SELECT COUNT(*) FROM changes WHERE snapshot_date = '{LAST}' AND column_name = '{column}'
+                AND CAST(new_value AS INT) > CAST(old_value AS INT)"""
+        )[0][0]
+        for column in ("assignment_submission_count", "assignment_missing_count")
+    )
+    assert f"{submitted} students submitted assignments" in shown
+    assert f"{missing} students are missing more assignments" in shown
+
+
+def test_a_failed_sync_says_whose_figures_these_are_and_folds_what_to_do_about_it(small: School) -> None:
+    with pytest.raises(KeyRefusedError) as refused:
+        small.sync(DAYS[2], api_key="another")
+    html = (small.warehouse / "report.html").read_text()
+    said, _, folded = html.partition("<details><summary>For whoever runs Rollbook</summary>")
+    assert "These are Friday’s figures. Last night's sync did not work, so nothing newer is known yet." in text(said)
+    assert text(folded).startswith(refused.value.message)
+
+
 def test_the_setting_is_what_makes_it_name_them(small: School) -> None:
     small.sync(DAYS[2], report_names=True)
     assert "This page names pupils" in (small.warehouse / "report.html").read_text()
@@ -162,14 +204,16 @@ def test_a_held_night_is_on_the_page_until_it_is_approved(small: School) -> None
     with pytest.raises(HeldError):
         small.sync(DAYS[4], hold_changed_percent=0)
     html = (small.warehouse / "report.html").read_text()
-    assert "This page shows older records. More would change than on a normal night, so a person must" in text(html)
-    assert re.search(r"the records of \d+ students( and \d+ classes)? would change\.", text(html))
-    assert "complete" not in text(html).split("average completion")[0]
-    assert not re.search("student_|class_|rows of", text(html))
+    said, _, advice = text(html).partition("For whoever runs Rollbook")
+    assert "These are Sunday’s figures. More would change than on a normal night, so a person must" in said
+    assert re.search(r"the records of \d+ students( and \d+ classes)? would change\.", said)
+    assert "complete" not in said
+    assert not re.search("student_|class_|rows of", said)
+    assert "rows of student_summaries would change" in advice
     assert f"{DAYS[3].day} September 2026</h1>" in html
     small.rollbook(DAYS[4]).approve(DAYS[4])
     html = (small.warehouse / "report.html").read_text()
-    assert "This page shows older records." not in html
+    assert "figures. " not in text(html)
     assert f"{DAYS[4].day} September 2026</h1>" in html
 
 
