@@ -205,8 +205,9 @@ EXCEL_TEXT = 32_767  # characters in a cell
 EXACT = 2**53  # Excel's numbers are doubles: a longer integer would lose its last digits
 BATCH = 10_000
 ROW_GROUP = 122_880  # rows; DuckDB's default row group size
-# The widths and formats of columns by their types; a type may go on, as TIMESTAMP WITH TIME ZONE.
-COLUMNS = {"VARCHAR": (24, "General"), "DATE": (12, "yyyy-mm-dd"), "TIMESTAMP": (20, "yyyy-mm-dd hh:mm:ss")}
+# The least widths and the formats of columns by their types; a type may go on, as TIMESTAMP WITH TIME ZONE.
+COLUMNS = {"VARCHAR": (10, "General"), "DATE": (12, "yyyy-mm-dd"), "TIMESTAMP": (20, "yyyy-mm-dd hh:mm:ss")}
+WIDEST = 120  # characters; a reason to watch a student has up to about as many
 # Else xlsxwriter turns text into formulas and links.
 ONLY_TEXT = {"strings_to_formulas": False, "strings_to_urls": False}
 NUMBERS = {
@@ -334,11 +335,13 @@ def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:
     options, count = {"constant_memory": True, "tmpdir": str(scratch), "remove_timezone": True, **ONLY_TEXT}, 0
     with xlsxwriter.Workbook(file, options) as book:
         sheet = book.add_worksheet("rollbook")
-        heading = book.add_format({"bold": True, "bottom": 1})
+        heading, widths, formats = book.add_format({"bold": True, "bottom": 1}), [], []
         for column, (name, kind) in enumerate(zip(rows.columns, rows.types, strict=True)):
-            width, form = COLUMNS.get(str(kind).partition(" ")[0], (14, "General"))
-            sheet.set_column(column, column, width, book.add_format({"num_format": form}))
-            sheet.write_string(0, column, name, heading)
+            least, form = COLUMNS.get(str(kind).partition(" ")[0], (10, "General"))
+            widths.append(max(least, len(name) + 4))  # the filter's button covers part of the heading
+            formats.append(book.add_format({"num_format": form}))
+            sheet.set_column(column, column, None, formats[column])
+            sheet.write_string(0, column, in_words(name), heading)
         sheet.freeze_panes(1, 0)
         for batch in rows.to_arrow_reader(BATCH):
             if count + batch.num_rows > EXCEL_ROWS:
@@ -346,11 +349,21 @@ def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:
                     f"This is more than the {EXCEL_ROWS:,} rows that an Excel sheet holds: use --format csv or parquet,"
                     " or select fewer rows"
                 )
-            for row in zip(*(values.to_pylist() for values in batch.columns), strict=True):
+            columns = [values.to_pylist() for values in batch.columns]
+            for column, values in enumerate(columns):
+                widths[column] = max(widths[column], *(len(v) + 2 for v in values if isinstance(v, str)), 0)
+            for row in zip(*columns, strict=True):
                 count += 1
                 sheet.write_row(count, 0, map(_cell, row))
+        for column, (width, written) in enumerate(zip(widths, formats, strict=True)):
+            sheet.set_column(column, column, min(width, WIDEST), written)
         sheet.autofilter(0, 0, count, len(rows.columns) - 1)
     return count
+
+
+def in_words(name: str) -> str:
+    """A column's name as a heading: `completion_rate` is "Completion rate"."""
+    return name[:1].upper() + name[1:].replace("_", " ")
 
 
 def _cell(value: Any) -> Any:

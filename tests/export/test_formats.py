@@ -64,7 +64,8 @@ def test_whole_rows_come_back_as_they_were(fortnight: School, out: Path, form: F
     assert [p.name for p in out.parent.iterdir()] == ["out"]
     want = fortnight.rows(query)
     heading, *rows = read(out, form)
-    assert heading[:3] == ["student_id", "name", "registration_date"]
+    words = ["Student id", "Name", "Registration date"]
+    assert heading[:3] == (words if form is Format.XLSX else ["student_id", "name", "registration_date"])
     if form is Format.CSV:
         assert out.read_bytes().startswith(b"\xef\xbb\xbf")  # else Excel does not read its umlauts
         words = {None: "", True: "true", False: "false"}
@@ -119,6 +120,15 @@ def test_an_excel_cell_is_text_even_if_it_looks_like_a_formula(nasty: School, ou
     assert [c.data_type for c in cells] == ["s"] * len(NASTY)
     assert [c.value.replace("_x000D_", "\r") for c in cells] == NASTY
     assert not any(c.hyperlink for c in cells)
+
+
+def test_an_excel_column_is_as_wide_as_its_longest_text_and_keeps_its_format(fortnight: School, out: Path) -> None:
+    write(fortnight, "SELECT reason, last_activity_date, is_falling FROM students_to_watch", Format.XLSX, out)
+    sheet = openpyxl.load_workbook(io.BytesIO(out.read_bytes())).worksheets[0]
+    ((longest,),) = fortnight.rows("SELECT MAX(LENGTH(reason)) FROM students_to_watch")
+    widths = [round(sheet.column_dimensions[letter].width) for letter in "ABC"]
+    assert widths == [pytest.approx(min(longest + 2, 120), abs=1), pytest.approx(22, abs=1), pytest.approx(14, abs=1)]
+    assert sheet["B2"].number_format == "yyyy-mm-dd"
 
 
 def test_no_link_that_somebody_planted_is_written_through(fortnight: School, tmp_path: Path, form: Format) -> None:

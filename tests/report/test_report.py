@@ -163,7 +163,10 @@ def test_a_failed_sync_says_whose_figures_these_are_and_folds_what_to_do_about_i
         small.sync(DAYS[2], api_key="another")
     html = (small.warehouse / "report.html").read_text()
     said, _, folded = html.partition("<details><summary>For whoever runs Rollbook</summary>")
-    assert "These are Friday’s figures. Last night's sync did not work, so nothing newer is known yet." in text(said)
+    assert (
+        "These are Friday\N{RIGHT SINGLE QUOTATION MARK}s figures. Last night's sync did not work, so nothing newer is known yet."
+        in text(said)
+    )
     assert text(folded).startswith(refused.value.message)
 
 
@@ -205,7 +208,10 @@ def test_a_held_night_is_on_the_page_until_it_is_approved(small: School) -> None
         small.sync(DAYS[4], hold_changed_percent=0)
     html = (small.warehouse / "report.html").read_text()
     said, _, advice = text(html).partition("For whoever runs Rollbook")
-    assert "These are Sunday’s figures. More would change than on a normal night, so a person must" in said
+    assert (
+        "These are Sunday\N{RIGHT SINGLE QUOTATION MARK}s figures. More would change than on a normal night, so a person must"
+        in said
+    )
     assert re.search(r"the records of \d+ students( and \d+ classes)? would change\.", said)
     assert "complete" not in said
     assert not re.search("student_|class_|rows of", said)
