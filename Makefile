@@ -30,10 +30,10 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input -
 UV := $(BIN)/uv
 MAKE_VENV = "$$found" -m venv --clear $(VENV) || { rm -rf $(VENV); \
 	  echo "$$found cannot make a virtual environment. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }; \
-	$(PIP) uv 2>/dev/null || true
-OR_PIP = 2>/dev/null || $(PIP) --editable '.[$(EXTRAS)]'
+	{ $(PIP) --upgrade 'pip>=25.1' && $(PIP) uv; } 2>/dev/null || true # older ones know no dependency groups
+OR_PIP = 2>/dev/null || $(PIP) $(WHAT)
 endif
-INSTALL = VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install -qq --constraint constraints.txt --editable '.[$(EXTRAS)]' $(OR_PIP)
+INSTALL = VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install -qq --constraint constraints.txt $(WHAT) $(OR_PIP)
 
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
@@ -96,7 +96,7 @@ bench-fleet: $(VENV)/.dev ## Measure a district's nights (ARGS="--institutions 2
 
 .PHONY: constraints
 constraints: $(VENV)/.dev ## Pin the newest compatible versions (needs uv)
-	@uv pip compile --quiet --universal --upgrade --no-annotate --no-header pyproject.toml --extra dev --extra all -o constraints.txt
+	@uv pip compile --quiet --universal --upgrade --no-annotate --no-header pyproject.toml --group dev --extra all -o constraints.txt
 
 .PHONY: clean
 clean: ## Remove the environments and caches; warehouse/ and dagster_home/ stay
@@ -125,13 +125,13 @@ $(VENV)/.created:
 	@touch $@
 
 # What `make demo` needs.
-$(VENV)/.runtime: EXTRAS := excel,explore,mirror
+$(VENV)/.runtime: WHAT := --editable '.[excel,explore,mirror]'
 $(VENV)/.runtime: $(NEEDS) | $(VENV)/.created
 	@$(INSTALL)
 	@touch $@
 
 # What the checks and tests need; it includes the runtime.
-$(VENV)/.dev: EXTRAS := all,dev
+$(VENV)/.dev: WHAT := --editable '.[all]' --group dev
 $(VENV)/.dev: $(NEEDS) | $(VENV)/.created
 	@$(INSTALL)
 	@touch $(VENV)/.runtime $@

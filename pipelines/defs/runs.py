@@ -93,7 +93,7 @@ def failure_reason(instance: dg.DagsterInstance, run_id: str) -> tuple[str, int]
 def job_origin(module: str, location: str, job: str) -> RemoteJobOrigin:
     """Return the origin by which the UI finds a job in the code location that loads this module.
 
-    Its parts are private to Dagster; they were checked against 1.13.27, the version that pyproject.toml pins.
+    Its parts are private to Dagster; they were checked against 1.13.0 and 1.13.27.
     """
     code = ManagedGrpcPythonEnvCodeLocationOrigin(LoadableTargetOrigin(module_name=module), location)
     return RemoteJobOrigin(RemoteRepositoryOrigin(code, "__repository__"), job)

@@ -1,8 +1,7 @@
 """Serves Dagster's UI behind `util.request_guard`: the UI has no login, and checks neither `Host` nor `Origin`.
 
 `python -m pipelines.defs.ui_server HOST PORT [NAME ...]` is how `rollbook serve` starts it. The names imported from
-`dagster_webserver` and `dagster._core` are not public; they were checked against 1.13.27, the version that
-pyproject.toml pins.
+`dagster_webserver` and `dagster._core` are not public; they were checked against 1.13.0 and 1.13.27.
 """
 
 from __future__ import annotations
