@@ -81,7 +81,8 @@ class Staged:
         own = f"seq + {self.offset} AS ord, {self.landing} AS landing FROM {rows}"
         if self.states:
             return f"SELECT * EXCLUDE seq, {own}"
-        # Its records were listed, and no more counts: as if each of them had been refused.
+        # Its records were listed, and no more counts: as if each of them had been refused. By the state, since DuckDB
+        # 2.0.0 also returns other rows for `table_name IS NULL` from files that pyarrow wrote without a dictionary.
         columns = "* EXCLUDE seq REPLACE ('rejected' AS state)" if name == OBSERVED else "* EXCLUDE seq"
         kept = "state <> 'not_stated'" if name == OBSERVED else "FALSE"
         return f"SELECT {columns}, {own} WHERE {kept}"
