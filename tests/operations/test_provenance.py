@@ -202,10 +202,16 @@ def test_a_source_that_expired_or_was_erased_is_said_to_be_gone() -> None:
         assert "1 erased record" in source(trace(house.warehouse, "students", (8,)))["body"]
 
 
-def test_its_bytes_are_right_behind_text_that_cannot_be_read() -> None:
+UNREADABLE = {
+    "half an emoji": {b"Pupil Number2": rb"Pupil \ud83d"},
+    "nested without end": {b'"id":2,': b'"id":2,"deep":%s,' % (b"[" * 5000 + b"]" * 5000)},
+}
+
+
+@pytest.mark.parametrize("pieces", UNREADABLE.values(), ids=UNREADABLE)
+def test_its_bytes_are_right_behind_a_record_that_cannot_be_read(pieces: dict[bytes, bytes]) -> None:
     with new_house([student(1), student(2), student(3)], classes(1)) as house:
-        half = {b"Pupil Number2": rb"Pupil \ud83d"}
-        house.service.on(faults.rewritten(half), path="students")
+        house.service.on(faults.rewritten(pieces), path="students")
         house.night(1)
         found = trace(house.warehouse, "students", (3,), show=True)
         assert received(house, found)["id"] == 3
