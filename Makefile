@@ -125,7 +125,7 @@ $(VENV)/.created:
 	@touch $@
 
 # What `make demo` needs.
-$(VENV)/.runtime: WHAT := --editable '.[excel,explore,mirror]'
+$(VENV)/.runtime: WHAT := --editable '.[excel,mirror]'
 $(VENV)/.runtime: $(NEEDS) | $(VENV)/.created
 	@$(INSTALL)
 	@touch $@

@@ -1,9 +1,10 @@
 """`rollbook explore`: a small web app on loopback over the published file, for people who do not write SQL.
 
-    server.py      serves it behind the guard of `util.request_guard`
-    notebook.py    the app itself, a marimo notebook: menu, controls and pages
-    pages.py       reads the published file and renders each page; long queries are in `sql/`
+    server.py    serves the pages behind the guard of `util.request_guard`, and logs each view
+    pages.py     what each page shows: a function per page, a template `<name>.html`; long queries are in `sql/`
+    book.py      reads the published file, for one view
 
-It only reads: each query has a read-only connection of its own, so a newer night is seen at once. Only `server.py` and
-`notebook.py` import marimo, which comes with the extra `explore`.
+Pages are rendered here, of plain links and forms: what is shown is in the address, so that it can be reloaded, kept and
+gone back to. They have the look and the charts of the morning page (`pages/`). The app only reads: each view opens the
+published file anew, so a newer night is seen at the next click.
 """

@@ -1,49 +1,161 @@
-"""Serves the app behind the guard of `util.request_guard`.
+"""Serves the pages behind the guard of `util.request_guard`.
 
 It listens on loopback only and requires a token: the pages name pupils, and every account of the machine can reach a
-port on loopback.
+port on loopback. The token is in the address that is printed; a cookie then keeps it, so that it is in no other
+address. The cookie is the browser's alone: no other site's request carries it, except when a link is followed.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from importlib.resources import as_file, files
+from datetime import date
+from functools import cache, partial
 from typing import Any
+from urllib.parse import quote, urlencode
 
+import duckdb
 import uvicorn
+from jinja2 import Environment
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
 
-from pipelines.errors import ArgumentError
+from pipelines import pages as shared
+from pipelines.errors import ArgumentError, RollbookError
+from pipelines.explore import pages
+from pipelines.explore.book import COUNTED, ROWS, Book, is_figure, new_book
+from pipelines.report import morning
+from pipelines.settings import is_of_all
 from pipelines.util.machine import listening
 from pipelines.util.request_guard import Guard, allowed_hosts
+from pipelines.util.text import cell as text_of
+from pipelines.util.text import printable
 
 HOST = "127.0.0.1"
 STOP_WITHIN = 3  # seconds, for open pages
+TOKEN = "access_token"  # noqa: S105 - its name
+# Nothing is kept by the browser: going back reads the newest night, and is logged.
+PRIVATE = {"Cache-Control": "no-store"}
 
 WRONG_HOST = (
     "This is `rollbook explore`, and it answers to this machine's own names only: open the address that it printed.\n"
 )
 FOREIGN = "Another web site sent this request; only the pages of `rollbook explore` may.\n"
 
+Page = Callable[..., dict[str, Any]]
+# The pages by their addresses: of a school, and of all institutions. Those with a name are in the menu.
+OF_ONE: dict[str, tuple[Page, str]] = {
+    "/": (pages.school, "School today"),
+    "/watch": (pages.watch, "To watch"),
+    "/classes": (pages.classes, "Classes"),
+    "/class/{key:int}": (pages.school_class, ""),
+    "/students": (pages.students, "Students"),
+    "/student/{key:int}": (pages.student, ""),
+    "/compare": (pages.compare, "Two dates"),
+    "/tables": (pages.tables, "Any table"),
+    "/table/{name}": (pages.table, ""),
+}
+OF_ALL: dict[str, tuple[Page, str]] = {
+    "/": (pages.institutions, "All institutions"),
+    "/tables": (pages.tables, "Any table"),
+    "/table/{name}": (pages.table, ""),
+}
+
 
 def serve(port: int, ready: Callable[[str], None]) -> None:
     """Serve the app until SIGTERM or Ctrl-C. `ready` is called with its address when the port is open.
 
-    Raises ArgumentError when marimo is not installed or the port is taken.
+    Raises ArgumentError when the port is taken.
     """
-    try:
-        import marimo
-    except ModuleNotFoundError:
-        raise ArgumentError("`rollbook explore` needs the extra `explore`: pip install 'rollbook[explore]'") from None
-    packaged = files("pipelines.explore").joinpath("notebook.py")
-    with listening(HOST, port, "explore") as opened, as_file(packaged) as notebook:
+    with listening(HOST, port, "explore") as opened:
         token = secrets.token_urlsafe(16)
-        app: Any = marimo.create_asgi_app(quiet=True, token=token).with_app(path="/", root=str(notebook)).build()
-        guarded = Guard(app, allowed_hosts(HOST, port), wrong_host=WRONG_HOST, foreign=FOREIGN)
+        guarded = Guard(app(token, port), allowed_hosts(HOST, port), wrong_host=WRONG_HOST, foreign=FOREIGN)
         config = uvicorn.Config(guarded, log_level="error", timeout_graceful_shutdown=STOP_WITHIN)
-        ready(f"http://{HOST}:{port}/?access_token={token}")
+        ready(f"http://{HOST}:{port}/?{TOKEN}={token}")
+        uvicorn.Server(config).run(sockets=[opened])
+
+
+def app(token: str, port: int) -> Starlette:
+    """The pages, for whoever has the token. The port is in the cookie's name: cookies are shared by a host's ports."""
+    known = OF_ALL if is_of_all() else OF_ONE
+    menu = {path: name for path, (_, name) in known.items() if name}
+    cookie = f"rollbook-{port}"
+
+    def view(page: Page, request: Request) -> Response:
+        given = request.query_params.get(TOKEN, request.cookies.get(cookie, ""))
+        if not secrets.compare_digest(given.encode(), token.encode()):
+            return _render("token", 401, title="Token needed", here=request.url.path, token=TOKEN)
+        if TOKEN in request.query_params:
+            without = _address(request, **{TOKEN: None})
+            answer = RedirectResponse(f"{request.url.path}{without}", 303, headers=PRIVATE)
+            answer.set_cookie(cookie, token, httponly=True, samesite="lax")
+            return answer
+        common = {"menu": menu, "path": request.url.path, "asked": request.query_params}
         try:
-            uvicorn.Server(config).run(sockets=[opened])
-        finally:
-            for mounted in app.routes:  # the thread of each open page then ends after its current query
-                mounted.app.state.session_manager.close_all_sessions()
+            return _shown(page, request, common)
+        except (RollbookError, duckdb.Error) as found:
+            # DuckDB's own words may repeat a value.
+            error = found if isinstance(found, RollbookError) else ArgumentError("This cannot be compared or sorted so")
+            status = 404 if isinstance(error, ArgumentError) else 503
+            return _render("trouble", status, title="Not found" if status == 404 else "Trouble", error=error, **common)
+
+    return Starlette(routes=[Route(path, partial(view, page)) for path, (page, _) in known.items()])
+
+
+def _shown(page: Page, request: Request, common: dict[str, Any]) -> Response:
+    """A page, or its list as CSV, with its line in the access log."""
+    book = new_book()
+    with book.open():
+        values = page(book, request.query_params, **request.path_params)
+        what = values.get("what", page.__name__)
+        if "csv" in request.query_params and "listing" in values:
+            made = book.csv(values["listing"], what)
+            name = quote(f"{values['title']}.csv")
+            headers = PRIVATE | {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+            return StreamingResponse(iter(partial(made.read, 2**20), b""), media_type="text/csv", headers=headers)
+        book.note("explore", what, book.students)
+        return _render(
+            page.__name__,
+            **common,
+            **values,
+            link=partial(_address, request),
+            school=book.school,
+            day_shown=book.days[0],
+            is_of_all=type(book) is not Book,
+        )
+
+
+def _render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    return HTMLResponse(_environment().get_template(f"{template}.html").render(values), status, headers=PRIVATE)
+
+
+@cache
+def _environment() -> Environment:
+    made = shared.environment("pipelines.explore", cell=cell, day=morning.in_words)
+    made.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of}
+    made.tests["day"] = lambda value: isinstance(value, date)
+    return made
+
+
+def cell(value: object) -> str:
+    """A value as text: a dash if unknown, numbers with at most two decimals, ISO dates."""
+    if value is None:
+        return "\N{EN DASH}"
+    if is_figure(value):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".rstrip("0").rstrip(".")
+    return printable(text_of(value))
+
+
+def rows_of(table: str, *filters: tuple[str, str, object], **more: object) -> str:
+    """The address of a table's rows that match all filters: column, comparison and value."""
+    asked = [pair for each in filters for pair in zip(("column", "comparison", "value"), each, strict=True)]
+    return f"/table/{table}?{urlencode([*asked, *more.items()])}"
+
+
+def _address(request: Request, **changed: object) -> str:
+    """The query of this page's address with other values; None removes one."""
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in changed]
+    asked = [*kept, *((name, value) for name, value in changed.items() if value is not None)]
+    return f"?{urlencode(asked)}" if asked else "?"

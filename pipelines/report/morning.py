@@ -500,16 +500,20 @@ def _outcomes(nights: Sequence[Row]) -> str:
 def figures(morning: Row) -> list[tuple[str, str, str]]:
     """The key figures: name, value, and comparison with one day about a week ago, the same for all."""
     now = morning.trend[-1] if morning.trend else Row(completion=None, score=None, active=None)
-    # The day a week ago, give or take a day.
-    near = (d for d in morning.trend if 6 <= (morning.day - d.day).days <= 8)
-    then = min(near, key=lambda d: abs((morning.day - d.day).days - 7), default=None)
+    then = week_before(morning.trend, morning.day)
     share = f"{100 * morning.to_watch / morning.students:.0f} % of {morning.students:,}" if morning.students else ""
     return [
         ("students to watch", f"{morning.to_watch:,}", f"{share}; {morning.several_reasons:,} for several reasons"),
-        ("average completion", _shown(now.completion, " %"), _since(now, then, "completion")),
-        ("average score", _shown(now.score), _since(now, then, "score")),
-        ("active within 7 days", _shown(now.active, " %"), _since(now, then, "active")),
+        ("average completion", _shown(now.completion, " %"), since(now, then, "completion")),
+        ("average score", _shown(now.score), since(now, then, "score")),
+        ("active within 7 days", _shown(now.active, " %"), since(now, then, "active")),
     ]
+
+
+def week_before(trend: Sequence[Row], day: date) -> Row | None:
+    """The row of the day a week before, give or take a day: what every figure is compared with."""
+    near = (row for row in trend if 6 <= (day - row.day).days <= 8)
+    return min(near, key=lambda row: abs((day - row.day).days - 7), default=None)
 
 
 def _students(count: int) -> str:
@@ -520,14 +524,15 @@ def _shown(value: float | None, unit: str = "") -> str:
     return "\N{EN DASH}" if value is None else f"{value:.1f}{unit}"
 
 
-def _since(today: Row, day: Row | None, measure: str) -> str:
+def since(today: Row, day: Row | None, measure: str) -> str:
+    """How a measure differs from that of an earlier day, in words."""
     now, then = getattr(today, measure), getattr(day, measure, None)
     if now is None or day is None or then is None:
         return "nothing from a week ago to compare with"
-    since = f"{day.day.day} {day.day:%B}"
+    earlier = f"{day.day.day} {day.day:%B}"
     if abs(now - then) < 0.05:
-        return f"as on {since}"
-    return f"{abs(now - then):.1f} points {'up' if now > then else 'down'} since {since}"
+        return f"unchanged since {earlier}"
+    return f"{abs(now - then):.1f} points {'up' if now > then else 'down'} since {earlier}"
 
 
 def in_words(day: date) -> str:

@@ -1,15 +1,16 @@
-"""The pages of `rollbook explore` in a real browser, on a desk and on a phone: right rows, and no request elsewhere."""
+"""The pages of `rollbook explore` in a real browser, on a desk and on a phone: one click from a number to its rows."""
 
 from __future__ import annotations
 
-import time
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from pipelines.explore.pages import ROWS, cell
+from pipelines.explore.book import ROWS
+from pipelines.explore.server import cell
 from tests.support.processes.exploring import Explored, exploring, fits, rows, staying_home, table
 from tests.support.warehouses.school import DAYS, LAST, School
 
@@ -20,107 +21,84 @@ def texts(cells: Locator) -> list[str]:
     return [text.strip() for text in cells.all_inner_texts()]
 
 
-def has_rows(table: Locator, expected: list[list[str]]) -> None:
-    """Wait until a table has these rows, and fail if it never does."""
-    deadline = time.monotonic() + 60
-    while rows(table) != expected and time.monotonic() < deadline:
-        table.page.wait_for_timeout(200)
-    assert rows(table) == expected
-
-
 def as_shown(found: list[tuple[Any, ...]]) -> list[list[str]]:
     return [[cell(value) for value in row] for row in found]
 
 
-def type_into(page: Page, label: str, text: str) -> None:
-    page.get_by_label(label).fill(text)
-    page.get_by_label(label).press("Enter")
+def chosen(page: Page, name: str) -> Locator:
+    return page.get_by_role("combobox", name=name, exact=True)
 
 
-@pytest.mark.parametrize("page", [390], indirect=True, ids=["phone"])
-def test_from_the_school_to_a_student_to_watch(page: Page, explored: Explored, fortnight: School) -> None:
-    ((students, completion, score, active, classes, watched),) = fortnight.rows(
-        "SELECT students, average_completion_rate, average_score, active_percent,"
-        " (SELECT COUNT(*) FROM classes WHERE class_status = 1), (SELECT COUNT(*) FROM students_to_watch)"
-        f" FROM progress_daily WHERE snapshot_date = '{LAST}'"
-    )
+def heading(page: Page) -> Locator:
+    return page.get_by_role("heading", level=1)
+
+
+def test_from_a_number_of_the_school_to_its_students_and_back(
+    page: Page, explored: Explored, fortnight: School
+) -> None:
+    ((watched, falling),) = fortnight.rows("SELECT COUNT(*), COUNT(*) FILTER (is_falling) FROM students_to_watch")
     with staying_home(page, explored):
         page.goto(explored.address)
-        expect(page.locator(".rb-verdict p").first).to_have_text("Last night is complete.")
-        shown = texts(page.locator(".rb-figures dd:not(.rb-note)"))
-        assert shown == [cell(value) for value in (students, classes, watched, completion, score, active)]
-        assert fits(page)
-        page.get_by_role("button", name="Newly to watch", exact=True).click()
-        first = table(page, "student", "why").locator("a").first
+        assert "access_token" not in page.url
+        expect(page).to_have_title(re.compile("^School today"))
+        expect(page.locator(".figures strong").first).to_have_text(str(watched))
+        page.get_by_role("row", name=re.compile("falling fast")).get_by_role("link").click()
+        expect(page).to_have_url(explored.page("/watch?reason=is_falling"))
+        expect(chosen(page, "Reason")).to_have_value("is_falling")
+        assert len(rows(table(page, "severity", "since"))) == falling
+        page.get_by_role("link", name="Newly to watch").click()
+        expect(page).to_have_title(re.compile("^Newly to watch"))
+        page.go_back()
+        expect(page).to_have_title(re.compile("^To watch"))
+        first = table(page, "severity", "since").locator("tbody a").first
         name = first.inner_text()
         first.click()
-        expect(page.locator(".rb-heading h2").nth(1)).to_have_text(name)
-        expect(page.get_by_text("History of the summary").first).to_be_visible()
+        expect(heading(page)).to_have_text(name)
+        page.reload()
+        expect(heading(page)).to_have_text(name)
+        expect(page.locator(".alert")).to_contain_text("To watch since")
+        assert fits(page)
 
 
-def test_a_class_has_its_facts_its_trend_and_its_roster(page: Page, explored: Explored, fortnight: School) -> None:
+def test_a_class_is_found_and_leads_to_its_students(page: Page, explored: Explored, fortnight: School) -> None:
     ((key, title, teacher),) = fortnight.rows(
         "SELECT class_id, class_title, teacher_name FROM classes WHERE class_status = 1 ORDER BY student_count DESC, 1 LIMIT 1"
     )
-    listed = (
-        "SELECT name, CASE WHEN total_assignments > 0 THEN completion_rate END AS c, average_score, last_activity_date"
-        f" FROM student_progress JOIN student_classes USING (student_id) WHERE class_id = {key}"
+    some = fortnight.rows(
+        f"SELECT name, average_score FROM student_progress JOIN student_classes USING (student_id) WHERE class_id = {key}"
+        " ORDER BY average_score DESC NULLS LAST, CASE WHEN total_assignments > 0 THEN completion_rate END NULLS LAST,"
+        f" name LIMIT {ROWS}"
     )
-    ((part,),) = fortnight.rows(f"SELECT UPPER(LEFT(name, 4)) FROM ({listed}) ORDER BY name LIMIT 1")
-    some = fortnight.rows(f"{listed} AND UPPER(name) LIKE '%{part}%' ORDER BY c NULLS LAST, name, student_id")
     with staying_home(page, explored):
-        page.goto(explored.page("class"))
-        type_into(page, "Find a class", str(key))
-        expect(page.locator(".rb-heading h2").nth(1)).to_have_text(title)
-        expect(page.locator(".rb-heading p").nth(1)).to_contain_text(f"taught by {teacher}")
-        expect(page.locator("figure.rb-line polyline")).to_have_count(3)
-        type_into(page, "Name", part)
-        expect(page.get_by_text(f"1 to {len(some)} of {len(some)} students")).to_be_visible()
-        has_rows(table(page, "student", "last active"), as_shown(some))
+        page.goto(explored.address)
+        page.get_by_role("navigation").get_by_role("link", name="Classes").click()
+        page.get_by_label("Find a class").fill(str(key))
+        page.get_by_role("button", name="Show").click()
+        page.get_by_role("link", name=title, exact=True).click()
+        expect(heading(page)).to_have_text(title)
+        expect(page.locator("main > .quiet").first).to_contain_text(f"taught by {teacher}")
+        expect(page.locator("figure")).to_have_count(3)
+        for _ in range(2):  # ascending, then descending
+            page.get_by_role("link", name="score", exact=True).click()
+        expect(page).to_have_url(explored.page(f"/class/{key}?sort=score&desc=1"))
+        assert [[row[0], row[3]] for row in rows(table(page, "student", "last active"))] == as_shown(some)
         assert fits(page)
 
 
-def test_a_student_has_a_timeline_and_a_history(page: Page, explored: Explored, fortnight: School) -> None:
-    ((key, name),) = fortnight.rows(
-        "SELECT student_id, ANY_VALUE(name) FROM history.student_summaries JOIN students USING (student_id)"
-        " GROUP BY student_id ORDER BY COUNT(*) DESC, student_id LIMIT 1"
-    )
-    versions = (
-        "SELECT valid_from, valid_to, total_assignments, completed_assignments,"
-        " CASE WHEN total_assignments > 0 THEN completion_rate END, average_score, total_time_minutes"
-        f" FROM history.student_summaries WHERE student_id = {key} ORDER BY valid_from DESC LIMIT {ROWS}"
-    )
-    told = f"SELECT snapshot_date, description FROM student_timeline WHERE student_id = {key}"
+def test_two_dates_lead_to_the_changes_between_them(page: Page, explored: Explored) -> None:
     with staying_home(page, explored):
-        page.goto(explored.page("student", student_id=key))
-        expect(page.locator(".rb-heading h2").nth(1)).to_have_text(name)
-        has_rows(table(page, "from", "until"), as_shown(fortnight.rows(versions)))
-        newest = fortnight.rows(f"{told} ORDER BY snapshot_date DESC, what, description LIMIT {ROWS}")
-        has_rows(table(page, "day", "what changed"), as_shown(newest))
+        page.goto(explored.address)
+        page.get_by_role("link", name="Two dates").click()
+        chosen(page, "Compare").select_option(str(LAST))
+        chosen(page, "with").select_option(str(DAYS[3]))
+        page.get_by_role("button", name="Show").click()
+        expect(table(page, "figure", str(DAYS[3]), str(LAST))).to_be_visible()
         assert fits(page)
-        table(page, "class", "course", "joined").locator("a").first.click()
-        expect(page.get_by_text("Students of the class").first).to_be_visible()
-
-
-def test_two_dates_are_compared_either_way_round(page: Page, explored: Explored, fortnight: School) -> None:
-    day = DAYS[3]
-    values = fortnight.rows(
-        f"SELECT students FROM progress_daily WHERE snapshot_date IN ('{day}', '{LAST}') ORDER BY snapshot_date"
-    )
-    ((most,),) = fortnight.rows(
-        f"SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM changes_between('{day}', '{LAST}')"
-        " GROUP BY table_name, column_name, change)"
-    )
-    with staying_home(page, explored):
-        page.goto(explored.page("compare"))
-        page.get_by_label("Compare").select_option(str(LAST))
-        page.get_by_label("with", exact=True).select_option(str(day))
-        compared = table(page, "the institution", str(day), str(LAST))
-        expect(compared).to_be_visible()
-        assert rows(compared)[0][:3] == ["students", *(cell(students) for (students,) in values)]
-        assert rows(table(page, "records", "how often"))[0][3] == cell(most)
-        expect(table(page, "student", "score before")).to_be_visible()
-        assert fits(page)
+        page.get_by_text(re.compile("kinds of changes")).click()
+        link = table(page, "record", "how often").locator("tbody a").first
+        often = link.inner_text()
+        link.click()
+        expect(page.get_by_text(re.compile(f"of {often}\\."))).to_be_visible()
 
 
 def test_any_table_is_filtered_sorted_turned_over_and_downloaded(
@@ -129,43 +107,69 @@ def test_any_table_is_filtered_sorted_turned_over_and_downloaded(
     some = "FROM roster WHERE class_title ILIKE '%bio%' ORDER BY student_id DESC"
     ((total, fitting),) = fortnight.rows("SELECT COUNT(*), COUNT(*) FILTER (class_title ILIKE '%bio%') FROM roster")
     with staying_home(page, explored):
-        page.goto(explored.page("tables"))
-        number = page.locator("input[aria-roledescription='Number field']")
-        number.fill("2")
-        number.press("Enter")
-        expect(page.get_by_text(f"{ROWS + 1} to {2 * ROWS} of {total:,} rows")).to_be_visible()
-        page.get_by_label("Only rows where").click()
-        page.get_by_role("option", name="class_title", exact=True).click()
-        page.get_by_placeholder("value").fill("bio")
-        page.get_by_placeholder("value").press("Enter")
-        page.get_by_label("Sorted by").click()
-        page.get_by_role("option", name="student_id", exact=True).click()
-        page.get_by_text("highest first").click()
-        expect(page.get_by_text(f"of {fitting:,} rows")).to_be_visible()
-        shown = table(page, "class_title", "student_id")
+        page.goto(explored.address)
+        page.goto(explored.page("/table/roster"))
+        page.get_by_role("link", name="Next page").click()
+        expect(page.get_by_text(f"{ROWS + 1} to {2 * ROWS} of {total:,}.")).to_be_visible()
+        chosen(page, "Column").select_option("class_title")
+        page.get_by_label("Value").fill("bio")
+        page.get_by_role("button", name="Show").click()
+        for _ in range(2):
+            page.get_by_role("link", name="student_id", exact=True).click()
+        expect(page.get_by_text(f"of {fitting:,}.")).to_be_visible()
         ((highest,), *_) = fortnight.rows(f"SELECT student_id {some} LIMIT {ROWS}")
-        expect(shown.locator("tbody tr").first).to_contain_text(str(highest))
+        expect(page.locator("tbody tr").first).to_contain_text(str(highest))
         assert fits(page)
         with page.expect_download() as download:
-            page.get_by_text("Download all of these rows as CSV").click()
+            page.get_by_role("link", name="Download all as CSV").click()
         assert download.value.suggested_filename == "roster.csv"
         download.value.save_as(tmp_path / "roster.csv")
         lines = (tmp_path / "roster.csv").read_text(encoding="utf-8-sig").splitlines()
         assert len(lines) == fitting + 1
 
 
-def test_a_page_that_is_loaded_again_sees_the_newer_night(browser: Browser, small: School, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_page_can_be_read_and_reached_by_everybody(
+    browser: Browser, explored: Explored, fortnight: School, width: int, scheme: Any
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    ((student, a_class),) = fortnight.rows(
+        "SELECT student_id, class_id FROM students_to_watch JOIN student_classes USING (student_id) ORDER BY severity DESC LIMIT 1"
+    )
+    paths = ("/", "/watch", "/watch?show=gone", "/classes", f"/class/{a_class}", "/students", f"/student/{student}")
+    titles = []
+    size = {"width": width, "height": 900}
+    with browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True) as context:  # type: ignore[arg-type]
+        page = context.new_page()
+        page.goto(explored.page("/"))  # the form that asks for the token
+        assert Axe().run(page).violations_count == 0
+        page.goto(explored.address)
+        for path in (*paths, "/compare", "/tables", "/table/roster", "/class/1"):
+            page.goto(explored.page(path))
+            found = Axe().run(page)
+            assert found.violations_count == 0, (path, found.generate_report())
+            assert fits(page), path
+            titles.append(page.title())
+        page.goto(explored.page("/table/roster"))
+        wide = page.get_by_role("region", name="roster")
+        wide.focus()
+        assert wide.evaluate("node => document.activeElement === node")
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (background == "rgb(255, 255, 255)") is (scheme == "light")
+    assert len({*titles}) == len(titles)
+
+
+def test_the_next_click_sees_the_newer_night(browser: Browser, small: School, tmp_path: Path) -> None:
     with exploring(small.warehouse, tmp_path / "run") as explored, browser.new_context() as context:
-        first = context.new_page()
-        first.goto(explored.page("watch"))
-        expect(first.get_by_text("Only one day has been landed so far")).to_be_visible()
+        page = context.new_page()
+        page.goto(explored.address)
+        expect(page.get_by_text("There is no night before to compare with")).to_be_visible()
         small.sync(DAYS[1])
-        second = context.new_page()
-        second.goto(explored.page("watch"))
-        expect(second.get_by_text(f"Compared with the landed day before, {DAYS[0]}.")).to_be_visible()
-        first.reload()
-        expect(first.get_by_text(f"Compared with the landed day before, {DAYS[0]}.")).to_be_visible()
+        page.get_by_role("link", name="School today").click()
+        expect(page.get_by_text("There is no night before to compare with")).to_have_count(0)
         small.published.unlink()
-        first.reload()
-        expect(first.get_by_text("rollbook.duckdb does not exist yet: run")).to_be_visible()
+        page.reload()
+        expect(page.get_by_text("rollbook.duckdb does not exist yet: run")).to_be_visible()
         assert explored.stop() == 0

@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from starlette.datastructures import QueryParams
 
 from pipelines.explore import pages
-from pipelines.explore.pages import Book, FleetBook, Selection, open_book, sql
+from pipelines.explore.book import Book, FleetBook, new_book
 from tests.support.nights import night
 from tests.support.records import classes, students
 from tests.support.warehouses.district import District, new_district
@@ -32,42 +33,41 @@ def district(played: District) -> Iterator[District]:
 
 
 def test_it_is_opened_where_no_institution_is_named(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
-    book = open_book()
+    book = new_book()
     assert isinstance(book, FleetBook)
-    assert (book.school, book.days, book.trouble) == ("3 institutions", [night(2), night(1)], "")
-    assert list(pages.pages_of(book)) == ["institutions", "tables"]
-    assert pages.page_asked({"page": "student"}, book) == pages.INSTITUTIONS
+    with book.open():
+        assert (book.school, book.days) == ("3 institutions", [night(2), night(1)])
     monkeypatch.setenv("ROLLBOOK_INSTITUTION", ASH)
-    one = open_book()
+    one = new_book()
     assert type(one) is Book
     assert one.published == district.warehouse / ASH / "rollbook.duckdb"
-    assert pages.page_asked({"page": "student"}, one) == pages.STUDENT
-
-
-def test_its_first_page_shows_each_institution_and_no_pupil(district: District) -> None:
-    shown = "".join(pages.institutions(FleetBook()))
-    for text in (ASH, BIRCH, CEDAR, str(night(1)), str(night(2))):
-        assert text in shown
-    assert "Pupil" not in shown
 
 
 def test_it_shows_the_chosen_ones_and_those_that_are_behind_first(district: District) -> None:
     book = FleetBook()
-    stands = {row[0]: row[4] for row in book.rows("", sql("institutions"), chosen=[])}
-    assert stands == {CEDAR: "never synced", ASH: "up to date", BIRCH: "up to date"}
-    assert list(stands) == [CEDAR, ASH, BIRCH]
-    assert [row[0] for row in book.rows("", sql("institutions"), chosen=[BIRCH])] == [BIRCH]
-    many = "".join(pages.institutions(book, [ASH] * (pages.DRAWN_MOST + 2)))
-    assert "2 more of the chosen institutions are in the table only." in many
+    with book.open():
+        everyone = pages.institutions(book, QueryParams())["listing"].rows
+        chosen = pages.institutions(book, QueryParams(f"institution={BIRCH}"))["listing"].rows
+        many = pages.institutions(book, QueryParams([("institution", ASH)] * (pages.DRAWN_MOST + 2)))
+    assert [(row[0], row[4]) for row in everyone] == [
+        (CEDAR, "never synced"),
+        (ASH, "up to date"),
+        (BIRCH, "up to date"),
+    ]
+    assert [row[0] for row in chosen] == [BIRCH]
+    assert many["more"] == 2
+    assert book.students == 0
 
 
-def test_any_table_is_filtered_by_institution_downloaded_and_logged(district: District) -> None:
+def test_any_table_is_filtered_by_institution_and_downloaded(district: District) -> None:
     book = FleetBook()
-    relations = book.relations()
-    assert {"institutions", "institutions_daily", "students", "roster", "history.students"} <= relations.keys()
-    chosen = Selection(relations["students"], "institution", "is", BIRCH, "student_id")
-    assert [row[:2] for row in book.selected(chosen).rows(1)] == [(BIRCH, 1), (BIRCH, 2), (BIRCH, 3)]
-    assert len(book.csv(chosen).splitlines()) == 4
-    log = next((district.warehouse / "fleet" / "private").glob("access-*.jsonl")).read_text().splitlines()
-    assert [json.loads(line)["students"] for line in log[-2:]] == [3, 3]
-    assert BIRCH not in "".join(log)
+    with book.open():
+        assert {"institutions", "institutions_daily", "students", "roster", "history.students"} <= book.relations.keys()
+        asked = QueryParams(f"column=institution&comparison=is&value={BIRCH}&sort=student_id")
+        found = pages.table(book, asked, "students")
+        made = book.csv(found["listing"], found["what"]).read()
+    assert [row[:2] for row in found["listing"].rows] == [(BIRCH, 1), (BIRCH, 2), (BIRCH, 3)]
+    assert (book.students, len(made.splitlines())) == (3, 4)
+    log = next((district.warehouse / "fleet" / "private").glob("access-*.jsonl")).read_text()
+    assert json.loads(log.splitlines()[-1])["students"] == 3
+    assert BIRCH not in log

@@ -1,58 +1,58 @@
-"""How `rollbook explore` is started, whom it lets in, and how it ends; what is on its pages is tested in a browser."""
+"""How `rollbook explore` is started, whom it lets in, what it logs and how it ends."""
 
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from pipelines.errors import ArgumentError
-from pipelines.explore import server
-from pipelines.explore.server import FOREIGN, WRONG_HOST
+from pipelines.explore.server import FOREIGN, WRONG_HOST, cell, rows_of
+from tests.support.nights import new_house
 from tests.support.processes.commands import run_at
 from tests.support.processes.exploring import Explored, exploring
+from tests.support.records import school_class, student, within
 from tests.support.warehouses.school import School
 
 pytestmark = pytest.mark.timeout(300)
 
-UPGRADE = {
-    "Connection": "Upgrade",
-    "Upgrade": "websocket",
-    "Sec-WebSocket-Version": "13",
-    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
-}
+HOSTILE = '<img src=x onerror="alert(1)">'
+SAFE = "&lt;img src=x onerror=&#34;alert(1)&#34;&gt;"
 
 
-def ask(explored: Explored, headers: Mapping[str, str], path: str = "/", method: str = "GET") -> tuple[int, str]:
-    """The status and the text that come back for a request with these headers."""
+class Answer(NamedTuple):
+    """What came back for a request."""
+
+    status: int
+    text: str
+    headers: http.client.HTTPMessage
+
+
+def ask(explored: Explored, path: str = "/", headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
+    """What comes back for a request, from a browser that has the token unless `headers` are given."""
     connection = http.client.HTTPConnection("127.0.0.1", explored.port, timeout=60)
     connection.putrequest(method, path, skip_host=True)
-    body = b"{}" if method == "POST" else b""
-    for name, value in {"Host": f"127.0.0.1:{explored.port}", "Content-Length": str(len(body)), **headers}.items():
+    has_token = {"Cookie": f"rollbook-{explored.port}={explored.token}"}
+    for name, value in {"Host": f"127.0.0.1:{explored.port}", **(has_token if headers is None else headers)}.items():
         connection.putheader(name, value)
-    connection.endheaders(body)
+    connection.endheaders()
     answer = connection.getresponse()
-    text = "" if answer.status == 101 else answer.read().decode()
+    found = Answer(answer.status, answer.read().decode(), answer.headers)
     connection.close()
-    return answer.status, text
+    return found
 
 
 def test_before_the_first_sync_it_says_what_to_do(tmp_path: Path) -> None:
     done = run_at(tmp_path, "explore")
     missing = f"{tmp_path / 'rollbook.duckdb'} does not exist yet: run `rollbook sync` first"
     assert (done.returncode, done.stderr) == (1, f"Error: {missing}\n")
-
-
-def test_without_its_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "marimo", None)  # as it is where it was not installed
-    with pytest.raises(ArgumentError, match=r"needs the extra `explore`: pip install 'rollbook\[explore\]'"):
-        server.serve(3001, print)
 
 
 def test_of_a_taken_port_it_says_how_to_choose_another(fortnight: School) -> None:
@@ -67,37 +67,83 @@ def test_of_a_taken_port_it_says_how_to_choose_another(fortnight: School) -> Non
 
 
 def test_only_its_own_pages_get_in_and_only_with_the_token(explored: Explored) -> None:
-    own, known = f"http://127.0.0.1:{explored.port}", f"/?access_token={explored.token}"
-    assert ask(explored, {"Host": "evil.example"}, known) == (403, WRONG_HOST)
-    assert ask(explored, {"Host": f"evil.example:{explored.port}"}, known) == (403, WRONG_HOST)
+    own, known = f"http://127.0.0.1:{explored.port}", f"/watch?show=new&access_token={explored.token}"
+    assert ask(explored, known, {"Host": "evil.example"})[:2] == (403, WRONG_HOST)
+    assert ask(explored, known, {"Host": f"evil.example:{explored.port}"})[:2] == (403, WRONG_HOST)
     for origin in ("http://evil.example", "http://127.0.0.1:1", "null"):
-        assert ask(explored, {"Origin": origin}, known) == (403, FOREIGN)
-        socketed = f"/ws?session_id=s_1&access_token={explored.token}"
-        assert ask(explored, {**UPGRADE, "Origin": origin}, socketed) == (403, FOREIGN)
-    as_page = {"Authorization": f"Bearer {explored.token}"}
-    assert ask(explored, as_page)[0] == 200
-    assert ask(explored, as_page | {"Origin": own})[0] == 200
+        assert ask(explored, known, {"Origin": origin})[:2] == (403, FOREIGN)
     # Any account of this machine can reach the port: without the token there is a form that asks for it.
-    assert [ask(explored, {}, path)[0] for path in ("/", "/?access_token=guessed")] == [303, 303]
-    assert ask(explored, {"Authorization": "Bearer guessed"})[0] == 303
-    assert ask(explored, {**UPGRADE, "Origin": own}, "/ws?session_id=s_2")[0] == 403
-    # Last: it starts the notebook, and Python 3.11.7 can fail to parse two files at once in two threads (gh-106905).
-    assert ask(explored, {**UPGRADE, "Origin": own}, f"/ws?session_id=s_1&access_token={explored.token}")[0] == 101
+    for path, cookie in (("/", ""), ("/?access_token=guessed", ""), ("/students", f"rollbook-{explored.port}=guessed")):
+        refused = ask(explored, path, {"Cookie": cookie})
+        assert (refused.status, "enter the token" in refused.text) == (401, True)
+    opened = ask(explored, known, {"Origin": own})
+    cookie = f"rollbook-{explored.port}={explored.token}; HttpOnly; Path=/; SameSite=lax"
+    assert (opened.status, opened.headers["Location"], opened.headers["Set-Cookie"]) == (303, "/watch?show=new", cookie)
+    shown = ask(explored, "/watch?show=new")
+    assert (shown.status, shown.headers["Cache-Control"], shown.headers["X-Frame-Options"]) == (
+        200,
+        "no-store",
+        "SAMEORIGIN",
+    )
+    assert explored.token not in shown.text
+    assert ask(explored, "/watch", method="POST").status == 405
 
 
-def test_no_code_that_is_sent_to_it_is_run(explored: Explored) -> None:
-    as_page = {"Authorization": f"Bearer {explored.token}", "Content-Type": "application/json"}
-    assert ask(explored, as_page)[0] == 200
-    for path in ("/api/kernel/run", "/api/kernel/save", "/api/kernel/scratchpad/run", "/api/files/list_files"):
-        assert ask(explored, as_page, path, "POST")[0] == 401, path
+def test_each_view_is_one_line_of_the_access_log_and_a_download_another(small: School, tmp_path: Path) -> None:
+    with exploring(small.warehouse, tmp_path / "run") as explored:
+        ((key, name),) = small.rows("SELECT student_id, name FROM students ORDER BY 1 LIMIT 1")
+        filtered = rows_of("roster", ("name", "is", name))
+        for path in (
+            "/",
+            f"/students?text={key}",
+            f"/student/{key}",
+            "/watch",
+            filtered,
+            f"{filtered}&csv=1",
+            "/tables",
+        ):
+            assert ask(explored, path).status == 200, path
+        assert [ask(explored, path).status for path in ("/class/1", "/watch?day=never", "/nowhere")] == [404] * 3
+        assert explored.stop() == 0
+    ((watched,),) = small.rows("SELECT COUNT(*) FROM students_to_watch")
+    (log,) = (small.warehouse / "private").glob("access-*.jsonl")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    asked = 'SELECT * FROM roster WHERE "name" = TRY_CAST($? AS VARCHAR)'
+    assert [(line["kind"], line["students"], line["what"].replace("$value0", "$?")) for line in lines] == [
+        ("explore", 0, "school"),
+        ("explore", 1, "students"),
+        ("explore", 1, "student"),
+        ("explore", min(watched, 25), "watch"),
+        ("explore", 1, asked),
+        ("explore download", 1, asked),
+        ("explore", 0, "tables"),
+    ]
+    assert name not in log.read_text()
 
 
-def test_sigterm_stops_it_with_success_though_pages_are_open(fortnight: School, tmp_path: Path) -> None:
+def test_what_came_from_outside_is_text_everywhere(tmp_path: Path) -> None:
+    held = [{"class_id": 501, "class_title": HOSTILE, "course_name": HOSTILE}]
+    people = [student(7, name=HOSTILE, classes=held, **within("summary", completion_rate=5.0))]
+    with new_house(people, [school_class(501, class_title=HOSTILE)]) as house:
+        house.night(1)
+        with exploring(house.warehouse, tmp_path / "run") as explored:
+            for path in ("/watch", "/students", "/student/7", "/classes", "/class/501", "/table/roster"):
+                shown = ask(explored, path)
+                assert (shown.status, SAFE in shown.text, "<img" in shown.text) == (200, True, False), path
+            refused = ask(explored, "/students?sort=%3Cimg")
+            assert (refused.status, "cannot be sorted by &lt;img" in refused.text) == (404, True)
+
+
+def test_a_value_is_put_into_words() -> None:
+    values = (None, True, 0, 12345, 50.0, 66.666, "a\nb")
+    assert [cell(value) for value in values] == ["\N{EN DASH}", "yes", "0", "12,345", "50", "66.67", r"a\nb"]
+
+
+def test_sigterm_stops_it_with_success_though_a_page_is_open(fortnight: School, tmp_path: Path) -> None:
     with exploring(fortnight.warehouse, tmp_path / "run") as explored:
         connection = http.client.HTTPConnection("127.0.0.1", explored.port, timeout=60)
-        path = f"/ws?session_id=s_1&access_token={explored.token}"
-        connection.request("GET", path, headers={**UPGRADE, "Origin": f"http://127.0.0.1:{explored.port}"})
-        assert connection.getresponse().status == 101
+        connection.request("GET", "/", headers={"Cookie": f"rollbook-{explored.port}={explored.token}"})
+        assert connection.getresponse().status == 200
         assert explored.stop() == 0
         connection.close()
         assert explored.log.read_text().splitlines()[-1] == "Stopping."

@@ -17,12 +17,11 @@ import time_machine
 from filelock import FileLock
 
 from pipelines.errors import BusyError, MachineError
-from pipelines.explore import pages
-from pipelines.explore.pages import Book, Selection, find
+from pipelines.explore.book import Book
 from pipelines.privacy import access
 from pipelines.util import machine
 from tests.support.processes.commands import run_at
-from tests.support.warehouses.school import FIRST, School
+from tests.support.warehouses.school import School
 
 NOW = datetime(2026, 11, 22, 2, 15, tzinfo=UTC)
 
@@ -187,28 +186,7 @@ def test_nothing_is_shown_or_written_that_is_not_logged(small: School, tmp_path:
         assert "unlogged access is refused" in " ".join(done.stderr.split())
     assert [p.name for p in tmp_path.iterdir() if p.name != "w"] == []
     with pytest.raises(MachineError):
-        pages.student(Book(small.warehouse), 1)
-
-
-def test_each_question_of_the_app_is_in_it(small: School) -> None:
-    book = Book(small.warehouse)
-    assert book.trouble == ""
-    ((ident, name),) = small.rows("SELECT student_id, name FROM students ORDER BY 1 LIMIT 1")
-    found = find(book, "find_students", name)
-    pages.student(book, ident)
-    turned = len(pages.watch(book, FIRST, "", newly=True).rows(1))
-    narrowed = Selection(book.relations()["roster"], "name", "is", name)
-    book.selected(narrowed)
-    book.csv(narrowed)
-    filtered = "FROM roster WHERE CAST(name AS VARCHAR) = $value"
-    assert [(k, n, w.replace('"', "")) for k, n, w in told(small.warehouse)] == [
-        ("explore", len(found), "find_students"),
-        *(("explore", 1, what) for what in ("student", "student_trend", "student_classes")),
-        ("explore", turned, "watch_turns"),
-        ("explore", 1, f"SELECT *, (SELECT COUNT(*) {filtered}) AS ? {filtered}"),
-        ("explore download", 1, f"SELECT * {filtered}"),
-    ]
-    assert name not in logged(small.warehouse).read_text()
+        Book(small.warehouse).note("explore", "student", 1)
 
 
 def test_access_shows_the_log_and_escapes_it(small: School) -> None:

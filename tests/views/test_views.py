@@ -167,3 +167,4 @@ def test_watch_daily_of_a_class_is_that_of_its_students(fortnight: School) -> No
     assert len(found) > len(DAYS)
     assert found == fortnight.rows(f"FROM watch_daily WHERE student_id IN ({listed})")
     assert fortnight.rows("FROM watch_daily_of_class(-1)") == []
+    assert fortnight.rows(f"FROM watch_daily_of((SELECT LIST(student_id) FROM ({listed})))") == found

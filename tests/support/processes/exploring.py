@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Locator, Page, WebSocket
+from playwright.sync_api import Locator, Page
 
 from tests.support.processes.commands import COMMAND
 from tests.support.processes.servers import free_port, until
@@ -50,10 +50,9 @@ class Explored:
         """What it asks for."""
         return self.address.partition("access_token=")[2]
 
-    def page(self, name: str, **chosen: object) -> str:
-        """The address of one of its pages."""
-        more = "".join(f"&{key}={value}" for key, value in chosen.items())
-        return f"{self.address}&page={name}{more}"
+    def page(self, path: str) -> str:
+        """The address of one of its pages, for a browser that has the token."""
+        return f"http://127.0.0.1:{self.port}{path}"
 
     def asks_elsewhere(self) -> list[str]:
         """What its process, and those that it started, looked up or connected to that is not this machine."""
@@ -107,11 +106,7 @@ def staying_home(page: Page, explored: Explored) -> Iterator[None]:
     asked: list[str] = []
     errors: list[str] = []
 
-    def heard(socket: WebSocket) -> None:
-        asked.append(socket.url)
-
     page.on("request", lambda request: asked.append(request.url))
-    page.on("websocket", heard)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     yield
@@ -132,7 +127,7 @@ def rows(table: Locator) -> list[list[str]]:
 
 def table(page: Page, *headings: str) -> Locator:
     """The table that has these headings."""
-    found = page.locator("table.rb-table")
+    found = page.locator("table")
     for heading in headings:
         found = found.filter(has=page.locator("th", has_text=re.compile(f"^{re.escape(heading)}$")))
     return found

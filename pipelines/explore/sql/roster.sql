@@ -1,12 +1,13 @@
--- Explore: the students of one class, those with the lowest completion first.
+-- Explore: the students of one class. Completion and score are those of all their classes.
 SELECT
     r.student_id, r.name AS student,
-    CASE WHEN m.total_assignments > 0 THEN m.completion_rate END AS "completion, %",
+    CASE WHEN m.total_assignments > 0 THEN m.completion_rate END AS "completion in all classes, %",
+    a.assignment_missing_count AS missing,
     m.average_score AS score,
     GREATEST(m.last_activity_date, a.last_activity_date) AS "last active",
-    COUNT(*) OVER () AS total
+    w.reason AS "to watch"
 FROM main.roster AS r
 LEFT JOIN main.student_summaries AS m USING (student_id)
 LEFT JOIN main.student_activity AS a USING (student_id)
+LEFT JOIN watching AS w USING (student_id)
 WHERE r.class_id = $class_id AND ($text = '' OR CONTAINS(LOWER(r.name), LOWER($text)))
-ORDER BY "completion, %" NULLS LAST, r.name, r.student_id

@@ -1,0 +1,21 @@
+-- Explore: one class, with its own completion, that of its students in all their classes, and its place in its course.
+SELECT
+    c.class_title, c.class_code, c.course_id, c.course_name, c.teacher_name, c.class_room, c.student_count,
+    CASE c.class_status WHEN 1 THEN 'active' WHEN 0 THEN 'inactive' END AS status,
+    s.average_completion_rate, s.average_score, a.assignment_count, a.students_with_submissions,
+    v.completion_vs_course, v.course_completion_rate, v.classes_in_course,
+    r.students, r.completion AS students_completion, r.watched
+FROM main.classes AS c
+LEFT JOIN main.class_summaries AS s USING (class_id)
+LEFT JOIN main.class_assignment_activity AS a USING (class_id)
+LEFT JOIN (FROM main.class_comparison WHERE class_id = $class_id) AS v USING (class_id)
+CROSS JOIN (
+    SELECT
+        COUNT(*) AS students, COUNT(w.severity) AS watched,
+        ROUND(AVG(m.completion_rate) FILTER (m.total_assignments > 0), 2) AS completion
+    FROM main.student_classes AS e
+    LEFT JOIN main.student_summaries AS m USING (student_id)
+    LEFT JOIN watching AS w USING (student_id)
+    WHERE e.class_id = $class_id
+) AS r
+WHERE c.class_id = $class_id

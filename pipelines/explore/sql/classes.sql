@@ -1,0 +1,18 @@
+-- Explore: the classes whose title, code, course or teacher contains a text, or with this id.
+SELECT
+    c.class_id, c.class_title AS class, c.course_name AS course, c.teacher_name AS teacher,
+    c.student_count AS students, s.average_completion_rate AS "completion, %",
+    v.completion_vs_course AS "against its course", s.average_score AS score,
+    COALESCE(w.students, 0) AS "to watch",
+    CASE c.class_status WHEN 1 THEN 'active' WHEN 0 THEN 'inactive' END AS status
+FROM main.classes AS c
+LEFT JOIN main.class_summaries AS s USING (class_id)
+LEFT JOIN main.class_comparison AS v USING (class_id)
+LEFT JOIN (
+    SELECT e.class_id, COUNT(*) AS students
+    FROM main.student_classes AS e INNER JOIN watching AS w USING (student_id)
+    WHERE w.severity IS NOT NULL
+    GROUP BY e.class_id
+) AS w USING (class_id)
+WHERE $text = '' OR CAST(c.class_id AS VARCHAR) = $text
+    OR CONTAINS(LOWER(CONCAT_WS(' ', c.class_title, c.class_code, c.course_name, c.teacher_name)), LOWER($text))

@@ -1,0 +1,19 @@
+-- Explore: the students whose name, email or reference contains a text, or with this id, including former ones.
+WITH known AS (
+    SELECT student_id, name, email, reference_id, valid_to
+    FROM history.students
+    WHERE $text = '' OR CAST(student_id AS VARCHAR) = $text
+        OR CONTAINS(LOWER(CONCAT_WS(' ', name, email, reference_id)), LOWER($text))
+    QUALIFY ROW_NUMBER() OVER (PARTITION BY student_id ORDER BY valid_from DESC) = 1
+)
+SELECT
+    k.student_id, k.name AS student, k.reference_id AS reference,
+    CASE WHEN m.total_assignments > 0 THEN m.completion_rate END AS "completion, %",
+    m.average_score AS score,
+    GREATEST(m.last_activity_date, a.last_activity_date) AS "last active",
+    CASE WHEN s.student_id IS NULL THEN k.valid_to END AS "left on"
+FROM known AS k
+LEFT JOIN main.students AS s USING (student_id)
+LEFT JOIN main.student_summaries AS m USING (student_id)
+LEFT JOIN main.student_activity AS a USING (student_id)
+WHERE $text <> '' OR s.student_id IS NOT NULL

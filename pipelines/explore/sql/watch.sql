@@ -1,0 +1,33 @@
+-- Explore: the students to watch on a day, or only the new ones, or those who are no longer to watch.
+-- `rows_of_day` are the rows of watch_daily on the day. A download also has each student's classes, and since when.
+WITH watched AS (
+    SELECT
+        w.student_id, s.name AS student,
+        COALESCE(w.severity, w.severity_before) AS severity,
+        COALESCE(w.reason, w.reason_before) AS reason,
+        CASE w.change WHEN 'newly to watch' THEN 'new' WHEN 'no longer to watch' THEN 'gone' ELSE 'as before' END AS change
+    FROM {{ rows_of_day }} AS w
+    LEFT JOIN (
+        SELECT student_id, ARG_MAX(name, valid_from) AS name FROM history.students GROUP BY student_id
+    ) AS s USING (student_id)
+    WHERE
+        CASE $show
+            WHEN 'new' THEN w.change = 'newly to watch'
+            WHEN 'gone' THEN w.change = 'no longer to watch'
+            ELSE w.severity IS NOT NULL
+        END
+        {% if flag %}
+        AND w.{{ flag }}
+        {% endif %}
+        AND ($class IS NULL OR w.student_id IN (
+            SELECT student_id FROM history.student_classes
+            WHERE class_id = $class AND valid_from <= CAST($day AS DATE)
+                AND (valid_to IS NULL OR valid_to > CAST($day AS DATE))
+        ))
+        AND ($text = '' OR CONTAINS(LOWER(CONCAT_WS(' ', s.name, w.reason, w.reason_before)), LOWER($text)))
+)
+SELECT w.*{{ ", a.since, a.classes" if about }}
+FROM watched AS w
+{% if about %}
+LEFT JOIN ({{ about }}) AS a USING (student_id)
+{% endif %}

@@ -1,0 +1,230 @@
+"""What the pages show, compared with the published views and with what the views said a night before."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from starlette.datastructures import QueryParams
+
+from pipelines.errors import ArgumentError, NothingLandedError
+from pipelines.explore import pages
+from pipelines.explore.book import ROWS, Book, Listing
+from pipelines.export import Format
+from pipelines.export.query import export
+from pipelines.report.morning import REASONS
+from tests.support.warehouses.school import DAYS, FIRST, LAST, School
+
+WATCHED = "SELECT student_id FROM students_to_watch"
+SECOND = FIRST + timedelta(days=1)
+
+
+def shown(school: School, page: Any, asked: str = "", **key: Any) -> dict[str, Any]:
+    """The values of a page's template, for the query of an address."""
+    book = Book(school.warehouse)
+    with book.open():
+        values: dict[str, Any] = page(book, QueryParams(asked), **key)
+    return values
+
+
+def listed(school: School, page: Any, asked: str = "", **key: Any) -> list[tuple[Any, ...]]:
+    """All rows of a page's list, page after page."""
+    found: list[tuple[Any, ...]] = []
+    while True:
+        listing: Listing = shown(school, page, f"{asked}&page={len(found) // ROWS + 1}", **key)["listing"]
+        found += listing.rows
+        if len(found) >= listing.total:
+            return found
+
+
+def test_who_is_newly_to_watch_is_who_the_view_named_tonight_and_not_the_night_before(small: School) -> None:
+    before = {key for (key,) in small.rows(WATCHED)}
+    assert shown(small, pages.school)["morning"].to_watch == len(before)
+    # After nine days most pupils have worked: without this, the night would be held.
+    small.sync(FIRST + timedelta(days=9), hold_changed_percent=100)
+    now = {key for (key,) in small.rows(WATCHED)}
+    assert now - before
+    assert {row[0] for row in listed(small, pages.watch, "show=new")} == now - before
+    there = {key for (key,) in small.rows("SELECT student_id FROM students")}
+    assert {row[0] for row in listed(small, pages.watch, "show=gone")} & there == (before - now) & there
+    assert shown(small, pages.school)["morning"].to_watch == len(now)  # computed again for the new night
+
+
+def test_to_watch_has_severity_reason_classes_and_since_when(fortnight: School) -> None:
+    began: dict[int, Any] = {}
+    for key, day, change in fortnight.rows("SELECT student_id, snapshot_date, change FROM watch_daily ORDER BY 2"):
+        began[key] = day if change in (None, "newly to watch") else began[key]
+    change = "CASE change WHEN 'newly to watch' THEN 'new' ELSE 'as before' END"
+    expected = fortnight.rows(
+        f"SELECT student_id, name, w.severity, w.reason, {change}, class_titles FROM students_to_watch AS w"
+        f" JOIN (FROM watch_daily WHERE snapshot_date = DATE '{LAST}') AS d USING (student_id, name)"
+        " ORDER BY w.severity DESC, name, student_id"
+    )
+    assert listed(fortnight, pages.watch) == [(*row[:5], began[row[0]], row[5]) for row in expected]
+    assert len({*began.values()}) > 2
+    for flag, _ in REASONS:
+        flagged = {key for (key,) in fortnight.rows(f"{WATCHED} WHERE {flag}")}
+        assert {row[0] for row in listed(fortnight, pages.watch, f"reason={flag}")} == flagged
+    ((class_id, number),) = fortnight.rows(
+        "SELECT class_id, COUNT(*) FROM student_classes SEMI JOIN students_to_watch USING (student_id)"
+        " GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1"
+    )
+    assert len(listed(fortnight, pages.watch, f"class={class_id}")) == number
+    some = f"text={expected[0][1].upper()}&day={LAST}"
+    assert [row[0] for row in listed(fortnight, pages.watch, some)] == [expected[0][0]]
+
+
+def test_a_class_has_its_own_completion_and_that_of_its_students(fortnight: School) -> None:
+    ((key, own, against, students, all_classes, watched),) = fortnight.rows(
+        f"""
+        SELECT class_id, ANY_VALUE(c.average_completion_rate), ANY_VALUE(completion_vs_course), COUNT(*),
+            ROUND(AVG(p.completion_rate) FILTER (total_assignments > 0), 2),
+            COUNT(*) FILTER (student_id IN ({WATCHED}))
+        FROM class_comparison AS c JOIN student_classes USING (class_id) JOIN student_progress AS p USING (student_id)
+        GROUP BY class_id ORDER BY COUNT(*) DESC, class_id LIMIT 1
+        """
+    )
+    found = shown(fortnight, pages.school_class, key=key)["found"]
+    assert (found.average_completion_rate, found.completion_vs_course) == (own, against)
+    assert (found.students, found.students_completion, found.watched) == (students, all_classes, watched)
+    reasons = dict(fortnight.rows("SELECT student_id, reason FROM students_to_watch"))
+    rows = listed(fortnight, pages.school_class, key=key)
+    assert [row[-1] for row in rows] == [reasons.get(row[0]) for row in rows]
+    (counted,) = (row for row in listed(fortnight, pages.classes, f"text={key}") if row[0] == key)
+    assert (counted[5], counted[6], counted[8]) == (own, against, watched)
+
+
+def test_a_student_is_to_watch_since_a_day_or_not(fortnight: School) -> None:
+    ((key, reason),) = fortnight.rows("SELECT student_id, reason FROM students_to_watch ORDER BY severity DESC LIMIT 1")
+    found = shown(fortnight, pages.student, key=key)
+    assert (found["watched"].reason, found["since"]) == (reason, next(r[5] for r in listed(fortnight, pages.watch)))
+    ((other,),) = fortnight.rows(f"SELECT MIN(student_id) FROM students WHERE student_id NOT IN ({WATCHED})")
+    assert shown(fortnight, pages.student, key=other)["watched"] is None
+
+
+def test_students_are_found_by_any_text_as_data_and_those_who_left_as_well(fortnight: School) -> None:
+    ((key, name, reference),) = fortnight.rows("SELECT student_id, name, reference_id FROM students ORDER BY 1 LIMIT 1")
+    for text in (str(key), name.upper(), reference, f"  {name} "):
+        assert key in {row[0] for row in listed(fortnight, pages.students, f"text={text}")}
+    for text in ("' OR 1=1 --", "%25", "$text", "nobody has this name"):
+        assert listed(fortnight, pages.students, f"text={text}") == []
+    ((gone, since),) = fortnight.rows(
+        "SELECT student_id, MAX(valid_to) FROM history.students WHERE student_id NOT IN (SELECT student_id FROM students)"
+        " GROUP BY 1 ORDER BY 1 LIMIT 1"
+    )
+    assert [(row[0], row[-1]) for row in listed(fortnight, pages.students, f"text={gone}")] == [(gone, since)]
+    everyone = fortnight.rows("SELECT student_id FROM students ORDER BY name, student_id")
+    assert [row[:1] for row in listed(fortnight, pages.students)] == everyone
+
+
+def test_two_dates_are_a_week_apart_until_others_are_chosen_either_way_round(fortnight: School) -> None:
+    found = shown(fortnight, pages.compare)
+    assert (found["before"], found["day"]) == (LAST - timedelta(days=7), LAST)
+    chosen = shown(fortnight, pages.compare, f"from={LAST}&to={DAYS[3]}")
+    assert (chosen["before"], chosen["day"]) == (DAYS[3], LAST)
+    students = fortnight.rows(
+        f"SELECT students FROM progress_daily WHERE snapshot_date IN ('{DAYS[3]}', '{LAST}') ORDER BY snapshot_date"
+    )
+    assert [(m.students,) for m in chosen["measures"]] == students
+    first = chosen["changes"][0]
+    where = f"table_name = '{first.table_name}' AND column_name = '{first.column_name}' AND change = '{first.change}'"
+    between = f"FROM changes_between(DATE '{DAYS[3]}', DATE '{LAST}')"
+    assert fortnight.rows(f"SELECT COUNT(*) {between} WHERE {where}") == [(first.how_often,)]
+    missing = [row[3] - row[2] for row in listed(fortnight, pages.compare) if None not in row[2:4]]
+    assert missing == sorted(missing, reverse=True)
+    assert missing[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("column", "comparison", "value", "condition"),
+    [
+        ("name", "contains", "AN", "name ILIKE '%an%'"),
+        ("student_id", "is", "none", "FALSE"),
+        ("class_count", "is", "3", "class_count = 3"),
+        ("class_count", "is not", "3", "class_count IS DISTINCT FROM 3"),
+        ("completion_rate", "is at least", "50", "completion_rate >= 50"),
+        ("completion_rate", "is more than", "50", "completion_rate > 50"),
+        ("completion_rate", "is at most", "9.5", "completion_rate <= 9.5"),
+        ("registration_date", "is at most", "2026-01-31", "registration_date <= '2026-01-31'"),
+        ("completion_rate", "is at least", "half", "FALSE"),
+        ("average_score", "is empty", "", "average_score IS NULL"),
+        ("average_score", "is not empty", "", "average_score IS NOT NULL"),
+        ("name", "contains", "", "TRUE"),
+        ("", "contains", "x", "TRUE"),
+    ],
+)
+def test_a_filter_is_that_condition(
+    fortnight: School, column: str, comparison: str, value: str, condition: str
+) -> None:
+    asked = f"column={column}&comparison={comparison}&value={value}"
+    both = f"{asked}&column=is_registered&comparison=is&value=1&sort=student_id&desc=1"
+    found = shown(fortnight, pages.table, both, name="student_progress")["listing"]
+    assert found.rows == fortnight.rows(
+        f"FROM student_progress WHERE {condition} ORDER BY student_id DESC LIMIT {ROWS}"
+    )
+    assert len(found.rows) in (found.total, ROWS)
+
+
+def test_a_table_of_days_begins_with_the_newest(fortnight: School) -> None:
+    newest = shown(fortnight, pages.table, name="student_daily")["listing"]
+    assert newest.total == fortnight.rows(f"SELECT COUNT(*) FROM student_daily WHERE snapshot_date = '{LAST}'")[0][0]
+    everything = shown(fortnight, pages.table, "column=", name="student_daily")["listing"]
+    assert everything.total == fortnight.rows("SELECT COUNT(*) FROM student_daily")[0][0]
+
+
+def test_a_download_is_what_rollbook_export_writes_of_the_list(fortnight: School, tmp_path: Path) -> None:
+    """So it holds all of its rows, and text that a spreadsheet program would run as a formula is disarmed."""
+    book = Book(fortnight.warehouse)
+    with book.open():
+        found = pages.table(
+            book, QueryParams("column=name&comparison=contains&value=a&sort=student_id"), name="students"
+        )
+        made = book.csv(found["listing"], "students").read()
+        watched = book.csv(pages.watch(book, QueryParams("csv=1"))["listing"], "watch").read()
+    query = "FROM students WHERE name ILIKE '%a%' ORDER BY student_id"
+    rows = export(fortnight.published, query, Format.CSV, tmp_path / "students.csv", scratch=tmp_path)
+    assert made == (tmp_path / "students.csv").read_bytes()
+    assert rows == found["listing"].total > ROWS
+    heading, *lines = watched.decode("utf-8-sig").splitlines()
+    assert heading == "student_id,student,severity,reason,change,since,classes"
+    assert [int(line.split('"')[1]) for line in lines] == [row[0] for row in listed(fortnight, pages.watch)]
+
+
+@pytest.mark.parametrize(
+    ("page", "asked", "key", "message"),
+    [
+        (pages.watch, "day=2020-01-01", {}, "Nothing was landed on this day: choose one from 2026-09-24 to 2026-10-07"),
+        (pages.watch, "reason=name", {}, "There is no such choice on this page"),
+        (pages.students, "sort=secret%22", {}, 'This list cannot be sorted by secret": choose one of its columns'),
+        (pages.school_class, "", {"key": 1}, "This class is not listed"),
+        (pages.student, "", {"key": 1}, "This student is not known"),
+        (pages.table, "", {"name": "duckdb_settings()"}, "There is no such table or view"),
+        (pages.table, "column=name%22&comparison=is&value=", {"name": "students"}, "no such column or comparison"),
+    ],
+)
+def test_an_address_that_cannot_be_answered_says_why(
+    fortnight: School, page: Any, asked: str, key: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        shown(fortnight, page, asked, **key)
+    assert shown(fortnight, pages.students, "page=99999999999999999999")["listing"].page == 1
+
+
+def test_a_view_that_is_opened_later_sees_the_newer_night_though_another_reads(small: School) -> None:
+    early, late = Book(small.warehouse), Book(small.warehouse)
+    with early.open():
+        with pytest.raises(duckdb.Error, match="read-only"):
+            early.con.execute("DELETE FROM students")
+        small.sync(SECOND)
+        with late.open():
+            assert late.days == [SECOND, FIRST]
+        assert early.rows("SELECT MAX(snapshot_date) AS day FROM spans.days")[0].day == FIRST
+
+
+def test_without_a_published_file_there_is_a_sentence(small: School) -> None:
+    small.published.unlink()
+    with pytest.raises(NothingLandedError, match="does not exist yet: run `rollbook sync` first$"):
+        shown(small, pages.school)
