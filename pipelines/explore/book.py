@@ -28,7 +28,7 @@ from pipelines.privacy import access
 from pipelines.report import morning
 from pipelines.settings import FLEET, for_all, is_of_all, place
 from pipelines.store.database import connect
-from pipelines.store.published import FLEET_BUILD, FLEET_FILE, PUBLISHED
+from pipelines.store.published import FLEET_BUILD, FLEET_FILE, PUBLISHED, not_yet
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import BUILD
 from pipelines.util import files
@@ -100,7 +100,7 @@ class Book:
         would keep seeing the night that another view has open.
         """
         if not self.published.exists():
-            raise NothingLandedError(f"{self.published} does not exist yet: run `{self.made_by}` first")
+            raise not_yet(self.published)
         with (
             files.aside(self.within) as scratch,
             connect(self.published, scratch=scratch, read_only=True) as self.con,
