@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import date
 from difflib import get_close_matches
-from enum import StrEnum
 from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
@@ -44,8 +43,6 @@ ROOT = _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
 PREFIX = "ROLLBOOK_"
 # Set by the demo for itself and its children: they must not read `.env`, which holds the real institution's settings.
 DEMO = f"{PREFIX}DEMO"
-# The demo's warehouse, a folder in the real one.
-DEMO_FOLDER = "demo"
 # Only in the environment: makes commands show the traceback of an unexpected error.
 DEBUG = f"{PREFIX}DEBUG"
 # Names one institution of the registry; `rollbook --institution NAME` sets it for its own process and its children.
@@ -61,6 +58,7 @@ UNFIT = {"aprs", "dapnet", "irc", "ircs", "kavenegar", "fcm", "vapid"}
 # Options that skip certificate checks, follow redirects with the token, or read a file.
 UNFIT_OPTIONS = {"verify", "redirect", "template", "keyfile", "pgp", "pgppub", "pgpprv", "wkd"}
 
+log = logging.getLogger(__name__)
 _warnings: list[int] = []
 
 
@@ -267,14 +265,6 @@ LakeUrl = Annotated[str, AfterValidator(_lake)]
 EngineName = Annotated[str, AfterValidator(engine_name)]
 
 
-class Details(StrEnum):
-    """Which students are also fetched one by one."""
-
-    none = "none"
-    changed = "changed"
-    all = "all"
-
-
 class _Group(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_file=ROOT / ".env", env_ignore_empty=True, extra="ignore", frozen=True
@@ -375,6 +365,18 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
         given = {"base_url": self.base_url, "api_key": self.api_key.get_secret_value()}
         if missing := [_not_set(name, self.institution) for name, value in given.items() if not value]:
             raise SettingError("; ".join((*missing, *misspelt())))
+
+    def warn_of_misspelt(self) -> None:
+        """Log a warning for each variable that looks like a setting and is none; a fleet does so once for all."""
+        for says in () if self.institution else misspelt():
+            log.warning("%s", says)
+
+    def others(self) -> dict[str, Path]:
+        """The warehouse folders of the registry's other institutions, by name; none for a single school."""
+        known = registry() if self.institution else None
+        return {
+            name: self.common_path / name for name in (known.institutions if known else ()) if name != self.institution
+        }
 
 
 S = TypeVar("S", bound=_Group)
@@ -509,13 +511,6 @@ def key_variables() -> frozenset[str]:
     except SettingError:  # an edit broke it after this process had read it
         known = next((read for _, read in _REGISTRIES.values()), None)
     return frozenset({API_KEY}) | (known.variables("api_key") if known else frozenset())
-
-
-def keyless_environment() -> dict[str, str]:
-    """The environment for a process of ours that needs no key: the same package, and no variable with a key."""
-    path = os.pathsep.join(filter(None, (str(_CHECKOUT), os.environ.get("PYTHONPATH", ""))))
-    keys = key_variables()
-    return {k: v for k, v in os.environ.items() if k not in keys} | {"PYTHONPATH": path}
 
 
 def sources(known: Registry) -> dict[str, SourceSettings]:

@@ -26,7 +26,6 @@ from pipelines.errors import RollbookError, unexpected_error
 from pipelines.settings import (
     DEBUG,
     DEMO,
-    DEMO_FOLDER,
     INSTITUTION,
     INSTITUTIONS,
     PREFIX,
@@ -35,6 +34,7 @@ from pipelines.settings import (
     load,
     place,
 )
+from pipelines.store.published import DEMO_FOLDER
 from pipelines.tables import SETS
 from pipelines.util import files
 from pipelines.util.text import as_called, cell, naming, printable

@@ -34,7 +34,7 @@ from pipelines.cli.app import (
     table,
 )
 from pipelines.errors import ArgumentError, HeldError, MirrorError, NothingLandedError, RollbookError, SettingError
-from pipelines.settings import Details
+from pipelines.landing.manifest import Details
 from pipelines.util.machine import in_bytes
 from pipelines.util.text import count_of, listed
 

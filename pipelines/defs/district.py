@@ -22,7 +22,7 @@ from pipelines.defs.partitions import INSTITUTION_TAG, NIGHTLY, PUBLISHED, SYNC_
 from pipelines.errors import ArgumentError, HeldError, KeyRefusedError, NothingLandedError, RollbookError
 from pipelines.fleet.nights import Fleet, NightKind, NightOutcome, outcome_of, record
 from pipelines.institutions import Registry
-from pipelines.settings import Details
+from pipelines.landing.manifest import Details
 from pipelines.util.text import count_of, listed, markdown, naming
 
 ROOT_TAG = "dagster/root_run_id"

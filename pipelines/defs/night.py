@@ -14,9 +14,8 @@ from pydantic import Field
 
 from pipelines.defs.partitions import BY_HAND, NIGHTLY, PUBLISHED, SYNC_TAG
 from pipelines.errors import ArgumentError, NothingLandedError
-from pipelines.landing.manifest import PARTS, Manifest, TableCounts
+from pipelines.landing.manifest import PARTS, Details, Manifest, TableCounts
 from pipelines.report import FILE
-from pipelines.settings import Details
 from pipelines.source.pagination import Progress
 from pipelines.store.lake import DayRecord
 from pipelines.sync import Rollbook, Skip, always, skipped, skipped_days, within_hold

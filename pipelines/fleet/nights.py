@@ -384,7 +384,8 @@ def _without_keys(registry: Registry) -> Iterator[dict[str, str]]:
     Hides the main module as well, for multiprocessing would import the `rollbook` command again in every worker.
     """
     before, main = dict(os.environ), sys.modules["__main__"]
-    keyless = {k: v for k, v in settings.keyless_environment().items() if k not in registry.variables()}
+    secret = settings.key_variables() | registry.variables()
+    keyless = {k: v for k, v in os.environ.items() if k not in secret} | machine.bare_environment()
     try:
         sys.modules["__main__"] = ModuleType("__main__")
         os.environ.clear()

@@ -24,6 +24,14 @@ PARTS = tuple(f"{name}:{kind}" for name in WALKED for kind in (REMOVED, LISTED))
 Kind = Literal["auth", "walk", "search", "detail"]
 
 
+class Details(StrEnum):
+    """Which students are also fetched one by one."""
+
+    none = "none"
+    changed = "changed"
+    all = "all"
+
+
 class Verdict(StrEnum):
     """The decision about a landing, made once. A landing without a verdict does not count (G4)."""
 

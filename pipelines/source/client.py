@@ -29,7 +29,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -48,9 +48,11 @@ from pipelines.errors import (
     SettingError,
     UnreachableError,
 )
-from pipelines.settings import Settings
 from pipelines.source.envelope import refused_status
 from pipelines.util import files
+
+if TYPE_CHECKING:  # a night is given its settings and does not read any
+    from pipelines.settings import Settings
 
 PREFIX = "/svcapi/v1/"
 LIMIT = 100

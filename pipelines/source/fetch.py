@@ -16,7 +16,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import httpx
 from msgspec.structs import replace
@@ -33,11 +33,13 @@ from pipelines.errors import (
 )
 from pipelines.landing.manifest import Landed, Manifest, Received, Verdict
 from pipelines.landing.raw import RawStore
-from pipelines.settings import Settings, registry
 from pipelines.source.client import TIMEOUTS, Client
 from pipelines.source.envelope import detail, institution
 from pipelines.source.pagination import Progress, Published, Sink, verify, walk
 from pipelines.tables import SETS, WALKED
+
+if TYPE_CHECKING:  # a night is given its settings and does not read any
+    from pipelines.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -296,10 +298,8 @@ def why_refused(settings: Settings, school_id: int, bound_to: int | None) -> str
 
 def _holder(settings: Settings, school_id: int) -> str | None:
     """The other institution of the registry whose warehouse holds this school; None outside a fleet."""
-    known = registry() if settings.institution else None
-    for name in known.institutions if known else ():
-        if name != settings.institution:
-            with suppress(OSError):  # a warehouse that cannot be read stops nobody else
-                if RawStore(settings.common_path / name / "raw").school_id() == school_id:
-                    return name
+    for name, folder in settings.others().items():
+        with suppress(OSError):  # a warehouse that cannot be read stops nobody else
+            if RawStore(folder / "raw").school_id() == school_id:
+                return name
     return None

@@ -41,9 +41,8 @@ import duckdb
 from filelock import FileLock, Timeout
 
 from pipelines.errors import BusyError, MachineError, NothingLandedError
-from pipelines.settings import DEMO_FOLDER, keyless_environment
 from pipelines.store.database import STORAGE_VERSION, new_instance
-from pipelines.util import files
+from pipelines.util import files, machine
 
 if TYPE_CHECKING:  # `rollbook --help` reads the names here: it need not load pyarrow
     from pipelines.landing.erased import ErasureRegister
@@ -63,6 +62,9 @@ _TIME = "%Y-%m-%dT%H-%M-%S-%f.duckdb"
 _NUMBER, _DIGEST = 8, 32
 _MARK = _NUMBER + _DIGEST
 _CHUNK = 1 << 20
+
+# The demo's warehouse, a folder in the real one.
+DEMO_FOLDER = "demo"
 
 FLEET_FILE, FLEET_PSEUDONYMOUS = "fleet.duckdb", "fleet-pseudonymous.duckdb"
 FLEET_BUILD, LOCK = "_build", "lock"
@@ -387,7 +389,7 @@ def clean(path: Path, scratch: Path) -> None:
         # S603: this Python, and paths of ours.
         done = subprocess.run(  # noqa: S603
             command,
-            env=keyless_environment() | _CLEARED,
+            env=machine.bare_environment() | _CLEARED,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_COPY_SECONDS,

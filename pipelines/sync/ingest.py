@@ -42,11 +42,10 @@ from pipelines.landing.bodies import BodyWriter, LandingFolder, landed
 from pipelines.landing.erased import Gate
 from pipelines.landing.manifest import Drift, Landed, Manifest, Received, Reject, Verdict
 from pipelines.landing.raw import RawStore
-from pipelines.settings import keyless_environment
 from pipelines.store.staging import Staging
 from pipelines.tables import SETS
 from pipelines.util import files
-from pipelines.util.machine import NOTHING_LOST
+from pipelines.util.machine import NOTHING_LOST, bare_environment
 
 log = logging.getLogger(__name__)
 
@@ -207,7 +206,7 @@ class BodyWriterProcess:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 [sys.executable, "-P", "-c", _MAIN, str(theirs.fileno())],  # -P: no modules of the current folder
                 pass_fds=[theirs.fileno()],
-                env=keyless_environment(),
+                env=bare_environment(),
                 start_new_session=True,  # Ctrl-C goes to the first process, which ends this one
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

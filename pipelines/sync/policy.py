@@ -11,11 +11,14 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from pipelines.errors import ArgumentError
 from pipelines.landing.manifest import PARTS, Approval, Hold, Manifest, Reject, TableCounts, Verdict
-from pipelines.settings import Settings
 from pipelines.tables import SETS, TABLES, WALKED
+
+if TYPE_CHECKING:  # a night is given its settings and does not read any
+    from pipelines.settings import Settings
 
 # A small table loses 10 % with one row: up to this many removed rows are never held, whatever their share.
 NEVER_HELD_ROWS = 5

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial, wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from filelock import FileLock, Timeout
 
@@ -25,9 +25,8 @@ from pipelines.errors import (
     NothingLandedError,
     RollbookError,
 )
-from pipelines.landing.manifest import Approval, Manifest, TableCounts, Verdict
+from pipelines.landing.manifest import Approval, Details, Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
-from pipelines.settings import Details, Settings, misspelt
 from pipelines.source.fetch import Draft, fetch, utc_now, why_refused
 from pipelines.source.pagination import Progress
 from pipelines.store import checks, ops
@@ -43,6 +42,9 @@ from pipelines.sync.policy import Confirm, always, within_hold
 from pipelines.sync.recovery import Base, Erasures, Recovery
 from pipelines.util import files, machine
 from pipelines.views import catalog, editable
+
+if TYPE_CHECKING:  # a night is given its settings and does not read any
+    from pipelines.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -333,8 +335,7 @@ class Rollbook:
 
     def _fetch(self, day: date, details: Details, reusable: Manifest | None) -> Manifest:
         self.settings.check_source()
-        for says in () if self.settings.institution else misspelt():  # a fleet says it once
-            log.warning("%s", says)
+        self.settings.warn_of_misspelt()
         flatten.load()  # now, not between the first answer and the publish
         newest, blocked = self.newest(), self._blocked is not None
         self.raw.erasure_register.check(newest.erasures if newest else 0)

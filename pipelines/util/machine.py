@@ -16,6 +16,12 @@ from pathlib import Path
 from pipelines.errors import ArgumentError, MachineError
 
 MB = 10**6
+# What a process needs to run this Python: no setting, and no variable that an institution may have put its key into.
+KEPT_VARIABLES = (
+    *("PATH", "HOME", "TMPDIR", "TEMP", "TMP", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SYSTEMROOT", "LD_LIBRARY_PATH"),
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "PYTHONUTF8"),
+)
+_PACKAGES = Path(__file__).resolve().parent.parent.parent
 # Linux: the user who logged in, even under `sudo`; this number when nobody did.
 _LOGIN_UID, _NOBODY = Path("/proc/self/loginuid"), 2**32 - 1
 NOTHING_LOST = "Readers keep what was published, and the next sync goes on from there."
@@ -71,6 +77,12 @@ def memory() -> int:
             total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
         return total
     return 1000 * MB
+
+
+def bare_environment() -> dict[str, str]:
+    """The environment of a process of ours that needs no settings, so no key either: the same package, little else."""
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    return kept | {"PYTHONPATH": os.pathsep.join(filter(None, (str(_PACKAGES), kept.get("PYTHONPATH"))))}
 
 
 def size(path: Path) -> int:

@@ -158,6 +158,7 @@ def test_bodies_are_landed_though_staging_fails(
 @pytest.fixture
 def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BodyWriterProcess]:
     monkeypatch.setenv("ROLLBOOK_API_KEY", "k3y")
+    monkeypatch.setenv("LINDEN_VALE", "k3y")  # as a registry may name it
     (tmp_path / "partial").mkdir()
     with closing(BodyWriterProcess(tmp_path / "partial", tmp_path / "aside")) as started:
         yield started
