@@ -8,12 +8,13 @@ It serves the whole contract, and any faults that a test gives it (`Service.on`)
 **The institution changes daily**, as schools do. In term nine students in ten are active every week; four in ten change
 overnight in something other than `days_since_last_activity`, at weekends two, in the holidays fewer than one
 (`institution.py` has the terms). One in eight would be watched: some struggle, some fall, some stay away, a few never
-logged in. A `quiet` institution is the same with 2 to 3 % of changes a night. 0.2 to 0.3 % are no longer listed, and as many are new
-or back. Others change their names or move to another class. Classes close, stay listed as inactive for three weeks,
-then disappear; successors open; now and then a teacher changes. Fields that "may be absent" by the contract are omitted
-for a few students for a while. Events are spaced evenly instead of randomly, so that every fortnight of a school of 500
-has some of each, and no night of a school of 50 or more is a mass change (in a smaller one, a leaver or two are a tenth
-of the roster). The same seed, size, opening and day always give the same records, in any order of requested days.
+logged in. A `quiet` institution is the same with 2 to 3 % of changes a night. 0.2 to 0.3 % are no longer listed, and as
+many are new or back. Others change their names or move to another class. Classes close, stay listed as inactive for
+three weeks, then disappear; successors open; now and then a teacher changes. Fields that "may be absent" by the
+contract are omitted for a few students for a while. Events are spaced evenly instead of randomly, so that every
+fortnight of a school of 500 has some of each, and no night of a school of 50 or more is a mass change (in a smaller
+one, a leaver or two are a tenth of the roster). The same seed, size, opening and day always give the same records, in
+any order of requested days.
 
 **What the contract leaves open, and what the sandbox does:**
 
